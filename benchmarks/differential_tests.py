@@ -47,7 +47,7 @@ from mindgap.models.synth.regions.prepared import prepare_graph
 from mindgap.models.synth.regions.region import Region
 from mindgap.models.synth.regions.trial import region_of
 from mindgap.models.synth.values.recipes import recipes
-from mindgap.run.backend_lookup import find_backend
+from mindgap.platforms.registry import find
 from mindgap.run.batch_loading import prepare
 from mindgap.run.local import Caches, run_job
 from mindgap.run.outcome import Job, Outcome
@@ -130,7 +130,7 @@ def measured(variants: Variants, name: str, wanted: int) -> Tally:
     """That many tests against a platform, after a few that nobody counts."""
     opened = {}
     for platform in ("cpu/eager@threads=1", name):
-        backend, options = find_backend(platform)
+        backend, options = find(platform)
         os.environ.update(backend.environment(options))
         opened[platform] = (backend.open(options), Caches())
     graphs = iter(variants)

@@ -24,6 +24,7 @@ from mindgap.findings.reduction.stage import stage_at_fault
 from mindgap.graph import TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
+from mindgap.platforms.name import parse
 from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 
@@ -68,7 +69,7 @@ def _stage(context: RunContext, tensors: TensorStore, script: Path, platform: st
     try:
         model, arguments = _program(script)
         graph = capture(model.eval(), arguments, tensors=tensors)
-        row = GraphComparison(context, script.stem, graph).row(platform)
+        row = GraphComparison(context, script.stem, graph).row(parse(platform))
     except Exception as error:
         return "not run", (f"{type(error).__name__}: {error}",)
     if not row.finding:

@@ -19,7 +19,7 @@ from mindgap.graph import TensorStore, materialise_all
 from mindgap.models.corpus.demo import DEMO
 from mindgap.models.sources.client import SourceClient
 from mindgap.platforms.protocol import Traceable
-from mindgap.run.backend_lookup import find_backend
+from mindgap.platforms.registry import find
 from mindgap.workflows.diff import Subject
 
 _PLATFORM = "cpu/eager@threads=1"
@@ -38,7 +38,7 @@ def ratio_of(subject: Subject, tensors: TensorStore) -> tuple[str, float]:
     """Prints a line; returns the subject's name and the median ratio of a traced run to the plain run beside it."""
     graph = subject.captured()
     inputs = materialise_all(graph, tensors)
-    backend, options = find_backend(_PLATFORM)
+    backend, options = find(_PLATFORM)
     executable = backend.open(options).load(graph, inputs)
     assert isinstance(executable, Traceable)
     for _ in range(3):
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="*")
     arguments = parser.parse_args(argv)
-    backend, options = find_backend(_PLATFORM)
+    backend, options = find(_PLATFORM)
     os.environ.update(backend.environment(options))
     print(f"{'model':<48}{'nodes':>6}{'views':>6}{'MB':>8}{'plain ms':>9}{'traced':>9}{'ratio':>7}")
     with tempfile.TemporaryDirectory() as directory, SourceClient(TensorStore(directory), 600.0) as client:

@@ -28,7 +28,7 @@ import psutil
 
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, materialise_all
 from mindgap.platforms.protocol import Platform
-from mindgap.run.backend_lookup import find_backend
+from mindgap.platforms.registry import find
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=200)
     arguments = parser.parse_args()
     name: str = arguments.platform
-    backend, options = find_backend(name)
+    backend, options = find(name)
     os.environ.update(backend.environment(options))
     platform = backend.open(options)
     print(f"{name}, {arguments.turns} turns; bare and job each run the graph twice; milliseconds")

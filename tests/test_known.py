@@ -9,8 +9,9 @@ import pytest
 
 from mindgap.findings.known import Baseline, Known, known_as
 from mindgap.graph import MindgapError
+from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.fault import Fault
-from mindgap.workflows.diff import Culprit, Report
+from mindgap.workflows.diff import Report
 from report.report_sample import sample
 
 
@@ -31,7 +32,7 @@ def test_marked_findings_are_no_longer_new() -> None:
 def test_another_culprit_is_a_new_finding() -> None:
     baseline = Baseline().updated(sample())
     moved = tuple(
-        dataclasses.replace(r, culprit=Culprit(8, "aten.exp.default")) if r.word == "discrepant" else r
+        dataclasses.replace(r, culprit=culprit_of(8, "aten.exp.default")) if r.word == "discrepant" else r
         for r in sample().rows
     )
     report = baseline.mark(dataclasses.replace(sample(), rows=moved))
@@ -40,13 +41,13 @@ def test_another_culprit_is_a_new_finding() -> None:
 
 def test_the_size_and_the_node_of_an_error_do_not_matter() -> None:
     row = next(r for r in sample().rows if r.word == "discrepant")
-    again = dataclasses.replace(row, metrics={"max_abs": 9.0}, culprit=Culprit(77, "aten.sort.default", "elsewhere"))
+    again = dataclasses.replace(row, metrics={"max_abs": 9.0}, culprit=culprit_of(77, "aten.sort.default", "elsewhere"))
     assert known_as(row) == known_as(again)
 
 
 def with_faults(*ops: str) -> Report:
     """The sample, the sorter's wrong row with these faults."""
-    faults = tuple(Fault(Culprit(node, op), "discrepant", "platform", (node,)) for node, op in enumerate(ops))
+    faults = tuple(Fault(culprit_of(node, op), "discrepant", "platform", (node,)) for node, op in enumerate(ops))
     rows = tuple(
         dataclasses.replace(r, culprit=faults[0].culprit, faults=faults) if r.word == "discrepant" else r
         for r in sample().rows

@@ -21,6 +21,7 @@ from mindgap.findings.causes.severity import ConditionUse
 from mindgap.findings.script.culprit_script import target_of
 from mindgap.findings.script.form import Kind, ScriptForm, case_part, declared
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import recorded
 
 FILE: Final = "facts.toml"
 _WIDTH: Final = 118
@@ -89,7 +90,7 @@ def read_facts(directory: Path) -> Mapping[str, Facts]:
 
 def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
     """The form of a listed script, from its own case part. `script`: its source."""
-    cases, name = case_part(script), facts.platform or cause.findings[0].platform
+    cases, name = case_part(script), recorded(facts.platform or cause.findings[0].platform)
     given = declared(cases)
     kind: Kind = (
         "fails" if "FAILURE" in given else "crashes" if "SIGNAL" in given
@@ -98,7 +99,7 @@ def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
     told = (f"Condition: {facts.condition}.", f"Right for: {facts.right_for}." if facts.right_for else "",
             facts.mechanism)  # fmt: skip
     return ScriptForm(
-        f"{name.partition('@')[0]}: {facts.title}",
+        f"{name.device_mode}: {facts.title}",
         target_of(name),
         cases,
         kind,
@@ -107,7 +108,7 @@ def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
         compare=given.get("COMPARE", "largest"),  # type: ignore[arg-type]
         exact=bool(given.get("EXACT", True)),
         limit_s=float(str(given.get("LIMIT_S", 150))),
-        bounded=not name.startswith(("cpu/", "xla/")) and _needs_boundary(cases),
+        bounded=name.device not in ("cpu", "xla") and _needs_boundary(cases),
     )
 
 

@@ -86,7 +86,7 @@ def with_facts(cause: Cause, facts: Facts, runs: Mapping[str, Any], merged: Sequ
     severity, reason = severity_of(
         facts.damage, [cause.operators], use=facts.use, error=max(errors, default=None), outside=facts.outside
     )  # type: ignore[arg-type]
-    side = cause.findings[0].platform.partition("@")[0]
+    side = cause.findings[0].platform.device_mode
     return replace(
         cause,
         title=f"{side}: {facts.title}",

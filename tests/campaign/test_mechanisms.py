@@ -10,6 +10,7 @@ from typing import Any
 
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, contiguous_stride, save
+from mindgap.platforms.name import parse
 from mindgap.workflows.campaign.results.mechanisms import same_mechanisms
 from mindgap.workflows.campaign.state.directory import open_directory
 
@@ -17,8 +18,10 @@ from mindgap.workflows.campaign.state.directory import open_directory
 def finding(out: Path, op: str, graph: Graph | None = None) -> str:
     """A finding of a crash in the directory `out`; the name of its script."""
     script = f"{op}.py"
-    summary = Summary("t", "cpu/jit", "failed", "platform", (f"aten.{op}.default",), ("float32",), "killed", 1, 1, 1.0,
-                      True, True, True, script, status="crash")  # fmt: skip
+    summary = Summary(
+        "t", parse("cpu/jit"), "failed", "platform", (f"aten.{op}.default",), ("float32",), "killed", 1, 1, 1.0,
+        True, True, True, script, status="crash",
+    )  # fmt: skip
     Path(out, f"{op}.json").write_text(json.dumps(asdict(summary)))
     if graph is not None:
         save(graph, Path(out, f"{op}.graph"))

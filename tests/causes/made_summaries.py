@@ -9,6 +9,7 @@ from typing import Any
 from mindgap.findings.causes import ReducedGroup
 from mindgap.findings.reduction.files import Summary
 from mindgap.findings.reduction.stage import Stage
+from mindgap.platforms.name import parse
 
 
 def summary(
@@ -22,7 +23,7 @@ def summary(
     title = f"{platform}: {'+'.join(overloads)} of {', '.join(dtypes)}: {verdict}"
     script = script or f"{platform.replace('/', '-')}-{'-'.join(overloads)}-{verdict}.py"
     return Summary(
-        title, platform, verdict, blame, overloads, dtypes, signature, 9, 5, 1.0, True, True, verified, script,
+        title, parse(platform), verdict, blame, overloads, dtypes, signature, 9, 5, 1.0, True, True, verified, script,
         stage, (), status, culprit, origin, special,
     )  # fmt: skip
 

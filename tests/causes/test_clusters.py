@@ -11,7 +11,8 @@ import pytest
 from causes.made_summaries import group, real_findings, summary
 from mindgap.findings.causes import Cause, cause_key_of_row, cause_key_of_summary, causes_of
 from mindgap.findings.reduction.files import Summary
-from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.culprit import culprit_of
+from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 
 FINDINGS = real_findings()
@@ -148,8 +149,8 @@ def test_an_id_does_not_depend_on_the_variant_and_is_the_same_in_every_process()
 
 def test_rows_without_a_reduction_group_by_culprit_and_failure() -> None:
     def key(platform: str, op: str, **more: str) -> str:
-        culprit = Culprit(3, op) if op else None
-        row = Row("m", platform, "ok", "discrepant", culprit=culprit, blame="platform")
+        culprit = culprit_of(3, op) if op else None
+        row = Row("m", parse(platform), "ok", "discrepant", culprit=culprit, blame="platform")
         return cause_key_of_row(replace(row, **more)).id  # pyright: ignore[reportArgumentType] # names of fields
 
     assert key(ORT, "aten.add_.Tensor") == key(OVX, "aten.add.Tensor") != key(OV, "aten.add.Tensor")

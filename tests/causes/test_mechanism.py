@@ -13,6 +13,7 @@ from mindgap.findings.causes.swapping import swapped
 from mindgap.findings.causes.translation_rules import rule_of
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import Graph
+from mindgap.platforms.name import parse
 
 ORT, OV = "onnxruntime/cpu", "openvino/cpu@precision=f32"
 
@@ -30,7 +31,7 @@ def test_only_findings_that_look_alike_are_compared() -> None:
     kernel, other = pooling("max_pool2d", 2, 2), pooling("max_pool3d", 2, 2, 2)
     stage = replace(other, summary=replace(other.summary, stage="graph optimiser"))
     damage = replace(other, summary=replace(other.summary, verdict="structural"))
-    platform = replace(other, summary=replace(other.summary, platform=OV))
+    platform = replace(other, summary=replace(other.summary, platform=parse(OV)))
     again = replace(kernel, summary=replace(kernel.summary, script="again.py"))
     for unlike in (stage, damage, platform, again):
         assert pairs_to_compare([kernel, unlike]) == []
@@ -133,8 +134,12 @@ def create_convert_map(self):
 
 
 def test_a_rule_is_found_by_overload_by_packet_and_by_function() -> None:
-    rule = rule_of(ORT, "aten.avg_pool2d.default")
+    rule = rule_of(parse(ORT), "aten.avg_pool2d.default")
     assert rule is not None and (rule.name, rule.file.rpartition("/")[2]) == ("aten_avg_pool2d", "nn.py")
-    assert rule_of(ORT, "aten.amax.default") == rule_of("openvino/cpu@frontend=onnx", "aten.amax.default") is not None
-    assert rule_of("cpu/inductor", "aten.avg_pool2d.default") is None, "it has no list of rules"
-    assert rule_of(ORT, "aten.no_such.default") is None
+    assert (
+        rule_of(parse(ORT), "aten.amax.default")
+        == rule_of(parse("openvino/cpu@frontend=onnx"), "aten.amax.default")
+        is not None
+    )
+    assert rule_of(parse("cpu/inductor"), "aten.avg_pool2d.default") is None, "it has no list of rules"
+    assert rule_of(parse(ORT), "aten.no_such.default") is None

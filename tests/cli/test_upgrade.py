@@ -18,10 +18,11 @@ from mindgap.cli.upgrade import _status
 from mindgap.cli.upgrade_outputs import write_junit
 from mindgap.findings.known import Baseline, load_known
 from mindgap.graph import MindgapError, TensorStore, stored_keys
-from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.fault import Fault
 from mindgap.models.capture import capture
 from mindgap.platforms.environments.installation import adopt
+from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.rows import Model, Row
 from mindgap.results.store import Store
@@ -232,9 +233,9 @@ def test_bad_input(folder: Path, asked: list[str], said: str, capfd: pytest.Capt
     assert said in told.err and not told.out
 
 
-ROW = Row("m", "cpu/eager@env=b", "ok", None)
-MENDED = Fault(Culprit(0, "aten.tanh.default"), "discrepant", "reference", (0,), "")
-BROKEN = Fault(Culprit(1, "aten.add.Tensor"), "discrepant", "platform", (1,), "")
+ROW = Row("m", parse("cpu/eager@env=b"), "ok", None)
+MENDED = Fault(culprit_of(0, "aten.tanh.default"), "discrepant", "reference", (0,), "")
+BROKEN = Fault(culprit_of(1, "aten.add.Tensor"), "discrepant", "platform", (1,), "")
 
 
 def upgraded(*rows: Row) -> PlatformUpgrade:
@@ -267,13 +268,13 @@ def test_a_baseline_does_not_accept_what_is_better(folder: Path) -> None:
 
 def test_a_baseline_accepts_what_is_lost(tmp_path: Path) -> None:
     """By its operator: another one that is lost is new."""
-    lost = replace(ROW, status="unsupported", culprit=Culprit(-1, "aten.qr.default"))
+    lost = replace(ROW, status="unsupported", culprit=culprit_of(-1, "aten.qr.default"))
     file = tmp_path / "known.json"
     file.write_text(mark_known_changes([upgraded(lost)], Baseline(), accept=True)[1].text)
     assert json.loads(file.read_text())["findings"] == [
         {"model": "m", "platform": ROW.platform, "verdict": "lost", "culprit": "aten.qr.default"}
     ]
-    other = replace(lost, culprit=Culprit(-1, "aten.cholesky.default"))
+    other = replace(lost, culprit=culprit_of(-1, "aten.cholesky.default"))
     same = replace(ROW, model="n", verdict="identical")
     for row, known in ((lost, True), (other, False)):
         (after,), _ = mark_known_changes([upgraded(row, same)], load_known(file))
@@ -308,6 +309,6 @@ def test_every_change(row: Row, before_ran: bool, change: Change) -> None:
 def test_names_in_environments(folder: Path) -> None:
     assert in_environment("cpu/eager@threads=1", "good") == "cpu/eager@env=good,threads=1"
     assert in_environment("cpu/eager", None) == "cpu/eager"
-    assert version_changes("cpu/eager", "cpu/eager@env=bad")["torch"][1] == "99.0"
+    assert version_changes(parse("cpu/eager"), parse("cpu/eager@env=bad"))["torch"][1] == "99.0"
     with pytest.raises(PlatformError, match="compared with itself"):
-        version_changes("cpu/eager", "cpu/eager@env=good")
+        version_changes(parse("cpu/eager"), parse("cpu/eager@env=good"))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from mindgap.models.capture import capture
+from mindgap.platforms.name import parse
 from mindgap.studies.machines.collecting import collect
 from mindgap.studies.machines.models.initial_weights import initial_weights, load, uniform
 from mindgap.studies.machines.models.networks import ResNet18
@@ -13,9 +14,9 @@ from mindgap.studies.machines.settings import Setting
 from mindgap.studies.machines.subjects import runnable
 
 SETTINGS = (
-    Setting("cpu/eager@threads=1", frozenset({"float32"})),
-    Setting("cpu/eager@onednn=off,threads=1", frozenset({"float32"})),
-    Setting("cpu/eager@isa=default,threads=1", frozenset({"float32", "tiers"})),
+    Setting(parse("cpu/eager@threads=1"), frozenset({"float32"})),
+    Setting(parse("cpu/eager@onednn=off,threads=1"), frozenset({"float32"})),
+    Setting(parse("cpu/eager@isa=default,threads=1"), frozenset({"float32", "tiers"})),
 )
 
 

@@ -10,6 +10,7 @@ from machines.conftest import SETTINGS, tiny_suite
 from mindgap.graph import MindgapError, TensorStore
 from mindgap.graph.compare.prefix_digests import shared_bits
 from mindgap.graph.compare.ultrametric import remaining_precision
+from mindgap.platforms.name import parse
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.studies.machines.collected_file import read
@@ -93,7 +94,7 @@ def test_a_partial_file_of_another_suite_is_refused_and_kept(tmp_path, content):
 
 def test_nothing_ran_is_an_error(tmp_path):
     with pytest.raises(MindgapError, match="nothing ran on this machine"):
-        collect(tmp_path / "x", tiny_suite, [Setting("cpu/eager@threads=1", frozenset({"reduced"}))])
+        collect(tmp_path / "x", tiny_suite, [Setting(parse("cpu/eager@threads=1"), frozenset({"reduced"}))])
 
 
 def test_the_file_names_no_host_user_or_path(collected_path):

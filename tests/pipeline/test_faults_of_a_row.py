@@ -10,6 +10,7 @@ import pytest
 from mindgap.cli.tables import print_report
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.report.page import html_page
 from mindgap.results.report_json import decode_report
 from mindgap.results.rows import Report, Row
@@ -28,8 +29,8 @@ def report(tmp_path: Path, faults: dict[str, str], subject: str = "mlp") -> tupl
     file.write_text("".join(f'[[fault]]\n{what}\nwhen = {{ op = "aten.{op}*" }}\n' for op, what in faults.items()))
     context = RunContext(InProcessExecutor(tensors), RunSettings(), tensors)
     comparison = GraphComparison(context, subject, graph)
-    row = comparison.row(f"faulty/eager@faults={file}")
-    return row, Report("cpu/eager", (), (comparison.model({}),), (row,))
+    row = comparison.row(parse(f"faulty/eager@faults={file}"))
+    return row, Report(CPU_EAGER, (), (comparison.model({}),), (row,))
 
 
 def operators(row: Row) -> list[str]:

@@ -14,6 +14,7 @@ from mindgap.graph.tensors import TensorStore
 from mindgap.judge.oracle.bounds import rules
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.trace import independent
+from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.report.page import html_page
 from mindgap.results.from_store import report_of
 from mindgap.results.recording import recording
@@ -33,10 +34,10 @@ def report(tmp_path: Path, ulp: int) -> tuple[Report, Graph, Store]:
     graph = graph_of("mlp", 0, tensors)
     file = tmp_path / "faults.toml"
     file.write_text(f'[[fault]]\nkind = "noise"\nulp = {ulp}\nwhen = {{ op = "{GELU}" }}\n')
-    platform, settings = f"faulty/eager@faults={file}", RunSettings(trace=False)
+    platform, settings = parse(f"faulty/eager@faults={file}"), RunSettings(trace=False)
     execute, store = InProcessExecutor(tensors), Store(tmp_path / "store")
     comparison = GraphComparison(RunContext(execute, settings, tensors), "mlp", graph)
-    facts = [PlatformFacts(name, name, True) for name in ("cpu/eager", platform)]
+    facts = [PlatformFacts(name, name, True) for name in (CPU_EAGER, platform)]
     with recording(store, settings, lambda _: {}) as record:
         record.begin("2026-11-22T00:00:00+00:00", "0", facts, [platform])
         record.graph("mlp", graph)
@@ -44,9 +45,7 @@ def report(tmp_path: Path, ulp: int) -> tuple[Report, Graph, Store]:
         row = comparison.row(platform)
         record.row(graph, row, comparison.outcomes[platform])
         record.finish(1.0)
-    found = Report(
-        "cpu/eager", tuple(facts), (comparison.model({}),), (row,), (), "2026-11-22T00:00:00+00:00", "0", 1.0
-    )
+    found = Report(CPU_EAGER, tuple(facts), (comparison.model({}),), (row,), (), "2026-11-22T00:00:00+00:00", "0", 1.0)
     return found, graph, store
 
 

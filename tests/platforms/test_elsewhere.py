@@ -20,10 +20,10 @@ from mindgap.platforms.environments import EnvironmentProblem
 from mindgap.platforms.environments import find as find_environment
 from mindgap.platforms.environments.installation import adopt, create
 from mindgap.platforms.listing import list_platforms, platform_info
+from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical, find
 from mindgap.results.settings import RunSettings
-from mindgap.run.backend_lookup import find_backend
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.graph_survey import may_lack
@@ -59,7 +59,7 @@ def test_the_environment_is_part_of_the_name(home: Path) -> None:
     backend, options = find("cpu/eager@env=here,threads=1")
     assert isinstance(backend, BackendElsewhere) and options == {"threads": "1"}
     assert backend.environment(options) == find("cpu/eager@threads=1")[0].environment(options)
-    by_place, _ = find_backend("mindgap.platforms.eager:CPU@env=here")
+    by_place, _ = find("mindgap.platforms.eager:CPU@env=here")
     assert isinstance(by_place, BackendElsewhere) and by_place.place == "mindgap.platforms.eager:CPU"
 
 
@@ -137,8 +137,10 @@ def test_a_platform_is_named_without_its_environment_on_this_machine(home: Path)
 
 
 def test_another_environment_may_lack_operators() -> None:
-    assert may_lack("cpu/eager@env=here", "cpu/eager") and may_lack("cpu/jit@env=here", "cpu/eager@env=here")
-    assert not may_lack("cpu/eager@env=here,threads=1", "cpu/eager@env=here")
+    assert may_lack(parse("cpu/eager@env=here"), parse("cpu/eager")) and may_lack(
+        parse("cpu/jit@env=here"), parse("cpu/eager@env=here")
+    )
+    assert not may_lack(parse("cpu/eager@env=here,threads=1"), parse("cpu/eager@env=here"))
 
 
 def test_an_operator_that_the_judge_lacks_leaves_its_row_unjudged(home: Path) -> None:
@@ -151,7 +153,7 @@ def test_an_operator_that_the_judge_lacks_leaves_its_row_unjudged(home: Path) ->
         return Outcome(job.platform, "d", "ok", (digested(value),), whole)
 
     context = RunContext(execute, RunSettings(), TensorStore(home / "tensors"))
-    row = GraphComparison(context, "m", graph).row("cpu/jit")
+    row = GraphComparison(context, "m", graph).row(parse("cpu/jit"))
     assert row.unjudged and "is not in torch" in row.detail
 
 
@@ -213,7 +215,7 @@ def test_a_platform_runs_in_the_environment_of_its_recipe() -> None:
     made = create("tinygrad", [], None, isolated=False, say=lambda line: None)
     backend, options = find("tinygrad/cpu@threads=1")
     assert isinstance(backend, BackendElsewhere) and backend.where == made and options == {"threads": "1"}
-    info = platform_info("tinygrad/cpu")
+    info = platform_info(parse("tinygrad/cpu"))
     assert info.environment == "tinygrad" and info.options["env"].endswith("default: tinygrad, by its recipe)")
     assert not info.available and "not installed: tinygrad" in info.reason
     # Its probe starts an interpreter: it is made for those who ask.

@@ -1,3 +1,6 @@
+import copy
+import json
+import pickle
 import subprocess
 import sys
 
@@ -5,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindgap.platforms.name import PlatformName, parse, recorded
 from mindgap.platforms.protocol import PlatformError
-from mindgap.platforms.registry import PlatformName, backends, canonical, find, parse
+from mindgap.platforms.registry import backends, canonical, find
 
 words = st.text("abcdefghijklmnopqrstuvwxyz_0123456789.", min_size=1, max_size=8)
 
@@ -19,6 +23,25 @@ def test_a_name_survives_its_own_spelling_whatever_the_order(device, mode, optio
     assert name == PlatformName(f"{device}/{mode}", options)
     assert parse(str(name)) == name
     assert list(name.options) == sorted(options)
+
+
+@pytest.mark.parametrize(
+    "text", ["cpu/eager@threads=1,isa=avx2", "package.module:BACKEND@b=2,a=1", "p", "", "a/b@c", "a:b@c="]
+)
+def test_a_name_of_a_stored_file_stays_as_it_is(text):
+    name = recorded(text)
+    assert (name, hash(name), str(name), json.dumps(name)) == (text, hash(text), text, json.dumps(text))
+    for again in (pickle.loads(pickle.dumps(name)), copy.deepcopy(name)):
+        assert again == name and type(again) is PlatformName and again.options == name.options
+
+
+def test_an_import_path_is_a_name():
+    name = parse(" package.module:BACKEND@env=here,b=2,a=1 ")
+    assert name == "package.module:BACKEND@env=here,b=2,a=1" and name.is_import_path
+    assert (name.device_mode, name.environment) == ("package.module:BACKEND", "here")
+    assert name.backend_options == {"b": "2", "a": "1"}
+    assert name.with_options(b="3") == "package.module:BACKEND@env=here,b=3,a=1"
+    assert not parse("cpu/eager@device=GPU:0").is_import_path
 
 
 @pytest.mark.parametrize(

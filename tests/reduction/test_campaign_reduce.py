@@ -9,6 +9,7 @@ import pytest
 
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import parse
 from mindgap.workflows.campaign.results.findings import FindingGroup
 from mindgap.workflows.campaign.results.reduce import (
     GroupReduction,
@@ -21,21 +22,23 @@ from mindgap.workflows.campaign.results.reduce import (
 
 
 def reduced(case: str, count: int, op: str, *, verified: bool = True, word: str = "discrepant") -> GroupReduction:
-    group = FindingGroup("r", "onnxruntime/cpu", word, op, count, case, "platform", 1.0, "", (case,))
-    title, platform = f"onnxruntime/cpu: {op} of float32", "onnxruntime/cpu"
+    group = FindingGroup("r", parse("onnxruntime/cpu"), word, op, count, case, "platform", 1.0, "", (case,))
+    title, platform = f"onnxruntime/cpu: {op} of float32", parse("onnxruntime/cpu")
     summary = Summary(title, platform, word, "platform", (op,), ("float32",), "", 10, 5, 1.0, True, True, verified,
                       f"{case}.py")  # fmt: skip
     return GroupReduction(group, summary)
 
 
 def test_groups_with_one_cause_are_one_line_and_the_worst_comes_first() -> None:
-    lost = FindingGroup("r", "cpu/jit", "failed", "", 2, "v9", "platform", None, "", ())
+    lost = FindingGroup("r", parse("cpu/jit"), "failed", "", 2, "v9", "platform", None, "", ())
     groups = [
         reduced("v1", 3, "aten.sin.default", verified=False), reduced("v2", 4, "aten.sin.default"),
         reduced("v3", 1, "aten.cos.default", word="failed"), GroupReduction(lost, None, "gone | now"),
     ]  # fmt: skip
     text = index_text(causes_of_groups(groups), groups)
-    assert complete_platforms(["onnxruntime/cpu", "cpu/jit"], groups) == {"onnxruntime/cpu"}, "a group was lost"
+    assert complete_platforms([parse("onnxruntime/cpu"), parse("cpu/jit")], groups) == {"onnxruntime/cpu"}, (
+        "a group was lost"
+    )
     lines = text.splitlines()
     assert lines[0] == "# 2 causes of 10 findings"
     wrong, failing = [line for line in lines if line.startswith("| ") and "float32" in line]

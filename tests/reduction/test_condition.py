@@ -17,6 +17,7 @@ from mindgap.findings.reduction.symptom import check_of, symptom_of
 from mindgap.graph import Graph, Input, Normal, TensorStore, Uniform, materialise, validate
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
+from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 
 ONE = torch.ones(1, 1)
@@ -94,7 +95,7 @@ def trigger(
     program: Callable[..., Any], argument: torch.Tensor, platform: str, context: RunContext
 ) -> tuple[Condition, str]:
     graph = capture(program, (argument,), tensors=context.tensors)
-    row: Row = GraphComparison(context, "case", graph).row(platform)
+    row: Row = GraphComparison(context, "case", graph).row(parse(platform))
     assert row.finding, row
     specify = partial(specified_in_worker, execute=context.execute)
     check = check_of(symptom_of(row), context)

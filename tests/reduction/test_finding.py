@@ -20,11 +20,12 @@ from mindgap.findings.reduction.symptom import symptom_of
 from mindgap.graph import Graph, load
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
+from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 
 
 def found(graph: Graph, platform: str, context: RunContext) -> ReducedFinding:
-    row = GraphComparison(context, "case", graph).row(platform)
+    row = GraphComparison(context, "case", graph).row(parse(platform))
     assert row.finding, row
     reduced = reduce_finding(context, graph, row)
     assert symptom_of(row).shown_by(reduced.row)
@@ -137,6 +138,8 @@ def test_the_command_writes_script_report_and_graph(tmp_path: Path) -> None:
 
 def test_of_a_crash_the_signal_tells_whether_it_is_the_same() -> None:
     """A script's process prints other words than a worker before it ends."""
-    row = Row("m", "openvino/cpu", "crash", "failed", message="killed by SIGFPE while loading\nStack of a worker")
+    row = Row(
+        "m", parse("openvino/cpu"), "crash", "failed", message="killed by SIGFPE while loading\nStack of a worker"
+    )
     assert is_the_failure("platform  crashed at compile: SIGFPE: ", row)
     assert not is_the_failure("platform  crashed at compile: SIGSEGV: killed by while loading Stack of a worker", row)

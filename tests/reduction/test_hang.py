@@ -18,6 +18,7 @@ from mindgap.findings.script.target import Target
 from mindgap.graph import Constant, Graph, GraphError, Input, Node, Ref, TensorSpec, TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
+from mindgap.platforms.name import parse
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
@@ -32,7 +33,7 @@ def test_a_hang_is_reduced_to_the_operator_that_hangs(tmp_path: Path) -> None:
     graph = capture(lambda x: torch.sin(torch.cos(torch.exp(x) + 1)) * 2, (torch.randn(3, 4),), tensors=store)
     with WorkerPool(["cpu/eager"], tensors=store, busy=1, grows=True) as pool:
         context = RunContext(pool.run, RunSettings(deadline_s=15.0), store, pool.describe)
-        row = GraphComparison(context, "hang", graph).row(platform)
+        row = GraphComparison(context, "hang", graph).row(parse(platform))
         assert row.status == "timeout" and row.finding, row
         found = reduce_finding(context, graph, row)
     assert [node.op for node in found.reduction.graph.nodes] == ["aten.cos.default"]

@@ -23,12 +23,12 @@ from mindgap.platforms.executorch.stages import executorch_stage
 from mindgap.platforms.iree.stages import iree_stage
 from mindgap.platforms.jax.stages import jax_stage
 from mindgap.platforms.litert.stages import litert_stage
+from mindgap.platforms.name import parse
 from mindgap.platforms.ncnn.stages import ncnn_stage
 from mindgap.platforms.onnx.stages import onnxruntime_stage, openvino_provider_stage
 from mindgap.platforms.openvino.stages import openvino_stage
 from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.pytorch.stages import eager_stage, inductor_stage, jit_stage
-from mindgap.platforms.registry import parse
 from mindgap.platforms.stages import Shown, Stage
 from mindgap.platforms.tinygrad.stages import tinygrad_stage
 from mindgap.platforms.tvm.stages import tvm_stage
@@ -44,7 +44,7 @@ EMPTY = Graph((), (), ())
 
 def stage_of(program: Program, args: tuple[torch.Tensor, ...], platform: str, context: RunContext) -> StageAtFault:
     graph = capture(program, args, tensors=context.tensors)
-    row = GraphComparison(context, "case", graph).row(platform)
+    row = GraphComparison(context, "case", graph).row(parse(platform))
     assert row.finding, row
     return stage_at_fault(context, graph, row)
 
@@ -117,7 +117,7 @@ def test_a_step_between_runs_in_the_environment_that_has_it(tmp_path: Path, monk
     place = "mindgap.platforms.onnx.intermediate:DECOMPOSED"
 
     def beside(side: str, name: str = place) -> str:
-        row = Row("m", side, "ok", "discrepant", blame="platform")
+        row = Row("m", parse(side), "ok", "discrepant", blame="platform")
         runs = StageRuns(RunContext(lambda job: Outcome(job.platform, "d", "ok"), RunSettings()), EMPTY, row)
         return runs.beside(name)
 
@@ -330,7 +330,7 @@ def test_a_pass_of_inductor_is_named() -> None:
 
 
 def test_a_platform_without_switches_is_unknown_with_the_reason() -> None:
-    row = SimpleNamespace(blame="platform", platform="faulty/eager")
+    row = SimpleNamespace(blame="platform", platform=parse("faulty/eager"))
     context = SimpleNamespace(settings=RunSettings())
     found = stage_at_fault(context, None, row)  # type: ignore[arg-type]
     assert found == StageAtFault("unknown", ("No option of faulty/eager switches a stage off.",))

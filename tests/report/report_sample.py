@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.fault import Fault
 from mindgap.platforms.delegation import Delegation
-from mindgap.workflows.diff import Culprit, Model, PlatformFacts, Refused, Report, Row
+from mindgap.platforms.name import CPU_EAGER, parse
+from mindgap.workflows.diff import Model, PlatformFacts, Refused, Report, Row
 
 PLATFORMS = (
-    "cpu/eager@isa=avx2",
-    "cpu/inductor",
-    "onnxruntime/cpu",
-    "openvino/cpu@precision=default",
+    parse("cpu/eager@isa=avx2"),
+    parse("cpu/inductor"),
+    parse("onnxruntime/cpu"),
+    parse("openvino/cpu@precision=default"),
 )
 DELEGATION = Delegation("XNNPACK", {"aten.conv2d.default": 20}, {"aten.relu.default": 2}, "portable kernels", 3)
 
@@ -25,7 +27,7 @@ def sample() -> Report:
         Row("resnet18", PLATFORMS[2], "ok", "rounding", metrics(19), digests=("b",), delegation=DELEGATION),
         Row(
             "resnet18", PLATFORMS[3], "ok", "reduced_precision", metrics(7),
-            Culprit(3, "aten.conv2d.default", "conv1 (resnet.py:12)"), "platform",
+            culprit_of(3, "aten.conv2d.default", "conv1 (resnet.py:12)"), "platform",
             detail="computed in fewer bits than declared on openvino/cpu@precision=default: aten.conv2d.default",
             profiles={"paper": False, "assert_close": False}, digests=("c",),
             nodes=((3, "aten.conv2d.default", "introduces"), (4, "aten.relu.default", "propagates")),
@@ -33,14 +35,15 @@ def sample() -> Report:
         Row("tiny_bert", PLATFORMS[0], "ok", "ill_conditioned", metrics(3), digests=("x",)),
         Row(
             "tiny_bert", PLATFORMS[1], "ok", "exceptional", {**metrics(0), "max_abs": float("inf"), "nan_mismatch": 3},
-            Culprit(9, "aten.clamp.default+aten.log.default"), "platform", detail="NaN <b>where</b> none is & may be",
+            culprit_of(9, "aten.clamp.default+aten.log.default"), "platform",
+            detail="NaN <b>where</b> none is & may be",
             profiles={"paper": False, "assert_close": False}, digests=("y",),
         ),
         Row("tiny_bert", PLATFORMS[2], "compile_error", "failed", blame="platform", message="no kernel <x>\nmore",
             signature="no kernel <x>"),
         Row("tiny_bert", PLATFORMS[3], "unsupported", None, message="aten.special_i0.default: not implemented"),
         Row("sorter", PLATFORMS[0], "ok", "undefined", metrics(None), digests=("p",)),
-        Row("sorter", PLATFORMS[1], "ok", "discrepant", metrics(1), Culprit(2, "aten.sort.default"), "reference",
+        Row("sorter", PLATFORMS[1], "ok", "discrepant", metrics(1), culprit_of(2, "aten.sort.default"), "reference",
             profiles={"paper": True, "assert_close": False}, digests=("q",)),
         Row("sorter", PLATFORMS[2], "ok", "structural", digests=("r",)),
         Row("sorter", PLATFORMS[3], "crash", None, message="gone", detail="the reference failed as well"),
@@ -64,7 +67,7 @@ def sample() -> Report:
         *(PlatformFacts(name, "x", True, "", "AMD EPYC", {"torch": "2.13.0"}) for name in PLATFORMS),
         PlatformFacts("cuda/eager", "torch", False, "no CUDA device is visible"),
     )
-    return Report("cpu/eager", facts, models, rows, (Refused("timm:none", "no such model"),),
+    return Report(CPU_EAGER, facts, models, rows, (Refused("timm:none", "no such model"),),
                   "2026-11-21T00:00:00+00:00", "0.1.0", 12.5)  # fmt: skip
 
 
@@ -85,8 +88,10 @@ def with_three_faults() -> Report:
     label = "head (resnet.py:40)"
     faults = (
         Fault(row.culprit, "reduced_precision", "platform", (3, 9), row.detail),
-        Fault(Culprit(5, "aten.exp.default"), "discrepant", "platform", (5,), "wrong <exp>", None, "print(5)\n", True),
-        Fault(Culprit(7, "aten.tanh.default", label), "exceptional", "reference", (7,), "NaN", None, "print(7)\n"),
+        Fault(
+            culprit_of(5, "aten.exp.default"), "discrepant", "platform", (5,), "wrong <exp>", None, "print(5)\n", True
+        ),
+        Fault(culprit_of(7, "aten.tanh.default", label), "exceptional", "reference", (7,), "NaN", None, "print(7)\n"),
     )
     rows[3] = replace(row, faults=faults, timings={"judge": 1.0})
     return replace(report, rows=tuple(rows))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph.compare.example import Example
+from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.report import html_page
 from mindgap.report.page import heading, letter_name, lettered, reduce_command, roots, sort_value
 from mindgap.report.words import TERMS
@@ -59,7 +60,8 @@ def test_what_a_platform_says_is_text_and_never_markup() -> None:
     page = html_page(dataclasses.replace(sample(), rows=rows, models=models))
     assert nasty not in page
     assert html.escape(nasty) in page
-    assert "<wbr>" in heading("<b>/eager") and "<b>" not in heading("<b>/eager")
+    name = PlatformName("<b>/eager", {"a": "<i>"})
+    assert "<wbr>" in heading(name) and "<b>" not in heading(name) and "<i>" not in heading(name)
 
 
 def test_nothing_is_fetched() -> None:
@@ -81,7 +83,7 @@ def test_a_finding_has_the_command_that_reduces_it() -> None:
     commands = {(row.model, row.platform): reduce_command(report, row) for row in report.findings}
     named = [command for command in commands.values() if command]
     assert named == ["mindgap reduce timm:resnet18 -p openvino/cpu@precision=default"]
-    page = html_page(dataclasses.replace(report, reference="cpu/jit"))
+    page = html_page(dataclasses.replace(report, reference=PlatformName("cpu/jit")))
     assert f"{named[0]} --reference cpu/jit</pre>" in page and "This model came from Python" in page
 
 
@@ -116,7 +118,7 @@ def test_an_opened_row_says_what_a_delegate_ran() -> None:
 
 def test_figures_sort_as_numbers() -> None:
     values = (1e-7, 3, None, math.inf, "inf", "-inf", math.nan)
-    rows = [Row("m", "p", "ok", "rounding", {"max_abs": value}) for value in values]
+    rows = [Row("m", PlatformName("p/q"), "ok", "rounding", {"max_abs": value}) for value in values]
     assert [sort_value(row, "max_abs") for row in rows] == ["1e-07", "3.0", "", "Infinity", "Infinity", "-inf", ""]
 
 
@@ -147,7 +149,7 @@ def browse(page: str, directory: Path) -> tuple[str, list[str]]:
 
 @pytest.mark.browser
 @needs_chromium
-@pytest.mark.parametrize("report", [sample(), Report("cpu/eager", (), (), ())], ids=["sample", "empty"])
+@pytest.mark.parametrize("report", [sample(), Report(CPU_EAGER, (), (), ())], ids=["sample", "empty"])
 def test_a_browser_draws_it_without_complaint_or_request(tmp_path: Path, report: Report) -> None:
     drawn, complaints = browse(html_page(report), tmp_path)
     assert not complaints

@@ -10,7 +10,7 @@ import jsonschema
 
 from causes.made_summaries import group, summary
 from mindgap.findings.causes import KnownIssue, causes_of
-from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.culprit import culprit_of
 from mindgap.report import sarif_of_causes, sarif_of_report
 from mindgap.workflows.diff import Report
 from report.report_sample import sample, with_three_faults
@@ -109,7 +109,7 @@ def test_every_fault_of_a_row_is_a_result() -> None:
 def located(source: str, label: str) -> tuple[str, int] | None:
     report = sample()
     row = next(row for row in report.rows if row.word == "reduced_precision")
-    row = replace(row, culprit=Culprit(3, "aten.conv2d.default", label))
+    row = replace(row, culprit=culprit_of(3, "aten.conv2d.default", label))
     models = tuple(replace(model, source=source) for model in report.models)
     (result,) = results_of(sarif_of_report(Report("cpu/eager", (), models, (row,))))
     return place(result)

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import get_args
 
 from mindgap.cli.tables import print_report
-from mindgap.graph.compare.verdict import CALM, DTYPE_POLICY, Verdict
+from mindgap.graph.compare.culprit import DtypePolicy, culprit_of
+from mindgap.graph.compare.verdict import CALM, Verdict
 from mindgap.report import html_page
-from mindgap.report.page import plain_op
+from mindgap.report.page import plain_culprit
 from mindgap.report.words import MEANINGS, classes, explain, metric
 from mindgap.results.rows import SEVERITY
-from mindgap.workflows.diff import Culprit, Row
+from mindgap.workflows.diff import Row
 from report.report_sample import sample
 
 NANS = {"n": 40, "max_abs": 0.0, "max_rel": 0.0, "relative_error": 0.0, "max_ulp": 0, "nan_mismatch": 2, "cosine": 1.0}
@@ -20,7 +21,7 @@ EXAMPLE = "log(-1.0) gave -inf; right is nan (another class on equal operands: i
 
 
 def exceptional(**more: object) -> Row:
-    return Row("m", "p", "ok", "exceptional", {**NANS, **more}, Culprit(3, "aten.log.default"), detail=EXAMPLE)
+    return Row("m", "p", "ok", "exceptional", {**NANS, **more}, culprit_of(3, "aten.log.default"), detail=EXAMPLE)
 
 
 def test_every_verdict_has_its_words() -> None:
@@ -54,9 +55,10 @@ def test_the_example_is_in_the_table_and_on_the_page() -> None:
 
 
 def test_a_policy_is_named_without_a_node() -> None:
-    op = f"{DTYPE_POLICY}float64 computed in float32"
-    row = Row("m", "p", "ok", "reduced_precision", {}, Culprit(-1, op), "platform")
-    assert f"culprit {op};" in explain(row) and plain_op(op) == "float64 in float32"
+    policy = DtypePolicy("float64", "float32")
+    row = Row("m", "p", "ok", "reduced_precision", {}, policy, "platform")
+    assert "culprit dtype policy: float64 computed in float32;" in explain(row)
+    assert plain_culprit(policy) == "float64 in float32"
 
 
 def test_what_a_delegate_gave_back_is_under_the_table() -> None:

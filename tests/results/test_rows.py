@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mindgap.graph import MindgapError
+from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.verdict import CALM, FINDINGS
+from mindgap.platforms.name import recorded
 from mindgap.results.report_json import decode_report
-from mindgap.workflows.diff import Culprit, Model, Refused, Report, Row
+from mindgap.workflows.diff import Model, Refused, Report, Row
 
 MODELS = ("m0", "m1", "m2")
 PLATFORMS = ("p/a", "p/b", "p/c@x=1")
@@ -22,7 +25,14 @@ figures = st.fixed_dictionaries(
     {},
     optional={"max_abs": real | st.integers(), "max_rel": real, "max_ulp": st.none() | st.integers(), "cosine": real},
 )
-culprits = st.none() | st.builds(Culprit, st.integers(-1, 99), st.sampled_from(["aten.add.Tensor", "aten.mm.default"]))
+#: As stores and reports of every version hold them.
+CULPRITS = [
+    {"node": 3, "op": "aten.add.Tensor", "label": "net.py:3"},
+    {"node": 9, "op": "aten.clamp.default+aten.log.default", "label": ""},
+    {"node": -1, "op": "dtype policy: float64 computed in float32", "label": ""},
+    {"node": 4, "op": "graph outputs: a value returned twice", "label": "net.py:9"},
+]
+culprits = st.sampled_from([None, *(culprit_of(**each) for each in CULPRITS)])
 
 
 @st.composite
@@ -75,6 +85,21 @@ def test_classes_partition_what_ran_with_the_reference_first(report: Report) -> 
         ran = [row.platform for row in report.rows if row.model == model and row.digests]
         assert sorted(members) == sorted(["p/ref", *ran])
         assert "p/ref" in classes[0]
+
+
+@pytest.mark.parametrize("platform", ["onnxruntime/cpu", "cpu/eager@threads=1,isa=avx2", "pkg.module:BACKEND@b=2,a=1"])
+@pytest.mark.parametrize("culprit", CULPRITS)
+def test_names_and_culprits_of_a_written_report_stay_as_they_are(platform: str, culprit: dict[str, Any]) -> None:
+    row = Row("m0", recorded(platform), "ok", "discrepant", blame="platform")
+    text = _report(row).to_json()
+    data = json.loads(text)
+    fault = {**data["rows"][0]["faults"][0], "culprit": culprit}
+    data["rows"][0] |= {"culprit": culprit, "timings": {"judge": 1.0}, "faults": [fault]}
+    report = decode_report(json.dumps(data))
+    assert report.rows[0].platform.options == recorded(platform).options
+    assert report.rows[0].culprit == report.rows[0].faults[0].culprit == culprit_of(**culprit)
+    assert json.loads(report.to_json()) == data
+    assert [*json.loads(report.to_json())["rows"][0]] == [*data["rows"][0]], "the order of the fields"
 
 
 @given(reports())

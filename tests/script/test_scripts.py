@@ -17,7 +17,8 @@ from mindgap.findings.script.target import Target
 from mindgap.graph import Graph, Normal, Ref, materialise_all
 from mindgap.graph.compare.digest import digest_array
 from mindgap.models.capture import capture
-from mindgap.platforms.registry import environment, find, parse
+from mindgap.platforms.name import parse
+from mindgap.platforms.registry import environment, find
 from script.programs import calls, gradients, layouts, literals, node, normal, of_recipe, recipes, spec
 
 
@@ -125,6 +126,6 @@ def test_compilers(platform: str) -> None:
 )  # fmt: skip
 def test_options_of_a_compiler_are_in_its_short_script(platform: str, properties: str) -> None:
     graph = capture(torch.sin, (torch.ones(2),))
-    text = short_script(graph, Target.of(platform, {}), "title", inputs=materialise_all(graph))
+    text = short_script(graph, Target.of(parse(platform), {}), "title", inputs=materialise_all(graph))
     assert f"PROPERTIES = {properties}" in text
     compile(text, "script", "exec")

@@ -14,6 +14,7 @@ from mindgap.cli.numbers import finite
 from mindgap.cli.outputs import write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
+from mindgap.platforms.name import recorded
 
 if TYPE_CHECKING:
     from mindgap.workflows.campaign.results.reduce import GroupReduction
@@ -85,7 +86,7 @@ def reduce(
             jobs=jobs,
             progress=show,
         )
-        asked = () if words or most or cases else [platform] if platform else opened.plan.platforms
+        asked = () if words or most or cases else [recorded(platform)] if platform else opened.plan.platforms
         scripts_made = [each.summary.script for each in found if each.summary is not None]
         same = () if no_stage else same_mechanisms(opened, out, scripts_made)
         causes = outputs.write(causes_of_groups(found, same), complete_platforms(asked, found))

@@ -12,6 +12,7 @@ import typer
 from mindgap.cli.outputs import check_directory, check_files, make_directory, put_known, write_file
 from mindgap.findings.known import load_ledger, review_causes
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import PlatformName
 
 if TYPE_CHECKING:
     from mindgap.findings.causes import Cause
@@ -45,7 +46,7 @@ class CauseOutputs:
         known = None if ledger is None else load_ledger(ledger, create=update)
         return cls(out, known, ledger if update else None, sarif)
 
-    def write(self, causes: Sequence[Cause], platforms: Iterable[str]) -> tuple[Cause, ...]:
+    def write(self, causes: Sequence[Cause], platforms: Iterable[PlatformName]) -> tuple[Cause, ...]:
         """Writes causes.json, index.html and a page for each cause beside their scripts; returns causes with states.
 
         `platforms`: those of which all causes are there. Raises `MindgapError`.

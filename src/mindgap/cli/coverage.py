@@ -19,13 +19,14 @@ from mindgap.cli.outputs import check_directory
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console, plain_table
+from mindgap.platforms.name import PlatformName, parse
 
 if TYPE_CHECKING:
     from mindgap.workflows.support.coverage import OperatorCoverage, OperatorGap, VersionCoverage
     from mindgap.workflows.support.survey import SurveyResult
 
     #: By the platform before and after.
-    Versions = Mapping[tuple[str, str], VersionCoverage]
+    Versions = Mapping[tuple[PlatformName, PlatformName], VersionCoverage]
 
 #: Characters of a reason that the table shows; `--json` has all that is kept.
 _REASON = 110
@@ -63,8 +64,9 @@ def coverage(
     if store is not None:
         check_directory("--store", store)
     with result_stream() as out:
-        _require_any(platforms)
-        asked = _asked(platforms, catalogue, store, budget, jobs)
+        names = [parse(each) for each in platforms]
+        _require_any(names)
+        asked = _asked(names, catalogue, store, budget, jobs)
         from mindgap.workflows.support.coverage import operator_coverage, version_coverage
 
         found = {
@@ -78,13 +80,13 @@ def coverage(
             for before, after in _versions([*found])
         }
         if as_json:
-            json.dump(_objects(platforms, asked, found, versions), out, indent=1)
+            json.dump(_objects(names, asked, found, versions), out, indent=1)
             out.write("\n")
         else:
             _print(asked, found, missing, versions, out)
 
 
-def _require_any(platforms: list[str]) -> None:
+def _require_any(platforms: Sequence[PlatformName]) -> None:
     """Raises `PlatformError` for an unknown platform, and if none is available, before samples are captured."""
     from mindgap.platforms.protocol import PlatformError
     from mindgap.platforms.registry import find
@@ -96,7 +98,7 @@ def _require_any(platforms: list[str]) -> None:
 
 
 def _asked(
-    platforms: list[str], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int
+    platforms: Sequence[PlatformName], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int
 ) -> SurveyResult:
     """Runs the survey. Raises `MindgapError` if no platform could be surveyed."""
     from mindgap.graph.tensors import home
@@ -108,10 +110,10 @@ def _asked(
     with counting() as tick:
         probes = probe_set(Catalogue(catalogue) if catalogue is not None else None, on_progress=tick)
     lock = threading.Lock()
-    counts: dict[str, tuple[int, int]] = {}
+    counts: dict[PlatformName, tuple[int, int]] = {}
     with counting() as tick:
 
-        def on_progress(platform: str, done: int, total: int, what: str) -> None:
+        def on_progress(platform: PlatformName, done: int, total: int, what: str) -> None:
             with lock:
                 counts[platform] = (done, total)
                 tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()), f"{platform} {what}")
@@ -125,15 +127,12 @@ def _asked(
     return asked
 
 
-def _versions(platforms: Sequence[str]) -> list[tuple[str, str]]:
+def _versions(platforms: Sequence[PlatformName]) -> list[tuple[PlatformName, PlatformName]]:
     """The platforms that differ from the one before only in their environment, with that one."""
-    from mindgap.platforms.registry import PlatformName, parse
-
-    latest: dict[str, str] = {}
-    found: list[tuple[str, str]] = []
+    latest: dict[PlatformName, PlatformName] = {}
+    found: list[tuple[PlatformName, PlatformName]] = []
     for platform in platforms:
-        name = parse(platform)
-        plain = str(PlatformName(name.device_mode, name.backend_options))
+        plain = PlatformName(platform.device_mode, platform.backend_options)
         if plain in latest:
             found.append((latest[plain], platform))
         latest[plain] = platform
@@ -141,7 +140,10 @@ def _versions(platforms: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _objects(
-    platforms: list[str], asked: SurveyResult, found: Mapping[str, OperatorCoverage], versions: Versions
+    platforms: Sequence[PlatformName],
+    asked: SurveyResult,
+    found: Mapping[PlatformName, OperatorCoverage],
+    versions: Versions,
 ) -> list[dict[str, Any]]:
     against = {after: {"platform": before, **asdict(change)} for (before, after), change in versions.items()}
     reports: list[dict[str, Any]] = []
@@ -159,7 +161,7 @@ def _objects(
 
 
 def _print(
-    asked: SurveyResult, found: Mapping[str, OperatorCoverage], missing: bool, versions: Versions, out: TextIO
+    asked: SurveyResult, found: Mapping[PlatformName, OperatorCoverage], missing: bool, versions: Versions, out: TextIO
 ) -> None:
     page = console(out)
     page.print(_totals(found))
@@ -178,7 +180,7 @@ def _print(
             page.print(_gaps(title, gaps) if gaps else f"{title}: nothing")
 
 
-def _totals(found: Mapping[str, OperatorCoverage]) -> Table:
+def _totals(found: Mapping[PlatformName, OperatorCoverage]) -> Table:
     """Makes a table with a line per platform and measure, as shares of the calls that the reference runs."""
     words = ("of", "runs", "decomposed", "fails", "refuses", "untried")
     table = plain_table("platform", "count of", *words, title="operators, of those that cpu/eager runs")
@@ -189,7 +191,7 @@ def _totals(found: Mapping[str, OperatorCoverage]) -> Table:
     return table
 
 
-def _dtypes(found: Mapping[str, OperatorCoverage]) -> Table:
+def _dtypes(found: Mapping[PlatformName, OperatorCoverage]) -> Table:
     names = list(next(iter(found.values())).dtypes)
     table = plain_table("platform", *names, title="overloads that run, of those asked, by dtype")
     for platform, here in found.items():

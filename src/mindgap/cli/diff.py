@@ -21,9 +21,9 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.platforms.registry import canonical
 from mindgap.results.store import Store
 from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
-from mindgap.workflows.diff.platform_facts import spelled
 
 #: Options that other commands of this kind take too.
 Options = Annotated[
@@ -97,14 +97,14 @@ def diff(
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
     limit = None if budget is None else seconds_of("--budget", budget)
-    settings = RunSettings(reference, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
     known = None if baseline is None else load_known(baseline, create=update_baseline)
     check_files(
         ("--html", html), ("--junit", junit), ("--sarif", sarif),
         ("--baseline", baseline if update_baseline else None),
     )  # fmt: skip
     # A store is made for names that are right: no directory is left by a typing error.
-    wanted = [spelled(platform) for platform in (reference, *platforms)][1:]
+    base, *wanted = [canonical(platform) for platform in (reference, *platforms)]
+    settings = RunSettings(base, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
     kept = None if store is None else Store(store)
 
     def run() -> Report:

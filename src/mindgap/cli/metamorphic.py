@@ -12,6 +12,7 @@ from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.status import status_of
 from mindgap.cli.streams import result_stream
 from mindgap.graph import default_tensor_store
+from mindgap.platforms.name import parse
 from mindgap.workflows.diff import RunSettings
 from mindgap.workflows.diff.metamorphic import metamorphic as run_metamorphic
 
@@ -40,7 +41,7 @@ def metamorphic(
     Example: mindgap metamorphic timm:resnet18 -p onnxruntime/cpu
     """
     check_files(("--html", html), ("--junit", junit))
-    settings = RunSettings(reference, deadline_s=seconds(deadline))
+    settings = RunSettings(parse(reference), deadline_s=seconds(deadline))
     with result_stream() as out:
         tensors = default_tensor_store()
         with source_client(tensors, settings.deadline_s, capture_env) as client:

@@ -15,9 +15,11 @@ from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
-from mindgap.workflows.diff.platform_facts import facts_of, spelled
+from mindgap.workflows.diff.platform_facts import facts_of
 
 if TYPE_CHECKING:
     from mindgap.findings.reduction import ReductionLimits
@@ -55,14 +57,14 @@ def reduce(
     from mindgap.run.pool import WorkerPool
 
     outputs = CauseOutputs.checked(out, ledger, update_ledger, sarif)
-    settings = RunSettings(spelled(reference), deadline_s=seconds(deadline))
+    settings = RunSettings(canonical(reference), deadline_s=seconds(deadline))
     tensors = default_tensor_store()
-    wanted = list(dict.fromkeys(spelled(platform) for platform in platforms))
+    wanted = list(dict.fromkeys(canonical(platform) for platform in platforms))
     facts_of([settings.reference, *wanted], reference=settings.reference, skip_unavailable=False)
     found = compared = refused = 0
     groups: list[ReducedGroup] = []
-    ran: set[str] = set()
-    incomplete: set[str] = set()
+    ran: set[PlatformName] = set()
+    incomplete: set[PlatformName] = set()
     with (
         result_stream() as stream,
         WorkerPool([settings.reference, *wanted], tensors=tensors, grows=True) as pool,

@@ -209,12 +209,13 @@ def _influential(graph: Graph) -> int:
 
 def _ran(graphs: Sequence[bytes]) -> dict[str, Any]:
     """Runs some graphs on the reference and counts the outcomes."""
+    from mindgap.platforms.name import CPU_EAGER
     from mindgap.run.outcome import Job
     from mindgap.run.pool import WorkerPool
 
     if not graphs:
         return {"run": 0, "valid": None}
-    platform = "cpu/eager"
+    platform = CPU_EAGER
     useful = elements = 0
     failed: list[str] = []
     with WorkerPool([platform]) as workers:

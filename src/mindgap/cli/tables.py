@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mindgap.platforms.name import PlatformName
 from mindgap.report.words import METRICS, detail_line, fault_name, given_back, metric, short, weaker_evidence
 from mindgap.workflows.diff import Report, Row
 
@@ -84,7 +85,7 @@ def totals_line(report: Report) -> str:
     )
 
 
-def _platforms(report: Report) -> list[str]:
+def _platforms(report: Report) -> list[PlatformName]:
     return list(dict.fromkeys(row.platform for row in report.rows))
 
 

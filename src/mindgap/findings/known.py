@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments import EnvironmentProblem
 from mindgap.platforms.listing import package_versions
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.results.rows import Report, Row
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Known:
     found."""
 
     model: str
-    platform: str
+    platform: PlatformName
     verdict: str
     culprit: str = ""
 
@@ -121,7 +122,7 @@ def known_as(row: Row) -> tuple[Known, ...]:
 def _entry(path: Path, number: int, entry: Any) -> Known:
     if not isinstance(entry, dict) or set(entry) != set(_FIELDS) or not all(isinstance(v, str) for v in entry.values()):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType, reportUnknownMemberType] # any JSON
         raise MindgapError(f"baseline {path}: finding {number} must have exactly the texts {', '.join(_FIELDS)}")
-    return Known(**entry)  # pyright: ignore[reportUnknownArgumentType] # checked above
+    return Known(**{**entry, "platform": recorded(entry["platform"])})  # pyright: ignore[reportUnknownArgumentType] # checked above
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ def mark_known(
     return MarkedReport((updated if accept else known).mark(report, keys), notes, updated.text())
 
 
-def review_causes(ledger: Ledger, causes: Sequence[Cause], platforms: Iterable[str]) -> tuple[Review, str]:
+def review_causes(ledger: Ledger, causes: Sequence[Cause], platforms: Iterable[PlatformName]) -> tuple[Review, str]:
     """What a ledger says of causes today, and its text after that, with what is new and gone.
 
     `platforms`: those of which all causes are there.
@@ -181,7 +182,7 @@ def review_causes(ledger: Ledger, causes: Sequence[Cause], platforms: Iterable[s
     return review, ledger.updated(review, date.today())
 
 
-def _versions(packages: Sequence[str], platform: str) -> Mapping[str, str]:
+def _versions(packages: Sequence[str], platform: PlatformName) -> Mapping[str, str]:
     """The versions where a platform runs; none for one of an environment that is not on this machine."""
     try:
         return package_versions(platform, packages) if packages else {}

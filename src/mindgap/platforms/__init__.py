@@ -5,7 +5,8 @@ failure. A platform knows no other platform, and nothing of stores or verdicts.
 """
 
 from mindgap.platforms.listing import PlatformInfo, list_platforms
+from mindgap.platforms.name import PlatformName, parse
 from mindgap.platforms.protocol import PlatformError
-from mindgap.platforms.registry import PlatformName, backends, find, parse
+from mindgap.platforms.registry import backends, find
 
 __all__ = ["PlatformError", "PlatformInfo", "PlatformName", "backends", "find", "list_platforms", "parse"]

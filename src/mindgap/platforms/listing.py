@@ -10,8 +10,9 @@ from pathlib import Path
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.environments import EnvironmentProblem, Recipe, read_recipe
 from mindgap.platforms.environments.environment import installed
+from mindgap.platforms.name import ENVIRONMENT, PlatformName
 from mindgap.platforms.protocol import Availability, Backend, HasRecipe
-from mindgap.platforms.registry import ENVIRONMENT, BrokenBackend, backends, find, is_import_path, places, registered
+from mindgap.platforms.registry import BrokenBackend, backends, find, places, registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +45,17 @@ def list_platforms(asked: Collection[str] | None = None) -> list[PlatformInfo]:
     ]
 
 
-def platform_info(platform: str) -> PlatformInfo:
+def platform_info(platform: PlatformName) -> PlatformInfo:
     """One platform, with its options, where it runs. Raises `PlatformError` as `find` does."""
     return _info(platform, find(platform)[0])
 
 
-def package_versions(platform: str, packages: Iterable[str]) -> dict[str, str]:
+def package_versions(platform: PlatformName, packages: Iterable[str]) -> dict[str, str]:
     """The versions of packages in the environment of a platform; those that are not installed there are left out.
 
     Raises `EnvironmentProblem` where there is no such environment, or its interpreter does not answer.
     """
-    backend = None if is_import_path(platform) else find(platform)[0]
+    backend = None if platform.is_import_path else find(platform)[0]
     return backend.where.versions(*packages) if isinstance(backend, BackendElsewhere) else installed(packages)
 
 

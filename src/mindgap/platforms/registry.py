@@ -1,4 +1,4 @@
-"""Looks up a backend by `DEVICE/MODE[@key=value,…]` in the entry-point group `mindgap.platforms`.
+"""Looks up a platform's backend: in the entry-point group `mindgap.platforms`, or where an import path says.
 
 The option `env=NAME`, which every platform takes, names another environment to run in (`mindgap env`). Importing this
 module imports no framework, and `find` imports the module of one backend only.
@@ -18,40 +18,12 @@ from typing import Any, Final
 from mindgap.platforms.elsewhere import BackendElsewhere, placed
 from mindgap.platforms.environments import find as find_environment
 from mindgap.platforms.environments import read_recipe
+from mindgap.platforms.inside import backend_at
+from mindgap.platforms.name import ENVIRONMENT, PlatformName, parse
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
 
 GROUP: Final = "mindgap.platforms"
-#: The option that names an environment.
-ENVIRONMENT: Final = "env"
 _OURS: Final = "mindgap"
-
-
-@dataclass(frozen=True)
-class PlatformName:
-    """A parsed platform name. `str` gives the canonical form: options sorted by name."""
-
-    device_mode: str
-    options: Options
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "options", dict(sorted(self.options.items())))
-
-    def __str__(self) -> str:
-        options = ",".join(f"{key}={value}" for key, value in self.options.items())
-        return f"{self.device_mode}@{options}" if options else self.device_mode
-
-    def __hash__(self) -> int:
-        return hash(str(self))
-
-    @property
-    def environment(self) -> str:
-        """The name of the environment that it runs in, empty for mindgap's own."""
-        return self.options.get(ENVIRONMENT, "")
-
-    @property
-    def backend_options(self) -> Options:
-        """The options that the backend takes."""
-        return {key: value for key, value in self.options.items() if key != ENVIRONMENT}
 
 
 @dataclass(frozen=True)
@@ -72,45 +44,24 @@ class BrokenBackend:
         raise PlatformError(f"platform {self.name!r} cannot be used: {self.reason}")
 
 
-def parse(text: str) -> PlatformName:
-    """Parses a platform's name, without a lookup. Raises `PlatformError` if it is malformed."""
-    device_mode, at, listed = text.strip().partition("@")
-    device, slash, mode = device_mode.partition("/")
-    if not (device and slash and mode) or "/" in mode or any(c.isspace() for c in device_mode):
-        raise PlatformError(f"platform {text!r} is not DEVICE/MODE[@key=value,…], as in cpu/eager@isa=avx2,threads=1")
-    if at and not listed.strip():
-        raise PlatformError(f"platform {text!r}: no option follows the @")
-    options: dict[str, str] = {}
-    for item in listed.split(",") if listed else ():
-        key, equals, value = (part.strip() for part in item.partition("="))
-        if not (key and equals and value):
-            raise PlatformError(f"platform {text!r}: option {item.strip()!r} is not key=value")
-        if key in options:
-            raise PlatformError(f"platform {text!r}: option {key!r} is given twice")
-        options[key] = value
-    return PlatformName(device_mode, options)
-
-
-def is_import_path(text: str) -> bool:
-    """Whether a platform is named by where its backend is (`package.module:attribute`) and not as DEVICE/MODE."""
-    return ":" in text.partition("@")[0]
-
-
 def backends() -> Mapping[str, Backend]:
     """Returns every registered backend by `DEVICE/MODE`, sorted, as `find` does. One that fails to load is a
     `BrokenBackend`."""
     return {name: _placed(point) for name, point in sorted(_points().items())}
 
 
-def find(text: str) -> tuple[Backend, Options]:
+def find(platform: str) -> tuple[Backend, Options]:
     """Returns the backend and the options of a platform's name, checked before any worker starts.
 
+    `package.module:attribute` names a backend in the making, before it has an entry point; its options are not checked.
     Of a platform in another environment, a `BackendElsewhere`; without the option `env` that is one that mindgap's own
     environment lacks and that has an environment by its recipe. Raises `PlatformError` for an unknown name, option or
     value, and for a broken backend, `EnvironmentProblem` for an unknown environment. Availability is not checked: the
     backend's `probe` does that.
     """
-    name = parse(text)
+    name = parse(platform)
+    if name.is_import_path:
+        return _imported(name), name.backend_options
     points = _points()
     if name.device_mode not in points:
         raise PlatformError(
@@ -125,11 +76,18 @@ def find(text: str) -> tuple[Backend, Options]:
     return backend, name.backend_options
 
 
-def registered(text: str) -> Backend | None:
-    """Returns the backend of a platform's name as its package has it, wherever its workers run; None for a name that is
-    malformed or not registered."""
-    device_mode = text.strip().partition("@")[0]
-    return None if ":" in device_mode else _registered(device_mode, tuple(sys.path))
+def _imported(name: PlatformName) -> Backend:
+    try:
+        backend = backend_at(name.device_mode)
+    except PlatformError as error:
+        raise PlatformError(f"platform {str(name)!r}: {error}") from error
+    where = name.environment
+    return BackendElsewhere(backend, name.device_mode, find_environment(where)) if where else backend
+
+
+def registered(device_mode: str) -> Backend | None:
+    """Returns a backend as its package has it, wherever its workers run; None for a platform that is not registered."""
+    return _registered(device_mode, tuple(sys.path))
 
 
 @cache
@@ -144,12 +102,13 @@ def places() -> dict[str, str]:
     return {name: point.value for name, point in sorted(_points().items())}
 
 
-def canonical(text: str) -> str:
-    """Returns the canonical name of a platform, after the checks of `find`, but for the environment, which need not be
-    on this machine. Raises `PlatformError`."""
+def canonical(text: str) -> PlatformName:
+    """Parses the name of a platform that a user gives, after the checks of `find`, but for the environment, which need
+    not be on this machine. The backend of an import path is not looked for. Raises `PlatformError`."""
     name = parse(text)
-    find(str(PlatformName(name.device_mode, name.backend_options)))
-    return str(name)
+    if not name.is_import_path:
+        find(PlatformName(name.device_mode, name.backend_options))
+    return name
 
 
 def environment(name: PlatformName, backend: Backend) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from mindgap.platforms.registry import PlatformName
+from mindgap.platforms.name import PlatformName, parse
 
 #: A stage between a PyTorch program and its results, in the order in which a program passes them.
 #: `device plugin`: OpenVINO's graph compiler or kernel, which no public option tells apart.
@@ -70,11 +70,11 @@ class VariantRuns(Protocol):
         """Whether the platform failed before it ran the graph."""
         ...
 
-    def with_options(self, **options: str) -> str:
+    def with_options(self, **options: str) -> PlatformName:
         """Returns the platform at fault with these options besides its own."""
         ...
 
-    def beside(self, platform: str) -> str:
+    def beside(self, platform: str) -> PlatformName:
         """Returns the name of another platform (also by `package.module:attribute`) in the environment of the one at
         fault."""
         ...
@@ -137,5 +137,5 @@ def stable_hlo_shows(runs: VariantRuns, step: str) -> Shown:
     """Looks at the StableHLO program that a front end writes. `step`: the platform that stops at it."""
     if runs.structural:
         return runs.ask(runs.beside(step), "The StableHLO program, by the types that it declares,")
-    values = f"{step}{',' if '@' in step else '@'}run=values"
-    return runs.ask(runs.beside(values), "The StableHLO program in StableHLO's reference interpreter")
+    values = runs.beside(parse(step).with_options(run="values"))
+    return runs.ask(values, "The StableHLO program in StableHLO's reference interpreter")

@@ -15,8 +15,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from mindgap.findings.causes import CauseKey, cause_key_of_row
-from mindgap.graph.compare.culprit import GRAPH_OUTPUTS
-from mindgap.graph.compare.verdict import DTYPE_POLICY
+from mindgap.graph.compare.culprit import Culprit, DtypePolicy, OutputsCulprit
+from mindgap.platforms.name import PlatformName
 from mindgap.report.chart import bundle, difference_chart
 from mindgap.report.words import (
     MEANINGS,
@@ -173,19 +173,18 @@ def letter_name(rank: int) -> str:
     return name
 
 
-def heading(platform: str) -> Markup:
+def heading(platform: PlatformName) -> Markup:
     """Formats a platform for a narrow column: its name, and each option on a line below."""
-    name, _, options = platform.partition("@")
-    device, slash, mode = name.partition("/")
-    lines = [f"<span>{escape(device)}{slash}<wbr>{escape(mode)}</span>"]
-    lines += [f"<small>{escape(option)}</small><br>" for option in options.split(",") if option]
+    slash = "" if platform.is_import_path else "/"
+    lines = [f"<span>{escape(platform.device)}{slash}<wbr>{escape(platform.mode)}</span>"]
+    lines += [f"<small>{escape(f'{key}={value}')}</small><br>" for key, value in platform.options.items()]
     return Markup("".join(lines))
 
 
 def under(row: Row) -> str:
     """Returns the second line of a matrix cell."""
     if row.finding:
-        name = plain_op(row.culprit.op) if row.culprit else row.status.replace("_", " ")
+        name = plain_culprit(row.culprit) if row.culprit else row.status.replace("_", " ")
         return f"{name}, {len(row.faults)} faults" if len(row.faults) > 1 else name
     if row.word in ("rounding", "ill_conditioned", "undefined", "internal"):
         error = row.metrics.get("relative_error")
@@ -193,17 +192,23 @@ def under(row: Row) -> str:
     return ""
 
 
+def plain_culprit(culprit: Culprit) -> str:
+    """Names a culprit in a few words: of a set of operators the first, and how many more; of what a platform does to a
+    dtype, `float64 in float32`; `graph outputs` for a value that is returned twice."""
+    match culprit:
+        case DtypePolicy():
+            return culprit.words.replace(" computed in ", " in ")
+        case OutputsCulprit():
+            return "graph outputs"
+        case _:
+            first, *rest = culprit.ops
+            return f"{plain_op(first)} +{len(rest)}" if rest else plain_op(first)
+
+
 def plain_op(op: str) -> str:
-    """`aten.native_layer_norm.default` -> `native_layer_norm`; of a fused set the first, and how many more; of what a
-    platform does to a dtype, `float64 in float32`; `graph outputs` for a value that is returned twice."""
-    if op.startswith(DTYPE_POLICY):
-        return op.removeprefix(DTYPE_POLICY).replace(" computed in ", " in ")
-    if op.startswith(GRAPH_OUTPUTS):
-        return GRAPH_OUTPUTS
-    first, *rest = op.split("+")
-    parts = first.split(".")
-    name = parts[1] if len(parts) == 3 else first
-    return f"{name[:22]} +{len(rest)}" if rest else name[:22]
+    """`aten.native_layer_norm.default` -> `native_layer_norm`."""
+    parts = op.split(".")
+    return (parts[1] if len(parts) == 3 else op)[:22]
 
 
 def filter_words(row: Row) -> str:

@@ -7,12 +7,13 @@ from collections import Counter, defaultdict
 from dataclasses import fields, replace
 from typing import Any, cast
 
-from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.culprit import Culprit, culprit_of
 from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import FINDINGS
 from mindgap.graph.compare.weakness import Weakness
 from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.name import recorded
 from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals, identities, ordered
 from mindgap.results.store import Store, StoreError, metrics_of, outcome_of
 from mindgap.run.outcome import Outcome
@@ -67,7 +68,7 @@ def report_of(store: Store, run: str | None = None) -> Report:
     outcomes: dict[tuple[str, str], Outcome] = {}
     for row in store.rows("SELECT * FROM outcomes WHERE run = ?", [run]):
         outcomes[row["model"], row["platform"]] = outcome_of(row)
-    reference: str = about["reference"]
+    reference = recorded(about["reference"])
     settings: dict[str, Any] = json.loads(about["settings"])
     require_whole(store, run)
     models = [
@@ -108,11 +109,12 @@ def require_whole(store: Store, run: str) -> None:
 def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
     sql = "SELECT * FROM platforms WHERE run = ? AND fingerprint = '' ORDER BY position"
     names = ("platform", "backend", "available", "reason", "hardware", "versions", "options")
-    return tuple(PlatformFacts(**{name: row[name] for name in names}) for row in store.rows(sql, [run]))
+    found = [PlatformFacts(**{name: row[name] for name in names}) for row in store.rows(sql, [run])]
+    return tuple(replace(each, platform=recorded(each.platform)) for each in found)
 
 
 def _model(row: dict[str, Any], outcome: Outcome | None, sources: dict[str, str]) -> Model:
-    outcome = outcome or Outcome("", row["graph"], "crash", message="the reference's outcome was not written")
+    outcome = outcome or Outcome(recorded(""), row["graph"], "crash", message="the reference's outcome was not written")
     return Model(
         name=row["model"],
         digest=row["graph"],
@@ -167,7 +169,7 @@ def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
     verdicts = tuple(metrics.pop("verdicts", ()))
     return Row(
         model=row["model"],
-        platform=row["platform"],
+        platform=recorded(row["platform"]),
         status=row["status"],
         verdict=row["verdict"],
         metrics=cast("RowMetrics", metrics),
@@ -194,4 +196,4 @@ def _culprit(row: dict[str, Any]) -> Culprit | None:
     """The culprit in a row of `verdicts`, or in a fault."""
     if row["culprit_op"] is None:
         return None
-    return Culprit(row["culprit_node"], row["culprit_op"], row["culprit_label"] or "")
+    return culprit_of(row["culprit_node"], row["culprit_op"], row["culprit_label"] or "")

@@ -13,6 +13,7 @@ from mindgap.graph import Graph
 from mindgap.graph.compare.culprit import Culprit
 from mindgap.graph.compare.fault import Fault
 from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Model, PlatformFacts, Refused, Row
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import TABLES, Store, StoreError, Writer, graph_row, metric_columns, new_run, outcome_row
@@ -21,7 +22,7 @@ from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
 
 #: Gives what a platform reports of itself.
-Describe = Callable[[str], Mapping[str, Any]]
+Describe = Callable[[PlatformName], Mapping[str, Any]]
 
 
 @contextmanager
@@ -64,7 +65,7 @@ class Recording:
         self._fingerprints: set[tuple[str, str]] = set()
 
     def begin(
-        self, created: str, version: str, facts: Sequence[PlatformFacts], wanted: Sequence[str],
+        self, created: str, version: str, facts: Sequence[PlatformFacts], wanted: Sequence[PlatformName],
         more: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
         """The run itself, what is known of platforms, and those that get rows. `more`: settings besides."""

@@ -10,7 +10,9 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from mindgap.graph import MindgapError
-from mindgap.results.rows import Report
+from mindgap.graph.compare.culprit import culprit_json
+from mindgap.graph.compare.fault import Fault
+from mindgap.results.rows import Report, Row
 
 #: Raised when a field changes its meaning; a new field alone leaves it as it is.
 SCHEMA: Final = 1
@@ -19,17 +21,29 @@ _NOT_FINITE: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 def encode_report(report: Report) -> str:
     """The report with its totals and equivalence classes, as one JSON object (indented, strict)."""
-    data = dataclasses.asdict(report)
+    data = dataclasses.asdict(dataclasses.replace(report, rows=()))
+    data["rows"] = [row_json(row) for row in report.rows]
     for row, plain in zip(report.rows, data["rows"], strict=True):
         plain["word"] = row.word
         plain["finding"] = row.finding
-        plain["faults"] = [dataclasses.asdict(each) for each in row.independent_faults]
+        plain["faults"] = [_fault_json(each) for each in row.independent_faults]
         plain["outputs"] = [{"index": index, "verdict": word} for index, word in enumerate(row.outputs)]
     for model in data["models"]:
         model["classes"] = report.classes(model["name"])
     head = {"schema": SCHEMA, "mindgap": data.pop("version")}
     tail = {"totals": dataclasses.asdict(report.totals), "nothing": report.nothing}
     return json.dumps(_strict({**head, **data, **tail}), indent=1, allow_nan=False, ensure_ascii=False)
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """Returns the fields of a row as `decode_report` reads them; numbers of NumPy stay as they are."""
+    return dataclasses.asdict(row) | {
+        "culprit": row.culprit and culprit_json(row.culprit), "faults": [_fault_json(each) for each in row.faults],
+    }  # fmt: skip
+
+
+def _fault_json(fault: Fault) -> dict[str, Any]:
+    return dataclasses.asdict(fault) | {"culprit": fault.culprit and culprit_json(fault.culprit)}
 
 
 def decode_report(text: str, where: str = "the report") -> Report:

@@ -19,6 +19,7 @@ from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import CALM, FINDINGS, Blame, Verdict
 from mindgap.graph.compare.weakness import Weakness
 from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Outcome, Status
 
 #: Findings, worst first, then what is calm, most serious first.
@@ -41,7 +42,7 @@ class Row:
     """
 
     model: str
-    platform: str
+    platform: PlatformName
     status: Status
     verdict: Verdict | None
     metrics: RowMetrics = field(default_factory=RowMetrics)
@@ -153,7 +154,7 @@ class Model:
 class PlatformFacts:
     """A platform as `mindgap platforms --json` lists it."""
 
-    platform: str
+    platform: PlatformName
     backend: str
     available: bool
     reason: str = ""
@@ -194,7 +195,7 @@ class Totals:
 class Report:
     """Everything one `diff` found. Rows are in the order of models, then of platforms."""
 
-    reference: str
+    reference: PlatformName
     platforms: tuple[PlatformFacts, ...]
     models: tuple[Model, ...]
     rows: tuple[Row, ...]
@@ -250,7 +251,7 @@ class Report:
             return "every row differs, and no difference was judged"
         return None
 
-    def classes(self, model: str) -> tuple[tuple[str, ...], ...]:
+    def classes(self, model: str) -> tuple[tuple[PlatformName, ...], ...]:
         """Platforms whose outputs for `model` are bitwise equal: the reference's class first, then by size."""
         outputs = {row.platform: row.digests for row in self.rows if row.model == model and row.digests}
         for entry in self.models:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mindgap.platforms.name import CPU_EAGER, PlatformName
+
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
@@ -12,7 +14,7 @@ class RunSettings:
     results that no public function returns. `budget_s`: seconds for everything together; None for no limit. `judge`:
     decide whether differences are more than rounding; without it a comparison ends with outputs and digests."""
 
-    reference: str = "cpu/eager"
+    reference: PlatformName = CPU_EAGER
     trace: bool = True
     repeat: int = 2
     deadline_s: float = 300.0

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 
@@ -22,9 +23,9 @@ _SHARED: Final = 8
 class GatheredRuns:
     """Runs jobs as `WorkerPool.run` does, those of `platforms` gathered. Thread-safe: each caller waits for its own."""
 
-    def __init__(self, pool: WorkerPool, platforms: Collection[str]) -> None:
+    def __init__(self, pool: WorkerPool, platforms: Collection[PlatformName]) -> None:
         self._pool = pool
-        self._waiting: dict[str, list[tuple[Job, Future[Outcome]]]] = {platform: [] for platform in platforms}
+        self._waiting: dict[PlatformName, list[tuple[Job, Future[Outcome]]]] = {platform: [] for platform in platforms}
         self._turns = {platform: threading.Lock() for platform in platforms}
         self._guard = threading.Lock()
 

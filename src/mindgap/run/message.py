@@ -21,6 +21,7 @@ import numpy as np
 
 from mindgap.graph import Graph
 from mindgap.graph.compare.digest import Digested, Sketch
+from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Array, Frame
 from mindgap.run.outcome import Job, Outcome
 
@@ -79,7 +80,7 @@ def graph_bytes(frame: Frame) -> bytes | None:
     return frame.arrays[len(frame.header["inputs"])].tobytes()
 
 
-def read_job(frame: Frame, platform: str, graph: Graph) -> Job:
+def read_job(frame: Frame, platform: PlatformName, graph: Graph) -> Job:
     """Decodes the job of a frame, for a graph that the worker has."""
     header = frame.header
     numbers: Sequence[int] = header["inputs"]
@@ -124,7 +125,7 @@ def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Arra
     return header, arrays
 
 
-def read_outcome(frame: Frame, platform: str, digest: str, fingerprint: str) -> Outcome:
+def read_outcome(frame: Frame, platform: PlatformName, digest: str, fingerprint: str) -> Outcome:
     """Decodes an outcome. Raises KeyError, TypeError, ValueError or IndexError for a frame that is no outcome."""
     header = frame.header
     rest = iter(frame.arrays)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from mindgap.graph import Array, Graph, MindgapError, numpy_dtype
 from mindgap.graph.compare.digest import Digested
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import ValueDigest
 
 #: `not_run`: of a row for which no time or memory was left. No outcome has it.
@@ -35,7 +36,7 @@ class Job:
     `attach_up_to`: with want="digests", whole outputs come along all the same where they take at most so many bytes.
     """
 
-    platform: str
+    platform: PlatformName
     graph: Graph
     want: Want = "digests"
     repeat: int = 2
@@ -82,7 +83,7 @@ class Outcome:
     changed in a graph that ran, as the executable reports it (JSON).
     """
 
-    platform: str
+    platform: PlatformName
     graph: str
     status: Status
     outputs: tuple[Digested, ...] = ()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
 from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import Forkable
-from mindgap.run.backend_lookup import find_backend
+from mindgap.platforms.registry import find
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.machine import memory_bytes
@@ -43,7 +44,7 @@ class WorkerPool:
 
     def __init__(
         self,
-        platforms: Sequence[str],
+        platforms: Sequence[PlatformName],
         *,
         tensors: TensorStore | Path | None = None,
         memory_limit_bytes: int | None = None,
@@ -68,7 +69,7 @@ class WorkerPool:
         semaphore = FairSemaphore(busy)
         for platform in platforms:
             # Raises for a wrong name or option before anything is made.
-            backend, given = find_backend(platform)
+            backend, given = find(platform)
             backend.environment(given)
         self._shared = make_shared()
         self._one = self._limits = limits
@@ -77,7 +78,7 @@ class WorkerPool:
         self.cpu = CpuAccount()
         self._grows, self._forks = grows, forks
         self._growing = threading.Lock()
-        self._supervisors: dict[str, WorkerSupervisor] = {}
+        self._supervisors: dict[PlatformName, WorkerSupervisor] = {}
         for platform in platforms:
             self._supervisors[platform] = self._supervised(platform)
         self._closed = threading.Event()
@@ -88,7 +89,7 @@ class WorkerPool:
         """Runs one job and waits for it. Raises `MindgapError` for bad input only, such as an unknown platform."""
         return self._supervisor(job.platform).run(job)
 
-    def add(self, platforms: Sequence[str]) -> None:
+    def add(self, platforms: Sequence[PlatformName]) -> None:
         """Adds platforms, and starts their workers without waiting. One that cannot start says so with its first job.
 
         Raises `PlatformError` for a platform that is not known, or an option that it does not take.
@@ -98,7 +99,7 @@ class WorkerPool:
                 supervisor = self._added(platform)
                 threading.Thread(target=supervisor.describe, name="mindgap-warm", daemon=True).start()
 
-    def release(self, platform: str) -> None:
+    def release(self, platform: PlatformName) -> None:
         """Ends the platform's worker once it is idle. The next job starts another."""
         self._supervisor(platform).release()
 
@@ -115,7 +116,7 @@ class WorkerPool:
             self._set_limits(self._one)
 
     def prepare(
-        self, platform: str, graphs: Sequence[Graph], deadline_s: float, until: float | None = None
+        self, platform: PlatformName, graphs: Sequence[Graph], deadline_s: float, until: float | None = None
     ) -> Prepared:
         """Loads the graphs together, if the platform can, for the jobs that follow. Blocks until done.
 
@@ -135,19 +136,19 @@ class WorkerPool:
             raise MindgapError("jobs that run together are for one platform")
         return run_batch(self._supervisor(jobs[0].platform), jobs, deadline_s) if jobs else []
 
-    def describe(self, platform: str) -> Mapping[str, Any]:
+    def describe(self, platform: PlatformName) -> Mapping[str, Any]:
         """Returns hardware, versions and settings that the worker found; `{"error": reason}` if it cannot start."""
         return self._supervisor(platform).describe()
 
-    def opened(self, platforms: Sequence[str]) -> bool:
+    def opened(self, platforms: Sequence[PlatformName]) -> bool:
         """Returns whether the worker of each platform has been ready once, without waiting."""
         return all(self._supervisor(platform).fingerprint for platform in platforms)
 
-    def pids(self) -> dict[str, int]:
+    def pids(self) -> dict[PlatformName, int]:
         """Returns the running processes by platform."""
         return {name: pid for name, supervisor in self._supervisors.items() if (pid := supervisor.pid) is not None}
 
-    def starts(self, platform: str) -> int:
+    def starts(self, platform: PlatformName) -> int:
         """Returns how many workers have been started for the platform."""
         return self._supervisor(platform).starts
 
@@ -165,7 +166,7 @@ class WorkerPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _supervisor(self, platform: str) -> WorkerSupervisor:
+    def _supervisor(self, platform: PlatformName) -> WorkerSupervisor:
         if self._closed.is_set():
             raise MindgapError("the worker pool is closed")
         try:
@@ -176,7 +177,7 @@ class WorkerPool:
             known = ", ".join(self._supervisors) or "none"
             raise MindgapError(f"platform {platform!r} is not in this pool, which has {known}") from None
 
-    def _added(self, platform: str) -> WorkerSupervisor:
+    def _added(self, platform: PlatformName) -> WorkerSupervisor:
         with self._growing:
             if self._closed.is_set():
                 raise MindgapError("the worker pool is closed")
@@ -184,8 +185,8 @@ class WorkerPool:
                 self._supervisors[platform] = self._supervised(platform)
             return self._supervisors[platform]
 
-    def _supervised(self, platform: str) -> WorkerSupervisor:
-        backend, given = find_backend(platform)
+    def _supervised(self, platform: PlatformName) -> WorkerSupervisor:
+        backend, given = find(platform)
         elsewhere = backend if isinstance(backend, BackendElsewhere) else None
         # An exporter of another version writes another model.
         shared = self._shared / elsewhere.where.name if elsewhere else self._shared

@@ -10,9 +10,10 @@ from typing import Any
 
 from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.graph.cache import Cache
-from mindgap.platforms.inside import described, probed
+from mindgap.platforms.inside import backend_at, described, probed
+from mindgap.platforms.name import PlatformName, parse
 from mindgap.platforms.protocol import Platform
-from mindgap.run.backend_lookup import backend_inside, find_backend
+from mindgap.platforms.registry import find
 from mindgap.run.batch_loading import prepare
 from mindgap.run.channel import Frame
 from mindgap.run.identity import remember
@@ -33,7 +34,8 @@ def platform_service(
     `backend`: the backend's object, `package.module:attribute`, in another environment, which is called `environment`;
     `layered`: what that lacks comes from mindgap's.
     """
-    found, options = find_backend(platform) if backend is None else backend_inside(platform, backend)
+    name = parse(platform)
+    found, options = find(name) if backend is None else (backend_at(backend), name.backend_options)
     availability = probed(found, environment, layered)
     if not availability.available:
         raise MindgapError(f"platform {platform} is not available: {availability.reason}")
@@ -41,7 +43,7 @@ def platform_service(
     description: dict[str, Any] = dict(opened.describe()) | ({} if backend is None else {"environment": described()})
     # Whatever a platform puts in, a number of numpy's for one, what travels is JSON.
     description = json.loads(json.dumps(description, default=str))
-    runner = _JobRunner(opened, platform, TensorStore(tensors), channel, fingerprint_of(description), recycle)
+    runner = _JobRunner(opened, name, TensorStore(tensors), channel, fingerprint_of(description), recycle)
     return Service(
         {"job": runner.run, "prepare": runner.prepare},
         {"description": description, "fingerprint": runner.fingerprint},
@@ -52,7 +54,7 @@ class _JobRunner:
     """Runs jobs; keeps graphs and caches between them."""
 
     def __init__(
-        self, platform: Platform, name: str, tensors: TensorStore, channel: Channel, fingerprint: str,
+        self, platform: Platform, name: PlatformName, tensors: TensorStore, channel: Channel, fingerprint: str,
         recycle: int | None,
     ) -> None:  # fmt: skip
         self._platform, self._name, self._tensors = platform, name, tensors

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.failure_signature import signature
@@ -54,7 +55,7 @@ class WorkerSupervisor:
 
     def __init__(
         self,
-        platform: str,
+        platform: PlatformName,
         start: WorkerStart,
         options: Mapping[str, Any],
         limits: WorkerLimits,

@@ -7,6 +7,7 @@ import pytest
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.prefix_digests import prefix_digests
+from mindgap.platforms.name import parse
 from mindgap.studies import records
 from mindgap.studies.deviations.own import own_study
 from mindgap.studies.deviations.own.columns import MAIN
@@ -14,10 +15,7 @@ from mindgap.studies.machines.merging import merged
 from mindgap.studies.machines.observations import Collected, Deviating, Machine, Observation, Subject, ValueFacts
 
 FACTS = {"model": "resnet18", "activation": "relu", "pooling": "max", "trained": True, "sample": 0, "dtype": "float32"}
-PLATFORMS = (
-    "cpu/eager@isa=default,threads=1", "cpu/eager@isa=default,threads=2", "cpu/eager@isa=avx2,threads=1",
-    "cpu/eager@isa=avx2,threads=2",
-)  # fmt: skip
+PLATFORMS = tuple(parse(f"cpu/eager@isa={isa},threads={count}") for isa in ("default", "avx2") for count in (1, 2))
 #: Class of each value on each platform; the values of class n are 1 + n · 2^−shift in the first element.
 BEFORE, AFTER, RESULT = (0, 1, 2, 2), (0, 0, 1, 1), (0, 0, 1, 2)
 

@@ -8,6 +8,7 @@ from typing import Final, Literal, get_args
 
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph.compare.verdict import FINDINGS
+from mindgap.platforms.name import PlatformName
 
 #: What a user gets: wrong values, NaN or infinity handled wrongly, another shape or dtype, fewer correct bits, an
 #: error message, a process that ends, no end.
@@ -49,7 +50,7 @@ class Cause:
 
     id: str
     title: str
-    platforms: tuple[str, ...]
+    platforms: tuple[PlatformName, ...]
     verdict: str
     blame: str
     damage: Damage

@@ -18,6 +18,7 @@ from mindgap.findings.reduction.reproducer import run_script, says_fault
 from mindgap.graph import MindgapError
 from mindgap.graph.model_file import SUFFIX
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import find
 
 Answer = Literal["still there", "fixed", "not checked"]
@@ -27,11 +28,11 @@ _LAST: Final = 300
 @dataclass(frozen=True, slots=True)
 class Reproducer:
     """A script, or a model file with its summary beside it. `name`: the title of its cause. `script`: None where a
-    ledger names none. `platform`: may be empty."""
+    ledger names none. `platform`: None where it is not known."""
 
     name: str
     script: Path | None
-    platform: str = ""
+    platform: PlatformName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +132,9 @@ def _absolute(python: str) -> str:
     return os.path.abspath(python) if os.path.dirname(python) else python
 
 
-def _interpreter_of(platform: str) -> str:
+def _interpreter_of(platform: PlatformName | None) -> str:
     """The interpreter of the environment in which a platform runs. Raises `MindgapError` where it runs in none."""
-    if not platform:
+    if platform is None:
         return sys.executable
     backend, _ = find(platform)
     if isinstance(backend, BackendWithoutEnvironment):

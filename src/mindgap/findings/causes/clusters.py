@@ -20,7 +20,7 @@ from mindgap.findings.causes.packets import function_of
 from mindgap.findings.causes.severity import DAMAGES, ConditionUse, severity_of
 from mindgap.findings.causes.taxonomy import class_of
 from mindgap.findings.reduction.files import Summary
-from mindgap.graph.compare.verdict import DTYPE_POLICY
+from mindgap.graph.compare.culprit import DtypePolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +87,16 @@ def _join_policies(clusters: Clusters) -> None:
 
     A policy is one that the judge named, or a dtype other than float32 in which several functions lose precision.
     """
-    policies = {(key.where, _declared(key)): key for key in clusters if key.signature.startswith(DTYPE_POLICY)}
+    policies = {(key.where, key.policy.declared): key for key in clusters if key.policy is not None}
     single = {key: key.where for key in clusters if key.damage == "precision" and not key.signature}
     for where in set(single.values()):
         wide = [key for key in single if key.where == where and _only_dtype(clusters[key]) == "float64"]
         if (where, "float64") not in policies and len({key.operators for key in wide}) >= _MANY:
-            policies[where, "float64"] = CauseKey(where, "precision", (), "", f"{DTYPE_POLICY}float64")
+            policies[where, "float64"] = CauseKey(where, "precision", (), "", DtypePolicy("float64").op)
     for key, where in single.items():
         policy = policies.get((where, _only_dtype(clusters[key])))
         if policy is not None:
             clusters.setdefault(policy, []).extend(clusters.pop(key))
-
-
-def _declared(policy: CauseKey) -> str:
-    return policy.signature.removeprefix(DTYPE_POLICY).partition(" ")[0]
 
 
 def _only_dtype(groups: Sequence[ReducedGroup]) -> str:
@@ -116,7 +112,7 @@ def _join_runtimes(clusters: Clusters) -> None:
     """
     for key in [key for key in clusters if key.where == EXPORTER]:
         found = [group.summary for group in clusters[key]]
-        runtimes = {each.platform.partition("@")[0] for each in found}
+        runtimes = {each.platform.device_mode for each in found}
         if len(runtimes) > 1 or any(each.stage != "unknown" for each in found):
             continue
         own_key = replace(key, where=min(runtimes))
@@ -174,7 +170,7 @@ def cause_of_cluster(key: CauseKey, groups: Sequence[ReducedGroup], same: Sequen
     findings = tuple(group.summary for group in ordered)
     first = findings[0]
     operators = tuple(sorted({op for each in findings for op in each.operators}))
-    policy = key.signature.startswith(DTYPE_POLICY)
+    policy = key.policy is not None
     internal = all(each.internal for each in findings)
     at_fault = [operators_at_fault(each) for each in findings]
     error = _largest_error(findings)
@@ -221,7 +217,7 @@ def _merged(findings: Sequence[Summary], same: Sequence[SameMechanism]) -> tuple
 
 
 def _evidence(key: CauseKey, staged: Summary, findings: Sequence[Summary]) -> tuple[str, ...]:
-    runtimes = sorted({each.platform.partition("@")[0] for each in findings})
+    runtimes = sorted({each.platform.device_mode for each in findings})
     if key.where != EXPORTER or len(runtimes) < 2:
         return staged.stage_evidence
     shared = f"{' and '.join(runtimes)} show it: both run what torch.onnx.export makes of the program."
@@ -231,14 +227,14 @@ def _evidence(key: CauseKey, staged: Summary, findings: Sequence[Summary]) -> tu
 def _title(key: CauseKey, findings: Sequence[Summary]) -> str:
     """The title of the finding shown, with the code at fault and how many other functions share the cause."""
     first = findings[0]
-    if key.signature.startswith(DTYPE_POLICY):
-        policy = f"{key.where}: {key.signature.removeprefix(DTYPE_POLICY)}"
+    if key.policy is not None:
+        policy = f"{key.where}: {key.policy.words}"
         if key.where != EXPORTER:
             return f"{policy}, in every operator"
         # It has no policy: what was found is all that is known.
         found = sorted({function_of(op) for each in findings for op in operators_at_fault(each)})
         return f"{policy}, in {', '.join(found[:_NAMED])}{', …' if len(found) > _NAMED else ''}"
-    shared = len({each.platform.partition("@")[0] for each in findings}) > 1
+    shared = len({each.platform.device_mode for each in findings}) > 1
     title = first.title
     if key.where == EXPORTER and (shared or any(each.stage in EXPORT_STAGES for each in findings)):
         title = title.replace(f"{first.platform}:", f"{EXPORTER}:", 1)

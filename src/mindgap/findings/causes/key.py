@@ -22,10 +22,11 @@ from mindgap.findings.causes.signatures import (
 )
 from mindgap.findings.reduction.files import Summary, signature_of
 from mindgap.findings.reduction.reproducer import HAPPENS, side_at_fault
-from mindgap.graph.compare.verdict import DTYPE_POLICY
+from mindgap.graph.compare.culprit import DtypePolicy, policy_of
 from mindgap.graph.operators.registry import traits
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import SharesCompiler, Translated
-from mindgap.platforms.registry import parse, registered
+from mindgap.platforms.registry import registered
 from mindgap.results.failure_rules import rule_of
 from mindgap.results.rows import Row
 
@@ -80,6 +81,11 @@ class CauseKey:
     mechanism: str = ""
 
     @property
+    def policy(self) -> DtypePolicy | None:
+        """The dtype policy that is the cause; None where it is none."""
+        return policy_of(self.signature)
+
+    @property
     def id(self) -> str:
         """Ten hexadecimal digits: the same for equal keys, in every process and version."""
         data = asdict(self)
@@ -90,7 +96,7 @@ class CauseKey:
 
 def cause_key_of_summary(summary: Summary) -> CauseKey:
     """The key of a reduced finding: what is at fault where that is known, else the operators."""
-    policy = summary.culprit if summary.culprit.startswith(DTYPE_POLICY) else ""
+    policy = "" if summary.policy is None else summary.policy.op
     damage = damage_of(summary.verdict, summary.status, special=summary.special_inputs)
     where = _where(summary.platform, summary.blame, summary.verdict, summary.stage)
     wide = " ".join(sorted(dtype for dtype in summary.dtypes if "float" in dtype))
@@ -112,15 +118,15 @@ def cause_key_of_row(row: Row) -> CauseKey:
 
 def summary_of_row(row: Row) -> Summary:
     """A finding that was not reduced as a summary, without dtypes, stage and script. NaN counts as given by inputs."""
-    culprit = row.culprit.op if row.culprit is not None else ""
-    operators = tuple(op for op in culprit.split("+") if op.count(".") == 2)
-    what = culprit.removeprefix(DTYPE_POLICY) or row.signature.partition(" | ")[0][:_TITLE] or "no operator is named"
+    culprit = row.culprit
+    named = "" if culprit is None else culprit.words if isinstance(culprit, DtypePolicy) else culprit.op
+    what = named or row.signature.partition(" | ")[0][:_TITLE] or "no operator is named"
     return Summary(
         title=f"{side_at_fault(row)}: {what}: {HAPPENS.get(row.verdict or '', row.word)}",
         platform=row.platform,
         verdict=row.word,
         blame=row.blame or "",
-        operators=operators,
+        operators=() if culprit is None else culprit.overloads,
         dtypes=(),
         signature=signature_of(row),
         nodes=0,
@@ -131,8 +137,8 @@ def summary_of_row(row: Row) -> Summary:
         verified=False,
         script="",
         status=row.status,
-        culprit=culprit,
-        origin=row.culprit.label if row.culprit is not None else "",
+        culprit="" if culprit is None else culprit.op,
+        origin="" if culprit is None else culprit.label,
         special_inputs=row.verdict == "exceptional",
     )
 
@@ -160,13 +166,13 @@ def damage_of(verdict: str, status: str, *, special: bool) -> Damage:
 
 
 @cache
-def front_end_of(platform: str) -> str:
+def front_end_of(platform: PlatformName) -> str:
     """The front end that translates programs for the platform (`protocol.Translated`); empty for none that is known."""
-    backend = registered(platform)
-    return backend.front_end(parse(platform).options) if isinstance(backend, Translated) else ""
+    backend = registered(platform.device_mode)
+    return backend.front_end(platform.options) if isinstance(backend, Translated) else ""
 
 
-def reads_onnx(platform: str) -> bool:
+def reads_onnx(platform: PlatformName) -> bool:
     """Whether the platform runs what `torch.onnx.export` makes of a program."""
     return front_end_of(platform) == EXPORTER
 
@@ -178,12 +184,12 @@ def _compiled_as(device_mode: str) -> str:
     return (backend.compiled_as if isinstance(backend, SharesCompiler) else "") or device_mode
 
 
-def _where(platform: str, blame: str, verdict: str, stage: str) -> str:
+def _where(platform: PlatformName, blame: str, verdict: str, stage: str) -> str:
     if blame == "reference" or verdict == "reference_failed":
         return REFERENCE
     if reads_onnx(platform) and (stage in EXPORT_STAGES or stage == "unknown"):
         return EXPORTER
-    return _compiled_as(platform.partition("@")[0])
+    return _compiled_as(platform.device_mode)
 
 
 def _key(

@@ -16,9 +16,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from mindgap.findings.causes.cause import KINDS, Cause, CauseState, KnownIssue
 from mindgap.findings.causes.packets import function_of
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import PlatformName
 
 #: The versions of packages where a platform runs, by the platform's name.
-VersionsOf = Callable[[str], Mapping[str, str]]
+VersionsOf = Callable[[PlatformName], Mapping[str, str]]
 _HEADER: Final = re.compile(r"^\s*\[\[\s*issue\s*\]\]", re.MULTILINE)
 
 
@@ -53,12 +54,12 @@ class Match:
             and (not self.signature or re.search(self.signature, cause.signature) is not None)
         )
 
-    def is_of(self, platforms: Iterable[str]) -> bool:
+    def is_of(self, platforms: Iterable[PlatformName]) -> bool:
         """Whether one of the platforms fits, or none is asked for."""
         patterns = (self.platform,) if isinstance(self.platform, str) else self.platform
         return not patterns or any(fnmatchcase(name, pattern) for name in platforms for pattern in patterns)
 
-    def applies(self, platforms: Iterable[str], versions: VersionsOf) -> bool:
+    def applies(self, platforms: Iterable[PlatformName], versions: VersionsOf) -> bool:
         """Whether one of the platforms is meant, with versions of packages that fit `versions`."""
         return any(self.is_of((name,)) and self._of_version(versions(name)) for name in platforms)
 
@@ -149,7 +150,9 @@ class Ledger:
             _check(f"ledger {path}: issue {number}", issue.match)
         return Ledger(issues, text)
 
-    def review(self, causes: Sequence[Cause], platforms: Iterable[str], versions: VersionsOf, today: date) -> Review:
+    def review(
+        self, causes: Sequence[Cause], platforms: Iterable[PlatformName], versions: VersionsOf, today: date
+    ) -> Review:
         """Compares the ledger with the causes of a run.
 
         `platforms`: those whose causes are all known, so that what is missing is gone. `versions`: of the

@@ -19,6 +19,7 @@ from mindgap.findings.causes.translation_rules import TRANSLATES, rule_of
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import Graph
 from mindgap.graph.operators.registry import traits
+from mindgap.platforms.name import PlatformName
 
 #: NaN that is handled wrongly and wrong values often come of one formula.
 _VALUES: Final = frozenset({"values", "special values"})
@@ -50,7 +51,7 @@ class Shown:
 
 
 #: Runs a draft of a graph on a platform; None where it cannot be run or says nothing.
-Run = Callable[[str, Graph], Shown | None]
+Run = Callable[[PlatformName, Graph], Shown | None]
 
 
 def pairs_to_compare(cases: Sequence[ReducedCase], most: int = MOST_PAIRS) -> list[tuple[ReducedCase, ReducedCase]]:

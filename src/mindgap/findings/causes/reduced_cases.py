@@ -17,6 +17,7 @@ from mindgap.findings.reduction.stage import stage_at_fault
 from mindgap.graph import Graph, GraphError, MindgapError, TensorStore, load, materialise_all
 from mindgap.graph.compare.verdict import CALM
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.name import PlatformName
 
 
 def reduced_cases(out: Path, summaries: Iterable[Summary]) -> list[ReducedCase]:
@@ -42,7 +43,7 @@ def run_with(context: RunContext) -> Run:
     return partial(_shown, context)
 
 
-def _shown(context: RunContext, platform: str, draft: Graph) -> Shown | None:
+def _shown(context: RunContext, platform: PlatformName, draft: Graph) -> Shown | None:
     try:
         graph = specified_in_worker(draft, context.execute)
     except GraphError:

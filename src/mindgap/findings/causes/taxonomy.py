@@ -7,7 +7,6 @@ from typing import Final
 
 from mindgap.findings.causes.cause import CauseClass, Damage
 from mindgap.findings.reduction.files import Summary
-from mindgap.graph.compare.verdict import DTYPE_POLICY
 from mindgap.graph.operators.registry import traits
 from mindgap.results.failure_rules import rule_of
 
@@ -48,8 +47,8 @@ def class_of(damage: Damage, finding: Summary) -> CauseClass:
 def _is_undefined(finding: Summary) -> bool:
     """Whether no standard defines the result: an integer past its limits or divided by zero, a shift past the width, a
     NaN or infinity cast to an integer."""
-    if finding.culprit.startswith(DTYPE_POLICY):
-        return finding.culprit.endswith("saturates")
+    if finding.policy is not None:
+        return finding.policy.saturates
     whole = not any(dtype.startswith(("float", "bfloat", "complex")) for dtype in finding.dtypes)
     found = [traits(op) for op in finding.operators]
     divides = whole and any(each.undefined_where not in ("", "index written twice") for each in found)

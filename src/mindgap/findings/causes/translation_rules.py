@@ -16,6 +16,7 @@ from mindgap.findings.causes.key import front_end_of
 from mindgap.findings.causes.packets import function_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import find
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class TranslationRule:
         return f"{self.name} in {self.file}"
 
 
-def rule_of(platform: str, op: str) -> TranslationRule | None:
+def rule_of(platform: PlatformName, op: str) -> TranslationRule | None:
     """The rule for an overload on the way to a platform; None where there is none, or it cannot be read.
 
     Where the overload has no rule, that of its packet counts, then the only one of its function (`_softmax` for
@@ -75,7 +76,7 @@ def rules(python: str) -> Mapping[str, Mapping[str, TranslationRule]]:
 
 
 @cache
-def _python_of(platform: str) -> str:
+def _python_of(platform: PlatformName) -> str:
     """The interpreter that translates programs for a platform."""
     try:
         backend, _ = find(platform)

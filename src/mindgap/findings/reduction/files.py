@@ -13,8 +13,10 @@ from mindgap.findings.reduction.finding import ReducedFinding
 from mindgap.findings.reduction.model_file import diff_command, write_case
 from mindgap.findings.reduction.reproducer import VersionRun, report, title_of
 from mindgap.graph import Graph, MindgapError, TensorStore, digest, save
+from mindgap.graph.compare.culprit import DtypePolicy, policy_of
 from mindgap.graph.model_file import SUFFIX
 from mindgap.graph.operators import traits
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.stages import Stage
 from mindgap.results.rows import Row
 
@@ -42,7 +44,7 @@ class Summary:
     """
 
     title: str
-    platform: str
+    platform: PlatformName
     verdict: str
     blame: str
     operators: tuple[str, ...]
@@ -69,6 +71,11 @@ class Summary:
     condition: str = ""
     right_for: str = ""
     command: str = ""
+
+    @property
+    def policy(self) -> DtypePolicy | None:
+        """The dtype policy that the row names, if it names one."""
+        return policy_of(self.culprit)
 
 
 def write_finding(out: Path, found: ReducedFinding, seen: str = "", tensors: TensorStore | None = None) -> Summary:

@@ -22,6 +22,7 @@ from mindgap.findings.script.culprit_script import target_of
 from mindgap.findings.script.short import ShownCase
 from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
 
@@ -107,7 +108,7 @@ def _script(
     return version_reproducer(graph, inputs, faulty, expected, row, limit_s)
 
 
-def _outputs(context: RunContext, platform: str, graph: Graph) -> tuple[Array, ...]:
+def _outputs(context: RunContext, platform: PlatformName, graph: Graph) -> tuple[Array, ...]:
     outcome = context.run(platform, graph, "outputs")
     if outcome.arrays is None:
         raise MindgapError(f"{platform} ran the reduced graph, and {outcome.status} when it was run again")

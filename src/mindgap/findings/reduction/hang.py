@@ -7,6 +7,7 @@ from typing import Final
 
 from mindgap.graph import Graph, Node, Ref
 from mindgap.judge.pipeline.comparison import RunContext
+from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
 
 #: A graph counts as hanging after so many times the longest that one took which ended, and so many seconds more.
@@ -38,7 +39,7 @@ class HangDeadline:
         return self.seconds + _SCRIPT_S
 
 
-def with_hang_deadline(context: RunContext, platform: str, graph: Graph) -> tuple[RunContext, HangDeadline]:
+def with_hang_deadline(context: RunContext, platform: PlatformName, graph: Graph) -> tuple[RunContext, HangDeadline]:
     """The context with a shorter deadline for jobs of `platform`, and that deadline.
 
     A copy of the graph's first input is run once, to measure how long the platform takes for a graph that ends.

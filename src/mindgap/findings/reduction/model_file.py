@@ -13,12 +13,13 @@ from pathlib import Path
 from mindgap.findings.reduction.reproducer import PRINTED, Reproducer, run_script
 from mindgap.graph import Graph, MindgapError, ModelFile, TensorStore, default_tensor_store, write_model
 from mindgap.judge.pipeline.comparison import RunContext
+from mindgap.platforms.name import PlatformName
 from mindgap.results.report_json import decode_report
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 
 
-def diff_arguments(platform: str, settings: RunSettings, word: str) -> tuple[str, ...]:
+def diff_arguments(platform: PlatformName, settings: RunSettings, word: str) -> tuple[str, ...]:
     """Returns the arguments of `mindgap diff` after a model file, with which its row is what it was.
 
     `word`: the row's, as in a table.

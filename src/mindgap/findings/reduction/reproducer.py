@@ -23,6 +23,7 @@ from mindgap.findings.script.short import ShownCase, with_cases
 from mindgap.findings.script.target import Target, TwoResults
 from mindgap.graph import Graph
 from mindgap.graph.operators import traits
+from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -69,7 +70,7 @@ class VersionRun:
     `versions`: the first line that it printed. `printed`: all of it, at most 8,000 characters.
     """
 
-    platform: str
+    platform: PlatformName
     shown: Shown
     versions: str
     printed: str

@@ -13,11 +13,12 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Graph, GraphError, MindgapError, TensorSpec
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import Array, Availability, Executable, Options, Platform, Unsupported
 from mindgap.run.outcome import Job, Outcome
 
 #: The platform whose workers specify graphs: workers find it by this place.
-SPECIFIER: Final = "mindgap.findings.reduction.specification:BACKEND"
+SPECIFIER: Final = PlatformName("mindgap.findings.reduction.specification:BACKEND")
 #: A candidate's values may take so many bytes each: one reduction makes no graph larger than it was.
 MOST_BYTES: Final = 1 << 30
 _DEADLINE_S: Final = 60.0

@@ -17,11 +17,11 @@ from mindgap.graph.compare.verdict import CALM
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.environments import Environment
+from mindgap.platforms.name import ENVIRONMENT, PlatformName, parse
 from mindgap.platforms.protocol import Staged
-from mindgap.platforms.registry import ENVIRONMENT, PlatformName, parse, registered
+from mindgap.platforms.registry import find, registered
 from mindgap.platforms.stages import Shown, Stage
 from mindgap.results.rows import Row, identities
-from mindgap.run.backend_lookup import find_backend
 from mindgap.run.outcome import Outcome
 
 _LONGEST: Final = 200
@@ -40,7 +40,7 @@ class StageAtFault:
 def stage_at_fault(context: RunContext, graph: Graph, row: Row) -> StageAtFault:
     """Returns the stage that brings what `row` found in `graph`. `context`: runs any platform."""
     side = context.settings.reference if row.blame == "reference" else row.platform
-    backend = registered(side)
+    backend = registered(side.device_mode)
     find = backend.stage_at_fault if isinstance(backend, Staged) else None
     if find is None:
         return StageAtFault("unknown", (f"No option of {side} switches a stage off.",))
@@ -72,7 +72,7 @@ class StageRuns:
     @property
     def name(self) -> PlatformName:
         """The platform at fault."""
-        return parse(self.side)
+        return self.side
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -84,22 +84,22 @@ class StageRuns:
         """Whether the platform failed before it ran the graph."""
         return self.fault.status == "compile_error" or "loading" in self.fault.signature
 
-    def with_options(self, **options: str) -> str:
+    def with_options(self, **options: str) -> PlatformName:
         """The platform at fault with these options besides its own."""
-        return str(PlatformName(self.name.device_mode, {**self.name.options, **options}))
+        return self.side.with_options(**options)
 
-    def beside(self, platform: str) -> str:
+    def beside(self, platform: str) -> PlatformName:
         """The name of another platform in the environment of the one at fault, also where that is its recipe's. What a
         layered environment has not installed itself is mindgap's own, and so is then the platform."""
-        environment = self._environment()
+        name, environment = parse(platform), self._environment()
         if environment is None:
-            return platform
-        there = f"{platform}{',' if '@' in platform else '@'}{ENVIRONMENT}={environment.name}"
-        backend, _ = find_backend(there)
-        return platform if environment.layered and not backend.probe().available else there
+            return name
+        there = name.with_options(**{ENVIRONMENT: environment.name})
+        backend, _ = find(there)
+        return name if environment.layered and not backend.probe().available else there
 
     def _environment(self) -> Environment | None:
-        backend, _ = find_backend(self.side)
+        backend, _ = find(self.side)
         return backend.where if isinstance(backend, BackendElsewhere) else None
 
     def note(self, sentence: str) -> None:
@@ -108,18 +108,18 @@ class StageRuns:
 
     def ask(self, platform: str, words: str = "") -> Shown:
         """Runs the graph on a platform. `words`: what the evidence calls it, by default its name."""
-        answer, said = self._asked(platform)
+        answer, said = self._asked(parse(platform))
         self.evidence.append(f"{words or platform} {said}.")
         return answer
 
-    def _asked(self, platform: str) -> tuple[Shown, str]:
+    def _asked(self, platform: PlatformName) -> tuple[Shown, str]:
         self.same_bits = False
         try:
             return self._judged(platform)
         except MindgapError as error:
             return "unclear", f"could not be run: {_line(str(error))}"
 
-    def _judged(self, platform: str) -> tuple[Shown, str]:
+    def _judged(self, platform: PlatformName) -> tuple[Shown, str]:
         unopened = self._context.describe(platform).get("error")
         if unopened:
             return "unclear", f"could not be run: {_line(str(unopened))}"
@@ -144,7 +144,7 @@ class StageRuns:
         said = "fails in the same way" if same else f"fails: {_line(outcome.message) or outcome.status}"
         return "shows" if self.fails else "unclear", said
 
-    def _row_with(self, platform: str) -> Row:
+    def _row_with(self, platform: PlatformName) -> Row:
         context = self._context
         if not self.of_reference:
             return GraphComparison(context, self._row.model, self._graph).row(platform)

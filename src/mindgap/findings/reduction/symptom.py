@@ -8,6 +8,7 @@ from mindgap.findings.reduction.reducer import Answer, Check
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.compare.verdict import CALM
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
 
@@ -20,7 +21,7 @@ class Symptom:
     memory. `verdict`: None of a refusal.
     """
 
-    platform: str
+    platform: PlatformName
     verdict: str | None
     blame: str
     operators: frozenset[str]
@@ -86,7 +87,7 @@ def check_of(symptom: Symptom, context: RunContext) -> Check:
 
 
 def _operators(row: Row) -> frozenset[str]:
-    return frozenset(op for op in _culprit(row).split("+") if op.count(".") == 2)
+    return frozenset(() if row.culprit is None else row.culprit.overloads)
 
 
 def _culprit(row: Row) -> str:

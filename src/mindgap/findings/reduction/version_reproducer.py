@@ -26,6 +26,7 @@ from mindgap.findings.script.form import RAISED, NoShortScript, script_source
 from mindgap.findings.script.short import ShownCase
 from mindgap.findings.script.target import Target, TwoResults, packages_of
 from mindgap.graph import Graph
+from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
 #: Characters of the line with versions.
@@ -42,7 +43,7 @@ class Version:
     one of the two fails.
     """
 
-    platform: str
+    platform: PlatformName
     target: Target
     words: str
     outputs: Sequence[Array] = ()

@@ -10,24 +10,25 @@ from mindgap.findings.script.target import Target, packages_of
 from mindgap.platforms.eager import EagerBackend
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.listing import package_versions
-from mindgap.platforms.registry import environment, find, is_import_path, parse
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import environment, find
 
 if TYPE_CHECKING:
     from mindgap.judge.trace.judgement import FoundFault
 
 
-def target_of(platform: str) -> Target:
+def target_of(platform: PlatformName) -> Target:
     """The platform as a script runs it, with the environment variables that its worker starts with.
 
     No script can run one that is named by its module.
     """
-    if is_import_path(platform):
+    if platform.is_import_path:
         return Target.of(platform)
     backend, _ = find(platform)
-    variables = environment(parse(platform), backend)
+    variables = environment(platform, backend)
     where = backend.where if isinstance(backend, BackendElsewhere) else None
     python = python_version() if where is None else where.facts().python
-    versions = {**package_versions(platform, packages_of(platform.partition("@")[0])), "python": python}
+    versions = {**package_versions(platform, packages_of(platform.device_mode)), "python": python}
     target = Target.of(platform, variables, "" if where is None else where.python, versions)
     inner = backend.backend if isinstance(backend, BackendElsewhere) else backend
     if isinstance(inner, EagerBackend) and inner.device.name != "cpu":
@@ -35,10 +36,10 @@ def target_of(platform: str) -> Target:
     return target
 
 
-def culprit_script(platform: str, found: FoundFault, reference: str) -> str:
+def culprit_script(platform: PlatformName, found: FoundFault, reference: PlatformName) -> str:
     """The script of a fault; empty where its operator or the platform has no short form. It was not run."""
     fault, alone = found.fault, found.alone
-    if alone is None or fault.culprit is None or reference != "cpu/eager" or is_import_path(platform):
+    if alone is None or fault.culprit is None or reference != "cpu/eager" or platform.is_import_path:
         return ""
     title = f"{platform} and eager PyTorch differ: {fault.culprit.op}: {fault.verdict.replace('_', ' ')}"
     from mindgap.findings.script.form import NoShortScript

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mindgap.graph import Array
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import Packaged, Scripted
 from mindgap.platforms.registry import registered
 from mindgap.platforms.script_runner import ScriptRunner
@@ -30,21 +31,16 @@ class Target:
 
     @staticmethod
     def of(
-        name: str, environment: Mapping[str, str] | None = None, python: str = "",
+        name: PlatformName, environment: Mapping[str, str] | None = None, python: str = "",
         versions: Mapping[str, str] | None = None,
     ) -> Target:  # fmt: skip
-        """Parses `DEVICE/MODE[@key=value,…]`. Does not check it. `env=` is no option of a script's platform."""
-        device_mode, _, listed = name.partition("@")
-        pairs = (item.partition("=") for item in listed.split(",") if item)
-        options = {key.strip(): value.strip() for key, _, value in pairs}
-        options.pop("env", None)
-        return Target(device_mode, options, environment or {}, python, versions)
+        """Makes the target of a platform. `env=` is no option of a script's platform."""
+        return Target(name.device_mode, name.backend_options, environment or {}, python, versions)
 
     @property
     def name(self) -> str:
         """The platform's name: `cpu/eager@isa=avx2`."""
-        options = ",".join(f"{key}={value}" for key, value in sorted(self.options.items()))
-        return f"{self.device_mode}@{options}" if options else self.device_mode
+        return PlatformName(self.device_mode, self.options)
 
 
 def runner_of(platform: Target) -> ScriptRunner | None:

@@ -1,22 +1,131 @@
-"""The operator that a finding names."""
+"""What a finding names: operators, a dtype policy of the platform, or graph outputs.
+
+`op` is the text of each, which stores, JSON, tables and pages hold. `culprit_of` reads it.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
-#: How the culprit begins of a failure that depends on which values the graph returns.
-GRAPH_OUTPUTS: Final = "graph outputs"
+_POLICY: Final = "dtype policy: "
+_POLICY_TEXT: Final = re.compile(_POLICY + r"(\S+)( products)?(?: computed in (\S+)| (saturates))?")
+_OUTPUTS: Final = "graph outputs"
 
 
 @dataclass(frozen=True, slots=True)
-class Culprit:
+class OperatorCulprit:
     """The operator at fault. A graph of it alone shows the finding; a set of several is the smallest that was found.
 
-    `node`: its index in the captured graph, -1 where none is known; of a fused set, the last one. `op`: its overload; a
-    fused set is joined by `+`. `label`: the line of the user's program that it came from.
+    `ops`: its overload, or those of a set, each once. `node`: its index in the captured graph, -1 where none is known;
+    of a set, the last one. `label`: the line of the user's program that it came from.
     """
 
-    node: int
-    op: str
+    ops: tuple[str, ...]
+    node: int = -1
     label: str = ""
+
+    @property
+    def op(self) -> str:
+        """The overloads, joined by `+`."""
+        return "+".join(self.ops)
+
+    @property
+    def overloads(self) -> tuple[str, ...]:
+        """Those of `ops` that are overloads, and no name that a platform's message gives."""
+        return tuple(op for op in self.ops if op.count(".") == 2)
+
+
+@dataclass(frozen=True, slots=True)
+class DtypePolicy:
+    """One dtype that the platform computes in another throughout, which no operator explains.
+
+    `computed`: empty where it is not known; equal to `declared` where integers end at their limits and do not wrap.
+    `products`: only sums of products are computed in it (matrix products, convolutions, attention).
+    """
+
+    declared: str
+    computed: str = ""
+    products: bool = False
+    #: It is no node's and no line's.
+    node: ClassVar[int] = -1
+    label: ClassVar[str] = ""
+    overloads: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def saturates(self) -> bool:
+        """Whether integers end at their limits."""
+        return self.computed == self.declared
+
+    @property
+    def words(self) -> str:
+        """The policy without what it is: `float64 computed in float32`."""
+        what = f"{self.declared} products" if self.products else self.declared
+        if self.saturates:
+            return f"{what} saturates"
+        return f"{what} computed in {self.computed}" if self.computed else what
+
+    @property
+    def op(self) -> str:
+        """`dtype policy: float64 computed in float32`."""
+        return _POLICY + self.words
+
+
+@dataclass(frozen=True, slots=True)
+class OutputsCulprit:
+    """What a failure depends on that no operator explains: which values the graph returns.
+
+    `what`: is said of the outputs. `node`, `label`: of the last operator of the part that fails.
+    """
+
+    node: int = -1
+    label: str = ""
+    what: str = "a value returned twice"
+    overloads: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def op(self) -> str:
+        """`graph outputs: a value returned twice`."""
+        return f"{_OUTPUTS}: {self.what}"
+
+
+def policy_of(text: str) -> DtypePolicy | None:
+    """Reads the text of a dtype policy. None: it is another text."""
+    read = _POLICY_TEXT.fullmatch(text)
+    if read is None:
+        return None
+    declared, products, computed, saturates = read.groups()
+    policy = DtypePolicy(declared, declared if saturates else computed or "", products is not None)
+    return policy if policy.op == text else None
+
+
+class _CulpritJson:
+    """Tells pydantic, which reads JSON reports, how a culprit is made of its JSON."""
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        field, text = core_schema.typed_dict_field, core_schema.str_schema()
+        fields = {"node": field(core_schema.int_schema()), "op": field(text), "label": field(text, required=False)}
+        return core_schema.no_info_after_validator_function(
+            lambda given: culprit_of(**given), core_schema.typed_dict_schema(fields)
+        )
+
+
+Culprit: TypeAlias = Annotated[OperatorCulprit | DtypePolicy | OutputsCulprit, _CulpritJson()]
+
+
+def culprit_of(node: int, op: str, label: str = "") -> Culprit:
+    """Reads a culprit as stores and JSON hold it. Its `op` is the same text again, whatever the text is."""
+    policy = policy_of(op)
+    if policy is not None and node == -1 and not label:
+        return policy
+    if op.startswith(f"{_OUTPUTS}: "):
+        return OutputsCulprit(node, label, op.removeprefix(f"{_OUTPUTS}: "))
+    return OperatorCulprit(tuple(op.split("+")), node, label)
+
+
+def culprit_json(culprit: Culprit) -> dict[str, Any]:
+    """Returns a culprit as JSON holds it."""
+    return {"node": culprit.node, "op": culprit.op, "label": culprit.label}

@@ -17,8 +17,6 @@ Verdict = Literal[
     "failed",
     "reference_failed",
 ]
-#: How the culprit of a finding begins that one dtype of a platform explains throughout, and no operator.
-DTYPE_POLICY: Final = "dtype policy: "
 Blame = Literal["platform", "reference", "undecided"]
 
 #: Nothing for a person to look at.

@@ -19,6 +19,7 @@ from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.judge.trace.known_failures import KnownFailures
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
 
 Execute = Callable[[Job], Outcome]
 #: Writes the script of a fault: the platform, the fault, the reference. Empty where it has no short form.
-FaultScript = Callable[[str, "FoundFault", str], str]
+FaultScript = Callable[[PlatformName, "FoundFault", PlatformName], str]
 
 
 #: Outputs of a graph that take at most so many bytes are fetched with their digests.
 _ATTACHED_BYTES: Final = 1 << 20
 
 
-def no_description(_: str) -> Mapping[str, Any]:
+def no_description(_: PlatformName) -> Mapping[str, Any]:
     """The description of a platform that is not at hand: empty."""
     return {}
 
 
-def no_script(_platform: str, _found: FoundFault, _reference: str) -> str:
+def no_script(_platform: PlatformName, _found: FoundFault, _reference: PlatformName) -> str:
     """The script of a fault that nobody reads: empty."""
     return ""
 
@@ -64,19 +65,19 @@ class RunContext:
     failures: KnownFailures = field(default_factory=KnownFailures)
     script: FaultScript = no_script
 
-    def dtypes(self, platform: str) -> Mapping[str, Mapping[str, str]]:
+    def dtypes(self, platform: PlatformName) -> Mapping[str, Mapping[str, str]]:
         """What the platform does to each dtype; empty where it does not report it."""
         return self.describe(platform).get("dtypes", {})
 
-    def decomposes(self, platform: str) -> bool:
+    def decomposes(self, platform: PlatformName) -> bool:
         """Whether the platform declares that it compiles PyTorch's decompositions."""
         return bool(self.describe(platform).get(PYTORCH_DECOMPOSITIONS, False))
 
-    def weight_copies(self, platform: str) -> float:
+    def weight_copies(self, platform: PlatformName) -> float:
         """How many copies of a graph's weights the platform makes for itself."""
         return float(self.describe(platform).get(WEIGHT_COPIES, MOST_COPIES))
 
-    def run(self, platform: str, graph: Graph, want: Want = "digests") -> Outcome:
+    def run(self, platform: PlatformName, graph: Graph, want: Want = "digests") -> Outcome:
         """Runs one job."""
         limits = self.settings
         job = Job(platform, graph, want=want, repeat=limits.repeat, deadline_s=limits.deadline_s)
@@ -101,7 +102,7 @@ class GraphComparison:
         self._want: Want = "outputs" if whole else "digests"
         self.reference = context.run(context.settings.reference, graph, self._want) if reference is None else reference
         #: The first outcome of each platform, by its name.
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[PlatformName, Outcome] = {}
         self._whole: Outcome | None = None
         self._judge: Judge | None = None
         self._judging = threading.Lock()
@@ -110,7 +111,7 @@ class GraphComparison:
         """The report's entry for the graph and the reference's run."""
         return model_of(self.name, self.graph, self.reference, timings)
 
-    def row(self, platform: str) -> Row:
+    def row(self, platform: PlatformName) -> Row:
         """Runs the graph on `platform`, compares and judges. A failure of the platform is in the row, never raised."""
         if platform == self.context.settings.reference:
             return row_of_reference(self.name, self.reference)
@@ -125,7 +126,7 @@ class GraphComparison:
         finally:
             self.outcomes[platform] = dataclasses.replace(outcome, arrays=None, repeats=())
 
-    def run(self, platform: str) -> Outcome:
+    def run(self, platform: PlatformName) -> Outcome:
         """The platform's first outcome: runs the graph unless it has run already."""
         if platform not in self.outcomes:
             doing(f"running on {platform}")

@@ -7,11 +7,12 @@ import traceback
 from collections.abc import Callable, Mapping
 
 from mindgap.graph import Graph, MindgapError
-from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.metrics import MANTISSA_BITS
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.weakness import Weakness
 from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import UNVERIFIED
 from mindgap.results.rows import Model, Refused, Row, identities
 from mindgap.run.identity import digest_of
@@ -49,7 +50,7 @@ def row_of_reference(name: str, reference: Outcome) -> Row:
 def compare_outcomes(name: str, outcome: Outcome, reference: Outcome) -> Row | None:
     """The row with its verdict where statuses and digests decide it. None where whole outputs must be judged."""
     row = row_of(name, outcome)
-    culprit = Culprit(-1, outcome.op) if outcome.op else None
+    culprit = culprit_of(-1, outcome.op) if outcome.op else None
     if outcome.status == "unsupported":
         return dataclasses.replace(row, culprit=culprit)
     if not reference.ran:
@@ -114,7 +115,7 @@ def model_of(name: str, graph: Graph, reference: Outcome, timings: Mapping[str, 
     )
 
 
-def row_or_failure(name: str, platform: str, make: Callable[[], Row]) -> Row:
+def row_or_failure(name: str, platform: PlatformName, make: Callable[[], Row]) -> Row:
     """The row that `make` returns. Where mindgap itself fails, a row with the traceback in `broken`.
 
     `MindgapError` passes through: it is the user's to mend.

@@ -23,6 +23,7 @@ from mindgap.judge.trace.output_verdicts import (
 )
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
 from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
+from mindgap.platforms.name import PlatformName
 
 #: Intermediate values of larger graphs are not gathered; roles of nodes are then left out.
 MAX_PROBED_BYTES: Final = 512 << 20
@@ -60,20 +61,20 @@ class CulpritSearch:
     """
 
     def __init__(
-        self, oracle: Oracle, singles: SingleOperators, inputs: Sequence[Array], execute: Execute, reference: str,
-        deadline_s: float, internal: InternalValues, dtypes: Dtypes | None,
+        self, oracle: Oracle, singles: SingleOperators, inputs: Sequence[Array], execute: Execute,
+        reference: PlatformName, deadline_s: float, internal: InternalValues, dtypes: Dtypes | None,
     ) -> None:  # fmt: skip
         self.singles, self._oracle, self._inputs = singles, oracle, inputs
         self._execute, self._reference, self._deadline_s = execute, reference, deadline_s
         self._internal, self._dtypes = internal, dtypes
-        self._observed: dict[str, IntermediateValues | None] = {}
-        self._windows: dict[tuple[str, tuple[int, ...]], Confirmed | None] = {}
-        self._explanations: dict[str, list[Explanation]] = {}
+        self._observed: dict[PlatformName, IntermediateValues | None] = {}
+        self._windows: dict[tuple[PlatformName, tuple[int, ...]], Confirmed | None] = {}
+        self._explanations: dict[PlatformName, list[Explanation]] = {}
 
     def find(
-        self, platform: str, mine: list[Examined], reference: list[Examined], ours: tuple[Array, ...],
+        self, platform: PlatformName, mine: list[Examined], reference: list[Examined], ours: tuple[Array, ...],
         theirs: tuple[Array, ...],
-    ) -> tuple[Confirmed, str] | None:  # fmt: skip
+    ) -> tuple[Confirmed, PlatformName] | None:  # fmt: skip
         """The first confirmed cut that breaks an output, with the side it was confirmed on.
 
         Single operators on both sides first. Only where none errs by itself are outputs held against 64 replays, and
@@ -99,8 +100,8 @@ class CulpritSearch:
         return None
 
     def explained(
-        self, finding: tuple[Confirmed, str], seen: ObservedOutputs, failures: list[str]
-    ) -> tuple[tuple[Confirmed, str], DtypeSubstitution | None]:
+        self, finding: tuple[Confirmed, PlatformName], seen: ObservedOutputs, failures: list[str]
+    ) -> tuple[tuple[Confirmed, PlatformName], DtypeSubstitution | None]:
         """The finding with the policy of the platform that explains every difference, where there is one; or else with
         an operator that errs by more than a policy explains rather than one that does not.
 
@@ -125,10 +126,10 @@ class CulpritSearch:
                 worse = self._culprit_alone(beyond[:MAX_TRIED], broken, platform)
                 finding = finding if worse is None else (worse, platform)
                 break
-        failures += [f"{each.policy.culprit}: {each.undecided}" for each in explanations if each.undecided]
+        failures += [f"{each.policy.culprit.op}: {each.undecided}" for each in explanations if each.undecided]
         return finding, None
 
-    def _own(self, side: str, other: str, examined: list[Examined]) -> list[Confirmed]:
+    def _own(self, side: PlatformName, other: PlatformName, examined: list[Examined]) -> list[Confirmed]:
         """What one side gets wrong by itself, operators that are right but for a dtype (`retyped`) last. One that leads
         to an output of another shape or dtype is not `retyped` here."""
         graph = self._oracle.graph
@@ -139,7 +140,7 @@ class CulpritSearch:
         return sorted(own, key=lambda one: one.retyped)
 
     def window_beside(
-        self, side: str, arrays: tuple[Array, ...], examined: list[Examined], nodes: Collection[int]
+        self, side: PlatformName, arrays: tuple[Array, ...], examined: list[Examined], nodes: Collection[int]
     ) -> Confirmed | None:
         """A window of operators that is wrong on the way to a broken output which none of these nodes leads to."""
         graph, other = self._oracle.graph, set(nodes)
@@ -152,19 +153,19 @@ class CulpritSearch:
         anchors = self._anchors(side, arrays, apart, on_the_way) if on_the_way else []
         return confirmed_windows(self._oracle, self.singles, side, anchors)
 
-    def policy_of(self, confirmed: Confirmed, side: str) -> DtypeSubstitution | None:
+    def policy_of(self, confirmed: Confirmed, side: PlatformName) -> DtypeSubstitution | None:
         """The policy of a platform that explains one operator, where there is one. Of the reference none is asked."""
         explanations = [] if side == self._reference else self._explanations_of(side)
         return next((each.policy for each in explanations if each.operator(confirmed, side)), None)
 
-    def _explanations_of(self, platform: str) -> list[Explanation]:
+    def _explanations_of(self, platform: PlatformName) -> list[Explanation]:
         if platform not in self._explanations:
             policies = policies_of(self._dtypes(platform) if self._dtypes else {}, self._oracle.graph)
             explanations = [Explanation(each, self._oracle, self._inputs, self.singles) for each in policies]
             self._explanations[platform] = explanations
         return self._explanations[platform]
 
-    def _culprit_alone(self, local: list[Confirmed], broken: bool, side: str) -> Confirmed | None:
+    def _culprit_alone(self, local: list[Confirmed], broken: bool, side: PlatformName) -> Confirmed | None:
         """The operator that breaks an output, and does so in a job of its own."""
         for _ in range(MAX_ALONE):
             culprit = breaking(self._oracle, local, broken, self._internal.values)
@@ -178,7 +179,9 @@ class CulpritSearch:
         outputs = zip(self._oracle.graph.outputs, arrays, examined, strict=True)
         return [e if e.kind == "calm" else self._oracle.examine_value(n, array, MANY) for n, array, e in outputs]
 
-    def _search_fused(self, side: str, arrays: tuple[Array, ...], examined: list[Examined]) -> Confirmed | None:
+    def _search_fused(
+        self, side: PlatformName, arrays: tuple[Array, ...], examined: list[Examined]
+    ) -> Confirmed | None:
         broken = _broken(examined)
         if not self._oracle.graph.nodes or (not broken and not any(e.ill for e in examined)):
             return None
@@ -199,7 +202,11 @@ class CulpritSearch:
         return number not in self._internal.values
 
     def _anchors(
-        self, side: str, arrays: tuple[Array, ...], examined: list[Examined], among: Sequence[int] | None = None
+        self,
+        side: PlatformName,
+        arrays: tuple[Array, ...],
+        examined: list[Examined],
+        among: Sequence[int] | None = None,
     ) -> list[int]:
         """Where to look for fused faults: the first nodes whose shown values are off, or, where nothing is shown or
         off, nodes spread over those that lead to the outputs in question. `among`: of these nodes only."""
@@ -231,7 +238,7 @@ class CulpritSearch:
                 break
         return found[:MOST_ANCHORS]
 
-    def values_of(self, side: str, arrays: tuple[Array, ...]) -> IntermediateValues | None:
+    def values_of(self, side: PlatformName, arrays: tuple[Array, ...]) -> IntermediateValues | None:
         """All values as a platform shows them, unless they are too many to be held."""
         if side not in self._observed:
             given = dict(enumerate(self._inputs))

@@ -16,18 +16,20 @@ import torch
 from mindgap.aten.operators import packet_of
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
-from mindgap.graph.compare.verdict import DTYPE_POLICY, Verdict
+from mindgap.graph.compare.culprit import DtypePolicy
+from mindgap.graph.compare.verdict import Verdict
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle import Oracle, OracleError, OracleMemoryError, local_expectation
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators, kind_of_error
 from mindgap.judge.trace.subgraphs import Array
+from mindgap.platforms.name import PlatformName
 
 #: Shadows of the graph in the narrower dtype lie beside those in its own, in smaller segments (bytes).
 _SEGMENT_BYTES: Final = 64 << 20
 
 #: Platform -> dtype -> what `describe()` says of it: `computes_in`, `returns`, `overflow`.
-Dtypes = Callable[[str], Mapping[str, Mapping[str, str]]]
+Dtypes = Callable[[PlatformName], Mapping[str, Mapping[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,9 @@ class DtypeSubstitution:
     products: bool = False
 
     @property
-    def culprit(self) -> str:
+    def culprit(self) -> DtypePolicy:
         """What a finding names in place of an operator."""
-        what = f"{self.declared} products" if self.products else self.declared
-        how = f"computed in {self.computed}" if self.computed != self.declared else "saturates"
-        return f"{DTYPE_POLICY}{what} {how}"
+        return DtypePolicy(self.declared, self.computed, self.products)
 
     @property
     def verdict(self) -> Verdict:
@@ -94,18 +94,18 @@ class Explanation:
         self._operators: dict[tuple[str, tuple[int, ...]], bool] = {}
         self.undecided = ""
 
-    def beyond(self, confirmed: Sequence[Confirmed], platform: str) -> list[Confirmed]:
+    def beyond(self, confirmed: Sequence[Confirmed], platform: PlatformName) -> list[Confirmed]:
         """Of the operators that the platform gets wrong, those that the policy does not explain."""
         return [one for one in confirmed if not self.operator(one, platform)]
 
-    def operator(self, confirmed: Confirmed, platform: str) -> bool:
+    def operator(self, confirmed: Confirmed, platform: PlatformName) -> bool:
         """Nothing that this operator gives on common operands is beyond what the dtype that is computed in allows."""
         asked = platform, confirmed.nodes
         if asked not in self._operators:
             self._operators[asked] = self._operator(confirmed, platform)
         return self._operators[asked]
 
-    def _operator(self, confirmed: Confirmed, platform: str) -> bool:
+    def _operator(self, confirmed: Confirmed, platform: PlatformName) -> bool:
         if len(confirmed.nodes) != 1:
             return False
         if self.policy.products and not _sums_products(self._oracle.graph.nodes[confirmed.nodes[0]].op):
@@ -263,7 +263,7 @@ def retyped(graph: Graph, declared: str, dtype: str) -> Graph:
     )
 
 
-def detail_of_policy(policy: DtypeSubstitution, platform: str, shown: str, *, everything: bool = True) -> str:
+def detail_of_policy(policy: DtypeSubstitution, platform: PlatformName, shown: str, *, everything: bool = True) -> str:
     """One sentence for a person. `shown`: one element that is off, or nothing. `everything`: it is the only fault."""
     what = f"sums of products of {policy.declared}" if policy.products else policy.declared
     how = f"computes {what} in {policy.computed}"

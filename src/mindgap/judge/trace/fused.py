@@ -16,6 +16,7 @@ from mindgap.judge.trace.output_verdicts import same_bits
 from mindgap.judge.trace.reassociation import REASSOCIATED, is_reassociated
 from mindgap.judge.trace.single_operators import Confirmed, Kind, SingleOperators, judge_single, kind_of_error
 from mindgap.judge.trace.subgraphs import Array, SubgraphResult, window
+from mindgap.platforms.name import PlatformName
 
 SIZES: Final = (2, 3, 5, 8)
 #: How often decisions are looked at anew after earlier ones were imposed.
@@ -23,7 +24,7 @@ MAX_ROUNDS: Final = 6
 
 
 def confirmed_windows(
-    oracle: Oracle, singles: SingleOperators, platform: str, anchors: Sequence[int]
+    oracle: Oracle, singles: SingleOperators, platform: PlatformName, anchors: Sequence[int]
 ) -> Confirmed | None:
     """The smallest window that ends at one of the anchors and that the platform gets wrong, also in a job of its own;
     earliest anchor first. Where one operator of it is wrong by itself there, that operator alone."""
@@ -37,7 +38,7 @@ def confirmed_windows(
     return None
 
 
-def wrong_inside(singles: SingleOperators, window: Confirmed, platform: str) -> Confirmed | None:
+def wrong_inside(singles: SingleOperators, window: Confirmed, platform: PlatformName) -> Confirmed | None:
     """The first inner operator of a confirmed window that is wrong on the operands that the platform itself gave it
     there, with the operators of the window that it depends on.
 

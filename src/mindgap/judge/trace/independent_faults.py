@@ -17,6 +17,7 @@ from mindgap.judge.trace.dtype_policy import DtypeSubstitution
 from mindgap.judge.trace.error_propagation import breaks
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
 from mindgap.judge.trace.subgraphs import leading_to
+from mindgap.platforms.name import PlatformName
 
 #: Jobs of one operator that are run for all faults beside the first.
 MAX_RUNS: Final = 8
@@ -26,7 +27,7 @@ MAX_CARRIED: Final = 16
 _MOST_CALLS: Final = 2
 
 #: Gives the dtype policy of a side that explains what an operator gives there, or None.
-PolicyOf = Callable[[Confirmed, str], DtypeSubstitution | None]
+PolicyOf = Callable[[Confirmed, PlatformName], DtypeSubstitution | None]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class IndependentFault:
     """
 
     confirmed: Confirmed
-    side: str
+    side: PlatformName
     nodes: tuple[int, ...]
     policy: DtypeSubstitution | None = None
 
@@ -54,7 +55,7 @@ class FaultSearch:
 
     def __init__(
         self, oracle: Oracle, singles: SingleOperators, policy_of: PolicyOf, *, local: bool,
-        misshapen: Mapping[str, Sequence[int]], internal: Collection[int],
+        misshapen: Mapping[PlatformName, Sequence[int]], internal: Collection[int],
     ) -> None:  # fmt: skip
         self._oracle, self._singles, self._policy_of = oracle, singles, policy_of
         self._local, self._internal = local, internal
@@ -62,7 +63,7 @@ class FaultSearch:
         self._runs, self._carried = MAX_RUNS, MAX_CARRIED
         self.skipped: Confirmed | None = None
 
-    def all(self, first: IndependentFault, sides: tuple[str, str]) -> list[IndependentFault]:
+    def all(self, first: IndependentFault, sides: tuple[PlatformName, PlatformName]) -> list[IndependentFault]:
         """The first fault with all its calls, then the others: those of the platform, then those of the reference, each
         in execution order. `sides`: the platform and the reference."""
         platform, reference = sides
@@ -81,21 +82,23 @@ class FaultSearch:
                 taken |= {(node, side) for node in found[-1].nodes}
         return found
 
-    def _groups(self, side: str, confirmed: Iterable[Confirmed]) -> dict[tuple[str, str, str], list[Confirmed]]:
-        groups: dict[tuple[str, str, str], list[Confirmed]] = {}
+    def _groups(
+        self, side: PlatformName, confirmed: Iterable[Confirmed]
+    ) -> dict[tuple[PlatformName, str, str], list[Confirmed]]:
+        groups: dict[tuple[PlatformName, str, str], list[Confirmed]] = {}
         for one in confirmed:
             key = self._key(IndependentFault(one, side, one.nodes, self._policy_of(one, side)))
             groups.setdefault(key, []).append(one)
         return groups
 
-    def _key(self, fault: IndependentFault) -> tuple[str, str, str]:
+    def _key(self, fault: IndependentFault) -> tuple[PlatformName, str, str]:
         """Calls with equal keys are one fault: of one side, and of one operator and kind or of one dtype policy."""
         if fault.policy is not None:
-            return fault.side, fault.policy.culprit, ""
+            return fault.side, fault.policy.culprit.op, ""
         packets = "+".join(packet_of(self._oracle.graph.nodes[node].op) for node in fault.confirmed.nodes)
         return fault.side, packets, fault.confirmed.kind
 
-    def _shown(self, calls: Sequence[Confirmed], side: str) -> Confirmed | None:
+    def _shown(self, calls: Sequence[Confirmed], side: PlatformName) -> Confirmed | None:
         """The first of an operator's calls, or else the worst, that is wrong in a job of its own as well, and changes
         an output when all other operators are right. Calls that are right but for a dtype are tried last."""
         calls = sorted(calls, key=lambda one: one.retyped)
@@ -112,7 +115,7 @@ class FaultSearch:
                 return one
         return None
 
-    def _changes_an_output(self, one: Confirmed, side: str) -> bool:
+    def _changes_an_output(self, one: Confirmed, side: PlatformName) -> bool:
         if one.kind == "structural" and not one.internal and one.nodes[0] in self._to_misshapen[side]:
             # Right numbers in another dtype change no output in exact arithmetic.
             return True
@@ -123,7 +126,7 @@ class FaultSearch:
         return breaks(self._oracle, one.arrays, self._internal)
 
 
-def _taken(one: Confirmed, side: str, taken: Collection[tuple[int, str]]) -> bool:
+def _taken(one: Confirmed, side: PlatformName, taken: Collection[tuple[int, PlatformName]]) -> bool:
     return any(node in one.nodes and other != side for node, other in taken)
 
 

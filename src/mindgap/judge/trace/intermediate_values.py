@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from mindgap.graph import Graph, Labels
 from mindgap.judge.trace.subgraphs import Array, Execute
+from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job
 
 
@@ -30,7 +31,7 @@ def with_outputs(graph: Graph, numbers: Sequence[int]) -> Graph:
 
 def observe_values(
     graph: Graph,
-    platform: str,
+    platform: PlatformName,
     execute: Execute,
     outputs: tuple[Array, ...],
     deadline_s: float,

@@ -10,7 +10,7 @@ from typing import Final
 from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
 from mindgap.graph import Graph, GraphError, MindgapError, materialise
-from mindgap.graph.compare.culprit import GRAPH_OUTPUTS, Culprit
+from mindgap.graph.compare.culprit import Culprit, OperatorCulprit, OutputsCulprit
 from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.graph.compare.weakness import Missing, Weakness
@@ -50,6 +50,7 @@ from mindgap.judge.trace.structure import first_difference, side_to_blame, sides
 from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
 from mindgap.judge.trace.wrong_part import wrong_part
 from mindgap.models.capture import CaptureError, with_explicit_gradients
+from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Outcome
 
 #: Elements of the operands of a culprit that is kept by itself, for a script.
@@ -67,9 +68,9 @@ class Judge:
     """
 
     def __init__(
-        self, graph: Graph, inputs: Sequence[Array], execute: Execute, reference: str, *, trace: bool = True,
+        self, graph: Graph, inputs: Sequence[Array], execute: Execute, reference: PlatformName, *, trace: bool = True,
         deadline_s: float = 300.0, internal: bool = False, dtypes: Dtypes | None = None,
-        decomposes: Callable[[str], bool] = lambda platform: False, failures: KnownFailures | None = None,
+        decomposes: Callable[[PlatformName], bool] = lambda platform: False, failures: KnownFailures | None = None,
     ) -> None:  # fmt: skip
         self._graph, self._inputs, self._execute, self._reference = graph, list(inputs), execute, reference
         self._asked = graph
@@ -79,7 +80,7 @@ class Judge:
         self._oracle: Oracle | None = None
         self._origin: tuple[int, ...] = ()
         self._search: CulpritSearch | None = None
-        self._examined: dict[str, list[Examined]] = {}
+        self._examined: dict[PlatformName, list[Examined]] = {}
         self._one_at_a_time = threading.RLock()
 
     def judge(self, outcome: Outcome, reference: Outcome) -> Judgement:
@@ -242,7 +243,7 @@ class Judge:
         return Judgement(overall_verdict(words), detail=detail)
 
     def _independent(
-        self, platform: str, first: IndependentFault, seen: ObservedOutputs,
+        self, platform: PlatformName, first: IndependentFault, seen: ObservedOutputs,
         public: tuple[list[Examined], list[Examined]],
     ) -> tuple[list[IndependentFault], Confirmed | None]:  # fmt: skip
         """The faults, the first of them given, and the first operator that was left undecided."""
@@ -269,7 +270,7 @@ class Judge:
         return found, search.skipped
 
     def _finding(
-        self, platform: str, faults: Sequence[IndependentFault], skipped: Confirmed | None
+        self, platform: PlatformName, faults: Sequence[IndependentFault], skipped: Confirmed | None
     ) -> Judgement:  # fmt: skip
         """The judgement of confirmed faults. `skipped`: an operator that no run was left for."""
         weak: list[Weakness] = []
@@ -283,15 +284,14 @@ class Judge:
             example=first.example, faults=tuple(found),
         )  # fmt: skip
 
-    def _fault(self, platform: str, one: IndependentFault, weak: list[Weakness], *, only: bool) -> FoundFault:
+    def _fault(self, platform: PlatformName, one: IndependentFault, weak: list[Weakness], *, only: bool) -> FoundFault:
         """One fault as a row of its own would have it. `weak` gets what was missing. `only`: there is no other."""
         confirmed, side = one.confirmed, one.side
         shown = example(self.oracle, confirmed)
         nodes = tuple(dict.fromkeys(sorted(self._origin[node] for node in one.nodes)))
         if one.policy is not None:
-            culprit = Culprit(-1, one.policy.culprit)
             detail = detail_of_policy(one.policy, side, shown.sentence if shown else "", everything=only)
-            fault = Fault(culprit, one.policy.verdict, "platform", nodes, detail, shown)
+            fault = Fault(one.policy.culprit, one.policy.verdict, "platform", nodes, detail, shown)
             return FoundFault(fault, self._alone(confirmed))
         other = self._reference if side == platform else platform
         also = any(set(c.nodes) & set(confirmed.nodes) for c in self.search.singles.confirmed(other))
@@ -319,7 +319,7 @@ class Judge:
             return None
         return OperatorAlone(part.graph, tuple(self.search.singles.value(number) for number in part.borders))
 
-    def _culprit_of_finding(self, confirmed: Confirmed, side: str) -> tuple[Culprit | None, str]:
+    def _culprit_of_finding(self, confirmed: Confirmed, side: PlatformName) -> tuple[Culprit | None, str]:
         """The operators to name, and what the detail adds. Of the whole graph, the smallest part that is wrong."""
         if confirmed.whole:
             given = dict(enumerate(self._inputs[: len(self._graph.inputs)]))
@@ -328,12 +328,12 @@ class Judge:
                 return None, f" is named: {part.reason}"
             return self._culprit_of_part(self._graph, part), f"; {words_of_part(part, 'wrong')}"
         node = self._origin[confirmed.nodes[-1]]
-        ops = "+".join(dict.fromkeys(self.oracle.graph.nodes[n].op for n in confirmed.nodes))
-        op = self._graph.nodes[node].op if len(confirmed.nodes) == 1 else ops
-        return Culprit(node, op, _label(self._graph, node)), ""
+        several = tuple(dict.fromkeys(self.oracle.graph.nodes[n].op for n in confirmed.nodes))
+        ops = (self._graph.nodes[node].op,) if len(confirmed.nodes) == 1 else several
+        return OperatorCulprit(ops, node, _label(self._graph, node)), ""
 
     def _roles(
-        self, platform: str, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed
+        self, platform: PlatformName, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed
     ) -> tuple[tuple[int, str, Role], ...]:
         if not self._trace:
             return ()
@@ -350,9 +350,10 @@ class Judge:
 
     def _culprit_of_part(self, graph: Graph, part: Part) -> Culprit:
         last = part.nodes[-1]
-        ops = "+".join(dict.fromkeys(graph.nodes[node].op for node in part.nodes))
-        op = f"{GRAPH_OUTPUTS}: a value returned twice" if part.twice else ops
-        return Culprit(last, op, _label(graph, last))
+        if part.twice:
+            return OutputsCulprit(last, _label(graph, last))
+        ops = tuple(dict.fromkeys(graph.nodes[node].op for node in part.nodes))
+        return OperatorCulprit(ops, last, _label(graph, last))
 
 
 def _label(graph: Graph, node: int) -> str:

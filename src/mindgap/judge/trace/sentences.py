@@ -13,9 +13,10 @@ from mindgap.judge.trace.output_verdicts import note_on_ill_conditioned, overall
 from mindgap.judge.trace.single_operators import Confirmed
 from mindgap.judge.trace.smallest_part import Part
 from mindgap.judge.trace.structure import note_of_silence
+from mindgap.platforms.name import PlatformName
 
 
-def detail_of_finding(oracle: Oracle, confirmed: Confirmed, side: str, ops: str, shown: Example | None) -> str:
+def detail_of_finding(oracle: Oracle, confirmed: Confirmed, side: PlatformName, ops: str, shown: Example | None) -> str:
     """What is wrong with which operator on which side; one concrete element first, where there is one."""
     amount = extent(oracle, confirmed)
     phrase = {

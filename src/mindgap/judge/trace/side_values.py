@@ -14,6 +14,7 @@ from mindgap.graph import Graph, MindgapError
 from mindgap.graph.compare.digest import digest_bytes
 from mindgap.judge.trace.intermediate_values import by_size
 from mindgap.judge.trace.subgraphs import Array, Execute
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import ValueDigest
 from mindgap.run.outcome import Job, Outcome
 
@@ -32,7 +33,7 @@ class SideValues:
     missing was not seen. `changed`: values of which looking at each alone changes the outputs. `notes`: sentences.
     """
 
-    platform: str
+    platform: PlatformName
     outputs: tuple[str, ...]
     digests: Mapping[int, ValueDigest]
     fetch: Callable[[Sequence[int]], Mapping[int, Array]]

@@ -31,6 +31,7 @@ from mindgap.judge.trace.subgraphs import (
     run_subgraphs,
     written_as_it_ran,
 )
+from mindgap.platforms.name import PlatformName
 
 Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural"]
 #: Operands and results of one job: larger graphs are run in several, so that memory stays flat.
@@ -79,9 +80,9 @@ class SingleOperators:
         self._readers = readers_of(oracle.graph)
         self._reads = storage_reads(oracle.graph)
         self._singles = [written_as_it_ran(self.single(i), original[i]) for i in range(len(oracle.graph.nodes))]
-        self._found: dict[str, list[Confirmed]] = {}
+        self._found: dict[PlatformName, list[Confirmed]] = {}
         self._alone: dict[tuple[str, int], bool] = {}
-        self._scalars: dict[str, dict[int, tuple[str, ...]]] = {}
+        self._scalars: dict[PlatformName, dict[int, tuple[str, ...]]] = {}
 
     def cut(self, nodes: Sequence[int], show_all: bool = False) -> Subgraph:
         """The cut of these nodes. `show_all`: every value that they make is an output.
@@ -113,7 +114,7 @@ class SingleOperators:
         """A value in S, as an array of its declared dtype."""
         return to_numpy(self._oracle.step.values[number])
 
-    def run(self, cuts: Sequence[Subgraph], platform: str) -> Iterator[SubgraphResult]:
+    def run(self, cuts: Sequence[Subgraph], platform: PlatformName) -> Iterator[SubgraphResult]:
         """What the platform gives for each cut on S's values, a batch at a time.
 
         Nothing for a cut whose operands have other shapes in S than the graph says, as an operator may give on the
@@ -127,7 +128,7 @@ class SingleOperators:
         values = self._oracle.step.values
         return all(values[b].shape == i.spec.shape for b, i in zip(one.borders, one.graph.inputs, strict=True))
 
-    def confirmed(self, platform: str) -> list[Confirmed]:
+    def confirmed(self, platform: PlatformName) -> list[Confirmed]:
         """The operators that this platform gets wrong by themselves, in execution order."""
         if platform not in self._found:
             found: list[Confirmed] = []
@@ -147,7 +148,7 @@ class SingleOperators:
         graph = self._oracle.graph
         return any(n in graph.outputs or self._oracle.step.values[n].numel() for n in single.outputs)
 
-    def holds_alone(self, confirmed: Confirmed, platform: str) -> bool:
+    def holds_alone(self, confirmed: Confirmed, platform: PlatformName) -> bool:
         """An operator is wrong in a job of its own as well.
 
         Operators are run side by side in one graph, and a runtime may hand out wrong results of a graph of many outputs
@@ -159,12 +160,12 @@ class SingleOperators:
             self._alone[platform, node] = any(self._judge(result, platform) is not None for result in results)
         return self._alone[platform, node]
 
-    def scalars_rounded(self, platform: str) -> dict[int, tuple[str, ...]]:
+    def scalars_rounded(self, platform: PlatformName) -> dict[int, tuple[str, ...]]:
         """The operators, of those that ran, whose results only other roundings of their scalar operands explain: the
         dtype of each scalar, by node."""
         return self._scalars.get(platform, {})
 
-    def _judge(self, result: SubgraphResult, platform: str) -> Confirmed | None:
+    def _judge(self, result: SubgraphResult, platform: PlatformName) -> Confirmed | None:
         node = result.cut.nodes[0]
         expected = local_expectation(self._oracle, node)
         found = judge_single(result, expected, self._internal.values)
@@ -180,12 +181,12 @@ class SingleOperators:
         loss = precision_loss(self._oracle, node, found.arrays)
         return replace(found, kind="reduced_precision", loss=loss) if loss else found
 
-    def own(self, platform: str, other: str) -> list[Confirmed]:
+    def own(self, platform: PlatformName, other: PlatformName) -> list[Confirmed]:
         """What this platform gets wrong and the other does not get wrong in the same way."""
         alike = {c.nodes for c in self.shared(platform, other)}
         return [c for c in self.confirmed(platform) if c.nodes not in alike]
 
-    def shared(self, platform: str, other: str) -> list[Confirmed]:
+    def shared(self, platform: PlatformName, other: PlatformName) -> list[Confirmed]:
         """Operators that both get wrong alike: no difference between the two, whoever is right.
 
         Alike: of the same kind, and within the hard bound of each other.

@@ -12,6 +12,7 @@ from mindgap.aten.operators import facts
 from mindgap.graph import Graph, UnknownOperator, concatenate, extract, operands
 from mindgap.graph.sizes import input_bytes, output_bytes
 from mindgap.judge.oracle import decision_slots
+from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -147,7 +148,11 @@ def batches(cuts: Sequence[Subgraph], most_bytes: int) -> Iterator[list[Subgraph
 
 
 def run_subgraphs(
-    cuts: Sequence[Subgraph], values: Mapping[int, Array], platform: str, execute: Execute, deadline_s: float = 120.0
+    cuts: Sequence[Subgraph],
+    values: Mapping[int, Array],
+    platform: PlatformName,
+    execute: Execute,
+    deadline_s: float = 120.0,
 ) -> list[SubgraphResult]:
     """Runs all subgraphs in one job; where that fails, halves it until those that fail run alone.
 
@@ -160,7 +165,7 @@ def run_subgraphs(
 def _run_cuts(
     cuts: Sequence[Subgraph],
     values: Mapping[int, Array],
-    platform: str,
+    platform: PlatformName,
     execute: Execute,
     deadline_s: float,
     left: list[int],

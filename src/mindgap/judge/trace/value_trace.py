@@ -30,6 +30,7 @@ from mindgap.judge.trace.side_values import (
 )
 from mindgap.judge.trace.subgraphs import Array, Execute
 from mindgap.models.capture import CaptureError, with_explicit_gradients
+from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
 
 #: `inside`: the value is inside a fusion, or was not looked at. It is never counted as equal.
@@ -83,7 +84,7 @@ class TracedOutput:
 class ProbeReport:
     """Whether looking inside a platform changes what it computes. `changed`: the values that do so alone, by number."""
 
-    platform: str
+    platform: PlatformName
     effect: ProbeEffect
     changed: tuple[int, ...]
     notes: tuple[str, ...]
@@ -98,8 +99,8 @@ class ValueTrace:
     """
 
     model: str
-    platform: str
-    reference: str
+    platform: PlatformName
+    reference: PlatformName
     values: tuple[TracedValue, ...]
     outputs: tuple[TracedOutput, ...]
     probes: tuple[ProbeReport, ProbeReport]
@@ -114,7 +115,12 @@ class ValueTrace:
 
 
 def trace_values(
-    graph: Graph, platform: str, reference: str, execute: Execute, limits: ProbeLimits, model: str = "graph"
+    graph: Graph,
+    platform: PlatformName,
+    reference: PlatformName,
+    execute: Execute,
+    limits: ProbeLimits,
+    model: str = "graph",
 ) -> ValueTrace:
     """Compares every value of the graph on two platforms.
 

@@ -14,6 +14,7 @@ from mindgap.graph import Graph, GraphError
 from mindgap.judge.trace.fused import confirmed_whole
 from mindgap.judge.trace.smallest_part import Part, PartSearch
 from mindgap.judge.trace.subgraphs import Array, Execute
+from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job
 
 #: How many wrong parts the search may judge while it drops nodes.
@@ -22,7 +23,9 @@ _MOST_WRONG: Final = 24
 MAX_NODES: Final = 512
 
 
-def wrong_part(graph: Graph, inputs: dict[int, Array], platform: str, execute: Execute, deadline_s: float) -> Part:
+def wrong_part(
+    graph: Graph, inputs: dict[int, Array], platform: PlatformName, execute: Execute, deadline_s: float
+) -> Part:
     """The smallest part of which the platform's results are beyond hard bounds. `graph` has explicit gradients."""
     if len(graph.nodes) > MAX_NODES:
         return Part((), f"the graph has more than {MAX_NODES} operators")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.platforms.registry import PlatformName
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.stages import Stage, Step, VariantRuns, stage_by, stage_of_failure
 
 _PLACE: Final = "mindgap.platforms.iree.intermediate"
@@ -48,5 +48,5 @@ def iree_stage(runs: VariantRuns) -> Stage:
 
 def _portable_code_is_right(runs: VariantRuns) -> bool:
     options = {name: value for name, value in runs.name.options.items() if name != "cpu"}
-    portable = str(PlatformName(runs.name.device_mode, {**options, "target": "vmvx"}))
+    portable = PlatformName(runs.name.device_mode, {**options, "target": "vmvx"})
     return options.get("target") != "vmvx" and runs.ask(portable) == "right"

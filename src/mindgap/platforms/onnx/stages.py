@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.platforms.registry import PlatformName
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.stages import Shown, Stage, VariantRuns, right_with
 
 _INTERMEDIATE: Final = "mindgap.platforms.onnx.intermediate"
@@ -27,7 +27,7 @@ def openvino_provider_stage(runs: VariantRuns) -> Stage:
     options = {name: value for name, value in runs.name.options.items() if name != "precision"}
     if options.get("delegate") == "none":
         return onnxruntime_stage(runs)
-    shown = runs.ask(str(PlatformName(runs.name.device_mode, {**options, "delegate": "none"})))
+    shown = runs.ask(PlatformName(runs.name.device_mode, {**options, "delegate": "none"}))
     if shown == "right":
         return "delegate"
     if shown == "shows":

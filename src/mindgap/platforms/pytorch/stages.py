@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.platforms.registry import PlatformName
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.stages import Stage, VariantRuns, right_with
 
 #: Value of Inductor's option `stage` -> the stage that it ends with.
@@ -32,9 +32,9 @@ def inductor_stage(runs: VariantRuns) -> Stage:
     The stages before Inductor are run one after the other, the first that shows the fault brings it. Then parts of
     Inductor are left out, the first without which the fault is gone brings it.
     """
-    compiled = PlatformName(f"{runs.name.device_mode.split('/')[0]}/inductor", runs.name.options)
+    compiled = PlatformName(f"{runs.name.device}/inductor", runs.name.options)
     for value, stage in _PARTIAL.items():
-        if runs.ask(str(PlatformName(compiled.device_mode, {**compiled.options, "stage": value}))) == "shows":
+        if runs.ask(compiled.with_options(stage=value)) == "shows":
             return stage
     if runs.name.options.get("off"):
         return "unknown"

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from mindgap.graph import Graph, stored_keys, structure_digest
 from mindgap.graph.compare.digest import Digested, Sketch
+from mindgap.platforms.name import recorded
 from mindgap.results.store.tables import METRICS
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
@@ -58,7 +59,7 @@ def outcome_row(run: str, model: str, outcome: Outcome) -> dict[str, Any]:
 def outcome_of(row: Mapping[str, Any]) -> Outcome:
     """Reads an outcome from a row of `Table.to_pylist` or `Store.rows`."""
     return Outcome(
-        platform=row["platform"],
+        platform=recorded(row["platform"]),
         graph=row["graph"],
         status=row["status"],
         outputs=tuple(_output_of(output) for output in row["outputs"] or ()),

@@ -15,6 +15,7 @@ import zstandard
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.prefix_digests import LENGTH, Prefixes, digest_count
+from mindgap.platforms.name import recorded
 from mindgap.studies.machines.observations import Collected, Deviating, Machine, Observation, Subject, ValueFacts
 
 FORMAT: Final = "mindgap machine observations"
@@ -136,7 +137,7 @@ def _decoded(document: Mapping[str, Any]) -> Collected:
         subjects=subjects,
         settings=dict(document["settings"]),
         observations=tuple(
-            Observation(names[int(s)], platforms[int(p)], str(status), tuple(classes), str(message))
+            Observation(names[int(s)], recorded(platforms[int(p)]), str(status), tuple(classes), str(message))
             for s, p, status, classes, message in document["observations"]
         ),
         prefixes=prefixes,

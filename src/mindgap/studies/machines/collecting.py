@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError, TensorStore
 from mindgap.platforms.listing import platform_info
-from mindgap.platforms.registry import is_import_path
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.run.pool import WorkerPool
 from mindgap.studies.machines.class_table import ClassTable, NewClass, NewMask
 from mindgap.studies.machines.collected_file import FORMAT, VERSION, write
@@ -113,7 +113,7 @@ def _begun(partial: PartialFile, probes: int) -> _State:
             state.table.add_mask(NewMask.from_json(entry))
         state.settings[record["platform"]] = record["facts"]
         state.observations += [
-            Observation(subject, record["platform"], status, tuple(classes), message)
+            Observation(subject, recorded(record["platform"]), status, tuple(classes), message)
             for subject, status, classes, message in record["observations"]
         ]
     return state
@@ -143,9 +143,9 @@ def _run_setting(setting: Setting, runnables: Sequence[Runnable], state: _State,
     state.partial.append(record)
 
 
-def _unavailable(platform: str) -> str:
+def _unavailable(platform: PlatformName) -> str:
     """Returns why the machine does not have a platform, as far as that is known before a worker starts."""
-    if is_import_path(platform):
+    if platform.is_import_path:
         return ""
     info = platform_info(platform)
     return "" if info.available else info.reason
@@ -183,7 +183,7 @@ def _restore(state: _State, runnables: Sequence[Runnable], store: TensorStore) -
     begun = {each.subject for each in state.table.masks}
     compared = {each.subject.name: compared_values(each) for each in runnables if each.subject.name in begun}
     places = {each.subject.name: [value.number for value in each.subject.values] for each in runnables}
-    first: dict[str, str] = {}
+    first: dict[str, PlatformName] = {}
     for observation in state.observations:
         name = observation.subject
         shown = {n for n, number in zip(places[name], observation.classes, strict=False) if number is not None}

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from mindgap.graph import TensorStore
 from mindgap.platforms.listing import platform_info
+from mindgap.platforms.name import PlatformName, parse
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.studies.machines.profiled_backend import approach
@@ -22,7 +23,7 @@ _MODEL: Final = "resnet18-relu-max-trained/0"
 
 def observed_algorithms(runnables: Sequence[Runnable], store: TensorStore) -> dict[str, Any]:
     """Returns, by platform, the approaches of each convolution in each process; or why there are none."""
-    info = platform_info("cuda/eager")
+    info = platform_info(parse("cuda/eager"))
     if not info.available:
         return {"cuda/eager": {"unavailable": info.reason}}
     with_convolutions = [r for r in runnables if any(".conv" in value.op for value in r.subject.values)]
@@ -30,12 +31,12 @@ def observed_algorithms(runnables: Sequence[Runnable], store: TensorStore) -> di
     if model is None:
         return {"cuda/eager": {"unavailable": "no model has a convolution"}}
     return {
-        f"cuda/eager@cudnn={choice}": processes(model, f"{_PLACE}@cudnn={choice}", _PROCESSES, store)
+        f"cuda/eager@cudnn={choice}": processes(model, parse(f"{_PLACE}@cudnn={choice}"), _PROCESSES, store)
         for choice in _CHOICES
     }
 
 
-def processes(model: Runnable, platform: str, count: int, store: TensorStore) -> dict[str, Any]:
+def processes(model: Runnable, platform: PlatformName, count: int, store: TensorStore) -> dict[str, Any]:
     """Runs a model once in each of `count` new processes. Returns lists by process: `approaches` and `kernels` (of each
     convolution) and `outputs` (digests)."""
     found: dict[str, Any] = {"model": model.subject.name, "approaches": [], "kernels": [], "outputs": []}

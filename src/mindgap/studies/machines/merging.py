@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.graph.compare.prefix_digests import Prefixes
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.studies.machines.collected_file import CollectedFileError, content_digest, read
 from mindgap.studies.machines.observations import Collected, Deviating, Machine, Observation, Subject
 
@@ -17,7 +18,7 @@ class MachinePlatform:
     """A platform of one machine. `machine`: its name, with `#2` for the second file of such a machine."""
 
     machine: str
-    platform: str
+    platform: PlatformName
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def merged(files: Mapping[str, Collected]) -> Merged:
     return Merged(
         machines={name: collected.machine for name, collected in files.items()},
         settings={
-            MachinePlatform(name, platform): facts
+            MachinePlatform(name, recorded(platform)): facts
             for name, collected in files.items()
             for platform, facts in collected.settings.items()
         },

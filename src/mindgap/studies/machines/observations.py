@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindgap.graph.compare.prefix_digests import Prefixes
+from mindgap.platforms.name import PlatformName
 
 #: A fact of a subject, as text, number or None: its architecture, the number of a sample, the size of a kernel.
 Fact = str | int | float | bool | None
@@ -52,7 +53,7 @@ class Observation:
     """
 
     subject: str
-    platform: str
+    platform: PlatformName
     status: str
     classes: tuple[int | None, ...] = ()
     message: str = ""

@@ -16,6 +16,7 @@ from mindgap.graph import Array, TensorSpec, numpy_dtype
 from mindgap.graph.compare.digest import digest_array
 from mindgap.judge.trace.intermediate_values import by_size, with_outputs
 from mindgap.judge.trace.subgraphs import Execute
+from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
 from mindgap.studies.machines.subjects.runnable import Runnable
 
@@ -37,7 +38,7 @@ class Seen:
     hidden: str = ""
 
 
-def observe(each: Runnable, platform: str, execute: Execute, probes: int) -> Seen:
+def observe(each: Runnable, platform: PlatformName, execute: Execute, probes: int) -> Seen:
     """Runs a subject twice, and looks at its inner values.
 
     `probes`: how many graphs with further outputs may be compiled for that.

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal
 
-from mindgap.platforms.registry import canonical, find, is_import_path
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import canonical, find
 
 #: `tiers`: Figure 2, one level of all libraries by number of threads. `levels`: ATen's and oneDNN's levels, one thread.
 #: `float32`: every setting that computes float32 in float32. `reduced`: settings that do not.
@@ -23,7 +24,7 @@ TIERS: Final = ("default", "avx2", "avx512")
 class Setting:
     """A platform and the groups that it belongs to."""
 
-    platform: str
+    platform: PlatformName
     groups: frozenset[Group]
 
 
@@ -32,7 +33,7 @@ def all_settings() -> tuple[Setting, ...]:
 
     The first is the reference for element-wise comparison.
     """
-    found: dict[str, set[Group]] = {}
+    found: dict[PlatformName, set[Group]] = {}
 
     def add(options: str, *groups: Group) -> None:
         found.setdefault(canonical(f"cpu/eager@{options}"), set()).update(groups)
@@ -65,13 +66,10 @@ def all_settings() -> tuple[Setting, ...]:
 
 def quick_settings() -> tuple[Setting, ...]:
     """Returns a dozen settings: the tiers with one and four threads, oneDNN off, and reduced precision."""
-    kept = ("cpu/eager@threads=1", "onednn=off,threads=1", "autocast=bfloat16,threads=1")
-    return tuple(
-        each
-        for each in all_settings()
-        if each.platform in [canonical(f"cpu/eager@isa={t},threads={n}") for t, n in product(TIERS, (1, 4))]
-        or (each.platform.endswith(kept) and "mkl" not in each.platform and "layout" not in each.platform)
-    )
+    kept = [{"threads": "1"}, {"autocast": "bfloat16", "threads": "1"}]
+    kept += [{"aten": tier, "onednn": "off", "threads": "1"} for tier in TIERS]
+    kept += [{"isa": tier, "threads": str(count)} for tier, count in product(TIERS, (1, 4))]
+    return tuple(each for each in all_settings() if each.platform.options in kept)
 
 
 def given_settings(platforms: Sequence[str]) -> tuple[Setting, ...]:
@@ -81,8 +79,8 @@ def given_settings(platforms: Sequence[str]) -> tuple[Setting, ...]:
     environment that is not.
     """
     groups: frozenset[Group] = frozenset({"tiers", "levels", "float32"})
-    names = [each if is_import_path(each) else canonical(each) for each in platforms]
+    names = [canonical(each) for each in platforms]
     for name in names:
-        if not is_import_path(name):
+        if not name.is_import_path:
             find(name)
     return tuple(Setting(name, groups) for name in dict.fromkeys(names))

@@ -13,6 +13,7 @@ from typing import Any, Final
 from mindgap.graph import MindgapError, default_tensor_store, encode
 from mindgap.graph.compare.verdict import FINDINGS
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced
+from mindgap.platforms.name import recorded
 from mindgap.results.recording import Recording
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import Case
@@ -53,7 +54,7 @@ def judge_again(
         raise MindgapError(f"{path} has no row{where} that is {' or '.join(words)}: nothing is to be judged again")
     limits = judge_limits(plan, options.tensors or default_tensor_store())
     busy = options.jobs or os.cpu_count() or 2
-    names = [plan.reference, *dict.fromkeys(row["platform"] for row in rows)]
+    names = [plan.reference, *dict.fromkeys(recorded(row["platform"]) for row in rows)]
     changed: Counter[tuple[str, str]] = Counter()
     with ExitStack() as stack:
         pool = stack.enter_context(
@@ -67,7 +68,8 @@ def judge_again(
         def again(row: Mapping[str, Any]) -> tuple[str, str]:
             graph = directory.store.get_graph(row["graph"])
             case = Case(row["position"], row["model"], encode(graph, labels=False), row["graph"], "", (), row["nodes"])
-            reference, outcome = (pool.run(case_job(plan, name, graph)) for name in (plan.reference, row["platform"]))
+            names = (plan.reference, recorded(row["platform"]))
+            reference, outcome = (pool.run(case_job(plan, name, graph)) for name in names)
             found = compare_outcomes(case.name, outcome, reference)
             if found is None or is_traced(found, plan.limits.trace):
                 found = judges[case.index % len(judges)].row(case, outcome, reference)

@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
+from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import PlatformFacts
 from mindgap.results.store import Store
@@ -196,7 +197,7 @@ def _support(
     directory: CampaignDirectory,
     case_source: CaseSource,
     pool: WorkerPool,
-    platforms: Sequence[str],
+    platforms: Sequence[PlatformName],
     options: RunOptions,
     *,
     fresh: bool,
@@ -219,7 +220,7 @@ def _support(
     return support
 
 
-def _facts(plan: Plan, options: RunOptions) -> tuple[Sequence[PlatformFacts], list[str]]:
+def _facts(plan: Plan, options: RunOptions) -> tuple[Sequence[PlatformFacts], list[PlatformName]]:
     """Returns the facts of all platforms, and the platforms to run. Raises `MindgapError` if one is absent."""
     facts = facts_of(
         [plan.reference, *plan.platforms], reference=plan.reference, skip_unavailable=plan.skip_unavailable
@@ -234,9 +235,9 @@ def _facts(plan: Plan, options: RunOptions) -> tuple[Sequence[PlatformFacts], li
     return facts, platforms
 
 
-def _able(pool: WorkerPool, plan: Plan, platforms: Sequence[str], options: RunOptions) -> list[str]:
+def _able(pool: WorkerPool, plan: Plan, platforms: Sequence[PlatformName], options: RunOptions) -> list[PlatformName]:
     """Returns the platforms whose workers start. Raises `MindgapError` for another one, unless it may be skipped."""
-    able: list[str] = []
+    able: list[PlatformName] = []
     names = list(dict.fromkeys([plan.reference, *platforms]))
     with ThreadPoolExecutor(len(names), "mindgap-describe") as threads:
         described = dict(zip(names, threads.map(pool.describe, names), strict=True))
@@ -253,7 +254,9 @@ def _able(pool: WorkerPool, plan: Plan, platforms: Sequence[str], options: RunOp
     return [platform for platform in platforms if platform in able]
 
 
-def _warn_of_changes(store: Store, run: str, pool: WorkerPool, platforms: Sequence[str], options: RunOptions) -> None:
+def _warn_of_changes(
+    store: Store, run: str, pool: WorkerPool, platforms: Sequence[PlatformName], options: RunOptions
+) -> None:
     """Warns of platforms whose fingerprint changed since the campaign began: their rows are not comparable."""
     before: dict[str, set[str]] = {}
     for row in store.rows("SELECT platform, fingerprint FROM platforms WHERE run = ? AND fingerprint <> ''", [run]):
@@ -263,7 +266,9 @@ def _warn_of_changes(store: Store, run: str, pool: WorkerPool, platforms: Sequen
             options.notify(f"CHANGED since the campaign began (versions, hardware or settings): {platform}")
 
 
-def _budgets(directory: CampaignDirectory, platforms: Sequence[str], resume_state: ResumeState) -> dict[str, CpuBudget]:
+def _budgets(
+    directory: CampaignDirectory, platforms: Sequence[PlatformName], resume_state: ResumeState
+) -> dict[PlatformName, CpuBudget]:
     """Returns the processor-time budget of each platform that has one, divided by the number of shards.
 
     A platform that compiles batches without a limit has an infinite one: its cases of a block are gathered.

@@ -7,12 +7,15 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from mindgap.graph import Graph
 from mindgap.graph.sizes import input_bytes
 from mindgap.judge.pipeline.time_budget import TimeBudget
-from mindgap.run.backend_lookup import batch_of
+from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.protocol import Batching, PlatformError
+from mindgap.platforms.registry import find
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff.large_models import is_large
 from mindgap.workflows.diff.subject_runner import CapturedSubject
@@ -37,14 +40,14 @@ class Batches:
     """
 
     pool: WorkerPool
-    platforms: Mapping[str, int]
+    platforms: Mapping[PlatformName, int]
     deadline_s: float
     budget: TimeBudget
 
     @classmethod
-    def of(cls, pool: WorkerPool, platforms: Iterable[str], deadline_s: float, budget: TimeBudget) -> Batches:
+    def of(cls, pool: WorkerPool, platforms: Iterable[PlatformName], deadline_s: float, budget: TimeBudget) -> Batches:
         """Takes those of the platforms that load many at once. Raises `PlatformError`."""
-        sizes = {platform: batch_of(platform) for platform in platforms}
+        sizes = {platform: _batch_of(platform) for platform in platforms}
         return cls(pool, {name: size for name, size in sizes.items() if size > 1}, deadline_s, budget)
 
     @property
@@ -76,7 +79,7 @@ class Batches:
             now = time.monotonic()
             until = now + _OF_BUDGET * (self.budget.until - now)
 
-        def prepare(platform: str) -> None:
+        def prepare(platform: PlatformName) -> None:
             found = self.pool.prepare(platform, graphs, deadline_s, until)
             if found.held < len(graphs):
                 held = f"{found.held} of {len(graphs)} graphs were loaded together"
@@ -84,3 +87,19 @@ class Batches:
 
         for _ in threads.map(prepare, self.platforms):
             pass
+
+
+def _batch_of(platform: PlatformName) -> int:
+    """Returns how many small graphs the platform is best given together; 1 if it loads them one by one.
+
+    Raises `PlatformError`, also for a backend whose `batch` is no positive integer.
+    """
+    backend, _ = find(platform)
+    if isinstance(backend, BackendElsewhere):
+        backend = backend.backend
+    if not isinstance(backend, Batching):
+        return 1
+    size = cast("object", backend.batch)
+    if not isinstance(size, int) or size < 1:
+        raise PlatformError(f"platform {platform!r}: its backend's `batch` is {size!r}, not a positive integer")
+    return size

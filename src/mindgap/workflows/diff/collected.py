@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Model, Refused, Report, Row
 from mindgap.workflows.diff.subject import OnProgress, ProgressEvent, Stage
 
@@ -18,7 +19,7 @@ _TOLD_EVERY_S: Final = 0.2
 class Collected:
     """What is known so far, by position of the subject. Thread-safe. Takes nothing after `close`."""
 
-    def __init__(self, platforms: Sequence[str], progress: OnProgress | None) -> None:
+    def __init__(self, platforms: Sequence[PlatformName], progress: OnProgress | None) -> None:
         self._platforms = list(platforms)
         self._progress = progress
         self._done = self._total = 0
@@ -38,7 +39,7 @@ class Collected:
         with self._lock:
             self._closed = True
 
-    def model(self, position: int, model: Model, reference: str) -> None:
+    def model(self, position: int, model: Model, reference: PlatformName) -> None:
         """Takes a model that the reference ran."""
         with self._lock:
             if not self._closed:
@@ -62,7 +63,13 @@ class Collected:
         self.tick("refused", refused.source, "", None, len(self._platforms))
 
     def tick(
-        self, stage: Stage, model: str, platform: str, row: Row | None = None, finished: int = 0, text: str = ""
+        self,
+        stage: Stage,
+        model: str,
+        platform: str,
+        row: Row | None = None,
+        finished: int = 0,
+        text: str = "",
     ) -> None:
         """Reports one step; `finished`: how many rows it finishes."""
         with self._lock:

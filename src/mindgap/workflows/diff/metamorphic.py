@@ -21,11 +21,13 @@ from mindgap.graph import MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import as_identical, model_of, refusal, row_of, row_or_failure
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Model, Refused, Report, Row, identities
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.diff.platform_facts import facts_of, spelled
+from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import Subject
 
 if TYPE_CHECKING:
@@ -53,22 +55,22 @@ def metamorphic(
     started = time.perf_counter()
     tensors = tensors or default_tensor_store()
     settings = settings or RunSettings()
-    settings = dataclasses.replace(settings, reference=spelled(settings.reference))
-    platform = spelled(platform)
-    asked = [settings.reference, platform]
+    settings = dataclasses.replace(settings, reference=canonical(settings.reference))
+    named = canonical(platform)
+    asked = [settings.reference, named]
     facts = facts_of(asked, reference=settings.reference, skip_unavailable=False)
     models: list[Model] = []
     rows: list[Row] = []
     refused: list[Refused] = []
     busy = jobs or os.cpu_count() or 2
     with (
-        WorkerPool([settings.reference, platform], tensors=tensors, busy=busy) as pool,
+        WorkerPool(asked, tensors=tensors, busy=busy) as pool,
         ThreadPoolExecutor(busy, "mindgap-mutant") as threads,
     ):
         context = RunContext(pool.run, settings, tensors, pool.describe, script=culprit_script)
         for subject in subjects:
             try:
-                one = _MutantRunner(context, subject, platform, seed)
+                one = _MutantRunner(context, subject, named, seed)
                 found = list(threads.map(one.row, one.mutants))
             except Exception as error:
                 refused.append(refusal(subject.name, error))
@@ -90,7 +92,7 @@ def metamorphic(
 class _MutantRunner:
     """Runs one graph and its mutants on one platform."""
 
-    def __init__(self, context: RunContext, subject: Subject, platform: str, seed: int) -> None:
+    def __init__(self, context: RunContext, subject: Subject, platform: PlatformName, seed: int) -> None:
         """Raises `MindgapError` where there is no graph, or it does not run on the platform."""
         # Imported late: a process that only lists platforms needs no PyTorch.
         from mindgap.aten.state import TORCH_STATE

@@ -6,25 +6,19 @@ import dataclasses
 from collections.abc import Sequence
 
 from mindgap.platforms.listing import PlatformInfo, list_platforms, platform_info
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.platforms.protocol import PlatformError
-from mindgap.platforms.registry import canonical, is_import_path, parse
 from mindgap.results.rows import PlatformFacts
 
 
-def spelled(platform: str) -> str:
-    """Gives the canonical name of a platform. `package.module:attribute` stays as it is.
-
-    Raises `PlatformError` for a platform, option or value that is not known.
-    """
-    return platform if is_import_path(platform) else canonical(platform)
-
-
-def facts_of(platforms: Sequence[str], *, reference: str, skip_unavailable: bool) -> tuple[PlatformFacts, ...]:
+def facts_of(
+    platforms: Sequence[PlatformName], *, reference: PlatformName, skip_unavailable: bool
+) -> tuple[PlatformFacts, ...]:
     """The platforms asked for, in order and once each, then what is registered and not on this machine.
 
     Raises `PlatformError` where one asked for is not available, the reference in any case.
     """
-    names = {parse(platform).device_mode for platform in platforms if not is_import_path(platform)}
+    names = {platform.device_mode for platform in platforms if not platform.is_import_path}
     registered = {info.platform: info for info in list_platforms(names)}
     asked = [_fact(platform, registered) for platform in dict.fromkeys(platforms)]
     for fact in asked:
@@ -34,16 +28,15 @@ def facts_of(platforms: Sequence[str], *, reference: str, skip_unavailable: bool
     return (*asked, *absent)
 
 
-def _fact(platform: str, registered: dict[str, PlatformInfo]) -> PlatformFacts:
-    if is_import_path(platform):
-        return PlatformFacts(platform, platform.partition("@")[0], available=True)
-    name = parse(platform)
-    if name.environment:
+def _fact(platform: PlatformName, registered: dict[str, PlatformInfo]) -> PlatformFacts:
+    if platform.is_import_path:
+        return PlatformFacts(platform, platform.device_mode, available=True)
+    if platform.environment:
         return _plain(platform_info(platform))
-    return dataclasses.replace(_plain(registered[name.device_mode]), platform=platform)
+    return dataclasses.replace(_plain(registered[platform.device_mode]), platform=platform)
 
 
 def _plain(info: PlatformInfo) -> PlatformFacts:
     return PlatformFacts(
-        info.platform, info.backend, info.available, info.reason, info.hardware, info.versions, info.options
+        recorded(info.platform), info.backend, info.available, info.reason, info.hardware, info.versions, info.options
     )

@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 
 from mindgap.platforms.listing import platform_info
+from mindgap.platforms.name import PlatformName
 from mindgap.results.from_store import report_of, runs
 from mindgap.results.rows import Report
 from mindgap.results.store import Store
 
 
-def earlier_report(store: Store, reference: str, platform: str) -> Report | None:
+def earlier_report(store: Store, reference: PlatformName, platform: PlatformName) -> Report | None:
     """What runs of the store have found of these two, with the versions that are installed now; None where nothing.
 
     Rows that say nothing (not run, not judged) are left out, with their models.

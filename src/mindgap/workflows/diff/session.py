@@ -23,6 +23,8 @@ from mindgap.graph import Graph, MindgapError, stored_keys
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import RunContext
 from mindgap.judge.pipeline.time_budget import TimeBudget
+from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
+from mindgap.platforms.registry import canonical
 from mindgap.results.recording import Recording, recording
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
@@ -32,7 +34,7 @@ from mindgap.workflows.diff.batches import Batches
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.errors import DiffInterrupted, StoreNotWritten
 from mindgap.workflows.diff.large_models import Turns
-from mindgap.workflows.diff.platform_facts import facts_of, spelled
+from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import OnProgress, Subject
 from mindgap.workflows.diff.subject_runner import SubjectRunner
 
@@ -77,7 +79,7 @@ class Session:
         kwargs: Mapping[str, Any] | None = None,
         *,
         platforms: Sequence[str],
-        reference: str = "cpu/eager",
+        reference: str = CPU_EAGER,
         trace: bool = True,
         name: str = "",
         repeat: int = 2,
@@ -96,7 +98,7 @@ class Session:
             return captured[0]
 
         called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
-        settings = RunSettings(reference, trace, repeat, deadline_s)
+        settings = RunSettings(parse(reference), trace, repeat, deadline_s)
         try:
             report = self.diff_many([Subject(called, graph)], platforms, settings=settings)
         finally:
@@ -123,9 +125,9 @@ class Session:
         """Compares every subject on every platform, as `mindgap.diff_many` does; raises what it raises."""
         started = time.perf_counter()
         settings = settings or RunSettings()
-        settings = dataclasses.replace(settings, reference=spelled(settings.reference))
+        settings = dataclasses.replace(settings, reference=canonical(settings.reference))
         budget = TimeBudget(settings.budget_s)
-        asked = [spelled(platform) for platform in platforms]
+        asked = [canonical(platform) for platform in platforms]
         facts = self._facts_of([settings.reference, *asked], settings.reference, skip_unavailable)
         there = {fact.platform for fact in facts if fact.available}
         wanted = [platform for platform in dict.fromkeys(asked) if platform in there]
@@ -153,7 +155,7 @@ class Session:
         return report
 
     def _run(
-        self, subjects: Iterable[Subject], wanted: Sequence[str], settings: RunSettings, budget: TimeBudget,
+        self, subjects: Iterable[Subject], wanted: Sequence[PlatformName], settings: RunSettings, budget: TimeBudget,
         collected: Collected, record: Recording, empty: Report,
     ) -> None:  # fmt: skip
         """Runs every subject on every platform."""
@@ -181,7 +183,7 @@ class Session:
                 self._pool.close()
                 raise
 
-    def _import_judge_meanwhile(self, platforms: Sequence[str]) -> None:
+    def _import_judge_meanwhile(self, platforms: Sequence[PlatformName]) -> None:
         """Imports the judge in another thread if a worker still starts. Most platforms that start slowly need it.
 
         A core is idle then: the model is captured, and the import takes as long as that of PyTorch.
@@ -190,7 +192,9 @@ class Session:
             self._judge_import = threading.Thread(target=importlib.import_module, args=("mindgap.judge.trace.judge",))
             self._judge_import.start()
 
-    def _facts_of(self, platforms: Sequence[str], reference: str, skip: bool) -> tuple[PlatformFacts, ...]:
+    def _facts_of(
+        self, platforms: Sequence[PlatformName], reference: PlatformName, skip: bool
+    ) -> tuple[PlatformFacts, ...]:
         """The facts of platforms, looked up once. Raises `PlatformError`."""
         key = (*platforms, str(skip))
         if key not in self._facts:

@@ -16,6 +16,7 @@ from mindgap.graph.sizes import output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
+from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
 from mindgap.workflows.diff.collected import Collected
@@ -43,13 +44,13 @@ class SubjectRunner:
     platform's worker."""
 
     context: RunContext
-    platforms: Sequence[str]
+    platforms: Sequence[PlatformName]
     collected: Collected
     record: Recording
     budget: TimeBudget
     prepare: Callable[[], None]
     turns: Turns
-    release: Callable[[str], None]
+    release: Callable[[PlatformName], None]
 
     def run(self, position: int, subject: Subject) -> None:
         """Captures one subject and runs it on every platform."""
@@ -109,7 +110,7 @@ class SubjectRunner:
             self.collected.tick("expected", name, "", text=expected)
             self._run_ahead(comparison, run)
 
-        def judge(platform: str) -> None:
+        def judge(platform: PlatformName) -> None:
             if platform in too_large:
                 row = Row(name, platform, "not_run", None, detail=f"not run: {too_large[platform]}")
             else:
@@ -124,7 +125,7 @@ class SubjectRunner:
             for _ in threads.map(judge, self.platforms):
                 pass
 
-    def _run_ahead(self, comparison: GraphComparison, platforms: Sequence[str]) -> None:
+    def _run_ahead(self, comparison: GraphComparison, platforms: Sequence[PlatformName]) -> None:
         """Runs the graph on each platform, and ends its worker: the judge needs the memory, and seldom the worker."""
         reference = self.context.settings.reference
         self.release(reference)
@@ -135,7 +136,7 @@ class SubjectRunner:
                 comparison.run(platform)
             self.release(platform)
 
-    def _memory(self, graph: Graph) -> tuple[int, dict[str, str]]:
+    def _memory(self, graph: Graph) -> tuple[int, dict[PlatformName, str]]:
         """The bytes that the graph is expected to take, and for each platform that it does not fit on, why."""
         # Needs PyTorch, which the command imports for large graphs only.
         from mindgap.judge.pipeline.estimate import MemoryEstimate

@@ -10,16 +10,18 @@ from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.judge.trace.probing import ProbeLimits
 from mindgap.judge.trace.side_values import reason_of
 from mindgap.judge.trace.value_trace import ValueTrace, trace_values
+from mindgap.platforms.name import PlatformName, parse
+from mindgap.platforms.registry import canonical
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.diff.platform_facts import facts_of, spelled
+from mindgap.workflows.diff.platform_facts import facts_of
 
 
 @dataclass(frozen=True)
 class RepeatedRun:
     """One process that ran a graph again and again. `counts`: by result, the digests of its outputs."""
 
-    platform: str
+    platform: PlatformName
     process: int
     counts: dict[str, int]
 
@@ -52,10 +54,10 @@ def trace_graph(
 
     Raises `MindgapError` where a platform is unknown, not available, or does not run the graph.
     """
-    platform, reference = spelled(platform), spelled(reference)
-    facts_of([reference, platform], reference=reference, skip_unavailable=False)
-    with WorkerPool(list(dict.fromkeys([platform, reference])), tensors=tensors) as pool:
-        return trace_values(graph, platform, reference, pool.run, limits or ProbeLimits(), model)
+    ours, theirs = canonical(platform), canonical(reference)
+    facts_of([theirs, ours], reference=theirs, skip_unavailable=False)
+    with WorkerPool(list(dict.fromkeys([ours, theirs])), tensors=tensors) as pool:
+        return trace_values(graph, ours, theirs, pool.run, limits or ProbeLimits(), model)
 
 
 def repeat_graph(
@@ -73,7 +75,7 @@ def repeat_graph(
 
     Raises `MindgapError` where the platform is unknown, not available, takes no such option, or does not run the graph.
     """
-    named = [spelled(with_threads(platform, count)) for count in threads] or [spelled(platform)]
+    named = [canonical(with_threads(platform, count)) for count in threads] or [canonical(platform)]
     facts_of(named, reference=named[0], skip_unavailable=False)
     runs: list[RepeatedRun] = []
     for name in named:
@@ -87,11 +89,11 @@ def repeat_graph(
     return RepeatReport(model, tuple(runs))
 
 
-def with_threads(platform: str, count: int) -> str:
+def with_threads(platform: str, count: int) -> PlatformName:
     """The platform with `threads=COUNT`. Raises `MindgapError` where it has that option already."""
-    name, _, options = platform.partition("@")
-    if any(option.startswith("threads=") for option in options.split(",")):
+    name = parse(platform)
+    if "threads" in name.options:
         raise MindgapError(
             f"--threads {count}: platform {platform} names its threads already; leave out one of the two"
         )
-    return f"{name}@{options},threads={count}" if options else f"{name}@threads={count}"
+    return name.with_options(threads=str(count))

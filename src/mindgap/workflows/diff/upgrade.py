@@ -19,8 +19,9 @@ from mindgap.findings.known import Baseline, Known, MarkedReport, known_as, mark
 from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store, encode, stored_keys
 from mindgap.platforms.environments import EnvironmentProblem, find
 from mindgap.platforms.listing import platform_info
+from mindgap.platforms.name import ENVIRONMENT, PlatformName, parse
 from mindgap.platforms.protocol import PlatformError
-from mindgap.platforms.registry import ENVIRONMENT, PlatformName, canonical, is_import_path, parse
+from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Report, Row
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
@@ -52,8 +53,8 @@ class PlatformUpgrade:
     """One platform before and after. `versions`: of each package that differs, both. `report`: of `after` against
     `before`."""
 
-    before: str
-    after: str
+    before: PlatformName
+    after: PlatformName
     versions: Mapping[str, tuple[str, str]]
     report: Report
 
@@ -132,18 +133,17 @@ def mark_known_changes(
     return tuple(dataclasses.replace(each, report=report) for each, report in zip(found, told, strict=True)), marked
 
 
-def in_environment(platform: str, environment: str | None) -> str:
+def in_environment(platform: str, environment: str | None) -> PlatformName:
     """The platform's name in an environment, None for mindgap's own. Raises `PlatformError`."""
-    if is_import_path(platform):
-        raise PlatformError(f"platform {platform!r}: an upgrade takes platforms that `mindgap platforms` lists")
     name = parse(platform)
+    if name.is_import_path:
+        raise PlatformError(f"platform {platform!r}: an upgrade takes platforms that `mindgap platforms` lists")
     if name.environment:
         raise PlatformError(f"platform {platform!r} names an environment: --from and --to do that")
-    options = name.options if environment is None else {**name.options, ENVIRONMENT: environment}
-    return canonical(str(PlatformName(name.device_mode, options)))
+    return canonical(name if environment is None else name.with_options(**{ENVIRONMENT: environment}))
 
 
-def version_changes(before: str, after: str) -> dict[str, tuple[str, str]]:
+def version_changes(before: PlatformName, after: PlatformName) -> dict[str, tuple[str, str]]:
     """Of each package that the two platforms have in different versions, both; `python` among them.
 
     Raises `PlatformError` where one is not available, or where all versions are the same: the comparison would be of
@@ -154,7 +154,7 @@ def version_changes(before: str, after: str) -> dict[str, tuple[str, str]]:
         info = platform_info(name)
         if not info.available:
             raise PlatformError(f"platform {name} is not available: {info.reason}")
-        where = parse(name).environment
+        where = name.environment
         python = find(where).facts().python if where else python_version()
         found.append({**info.versions, "python": python})
     names = sorted(found[0].keys() | found[1].keys())

@@ -13,6 +13,7 @@ from mindgap.findings.reduction.finding import reduce_finding
 from mindgap.findings.reduction.reducer import ReductionLimits
 from mindgap.graph import Graph, MindgapError
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 from mindgap.run.failure_signature import signature
 from mindgap.workflows.diff.upgrade import TO_LOOK_AT, Change, PlatformUpgrade
@@ -28,7 +29,7 @@ class ReducedChange:
     `models`: the first one was reduced. `summary`: of the reduced finding, None where there is none; `reason`: why.
     """
 
-    platform: str
+    platform: PlatformName
     change: Change
     models: tuple[str, ...]
     summary: Summary | None

@@ -6,7 +6,6 @@ import tempfile
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final
 
 import torch
 
@@ -14,6 +13,7 @@ from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.faulty.schema import read_faults
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import Platform, Unsupported
 from mindgap.platforms.registry import find
 from mindgap.results.rows import Row
@@ -27,15 +27,13 @@ from mindgap.workflows.selftest.ground_truth import Effect, GroundTruth
 from mindgap.workflows.selftest.report import CaseRow, Trials
 from mindgap.workflows.selftest.subjects import graph_of
 
-_REFERENCE: Final = "cpu/eager"
-
 
 class InProcessExecutor:
     """Runs jobs on platforms opened in this process. Only for faults that leave the process alive."""
 
     def __init__(self, tensors: TensorStore) -> None:
         self._tensors = tensors
-        self._open: dict[str, tuple[Platform, Caches]] = {}
+        self._open: dict[PlatformName, tuple[Platform, Caches]] = {}
 
     def __call__(self, job: Job) -> Outcome:
         if job.platform not in self._open:
@@ -44,7 +42,7 @@ class InProcessExecutor:
         platform, caches = self._open[job.platform]
         return run_job(platform, job, tensors=self._tensors, caches=caches)
 
-    def close(self, platform: str) -> None:
+    def close(self, platform: PlatformName) -> None:
         """Drops a platform and its loaded graphs."""
         self._open.pop(platform, None)
 
@@ -78,7 +76,7 @@ class _FaultComparison:
     def __init__(self, name: str, graph: Graph, tensors: TensorStore, directory: Path) -> None:
         self._name, self._directory = name, directory
         self._execute = InProcessExecutor(tensors)
-        self._comparison = GraphComparison(RunContext(self._execute, RunSettings(_REFERENCE), tensors), name, graph)
+        self._comparison = GraphComparison(RunContext(self._execute, RunSettings(), tensors), name, graph)
         self._ground = GroundTruth(graph, materialise_all(graph, tensors))
 
     def rows(self, seed: int, limit: int) -> list[CaseRow]:
@@ -96,7 +94,7 @@ class _FaultComparison:
         effect = self._effect(file)
         if case.expected == "fault" and effect.at_output == effect.typical == 0:
             return None
-        platform = f"faulty/eager@faults={file}"
+        platform = PlatformName("faulty/eager", {"faults": str(file)})
         row = self._comparison.row(platform)
         self._execute.close(platform)
         return replace(case_row(self._name, case, effect, row), seconds=time.perf_counter() - started)

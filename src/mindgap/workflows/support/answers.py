@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from mindgap.graph import Graph
+from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.results.store.records import writable
 from mindgap.run.outcome import Outcome
@@ -65,7 +66,7 @@ def answer_of(key: Key, outcomes: Iterable[Outcome]) -> Answer:
 class SupportTable:
     """Answers by fingerprint. A call without an answer is run."""
 
-    def __init__(self, answers: Mapping[str, Mapping[Key, Answer]], platforms: Mapping[str, str]) -> None:
+    def __init__(self, answers: Mapping[str, Mapping[Key, Answer]], platforms: Mapping[PlatformName, str]) -> None:
         """`platforms`: each platform's fingerprint, by name."""
         self._answers = answers
         self.platforms = dict(platforms)
@@ -109,14 +110,14 @@ class SupportTable:
         return None
 
 
-def rows_of(platform: str, fingerprint: str, answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
+def rows_of(platform: PlatformName, fingerprint: str, answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
     """Returns rows for the table `support`."""
     for answer in answers:
         told = {"reason": writable(answer.reason), "signature": writable(answer.signature)}
         yield {"platform": platform, "fingerprint": fingerprint, **asdict(answer), **told}
 
 
-def read_support(store: Store, platforms: Mapping[str, str]) -> SupportTable:
+def read_support(store: Store, platforms: Mapping[PlatformName, str]) -> SupportTable:
     """Reads the answers for platforms, given by name and fingerprint."""
     found: dict[str, dict[Key, Answer]] = {fingerprint: {} for fingerprint in platforms.values()}
     columns = ", ".join(Answer.__dataclass_fields__)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mindgap.graph import Graph
-from mindgap.platforms.registry import is_import_path, parse
+from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
@@ -26,13 +26,12 @@ from mindgap.workflows.support.survey import SurveyInterrupted, survey_platforms
 _SOME: Final = 128
 
 
-def may_lack(platform: str, reference: str) -> bool:
+def may_lack(platform: PlatformName, reference: PlatformName) -> bool:
     """Tells whether a platform can lack operators of the reference: not if it differs in options only, and runs in the
     same environment."""
-    if is_import_path(platform) or is_import_path(reference):
-        return platform.partition("@")[0] != reference.partition("@")[0]
-    ours, theirs = parse(platform), parse(reference)
-    return (ours.device_mode, ours.environment) != (theirs.device_mode, theirs.environment)
+    if platform.device_mode != reference.device_mode:
+        return True
+    return not platform.is_import_path and platform.environment != reference.environment
 
 
 class Steps(Protocol):
@@ -72,7 +71,9 @@ class _Answered:
     support: SupportTable = field(default_factory=lambda: SupportTable({}, {}))
 
 
-def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: WorkerPool, limits: SurveyLimits) -> None:
+def survey_graphs(
+    platforms: Sequence[PlatformName], graphs: Iterable[Graph], pool: WorkerPool, limits: SurveyLimits
+) -> None:
     """Surveys each platform of `pool` for the graphs' calls without an answer, and stores the answers.
 
     Reports for each platform how many keys were known, probed, not probed and refused. Raises `MindgapError` for a
@@ -93,14 +94,14 @@ def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: Worke
     counts: dict[str, tuple[int, int]] = {}
     lock, interrupted = threading.Lock(), threading.Event()
 
-    def on_progress(platform: str, done: int, total: int) -> None:
+    def on_progress(platform: PlatformName, done: int, total: int) -> None:
         if interrupted.is_set():
             raise SurveyInterrupted
         with lock:
             counts[platform] = (done, total)
             steps.tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()))
 
-    def ask(platform: str) -> _Answered:
+    def ask(platform: PlatformName) -> _Answered:
         answered = _Answered(support=known)
         _ask(platform, prints[platform], cases, store, pool, limits.minutes, answered, on_progress)
         return answered
@@ -117,8 +118,8 @@ def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: Worke
 
 
 def _ask(
-    platform: str, fingerprint: str, cases: CaseProbes, store: Store, pool: WorkerPool, minutes: float,
-    answered: _Answered, on_progress: Callable[[str, int, int], None],
+    platform: PlatformName, fingerprint: str, cases: CaseProbes, store: Store, pool: WorkerPool, minutes: float,
+    answered: _Answered, on_progress: Callable[[PlatformName, int, int], None],
 ) -> None:  # fmt: skip
     """Probes some keys first, and all others only if the platform refuses any."""
     known = answered.support.answers(fingerprint)
@@ -153,7 +154,9 @@ def _refused(support: SupportTable, fingerprint: str, keys: Iterable[Key]) -> in
     return sum(key in answers and answers[key].answer == "refuses" for key in keys)
 
 
-def _line(platform: str, fingerprint: str, cases: CaseProbes, known: int, answered: _Answered, minutes: float) -> str:
+def _line(
+    platform: PlatformName, fingerprint: str, cases: CaseProbes, known: int, answered: _Answered, minutes: float
+) -> str:
     refused = _refused(answered.support, fingerprint, cases.keys)
     large = len(cases.keys) - known - answered.asked - answered.untried - answered.idle
     parts = [

@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
 from mindgap.models.catalogue import Catalogue, ModelLimits, build
+from mindgap.platforms.name import CPU_EAGER
 from mindgap.results.store.location import LocalLocation
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.probes import CallProbe, OnProgress, probes
 
 #: Raised when other probes would be made of the same samples.
 FORMAT: Final = 2
-REFERENCE: Final = "cpu/eager"
+REFERENCE: Final = CPU_EAGER
 #: What is captured where no catalogue is given: PyTorch's own samples, forward and backward.
 SOURCES: Final = ("ops:*", "modules:*")
 _COLUMNS: Final = ("op", "dtype", "layout", "graph")

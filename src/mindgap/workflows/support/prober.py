@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mindgap.graph import Graph, concatenate
+from mindgap.platforms.name import PlatformName
 from mindgap.run.cpu_meter import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
@@ -48,7 +49,7 @@ class _Asked:
 
 
 def ask(
-    platform: str,
+    platform: PlatformName,
     probes: Iterable[CallProbe],
     pool: WorkerPool,
     *,
@@ -115,7 +116,9 @@ def _alike(one: _Asked, other: _Asked) -> bool:
 
 
 class _Asker:
-    def __init__(self, platform: str, pool: WorkerPool, budget: SurveyBudget, keep: Callable[[Answer], None]) -> None:
+    def __init__(
+        self, platform: PlatformName, pool: WorkerPool, budget: SurveyBudget, keep: Callable[[Answer], None]
+    ) -> None:
         self._platform = platform
         self._pool = pool
         self._keep = keep

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 from mindgap.graph import Graph, MindgapError, TensorStore, decode, encode
 from mindgap.models.catalogue import Catalogue, Entry
+from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.support.call_forms import DTYPES, LAYOUTS, in_place, recast, relaid
 from mindgap.workflows.support.key import SCALAR, Key, key_of
@@ -54,7 +55,7 @@ class CallProbe:
 def probes(
     catalogue: Catalogue,
     execute: Execute,
-    reference: str = "cpu/eager",
+    reference: PlatformName = CPU_EAGER,
     on_progress: OnProgress = lambda done, total, what: None,
 ) -> Iterator[CallProbe]:
     """The calls of a catalogue's operator samples, and theirs in other dtypes, layouts and in place.
@@ -122,7 +123,7 @@ class _Collector:
 class _Chooser:
     """Tries candidates on the reference and keeps those that run, with the specs of their results."""
 
-    def __init__(self, execute: Execute, reference: str, tensors: TensorStore) -> None:
+    def __init__(self, execute: Execute, reference: PlatformName, tensors: TensorStore) -> None:
         self._execute = execute
         self._reference = reference
         self._tensors = tensors

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store, Writer
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
@@ -21,7 +22,7 @@ from mindgap.workflows.support.probes import CallProbe
 _log = logging.getLogger(__name__)
 
 #: OnProgress (platform, done, total, what).
-OnPlatformProgress = Callable[[str, int, int, str], None]
+OnPlatformProgress = Callable[[PlatformName, int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class SurveyResult:
 
 
 def survey_platforms(
-    platforms: Sequence[str],
+    platforms: Sequence[PlatformName],
     probes: Sequence[CallProbe],
     store: Store,
     *,
@@ -56,7 +57,7 @@ def survey_platforms(
     that is not known; one that is known and cannot be opened is `absent`.
     """
     with _pool(platforms, pool, jobs) as workers, store.writer() as writer:
-        present: dict[str, str] = {}
+        present: dict[PlatformName, str] = {}
         absent: dict[str, str] = {}
         for platform in dict.fromkeys(platforms):
             description = workers.describe(platform)
@@ -77,7 +78,7 @@ def survey_platforms(
 
 
 @contextmanager
-def _pool(platforms: Sequence[str], pool: WorkerPool | None, jobs: int) -> Generator[WorkerPool]:
+def _pool(platforms: Sequence[PlatformName], pool: WorkerPool | None, jobs: int) -> Generator[WorkerPool]:
     if pool is not None:
         yield pool
         return
@@ -115,7 +116,7 @@ class _Survey:
         #: Set where nobody waits for the answers any more.
         self.interrupted = threading.Event()
 
-    def ask(self, platform: str) -> None:
+    def ask(self, platform: PlatformName) -> None:
         """Surveys one platform for unknown keys. Names of the same platform are surveyed one after the other."""
         fingerprint = self._known.platforms[platform]
         budget = SurveyBudget(self._budget_s)
@@ -136,7 +137,7 @@ class _Survey:
             self.untried[platform] = left
             self.cpu_seconds[platform] = budget.spent
 
-    def _tell(self, platform: str, done: int, total: int, what: str) -> None:
+    def _tell(self, platform: PlatformName, done: int, total: int, what: str) -> None:
         if self.interrupted.is_set():
             raise SurveyInterrupted
         self._told(platform, done, total, what)

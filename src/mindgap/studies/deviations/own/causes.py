@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from mindgap.studies.deviations.feature_clusters import FlagClusters, flag_clusters
-from mindgap.studies.deviations.own.columns import made, main, numbers_of, options_of, result, threads_of, title
+from mindgap.studies.deviations.own.columns import made, main, numbers_of, result, threads_of, title
 from mindgap.studies.machines.merging import MachinePlatform, Merged
 from mindgap.studies.table import StudyTable
 
@@ -69,12 +69,12 @@ def figure_2(merged: Merged) -> StudyTable:
     for column in (*merged.of("models"), *merged.of("operators")):
         if column.subject.facts.get("sample") or column.subject.facts.get("trained") is False:
             continue
-        places = [i for i, where in enumerate(column.platforms) if {*options_of(where.platform)} == {"isa", "threads"}]
+        places = [i for i, where in enumerate(column.platforms) if {*where.platform.options} == {"isa", "threads"}]
         for value in (each for each in column.subject.values if each.output):
             output = column.output(value.number)
             numbers = numbers_of([output[i] for i in places])
             for i, number in zip(places, numbers, strict=True):
-                options = options_of(column.platforms[i].platform)
+                options = column.platforms[i].platform.options
                 about = (column.subject.name, value.where or value.op, column.platforms[i].machine)
                 rows.append((*about, options["isa"], int(options["threads"]), number, max(numbers)))
     columns = ("subject", "output", "machine", "isa", "threads", "class", "classes")
@@ -106,14 +106,14 @@ def _key(where: MachinePlatform) -> str:
 
 def _features(merged: Merged, where: MachinePlatform) -> frozenset[str]:
     facts: Mapping[str, Any] = merged.settings[where]
-    force = {f"PLATFORM:{where.platform.partition('@')[0]}"}
+    force = {f"PLATFORM:{where.platform.device_mode}"}
     if "capability" in facts:
         onednn = facts.get("onednn_isa", "") if facts.get("onednn") else "off"
         force |= {
             f"ATEN:{facts['capability']}",
             f"ONEDNN:{onednn}".replace(" ", "_"),
             f"MKL:{facts.get('mkl_branch')}",
-            f"LAYOUT:{options_of(where.platform).get('layout', 'as_given')}",
+            f"LAYOUT:{where.platform.options.get('layout', 'as_given')}",
         }
     if threads_of(facts) is not None:
         force.add(f"THREADS:{threads_of(facts)}")
@@ -124,8 +124,7 @@ def _features(merged: Merged, where: MachinePlatform) -> frozenset[str]:
 
 def _only_difference(one: MachinePlatform, other: MachinePlatform) -> str:
     """Returns the option in which two platforms of one machine differ, empty if there is another number of them."""
-    a, b = options_of(one.platform), options_of(other.platform)
+    a, b = one.platform.options, other.platform.options
     differ = [name for name in {**a, **b} if a.get(name) != b.get(name)]
-    runtimes = {each.platform.partition("@")[0] for each in (one, other)}
-    alike = one.machine == other.machine and len(runtimes) == 1
+    alike = one.machine == other.machine and one.platform.device_mode == other.platform.device_mode
     return differ[0] if alike and len(differ) == 1 else ""

@@ -78,12 +78,6 @@ def main(merged: Merged) -> Column | None:
     return max(first, key=lambda each: len(set(result(each))), default=None)
 
 
-def options_of(platform: str) -> Mapping[str, str]:
-    """Returns the options of a platform's name."""
-    _, _, listed = platform.partition("@")
-    return dict(item.split("=", 1) for item in listed.split(",") if item)
-
-
 def threads_of(facts: Mapping[str, Any]) -> int | None:
     """Returns the number of threads that a platform was set to; None where its runtime chose."""
     found = facts.get("threads", facts.get("intra_op_threads"))

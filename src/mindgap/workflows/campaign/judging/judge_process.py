@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.judge.pipeline.comparison import Execute, no_description
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, row_of
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Row
@@ -74,7 +75,7 @@ def judge_limits(plan: Plan, tensors: TensorStore) -> JudgeLimits:
     return JudgeLimits(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors, limits.follow_s)
 
 
-def case_job(plan: Plan, platform: str, graph: Graph) -> Job:
+def case_job(plan: Plan, platform: PlatformName, graph: Graph) -> Job:
     """Returns the job that runs a case on a platform for its row."""
     job = Job(platform, graph, repeat=plan.limits.repeat, deadline_s=plan.limits.deadline_s)
     return dataclasses.replace(job, attach_up_to=_ATTACHED_BYTES)
@@ -191,7 +192,7 @@ class JudgeProcess:
             return dataclasses.replace(row, detail="mindgap failed", broken=str(frame.header["traceback"]))
         return _ROWS.validate_python(json.loads(frame.header["row"]))
 
-    def _facts(self, platform: str) -> dict[str, Any]:
+    def _facts(self, platform: PlatformName) -> dict[str, Any]:
         """Returns the parts of a platform's description that judging uses."""
         description = self._describe(platform)
         return {key: description[key] for key in ("dtypes", PYTORCH_DECOMPOSITIONS) if key in description}
@@ -205,7 +206,7 @@ class JudgeProcess:
         assert data is not None, "a judge sends every graph along"
         graph = decode(data)
         remember(graph, header["graph"], data)
-        job: Job = read_job(frame, header["platform"], graph)
+        job: Job = read_job(frame, recorded(header["platform"]), graph)
         started = time.perf_counter()
         try:
             outcome = self._execute(dataclasses.replace(job, deadline_s=header["deadline_s"], purpose="judging"))

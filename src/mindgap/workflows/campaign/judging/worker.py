@@ -22,6 +22,8 @@ import numpy as np
 from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.graph.cache import Cache
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.name import PlatformName, recorded
+from mindgap.results.report_json import row_json
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.channel import Array, ChannelClosed, Frame
@@ -93,6 +95,7 @@ class _RowJudge:
             graph = decode(frame.arrays[0].tobytes())
             remember(graph, digest)
             settings = RunSettings(**header["settings"])
+            settings = dataclasses.replace(settings, reference=recorded(settings.reference))
             context = RunContext(self._execute, settings, self._tensors, self._descriptions.__getitem__)
             comparison = GraphComparison(context, header["name"], graph, reference)
             self._comparisons.put(digest, comparison, _bytes_kept(graph))
@@ -120,7 +123,7 @@ def _bytes_kept(graph: Graph) -> int:
 
 
 def judge_frame(
-    case: Case, outcome: Outcome, reference: Outcome, settings: RunSettings, described: Mapping[str, Any]
+    case: Case, outcome: Outcome, reference: Outcome, settings: RunSettings, described: Mapping[PlatformName, Any]
 ) -> tuple[dict[str, Any], list[Array]]:
     """Encodes a request to judge as header and arrays: the graph's bytes, then the reference's outputs and the
     platform's, where they came with the outcomes. `described`: what is known of both platforms."""
@@ -141,7 +144,7 @@ def judge_frame(
 
 def encode_row(row: Row) -> str:
     """Encodes a row as JSON, with `NaN` and `Infinity` as Python writes them, and NumPy scalars as numbers."""
-    return json.dumps(dataclasses.asdict(row), default=lambda value: value.item())
+    return json.dumps(row_json(row), default=lambda value: value.item())
 
 
 def _outcomes(frame: Frame) -> tuple[Outcome, Outcome]:
@@ -149,7 +152,7 @@ def _outcomes(frame: Frame) -> tuple[Outcome, Outcome]:
     rest = frame.arrays[1:]
     count: int = frame.header["reference"]["arrays"]
     reference, outcome = (
-        read_outcome(Frame(about, arrays), about["platform"], frame.header["graph"], about["fingerprint"])
+        read_outcome(Frame(about, arrays), recorded(about["platform"]), frame.header["graph"], about["fingerprint"])
         for about, arrays in ((frame.header["reference"], rest[:count]), (frame.header["outcome"], rest[count:]))
     )
     return reference, outcome

@@ -33,10 +33,11 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.registry import canonical
 from mindgap.results.settings import RunSettings
 from mindgap.workflows.campaign.plan.positions import line_of
-from mindgap.workflows.diff.platform_facts import spelled
 
 #: What may be changed in a campaign that has begun: when it ends, not what it does.
 CHANGEABLE: Final = frozenset({"stop"})
@@ -137,11 +138,11 @@ class Plan(_Part):
 
     seed: int
     catalogue: Annotated[str, Field(min_length=1)]
-    reference: str = "cpu/eager"
+    reference: PlatformName = CPU_EAGER
     skip_unavailable: bool = False
     internal: bool = False
     variants: Variants
-    platforms: Annotated[dict[str, PlatformPlan], Field(min_length=1)]
+    platforms: Annotated[dict[PlatformName, PlatformPlan], Field(min_length=1)]
     limits: VariantLimits = VariantLimits()
     stop: Stop = Stop()
 
@@ -218,18 +219,18 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> l
 
 def _canonical(plan: Plan, where: str, text: str) -> Plan:
     """Replaces the names of platforms by their canonical names."""
-    platforms: dict[str, PlatformPlan] = {}
+    platforms: dict[PlatformName, PlatformPlan] = {}
     for name, platform in plan.platforms.items():
         key_path = ("platforms", name)
         try:
-            known = spelled(name)
+            known = canonical(str(name))
         except PlatformError as error:
             raise PlanError(f"{where}:{line_of(text, key_path)}: platforms.{_quoted(name)}: {error}") from None
         if known in platforms:
             raise PlanError(f"{where}:{line_of(text, key_path)}: platforms.{_quoted(name)}: {known} is there already")
         platforms[known] = platform
     try:
-        reference = spelled(plan.reference)
+        reference = canonical(str(plan.reference))
     except PlatformError as error:
         raise PlanError(f"{where}:{line_of(text, ('reference',))}: reference: {error}") from None
     return plan.model_copy(update={"platforms": platforms, "reference": reference})

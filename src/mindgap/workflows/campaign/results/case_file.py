@@ -13,9 +13,10 @@ from mindgap.findings.reduction.model_file import diff_arguments
 from mindgap.findings.reduction.reproducer import Reproducer, short_reproducer
 from mindgap.findings.script.culprit_script import target_of
 from mindgap.graph import Graph, MindgapError, Stored, TensorStore, digest, extract, materialise_all
-from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.culprit import culprit_of
 from mindgap.models.synth.merging.merge import Merger
 from mindgap.models.synth.merging.variant import Variant
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.results.rows import Row
 from mindgap.results.store import StoreError
 from mindgap.workflows.campaign.cases.bundle import BUNDLE, BundleSource
@@ -36,7 +37,7 @@ def script_of(directory: CampaignDirectory, row: Mapping[str, Any], graph: Graph
 
     `graph`: of the row, or a part of it that shows the same.
     """
-    culprit = None if row["culprit_op"] is None else Culprit(row["culprit_node"], row["culprit_op"])
+    culprit = None if row["culprit_op"] is None else culprit_of(row["culprit_node"], row["culprit_op"])
     names = [platform_of(directory, row, side) for side in ("platform", "reference")]
     found = Row(
         row["model"], names[0], row["status"], row["verdict"], culprit=culprit, blame=row["blame"],
@@ -97,19 +98,17 @@ def _packed(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | Non
     return next((case.graph for case in cases if case.digest == row["graph"]), None)
 
 
-def platform_of(directory: CampaignDirectory, row: Mapping[str, Any], side: Literal["platform", "reference"]) -> str:
+def platform_of(
+    directory: CampaignDirectory, row: Mapping[str, Any], side: Literal["platform", "reference"]
+) -> PlatformName:
     """The name of a side of a row, with the options that were in force in its run where defaults have changed since."""
-    name = row[side]
-    device_mode, _, given = name.partition("@")
-    if device_mode not in ("openvino/cpu", "onnxruntime/cpu"):
+    name = recorded(row[side])
+    if name.device_mode not in ("openvino/cpu", "onnxruntime/cpu"):
         return name
-    options = dict(item.partition("=")[::2] for item in given.split(",") if item)
-    options = {**_recorded_options(directory, row["run"], name), **options}
-    listed = ",".join(f"{key}={value}" for key, value in sorted(options.items()))
-    return f"{device_mode}@{listed}" if listed else device_mode
+    return PlatformName(name.device_mode, {**_recorded_options(directory, row["run"], name), **name.options})
 
 
-def _recorded_options(directory: CampaignDirectory, run: str, platform: str) -> dict[str, str]:
+def _recorded_options(directory: CampaignDirectory, run: str, platform: PlatformName) -> dict[str, str]:
     """Returns the options of OpenVINO or ONNX Runtime in that run, from its description: defaults change.
 
     A description of OpenVINO that names only an exporter means the front end ONNX.
@@ -120,7 +119,7 @@ def _recorded_options(directory: CampaignDirectory, run: str, platform: str) -> 
     found: dict[str, str] = {}
     for row in rows:
         description: dict[str, Any] = json.loads(row["description"] or "{}")
-        if platform.startswith("openvino/") and ("frontend" in description or "exporter" in description):
+        if platform.device == "openvino" and ("frontend" in description or "exporter" in description):
             found["frontend"] = str(description.get("frontend", "onnx"))
         if description.get("precision_asked", "default") != "default":
             found["precision"] = str(description["precision_asked"])

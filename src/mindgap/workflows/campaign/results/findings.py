@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.verdict import FINDINGS
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
 from mindgap.workflows.campaign.state.resume_state import finding_key
 
@@ -39,7 +40,7 @@ class FindingGroup:
     """
 
     run: str
-    platform: str
+    platform: PlatformName
     word: str
     culprit: str
     count: int
@@ -98,7 +99,7 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> FindingGroup:
     first = rows[0]
     return FindingGroup(
         run=first["run"],
-        platform=first["platform"],
+        platform=recorded(first["platform"]),
         word=first["word"],
         culprit=first["culprit_op"] or first["signature"] or "",
         count=len(rows),

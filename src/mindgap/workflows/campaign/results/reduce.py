@@ -13,6 +13,7 @@ from mindgap.findings.causes import Cause, ReducedGroup, SameMechanism, causes_o
 from mindgap.findings.reduction import ReductionLimits
 from mindgap.findings.reduction.files import Summary, read_summary
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import PlatformName
 from mindgap.run.process import RequestLimits, WorkerFailed
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 from mindgap.workflows.campaign.results.findings import FindingGroup, findings_of
@@ -62,7 +63,7 @@ def reduce_groups(
         client = WorkerClient(WorkerStart(SERVICE), options, RequestLimits(_MORE_S))
         clients.append(client)
         try:
-            last = ""
+            last: PlatformName | None = None
             while (index := queue.next(last)) is not None:
                 last = groups[index].platform
                 done[index] = _reduced(client, groups[index], out, limits, queue)
@@ -98,7 +99,7 @@ class _GroupQueue:
             self.closed = True
             self._waiting.clear()
 
-    def next(self, platform: str) -> int | None:
+    def next(self, platform: PlatformName | None) -> int | None:
         """The number of the next group, of `platform` where one waits; None where none waits."""
         with self._lock:
             index = next((i for i, other in self._waiting.items() if other == platform), None)
@@ -171,7 +172,7 @@ def causes_of_groups(
     return causes_of(groups, same)
 
 
-def complete_platforms(ran: Iterable[str], reductions: Sequence[GroupReduction]) -> set[str]:
+def complete_platforms(ran: Iterable[PlatformName], reductions: Sequence[GroupReduction]) -> set[PlatformName]:
     """The platforms of which every group was reduced, so that all their causes are there. `ran`: those asked for."""
     return set(ran) - {each.group.platform for each in reductions if each.summary is None}
 

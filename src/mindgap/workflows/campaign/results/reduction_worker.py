@@ -27,6 +27,7 @@ from mindgap.findings.reduction.files import Summary, read_summary, write_findin
 from mindgap.findings.reduction.finding import reduce_finding
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import seconds_of
 from mindgap.run.pool import WorkerPool
@@ -40,7 +41,7 @@ _IDLE_S = 60.0
 
 
 def reduce_case(
-    directory: CampaignDirectory, case: str, platform: str, out: Path, limits: ReductionLimits, seen: str,
+    directory: CampaignDirectory, case: str, platform: PlatformName, out: Path, limits: ReductionLimits, seen: str,
     tensors: TensorStore, pool: WorkerPool,
 ) -> Summary:  # fmt: skip
     """Runs a case again on one platform and reduces what it finds.
@@ -70,7 +71,7 @@ def reduction_service(_: Channel, directory: str, out: str, limits: Mapping[str,
         before = _cpu_seconds()
         try:
             summary = reduce_case(
-                campaign, asked["case"], asked["platform"], Path(out), within, asked["seen"],
+                campaign, asked["case"], recorded(asked["platform"]), Path(out), within, asked["seen"],
                 tensors, pool,
             )  # fmt: skip
             header = {"kind": "reduced", "file": str(Path(summary.script).with_suffix(".json"))}

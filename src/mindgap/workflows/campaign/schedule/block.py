@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from mindgap.platforms.name import PlatformName
 from mindgap.workflows.campaign.cases.case import Case, Shard
 from mindgap.workflows.campaign.schedule.selection import BlockSelection, together
 from mindgap.workflows.campaign.state.resume_state import FinishedPair
@@ -35,28 +36,28 @@ class OpenBlock:
         #: The number of pairs of a case and a platform that runs it.
         self.pairs = sum(len(order) for order in selection.orders.values())
         self._pairs = self.pairs
-        self._platforms_of: dict[int, list[str]] = {}
+        self._platforms_of: dict[int, list[PlatformName]] = {}
         for platform, order in selection.orders.items():
             for case in order:
                 self._platforms_of.setdefault(case.index, []).append(platform)
         self._followed: Counter[tuple[str, str, str]] = Counter()
         self._found: set[str] = set()
-        self._left: Counter[str] = Counter()
+        self._left: Counter[PlatformName] = Counter()
         self._lock = threading.Lock()
 
     def order(self, cases: Iterable[Case]) -> list[Case]:
         """Returns the cases that some platform runs, cases of one base together."""
         return together(case for case in cases if case.index in self._platforms_of)
 
-    def platforms_of(self, case: Case) -> list[str]:
+    def platforms_of(self, case: Case) -> list[PlatformName]:
         """Returns the platforms that run the case."""
         return self._platforms_of[case.index]
 
-    def known(self, case: Case, platform: str) -> FinishedPair | None:
+    def known(self, case: Case, platform: PlatformName) -> FinishedPair | None:
         """Returns the pair's result from an earlier session; None if it has none."""
         return self._past.get(case.name, {}).get(platform)
 
-    def follows(self, platform: str, signature: str, op: str | None) -> bool:
+    def follows(self, platform: PlatformName, signature: str, op: str | None) -> bool:
         """Counts a failure of a platform, and tells whether it is among the first few of its kind, which are followed.
 
         `op`: the operator that the platform named. It distinguishes failures with one signature.
@@ -74,7 +75,7 @@ class OpenBlock:
             self._pairs -= 1
             return self._pairs == 0
 
-    def leave(self, platform: str) -> bool:
+    def leave(self, platform: PlatformName) -> bool:
         """Counts one pair as left out because the budget is spent. Returns whether it was the block's last."""
         with self._lock:
             self._left[platform] += 1

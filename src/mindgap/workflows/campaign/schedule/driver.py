@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of_reference
+from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
 from mindgap.run.outcome import Outcome
@@ -49,7 +50,7 @@ class DriverContext:
 
     directory: CampaignDirectory
     case_source: CaseSource
-    platforms: Sequence[str]
+    platforms: Sequence[PlatformName]
     pool: WorkerPool
     judges: Sequence[JudgeProcess]
     record: Recording
@@ -57,7 +58,7 @@ class DriverContext:
     resume_state: ResumeState
     progress: Progress
     expenses: Expenses
-    budgets: dict[str, CpuBudget] = field(default_factory=dict[str, CpuBudget])
+    budgets: dict[PlatformName, CpuBudget] = field(default_factory=dict[PlatformName, CpuBudget])
 
 
 class CampaignDriver:
@@ -151,7 +152,7 @@ class CampaignDriver:
             self._done(block)
             return
         reference = self._queues[self.plan.reference]
-        gathered: dict[str, dict[int, Outcome]] = {platform: {} for platform in self._context.budgets}
+        gathered: dict[PlatformName, dict[int, Outcome]] = {platform: {} for platform in self._context.budgets}
         for case in block.order(cases):
             reference.submit(self._guarded, self._reference, block, case, gathered)
         for platform, outcomes in gathered.items():
@@ -160,7 +161,7 @@ class CampaignDriver:
 
     # What follows runs in the queues.
 
-    def _reference(self, block: OpenBlock, case: Case, gathered: dict[str, dict[int, Outcome]]) -> None:
+    def _reference(self, block: OpenBlock, case: Case, gathered: dict[PlatformName, dict[int, Outcome]]) -> None:
         """Runs the reference on one case, then queues its platforms; those with a budget when the block is done."""
         platforms = block.platforms_of(case)
         waiting = [platform for platform in platforms if block.known(case, platform) is None]
@@ -188,10 +189,10 @@ class CampaignDriver:
         elif outcome is not None:
             self._row(block, case, row_of_reference(case.name, outcome), None)
 
-    def _gathered(self, block: OpenBlock, platform: str, outcomes: dict[int, Outcome]) -> None:
+    def _gathered(self, block: OpenBlock, platform: PlatformName, outcomes: dict[int, Outcome]) -> None:
         self._queues[platform].submit(self._guarded, self._budgeted, block, platform, outcomes)
 
-    def _case(self, block: OpenBlock, platform: str, case: Case, reference: Outcome | None) -> None:
+    def _case(self, block: OpenBlock, platform: PlatformName, case: Case, reference: Outcome | None) -> None:
         """Runs one case on one platform."""
         known = block.known(case, platform)
         if known is not None:
@@ -202,7 +203,7 @@ class CampaignDriver:
         if not self._closing:
             self._decide(block, case, outcome, reference)
 
-    def _budgeted(self, block: OpenBlock, platform: str, references: dict[int, Outcome]) -> None:
+    def _budgeted(self, block: OpenBlock, platform: PlatformName, references: dict[int, Outcome]) -> None:
         """Runs a block's cases on a platform with a budget, most novel first, until the block's part is spent."""
         budget, size = self._context.budgets[platform], self.plan.platforms[platform].batch
         order = block.selection.orders[platform]
@@ -232,7 +233,7 @@ class CampaignDriver:
             if self._halted():
                 return
 
-    def _known(self, block: OpenBlock, platform: str, pair: FinishedPair) -> None:
+    def _known(self, block: OpenBlock, platform: PlatformName, pair: FinishedPair) -> None:
         """Counts a pair that an earlier session finished like one that ran now."""
         if pair.word == "failed":
             block.follows(platform, pair.signature, pair.op)
@@ -280,7 +281,7 @@ class CampaignDriver:
         found = finding_key(row.platform, row.word, culprit, row.signature) if row.finding else ""
         self._finished(block, row.platform, block.finish(found))
 
-    def _finished(self, block: OpenBlock, platform: str, last: bool) -> None:
+    def _finished(self, block: OpenBlock, platform: PlatformName, last: bool) -> None:
         self._context.progress.finished()
         if platform in self._rate_limited:
             self._ahead.release()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mindgap.aten.gradient_operators import is_gradient_operator
 from mindgap.graph import Graph
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import INFERENCE_ONLY
 from mindgap.results.store import Store
 from mindgap.run.local import fingerprint_of
@@ -19,16 +20,16 @@ from mindgap.workflows.support.answers import SupportTable, read_support, rows_o
 class Eligibility:
     """Looks up refusals by platform name. Answers count only for the platform's current fingerprint."""
 
-    def __init__(self, support: SupportTable, inference_only: Set[str] = frozenset()) -> None:
+    def __init__(self, support: SupportTable, inference_only: Set[PlatformName] = frozenset()) -> None:
         """`inference_only`: platforms that run no graph with a gradient operator."""
         self._support, self._inference_only = support, inference_only
 
     @property
-    def platforms(self) -> frozenset[str]:
+    def platforms(self) -> frozenset[PlatformName]:
         """Returns the platforms that were surveyed."""
         return frozenset(name for name, each in self._support.platforms.items() if self._support.answers(each))
 
-    def refuses(self, platform: str, graph: Graph) -> str | None:
+    def refuses(self, platform: PlatformName, graph: Graph) -> str | None:
         """Returns the operator for which the platform does not run the graph; None if it runs it.
 
         That is an operator that it refuses, or a gradient operator on an inference-only platform.
@@ -42,7 +43,13 @@ class Eligibility:
 
 
 def read_eligibility(
-    store: Store, elsewhere: Path | None, pool: WorkerPool, plan: Plan, platforms: Sequence[str], *, fresh: bool
+    store: Store,
+    elsewhere: Path | None,
+    pool: WorkerPool,
+    plan: Plan,
+    platforms: Sequence[PlatformName],
+    *,
+    fresh: bool,
 ) -> Eligibility:
     """Reads the answers for the platforms' current fingerprints from the campaign's store.
 
@@ -59,7 +66,7 @@ def read_eligibility(
     return Eligibility(read_support(store, prints), frozenset(p for p in prints if _inference_only(pool, plan, p)))
 
 
-def _inference_only(pool: WorkerPool, plan: Plan, platform: str) -> bool:
+def _inference_only(pool: WorkerPool, plan: Plan, platform: PlatformName) -> bool:
     """Tells whether the platform runs no gradient operators: by the plan, else by its description."""
     asked = plan.platforms[platform].gradients if platform in plan.platforms else None
     return bool(pool.describe(platform).get(INFERENCE_ONLY)) if asked is None else not asked

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mindgap.graph import Graph
+from mindgap.platforms.name import PlatformName
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
 from mindgap.workflows.campaign.plan import Plan
 
@@ -24,7 +25,7 @@ _FIXED = 50
 class GraphFilter(Protocol):
     """Tells whether a platform refuses a graph, before it runs."""
 
-    def refuses(self, platform: str, graph: Graph) -> str | None:
+    def refuses(self, platform: PlatformName, graph: Graph) -> str | None:
         """Returns the operator of this graph that the platform is known to lack; None if none is known."""
         ...
 
@@ -37,7 +38,7 @@ class BlockSelection:
     `refused`: (platform, missing operator) -> number of cases that it does not run.
     """
 
-    orders: dict[str, list[Case]] = field(default_factory=dict[str, list[Case]])
+    orders: dict[PlatformName, list[Case]] = field(default_factory=dict[PlatformName, list[Case]])
     features: list[str] = field(default_factory=list[str])
     given: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     refused: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
@@ -49,19 +50,18 @@ class BlockSelector:
     Blocks must be passed in the order of their numbers.
     """
 
-    def __init__(self, plan: Plan, platforms: Sequence[str], support: GraphFilter | None = None) -> None:
+    def __init__(self, plan: Plan, platforms: Sequence[PlatformName], support: GraphFilter | None = None) -> None:
         self._plan, self._platforms, self._support = plan, platforms, support
         self.covered: set[str] = set()
-        self._given: dict[str, set[str]] = {
+        self._given: dict[PlatformName, set[str]] = {
             platform: set() for platform in platforms if not plan.platforms[platform].everything
         }
 
     def restore(self, features: Iterable[str], given: Mapping[str, Iterable[str]]) -> None:
         """Adds the features of a block that an earlier session selected."""
         self.covered.update(features)
-        for platform, names in given.items():
-            if platform in self._given:
-                self._given[platform].update(names)
+        for platform, known in self._given.items():
+            known.update(given.get(platform, ()))
 
     def choose(self, number: int, cases: Sequence[Case]) -> BlockSelection:
         """Selects each platform's cases of a block."""
@@ -83,14 +83,14 @@ class BlockSelector:
                 found.orders[platform] = taken
         return found
 
-    def spent(self, platform: str, cases: Sequence[Case]) -> list[str]:
+    def spent(self, platform: PlatformName, cases: Sequence[Case]) -> list[str]:
         """Records the cases that a platform with a budget really ran. Returns features that are new to it.
 
         Features are counted for platforms that do not run every case.
         """
         return self._new(self._given[platform], cases) if platform in self._given else []
 
-    def _able(self, platform: str, cases: Sequence[Case], refused: Counter[tuple[str, str]]) -> list[Case]:
+    def _able(self, platform: PlatformName, cases: Sequence[Case], refused: Counter[tuple[str, str]]) -> list[Case]:
         if self._support is None:
             return list(cases)
         able: list[Case] = []
@@ -102,7 +102,7 @@ class BlockSelector:
                 refused[platform, reason] += 1
         return able
 
-    def _quota(self, platform: str, number: int, cases: int) -> int:
+    def _quota(self, platform: PlatformName, number: int, cases: int) -> int:
         """Returns the block's part of the platform's `variants`, spread evenly over all blocks of the campaign."""
         count, most = self._plan.variants.count, self._plan.platforms[platform].variants or 0
         first = number * BLOCK

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from mindgap.graph.compare.verdict import FINDINGS
+from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.workflows.campaign.cases.case import BLOCK
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
@@ -59,7 +60,7 @@ class ResumeState:
         return [row for row in self.blocks if row["block"] in self.done]
 
 
-def finding_key(platform: str, word: str, culprit: str | None, signature: str) -> str:
+def finding_key(platform: PlatformName, word: str, culprit: str | None, signature: str) -> str:
     """Returns the key by which findings count as distinct: a failure's signature, else the culprit."""
     return f"{platform} {word} {culprit or signature}"
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.verdict import FINDINGS
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.results.from_store import totals
 from mindgap.results.rows import Totals
 from mindgap.results.store import Store
@@ -74,7 +75,7 @@ class PlatformStatus:
     """Counts of one platform's rows. `refused`: cases not run because the platform refuses an operator. `left`: cases
     not run because its budget was spent. `judge_seconds`: processor seconds of judging its rows."""
 
-    platform: str
+    platform: PlatformName
     rows: int
     words: Mapping[str, int]
     statuses: Mapping[str, int]
@@ -228,7 +229,7 @@ def _platforms(
         row: Mapping[str, Any] = found.get(name, {})
         listed.append(
             PlatformStatus(
-                platform=name,
+                platform=recorded(name),
                 rows=row.get("rows", 0),
                 words=row.get("words") or {},
                 statuses=row.get("statuses") or {},
