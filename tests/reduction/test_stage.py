@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from mindgap.findings.reduction.stage import StageAtFault, StageRuns, stage_at_fault
+from mindgap.findings.script.target import Target, runner_of
 from mindgap.graph import Graph, TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
@@ -334,3 +335,23 @@ def test_a_platform_without_switches_is_unknown_with_the_reason() -> None:
     context = SimpleNamespace(settings=RunSettings())
     found = stage_at_fault(context, None, row)  # type: ignore[arg-type]
     assert found == StageAtFault("unknown", ("No option of faulty/eager switches a stage off.",))
+
+
+@dataclass
+class Failing:
+    """A backend that says it can tell more than it can."""
+
+    def stage_at_fault(self, runs: StageRuns) -> Stage:
+        raise KeyError("no such option")
+
+    def script_runner(self, options: Mapping[str, str]) -> None:
+        raise ValueError("no such function")
+
+
+def test_a_backend_that_fails_to_tell_more_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mindgap.findings.reduction.stage.registered", lambda name: Failing())
+    monkeypatch.setattr("mindgap.findings.script.target.registered", lambda name: Failing())
+    context = RunContext(lambda job: Outcome(job.platform, "d", "ok"), RunSettings())
+    found = stage_at_fault(context, EMPTY, Row("m", "tiny/numpy", "ok", "discrepant", blame="platform"))
+    assert found.stage == "unknown" and "KeyError" in found.evidence[0]
+    assert runner_of(Target("tiny/numpy")) is None

@@ -10,6 +10,7 @@ from pathlib import Path
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.environments import EnvironmentProblem, Recipe, read_recipe
 from mindgap.platforms.environments.environment import installed
+from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.name import ENVIRONMENT, PlatformName
 from mindgap.platforms.protocol import Availability, Backend, HasRecipe
 from mindgap.platforms.registry import BrokenBackend, backends, find, places, registered
@@ -66,7 +67,10 @@ def recipes() -> Mapping[str, Recipe]:
         backend = registered(name)
         if isinstance(backend, HasRecipe) and backend.recipe is not None:
             files.setdefault(backend.recipe, []).append(name)
-    return {file.stem: replace(read_recipe(file), platforms=tuple(names)) for file, names in sorted(files.items())}
+    return {
+        file.stem: replace(read_recipe(file), platforms=tuple(names))
+        for file, names in sorted(files.items(), key=lambda each: each[0].stem)
+    }
 
 
 def find_recipe(name: str) -> Recipe:
@@ -88,10 +92,13 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
     except Exception as error:  # what a platform does wrong is data
         found = Availability(False, f"its probe failed: {type(error).__name__}: {error}")
     inner = isinstance(backend, (BackendElsewhere, BackendWithoutEnvironment))
-    kind = type(backend.backend if inner else backend)
+    own = backend.backend if inner else backend
+    kind = type(own)
     where = backend.where.name if isinstance(backend, BackendElsewhere) else ""
     default = f"{where}, by its recipe" if where else "mindgap's own"
     made_by = "" if isinstance(backend, BrokenBackend) else f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(own, HostRuntime):
+        made_by = own.platform.__module__  # where it is declared
     return PlatformInfo(
         name,
         made_by,

@@ -45,9 +45,14 @@ def stage_at_fault(context: RunContext, graph: Graph, row: Row) -> StageAtFault:
     if find is None:
         return StageAtFault("unknown", (f"No option of {side} switches a stage off.",))
     runs = StageRuns(context, graph, row)
-    stage = find(runs)
-    if stage == "unknown":
-        runs.note("None of these runs tells the stage.")
+    try:
+        stage = find(runs)
+    except Exception as error:  # what a platform does wrong is data
+        stage = "unknown"
+        runs.note(f"Its backend failed to tell the stage: {type(error).__name__}: {_line(str(error))}.")
+    else:
+        if stage == "unknown":
+            runs.note("None of these runs tells the stage.")
     return StageAtFault(stage, tuple(runs.evidence))
 
 

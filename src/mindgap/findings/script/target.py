@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import Packaged, Scripted
 from mindgap.platforms.registry import registered
 from mindgap.platforms.script_runner import ScriptRunner
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,13 @@ class Target:
 def runner_of(platform: Target) -> ScriptRunner | None:
     """Returns how a script runs the platform; None if its options have no short form, or its backend has none."""
     backend = registered(platform.device_mode)
-    return backend.script_runner(platform.options) if isinstance(backend, Scripted) else None
+    if not isinstance(backend, Scripted):
+        return None
+    try:
+        return backend.script_runner(platform.options)
+    except Exception as error:  # what a platform does wrong stops no comparison
+        _log.warning("%s gets no short script: its backend failed: %s: %s", platform.name, type(error).__name__, error)
+        return None
 
 
 def packages_of(device_mode: str) -> tuple[str, ...]:
