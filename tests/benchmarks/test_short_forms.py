@@ -1,7 +1,7 @@
 """Runs every script of `benchmarks/` in its short form, so that none of them rots.
 
-`pytest tests/benchmarks -m nightly -k judging_cost` runs one. A short form reaches the code of the whole run in about
-ten seconds of processor time; its figures mean nothing.
+`pytest tests/benchmarks -m nightly -k judging_cost` runs one. A short form reaches the code of the whole run within a
+minute on two idle cores; its figures mean nothing.
 """
 
 import importlib.util
