@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -189,12 +190,20 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
     assert issubclass(StoreError, MindgapError)
 
 
+def test_a_store_that_an_earlier_mindgap_wrote_is_read(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parent / "earlier" / f"version-{VERSION}", tmp_path / "store")
+    rows = Store(tmp_path / "store", create=False).rows("SELECT platform, status FROM outcomes ORDER BY platform")
+    assert [tuple(row.values()) for row in rows] == [
+        ("cpu/eager@threads=0", "runtime_error"), ("cpu/eager@threads=1", "ok"), ("cpu/eager@threads=2", "ok")
+    ]  # fmt: skip
+
+
 def test_a_segment_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.append("outcomes", outcome(1))
     (segment,) = segments(tmp_path)
     rows = pq.read_table(segment)
-    metadata = {**(rows.schema.metadata or {}), b"mindgap.results.store": b"1"}
+    metadata = {**(rows.schema.metadata or {}), b"mindgap.store": b"1"}
     other = segment.with_name(f"f{segment.name[1:]}")
     pq.write_table(rows.replace_schema_metadata(metadata), other)
     with pytest.raises(StoreError, match=rf"{other.name} is of store version 1, this mindgap reads {VERSION}"):

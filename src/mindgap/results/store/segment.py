@@ -21,7 +21,7 @@ import xxhash
 
 from mindgap.results.store.errors import RowError, StoreError
 from mindgap.results.store.location import LocalLocation, StoreLocation
-from mindgap.results.store.tables import VERSION, TableSchema
+from mindgap.results.store.tables import VERSION, VERSION_KEY, TableSchema
 
 SUFFIX: Final = ".parquet"
 _NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
@@ -76,7 +76,7 @@ def check_segment(location: StoreLocation, name: str, table: TableSchema) -> Non
         why = str(error).strip().splitlines()[0]
         raise StoreError(f"segment {where} is damaged or cut short ({why}): {_AGAIN}") from None
     about = found.metadata or {}
-    version = about.get(b"mindgap.results.store", b"none").decode(errors="replace")
+    version = about.get(VERSION_KEY.encode(), b"none").decode(errors="replace")
     if version != str(VERSION):
         raise StoreError(f"segment {where} is of store version {version}, this mindgap reads {VERSION}: move it away")
     if about.get(b"mindgap.table") != table.name.encode() or not schema.equals(table.schema):

@@ -18,6 +18,8 @@ import pyarrow as pa
 #: Raised with every change to a schema below. A store holds rows of one version. A table that is added raises nothing:
 #: an older store has no rows of it, and an older mindgap does not ask for them.
 VERSION: Final = 2
+#: The version in the footer of a segment. It is part of the format, and no module's name.
+VERSION_KEY: Final = "mindgap.store"
 
 _TEXT: Final = pa.string()
 #: JSON text, for what has no columns of its own.
@@ -95,7 +97,7 @@ class TableSchema:
 def _table(name: str, key: str, columns: dict[str, pa.DataType]) -> TableSchema:
     keys = tuple(key.split())
     fields = [pa.field(column, kind, nullable=column not in keys) for column, kind in {**columns, **STAMP}.items()]
-    metadata = {"mindgap.results.store": str(VERSION), "mindgap.table": name}
+    metadata = {VERSION_KEY: str(VERSION), "mindgap.table": name}
     return TableSchema(name, keys, pa.schema(fields, metadata))
 
 
