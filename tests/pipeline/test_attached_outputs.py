@@ -11,6 +11,7 @@ import torch
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
+from mindgap.platforms.name import CPU_EAGER
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.selftest.trial import InProcessExecutor
@@ -54,7 +55,7 @@ def test_small_outputs_are_not_computed_again(tmp_path: Path) -> None:
 
 def test_large_outputs_are_fetched_where_digests_differ(tmp_path: Path) -> None:
     comparison, execute, faulty = compared(tmp_path, 300_000, judge=False)
-    assert comparison.row("cpu/eager").verdict == "identical" and len(execute.wants) == 1
+    assert comparison.row(CPU_EAGER).verdict == "identical" and len(execute.wants) == 1
     assert comparison.row(faulty).unjudged
     assert execute.wants[1:] == [("faulty", "digests"), ("faulty", "outputs"), ("cpu", "outputs")]
 

@@ -18,6 +18,7 @@ from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
 from mindgap.platforms.environments import read_recipe
 from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.listing import platform_info
+from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import HasRecipe, Packaged, PlatformError, Scripted, Staged
 from mindgap.platforms.registry import places, registered
 from mindgap.platforms.script_runner import read_runner
@@ -167,7 +168,7 @@ def test_a_script_runs_where_the_platform_runs(platform: str, tmp_path: Path) ->
     info = platform_info(platform)
     if not info.available:
         pytest.skip(f"{platform}: {info.reason}")
-    target = target_of(platform)
+    target = target_of(parse(platform))
     text = script_source(ScriptForm("relu", target, CASES))
     assert text is not None
     (tmp_path / "script.py").write_text(text)

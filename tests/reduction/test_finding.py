@@ -78,7 +78,7 @@ def test_without_a_short_script_mindgap_runs_a_model_file(context: RunContext, t
         return torch.sin(x).view(torch.int32)
 
     graph = capture(program, (torch.randn(3, 5),), tensors=context.tensors)
-    row = GraphComparison(context, "case", graph).row("cpu/jit@threads=1")
+    row = GraphComparison(context, "case", graph).row(parse("cpu/jit@threads=1"))
     reduced = reduce_finding(context, graph, row, ReductionLimits(stage=False, condition_s=0.0))
     made = reduced.reproducer
     assert made.text == "" and "no script can run cpu/jit@threads=1" in made.reason

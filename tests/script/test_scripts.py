@@ -23,7 +23,7 @@ from script.programs import calls, gradients, layouts, literals, node, normal, o
 
 
 def script(graph: Graph, platform: str, variables: Mapping[str, str] | None = None, **options: Any) -> str:
-    form = ScriptForm("a title", Target.of(platform, variables))
+    form = ScriptForm("a title", Target.of(parse(platform), variables))
     return script_source(with_cases(form, [ShownCase("smallest", graph)], **options))
 
 
