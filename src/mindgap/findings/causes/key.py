@@ -24,7 +24,7 @@ from mindgap.findings.reduction.files import Summary, signature_of
 from mindgap.findings.reduction.reproducer import HAPPENS, side_at_fault
 from mindgap.graph.compare.culprit import DtypePolicy, policy_of
 from mindgap.graph.operators.registry import traits
-from mindgap.platforms.name import PlatformName
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.platforms.protocol import SharesCompiler, Translated
 from mindgap.platforms.registry import registered
 from mindgap.results.failure_rules import rule_of
@@ -200,7 +200,7 @@ def _key(
     functions = functions_of(operators)
     if damage == "failure":
         rule = torchax_rule(signature)
-        if rule and front_end_of(where) in _ARE_TORCHAX:
+        if rule and front_end_of(recorded(where)) in _ARE_TORCHAX:
             return CauseKey(TORCHAX, damage, (), "", message_without_operators(signature, ()), "", rule)
         head = operator_of_message(signature)
         named = (head,) if head else tuple(operators)

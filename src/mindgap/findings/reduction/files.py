@@ -16,7 +16,7 @@ from mindgap.graph import Graph, MindgapError, TensorStore, digest, save
 from mindgap.graph.compare.culprit import DtypePolicy, policy_of
 from mindgap.graph.model_file import SUFFIX
 from mindgap.graph.operators import traits
-from mindgap.platforms.name import PlatformName
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.platforms.stages import Stage
 from mindgap.results.rows import Row
 
@@ -166,7 +166,10 @@ def read_summary(file: Path) -> Summary:
     """The summary in a file that `write_finding` wrote."""
     data: dict[str, Any] = json.loads(file.read_text())
     data |= {key: tuple(data[key]) for key in ("operators", "dtypes", "stage_evidence") if key in data}
-    data["runs"] = tuple(VersionRun(**each) for each in data.get("runs", ()))
+    data["platform"] = recorded(data["platform"])
+    data["runs"] = tuple(
+        VersionRun(**{**each, "platform": recorded(each["platform"])}) for each in data.get("runs", ())
+    )
     return Summary(**data)
 
 

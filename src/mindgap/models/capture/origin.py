@@ -13,7 +13,7 @@ import torch
 from mindgap.aten.torch_private.modules import MODULE_CALL
 
 _HERE: Final = os.path.dirname(os.path.abspath(__file__))
-_OURS: Final = os.path.dirname(_HERE) + os.sep
+_OURS: Final = os.path.dirname(os.path.dirname(_HERE)) + os.sep
 _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
 #: The function that starts the program: beyond it are the callers of capture.
