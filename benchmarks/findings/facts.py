@@ -7,6 +7,7 @@ condition. Each statement of it was run, or read in the source of the runtime th
 
 from __future__ import annotations
 
+import re
 import textwrap
 import tomllib
 from collections.abc import Mapping
@@ -43,7 +44,12 @@ class Facts:
     `stage_evidence`, `error`: as in `Cause`. `native`: the file of the second reproducer beside the script;
     `native_reason`: why there is none. `functions`: public functions that users call. `uses`, `values_only`,
     `ordinary_values`: as in `ConditionUse`. `outside`: memory outside a tensor is read. `damage`: what a user gets in
-    the case of ordinary size. `known`: what the runtime's documentation or maintainers say.
+    the case of ordinary size. `known`: what the runtime's documentation or maintainers say. `platform`: what the script
+    runs, if it is not the platform of the cause.
+
+    Of an entry that no campaign found (`by_hand.py`): `platform`, `operators`, overloads; `dtypes`, of the inputs;
+    `signature`, of a failure its message, of another shape `A becomes B`; `verdict`, by default that of the damage;
+    `blame`; `found`, how it was found.
     """
 
     script: str
@@ -64,6 +70,12 @@ class Facts:
     error: str = ""
     known: str = ""
     platform: str = ""
+    operators: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    signature: str = ""
+    verdict: str = ""
+    blame: str = "platform"
+    found: str = ""
 
     @property
     def use(self) -> ConditionUse | None:
@@ -103,7 +115,7 @@ def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
         target_of(name),
         cases,
         kind,
-        facts=["\n".join(textwrap.wrap(text.replace("..", "."), _WIDTH, break_long_words=False)) for text in told],
+        facts=["\n".join(textwrap.wrap(re.sub(r"(?<!\.)\.\.(?!\.)", ".", text), _WIDTH, break_long_words=False)) for text in told],
         wrong=cause.blame if cause.blame in ("platform", "reference") else "undecided",  # type: ignore[arg-type]
         compare=given.get("COMPARE", "largest"),  # type: ignore[arg-type]
         exact=bool(given.get("EXACT", True)),
@@ -115,7 +127,7 @@ def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
 def _facts(entry: Mapping[str, Any]) -> Facts:
     data = dict(entry)
     uses = data.pop("uses", {})
-    for name in ("stage_evidence", "functions"):
+    for name in ("stage_evidence", "functions", "operators", "dtypes"):
         data[name] = tuple(data.get(name, ()))
     return Facts(**data, uses=Uses(tuple(uses.get("functions", ())), uses.get("where", "")))
 

@@ -38,6 +38,7 @@ def page_of(cause: Cause, facts: Facts, runs: Mapping[str, Any], directory: Path
         f"| platform | {', '.join(f'`{name}`' for name in cause.platforms)} |",
         f"| versions | {_versions(cause, runs)} |",
         f"| upstream | {upstream} |",
+        *([f"| found | {facts.found} |"] if facts.found else []),
         "",
         *_section("Mechanism", [cause.mechanism]),
         *_section("Evidence for the stage", [f"- {text}" for text in cause.stage_evidence]),

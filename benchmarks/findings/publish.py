@@ -4,11 +4,11 @@
 
 Each OUT is what `mindgap campaign reduce` wrote; without one only the table, the pages and what upstream knows are
 renewed. A cause is added if a short script of it showed the fault twice without mindgap, if public functions make its
-calls, and if `left_out.toml` of the directory does not name it. A cause that is listed already keeps its script. What
-was established of a cause stands in `FOLDER/facts.toml` (`facts.py`), what its scripts printed in `runs.json`
-(`run_scripts.py`), what upstream knows in `upstream.toml`. Two tables go between marks in README.md:
-`table`, the causes with facts, and `waiting`, those without. The causes go into causes.json, and each with facts gets
-a page.
+calls, and if `left_out.toml` of the directory does not name it. A cause that is listed already keeps its script. An
+entry of a facts file that names operators makes a cause by itself (`by_hand.py`). What was established of a cause
+stands in `FOLDER/facts.toml` (`facts.py`), what its scripts printed in `runs.json` (`run_scripts.py`), what upstream
+knows in `upstream.toml`. Two tables go between marks in README.md: `table`, the causes with facts, and `waiting`, those
+without. The causes go into causes.json, and each with facts gets a page.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from by_hand import with_causes_by_hand
 from facts import Facts, read_facts
 from pages import page_of, versions_text
 
@@ -176,6 +177,7 @@ def main() -> None:
     if arguments.found:
         causes = added(listed, causes, arguments.found, left_out)
     facts, runs = read_facts(listed), json.loads((listed / "runs.json").read_text())
+    causes = with_causes_by_hand(causes, facts)
     ledger = Ledger.load(listed / "upstream.toml")
     review = ledger.review(causes, (), lambda platform: package_versions(platform, ledger.packages), date.today())
     causes = [replace(cause, state="") for cause in review.causes]

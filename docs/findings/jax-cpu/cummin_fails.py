@@ -1,4 +1,11 @@
-"""jax/cpu@mode=accuracy,threads=1: aten.cummin.default of float32: fails
+"""jax/cpu: `cummax` and `cummin` with a negative `dim` fail
+
+Condition: `dim` is negative and the input has a dimension.
+
+Right for: the same dimension as a positive number; 0-d inputs.
+
+`_indices_along_axis` in torchax/ops/jaten.py expands the indices along each dimension but `axis`, which it compares
+with `dim` as given: of a negative one no dimension is left out.
 
 Seen with torch 2.13.0+cpu, jax 0.10.2, torchax 0.0.13.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -7,57 +14,115 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 import os
 import platform
 import sys
-import traceback
+from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu', 'NPROC': '1'})  # before PyTorch is imported
 
-import jax
-import numpy as np
-import torch
+try:
+    import torch
+    import jax
+    import numpy as np
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
+
+PACKAGES = ('torch', 'jax', 'torchax')
 
 
-class Model(torch.nn.Module):
-    def forward(self, x0):
-        v1, v2 = torch.ops.aten.cummin.default(x0, -1)
-        return (v1,)
+FAILURE = ("ValueError", "Cannot broadcast to shape with fewer dimensions")
 
 
-def run(model, arguments):
+class Min(torch.nn.Module):
+    def forward(self, x):
+        values, indices = torch.cummin(x, -1)
+        return values, indices
+
+
+class Max(torch.nn.Module):
+    def forward(self, x):
+        values, indices = torch.cummax(x, -2)
+        return values, indices
+
+
+CASES = {
+    "smallest": (Min, lambda: (torch.tensor([1.0]),)),
+    "ordinary size": (Min, lambda: (torch.randn(8, 16, generator=torch.Generator().manual_seed(0)),)),
+    "cummax": (Max, lambda: (torch.randn(8, 16, generator=torch.Generator().manual_seed(0)),)),
+}
+
+
+class Names:
+    """torchax 0.0.13 keys a table by overloads for named tensors, which PyTorch 2.13 lacks: any object will do."""
+
     packet = type(torch.ops.aten.add)
     original = packet.__getattr__
 
-    def overload(self, name):
-        # torchax 0.0.13 names overloads for named tensors as keys of a table; PyTorch 2.13 has none.
-        if "imname" in name or "names" in name:
-            return object()
-        return original(self, name)
+    def __getattr__(self, name):
+        return object() if "imname" in name or "names" in name else Names.original(self, name)
 
-    packet.__getattr__ = overload
+
+Names.packet.__getattr__ = Names.__getattr__
+try:
     import torchax
 
     torchax.default_env()
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
+Names.packet.__getattr__ = Names.original
+
+
+def run(model, fresh):
+    torchax.default_env()
     torchax.enable_accuracy_mode()
-    packet.__getattr__ = original
     weights, function = torchax.extract_jax(model)
-    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, arguments))
+    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, fresh()))
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
 
 
-x0 = torch.tensor([0.0], dtype=torch.float32)
+def versions():
+    """The versions of the packages, the processor and its instruction set."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+
+
+def raised(call):
+    """What `call` raises, and nothing that it prints; None where it raises nothing."""
+    try:
+        call()
+    except Exception as problem:
+        return problem, ""
+    return None, ""
+
+
+
+def is_the_failure(problem, printed):
+    """Whether an exception, or one that it follows from, is the failure that this script shows."""
+    while problem is not None:
+        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False
 
 
 def main():
-    print("torch", torch.__version__, "jax", jax.__version__, platform.machine())
-    expected = Model()(*[x.clone() for x in (x0,)])
-    try:
-        actual = run(Model().eval(), tuple([x.clone() for x in (x0,)]))
-    except Exception as problem:
-        print("jax/cpu@mode=accuracy,threads=1 fails:", type(problem).__name__, str(problem)[-3000:])
-        print("FAULT")
-        return 1
-    print("jax/cpu@mode=accuracy,threads=1 gives", actual, "eager", expected)
-    print("NO FAULT")
-    return 0
+    print(versions())
+    found = False
+    for name, (Model, fresh) in CASES.items():
+        expected = Model().eval()(*fresh())
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
+        problem, printed = raised(lambda: run(Model().eval(), fresh))
+        if problem is None:
+            print(f"{name}: jax/cpu@mode=accuracy,threads=1 runs it")
+            continue
+        print(f"{name}: jax/cpu@mode=accuracy,threads=1 raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
+        if not is_the_failure(problem, printed):
+            print("It is another failure than the one that this script shows.")
+            return 2
+        found = True
+    print("FAULT" if found else "NO FAULT")
+    return int(found)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,14 @@
-"""jax/cpu@mode=accuracy,threads=1: aten.index_add_.default of float32, int32: gives a wrong result
+"""jax/cpu: a write in place through `x.t()`, `view`, `unsqueeze` or `chunk` does not reach `x`
+
+Condition: the tensor that is written to comes from `t`, `transpose`, `permute`, `view`, `reshape`, `flatten`,
+`squeeze`, `unsqueeze`, `expand`, `diagonal`, `select`, `narrow`, `chunk`, `split`, `unbind`, `unfold`, `as_strided`,
+`detach` or iteration; also `index_add_`, `index_fill_` and `index_copy_` of a 0-d tensor, and `fill_diagonal_`, which
+write so inside.
+
+Right for: writes through an index: `x[0].add_(1)`, `x[:, 1] = 5`, `x[None].add_(1)`; `index_add_` of a vector.
+
+torchax makes views (torchax/view.py) of indexed tensors only. The rules of `unsqueeze`, `permute`, `t` and the others
+in torchax/ops/jaten.py return new arrays, so what is written into them is lost.
 
 Seen with torch 2.13.0+cpu, jax 0.10.2, torchax 0.0.13.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -8,38 +18,84 @@ import os
 import platform
 import sys
 import traceback
+from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu', 'NPROC': '1'})  # before PyTorch is imported
 
-import jax
-import numpy as np
-import torch
+try:
+    import torch
+    import jax
+    import numpy as np
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
+
+PACKAGES = ('torch', 'jax', 'torchax')
 
 
-class Model(torch.nn.Module):
-    def forward(self, x0, x1, x2):
-        v3 = torch.ops.aten.index_add_.default(x2, 0, x0, x1)
-        return (v3,)
+class Transposed(torch.nn.Module):
+    def forward(self, x):
+        x.t().add_(1)
+        return x
 
 
-def run(model, arguments):
+class Flat(torch.nn.Module):
+    def forward(self, x):
+        x.view(-1)[0] = 9
+        return x
+
+
+class Chunks(torch.nn.Module):
+    def forward(self, x):
+        first, second = x.chunk(2)
+        first.mul_(2)
+        return x
+
+
+class IndexAdd(torch.nn.Module):
+    def forward(self, x, index, source):
+        return x.index_add_(0, index, source)
+
+
+def numbers():
+    return torch.arange(12, dtype=torch.float32).reshape(4, 3)
+
+
+CASES = {
+    "smallest": (Transposed, lambda: (torch.zeros(1, 1),)),
+    "ordinary size": (Transposed, lambda: (numbers(),)),
+    "view": (Flat, lambda: (numbers(),)),
+    "chunk": (Chunks, lambda: (numbers(),)),
+    "index_add_ of a 0-d tensor": (IndexAdd, lambda: (torch.zeros(1)[0], torch.tensor([0]), torch.ones(1)[0])),
+}
+
+
+class Names:
+    """torchax 0.0.13 keys a table by overloads for named tensors, which PyTorch 2.13 lacks: any object will do."""
+
     packet = type(torch.ops.aten.add)
     original = packet.__getattr__
 
-    def overload(self, name):
-        # torchax 0.0.13 names overloads for named tensors as keys of a table; PyTorch 2.13 has none.
-        if "imname" in name or "names" in name:
-            return object()
-        return original(self, name)
+    def __getattr__(self, name):
+        return object() if "imname" in name or "names" in name else Names.original(self, name)
 
-    packet.__getattr__ = overload
+
+Names.packet.__getattr__ = Names.__getattr__
+try:
     import torchax
 
     torchax.default_env()
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
+Names.packet.__getattr__ = Names.original
+
+
+def run(model, fresh):
+    torchax.default_env()
     torchax.enable_accuracy_mode()
-    packet.__getattr__ = original
     weights, function = torchax.extract_jax(model)
-    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, arguments))
+    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, fresh()))
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
 
 
@@ -65,30 +121,60 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.tensor([0], dtype=torch.int32)
-x1 = torch.tensor(1.0, dtype=torch.float32)
-x2 = torch.tensor(0.0, dtype=torch.float32)
+def versions():
+    """The versions of the packages, the processor and its instruction set."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+
+
+def as_tuple(results):
+    return tuple(value.detach() for value in (results if isinstance(results, (tuple, list)) else (results,)))
+
+
+def furthest(found, right):
+    """The place of the element that is furthest off; NaN where the other is none comes first."""
+    apart = (found.to(torch.complex128) - right.to(torch.complex128)).abs().nan_to_num(nan=0.0)
+    apart[(found != found) != (right != right)] = float("inf")
+    return tuple(int(i) for i in torch.unravel_index(apart.flatten().argmax(), apart.shape))
+
+
+def shows(name, Model, fresh):
+    """Whether one case shows the fault."""
+    expecteds = as_tuple(Model().eval()(*fresh()))
+    widened = [
+        x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
+        for x in fresh()
+    ]
+    exacts = as_tuple(Model().double().eval()(*widened))  # in float64
+    founds = as_tuple(run(Model().eval(), fresh))
+    fault = False
+    for number, (found, expected, exact) in enumerate(zip(founds, expecteds, exacts, strict=True)):
+        eps = torch.finfo(expected.dtype).eps if expected.is_floating_point() or expected.is_complex() else 0.0
+        off, limit = error(found, exact), 16 * max(error(expected, exact), eps)
+        wrong = found.dtype != expected.dtype or off > limit
+        fault |= wrong
+        kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
+        print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
+        if found.dtype != expected.dtype or found.shape != expected.shape:
+            print("  eager:", expected.dtype, list(expected.shape), " jax/cpu@mode=accuracy,threads=1:", found.dtype, list(found.shape))
+        elif found.numel():
+            place = furthest(found, exact)
+            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+                ("eager", expected), ("jax/cpu@mode=accuracy,threads=1", found), ("float64", exact)))
+            print(f"  at {list(place)}: {values}")
+    return fault
 
 
 def main():
-    print("torch", torch.__version__, "jax", jax.__version__, platform.machine())
-    expected = Model()(*[x.clone() for x in (x0, x1, x2)])
-    try:
-        actual = run(Model().eval(), tuple([x.clone() for x in (x0, x1, x2)]))
-    except Exception as problem:
-        print("jax/cpu@mode=accuracy,threads=1 fails:", type(problem).__name__, str(problem)[-3000:])
-        print("It fails: another fault than the one that this script shows.")
-        return 2
-    widened = [x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x for x in [x.clone() for x in (x0, x1, x2)]]
-    exact = Model()(*widened)  # in float64
+    print(versions())
     found = False
-    for number, (a, e, x) in enumerate(zip(actual, expected, exact, strict=True)):
-        print(f"output {number}:")
-        print("  eager:", e.dtype, e)
-        print("  jax/cpu@mode=accuracy,threads=1:", a.dtype, a)
-        print("  float64:", x)
-        eps = torch.finfo(e.dtype).eps if e.is_floating_point() or e.is_complex() else 0.0
-        found |= a.dtype != e.dtype or error(a, x) > 16 * max(error(e, x), eps)
+    for name, (Model, fresh) in CASES.items():
+        try:
+            found |= shows(name, Model, fresh)
+        except Exception:
+            traceback.print_exc()
+            print(f"{name}: it fails, which is another fault than the one that this script shows.")
+            return 2
     print("FAULT" if found else "NO FAULT")
     return int(found)
 

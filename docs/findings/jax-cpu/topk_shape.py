@@ -1,4 +1,11 @@
-"""jax/cpu@mode=accuracy,threads=1: aten.topk.default of float32: gives another shape or dtype
+"""jax/cpu: `topk` gives int32 indices in 64-bit mode
+
+Condition: JAX's 64-bit types are on (`torchax.enable_accuracy_mode()`) and the input has a dimension.
+
+Right for: `argmax`, `argsort` and `cummax` in the same mode: int64; `topk` of a 0-d tensor. Without 64-bit types JAX
+makes all of them int32, which it documents.
+
+`jax.lax.top_k` gives int32 indices always. `_aten_topk` in torchax/ops/jaten.py returns them without a cast.
 
 Seen with torch 2.13.0+cpu, jax 0.10.2, torchax 0.0.13.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -8,38 +15,63 @@ import os
 import platform
 import sys
 import traceback
+from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu', 'NPROC': '1'})  # before PyTorch is imported
 
-import jax
-import numpy as np
-import torch
+try:
+    import torch
+    import jax
+    import numpy as np
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
+
+PACKAGES = ('torch', 'jax', 'torchax')
 
 
-class Model(torch.nn.Module):
-    def forward(self, x0):
-        v1, v2 = torch.ops.aten.topk.default(x0, 0)
-        return (v2,)
+class Last(torch.nn.Module):
+    def forward(self, x):
+        return torch.topk(x, 1)[1]
 
 
-def run(model, arguments):
+class First(torch.nn.Module):
+    def forward(self, x):
+        return torch.topk(x, 2, dim=0, largest=False)[1]
+
+
+CASES = {
+    "smallest": (Last, lambda: (torch.tensor([1.0]),)),
+    "ordinary size": (First, lambda: (torch.randn(8, 16, generator=torch.Generator().manual_seed(0)),)),
+}
+
+
+class Names:
+    """torchax 0.0.13 keys a table by overloads for named tensors, which PyTorch 2.13 lacks: any object will do."""
+
     packet = type(torch.ops.aten.add)
     original = packet.__getattr__
 
-    def overload(self, name):
-        # torchax 0.0.13 names overloads for named tensors as keys of a table; PyTorch 2.13 has none.
-        if "imname" in name or "names" in name:
-            return object()
-        return original(self, name)
+    def __getattr__(self, name):
+        return object() if "imname" in name or "names" in name else Names.original(self, name)
 
-    packet.__getattr__ = overload
+
+Names.packet.__getattr__ = Names.__getattr__
+try:
     import torchax
 
     torchax.default_env()
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
+Names.packet.__getattr__ = Names.original
+
+
+def run(model, fresh):
+    torchax.default_env()
     torchax.enable_accuracy_mode()
-    packet.__getattr__ = original
     weights, function = torchax.extract_jax(model)
-    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, arguments))
+    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, fresh()))
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
 
 
@@ -65,28 +97,60 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.tensor([0.0], dtype=torch.float32)
+def versions():
+    """The versions of the packages, the processor and its instruction set."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+
+
+def as_tuple(results):
+    return tuple(value.detach() for value in (results if isinstance(results, (tuple, list)) else (results,)))
+
+
+def furthest(found, right):
+    """The place of the element that is furthest off; NaN where the other is none comes first."""
+    apart = (found.to(torch.complex128) - right.to(torch.complex128)).abs().nan_to_num(nan=0.0)
+    apart[(found != found) != (right != right)] = float("inf")
+    return tuple(int(i) for i in torch.unravel_index(apart.flatten().argmax(), apart.shape))
+
+
+def shows(name, Model, fresh):
+    """Whether one case shows the fault."""
+    expecteds = as_tuple(Model().eval()(*fresh()))
+    widened = [
+        x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
+        for x in fresh()
+    ]
+    exacts = as_tuple(Model().double().eval()(*widened))  # in float64
+    founds = as_tuple(run(Model().eval(), fresh))
+    fault = False
+    for number, (found, expected, exact) in enumerate(zip(founds, expecteds, exacts, strict=True)):
+        eps = torch.finfo(expected.dtype).eps if expected.is_floating_point() or expected.is_complex() else 0.0
+        off, limit = error(found, exact), 16 * max(error(expected, exact), eps)
+        wrong = found.dtype != expected.dtype or off > limit
+        fault |= wrong
+        kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
+        print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
+        if found.dtype != expected.dtype or found.shape != expected.shape:
+            print("  eager:", expected.dtype, list(expected.shape), " jax/cpu@mode=accuracy,threads=1:", found.dtype, list(found.shape))
+        elif found.numel():
+            place = furthest(found, exact)
+            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+                ("eager", expected), ("jax/cpu@mode=accuracy,threads=1", found), ("float64", exact)))
+            print(f"  at {list(place)}: {values}")
+    return fault
 
 
 def main():
-    print("torch", torch.__version__, "jax", jax.__version__, platform.machine())
-    expected = Model()(*[x.clone() for x in (x0,)])
-    try:
-        actual = run(Model().eval(), tuple([x.clone() for x in (x0,)]))
-    except Exception as problem:
-        print("jax/cpu@mode=accuracy,threads=1 fails:", type(problem).__name__, str(problem)[-3000:])
-        print("It fails: another fault than the one that this script shows.")
-        return 2
-    widened = [x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x for x in [x.clone() for x in (x0,)]]
-    exact = Model()(*widened)  # in float64
+    print(versions())
     found = False
-    for number, (a, e, x) in enumerate(zip(actual, expected, exact, strict=True)):
-        print(f"output {number}:")
-        print("  eager:", e.dtype, e)
-        print("  jax/cpu@mode=accuracy,threads=1:", a.dtype, a)
-        print("  float64:", x)
-        eps = torch.finfo(e.dtype).eps if e.is_floating_point() or e.is_complex() else 0.0
-        found |= a.dtype != e.dtype or error(a, x) > 16 * max(error(e, x), eps)
+    for name, (Model, fresh) in CASES.items():
+        try:
+            found |= shows(name, Model, fresh)
+        except Exception:
+            traceback.print_exc()
+            print(f"{name}: it fails, which is another fault than the one that this script shows.")
+            return 2
     print("FAULT" if found else "NO FAULT")
     return int(found)
 

@@ -1,6 +1,13 @@
-"""litert/cpu@threads=1,x64=on: aten.max_pool1d_with_indices.default of float32: gives a wrong result
+"""litert/cpu: `max_pool1d`, `2d`, `3d` with `return_indices=True` give 0 for every index
 
-Seen with torch 2.13.0+cpu, litert_torch 0.10.0.
+Condition: the indices are used (by `max_unpool2d`, or as a result); any sizes and values.
+
+Right for: the values of the same call; `max_pool2d` without `return_indices`.
+
+`_aten_max_pool2d_with_indices` and its 3-D sibling in litert_torch/backend/lowerings/_jax_lowerings/lowerings.py
+return `jnp.zeros_like` for the indices, without a message. `max_pool1d` gives the same.
+
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -8,70 +15,109 @@ import os
 import platform
 import sys
 import traceback
+from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported
 
-import numpy as np
-import torch
-
-
-class Model(torch.nn.Module):
-    def forward(self, x0):
-        v1, v2 = torch.ops.aten.max_pool1d_with_indices.default(x0, [3], [1], [1])
-        return (v2,)
-
-
-def run(model, arguments):
+try:
+    import torch
     import litert_torch
+    import numpy as np
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
 
-    found = litert_torch.convert(model, arguments, enable_x64=True)(*(a.numpy() for a in arguments))
+PACKAGES = ('torch', 'litert-torch', 'ai-edge-litert')
+
+
+COMPARE = "equal"
+
+
+class One(torch.nn.Module):
+    def forward(self, x0):
+        return torch.nn.functional.max_pool1d(x0, 2, return_indices=True)
+
+
+class Two(torch.nn.Module):
+    def forward(self, x0):
+        return torch.nn.functional.max_pool2d(x0, 2, return_indices=True)
+
+
+class Three(torch.nn.Module):
+    def forward(self, x0):
+        return torch.nn.functional.max_pool3d(x0, 2, return_indices=True)
+
+
+CASES = {
+    "smallest": (One, lambda: (torch.tensor([[[0.0, 7.0]]]),)),
+    "ordinary size": (Two, lambda: (torch.arange(2.0 * 3 * 8 * 8).reshape(2, 3, 8, 8),)),
+    "max_pool3d": (Three, lambda: (torch.arange(2.0 * 4 * 4 * 4).reshape(1, 2, 4, 4, 4),)),
+}
+
+
+def run(model, fresh):
+    found = litert_torch.convert(model, fresh(), enable_x64=True)(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 
 
-def error(found, exact):
-    """The largest difference, relative to the largest magnitude of `exact`.
-
-    Infinity where shapes, NaN or infinities differ, and where results that are no floats differ at all.
-    """
-    if found.shape != exact.shape:
+def error(found, expected):
+    """0 where shapes and elements are equal, else infinity: nothing here is rounded but by a cast. NaN equals NaN."""
+    if found.shape != expected.shape:
         return float("inf")
-    if not (exact.is_floating_point() or exact.is_complex()):
-        return 0.0 if torch.equal(found, exact) else float("inf")
-    if exact.is_complex():
-        found, exact = torch.view_as_real(found.resolve_conj()), torch.view_as_real(exact.resolve_conj())
-    found, exact = found.double(), exact.double()
-    finite = exact.isfinite()
-    same = torch.equal(found.isnan(), exact.isnan()) and torch.equal(found.isfinite(), finite)
-    if not same or not torch.equal(found[exact.isinf()], exact[exact.isinf()]):
-        return float("inf")
-    if not finite.any():
-        return 0.0
-    worst, size = (found - exact)[finite].abs().max(), exact[finite].abs().max()
-    return float(worst / size) if size else float(worst)
+    equal = (found == expected) | ((found != found) & (expected != expected))
+    return 0.0 if equal.all() else float("inf")
 
 
-x0 = torch.tensor([[0.0, 7.0]], dtype=torch.float32)
+def versions():
+    """The versions of the packages, the processor and its instruction set."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+
+
+def as_tuple(results):
+    return tuple(value.detach() for value in (results if isinstance(results, (tuple, list)) else (results,)))
+
+
+def furthest(found, right):
+    """The place of the element that is furthest off; NaN where the other is none comes first."""
+    apart = (found.to(torch.complex128) - right.to(torch.complex128)).abs().nan_to_num(nan=0.0)
+    apart[(found != found) != (right != right)] = float("inf")
+    return tuple(int(i) for i in torch.unravel_index(apart.flatten().argmax(), apart.shape))
+
+
+def shows(name, Model, fresh):
+    """Whether one case shows the fault."""
+    expecteds = as_tuple(Model().eval()(*fresh()))
+    exacts = expecteds  # eager PyTorch is the measure
+    founds = as_tuple(run(Model().eval(), fresh))
+    fault = False
+    for number, (found, expected, exact) in enumerate(zip(founds, expecteds, exacts, strict=True)):
+        eps = torch.finfo(expected.dtype).eps if expected.is_floating_point() or expected.is_complex() else 0.0
+        off, limit = error(found, expected), 16 * eps
+        wrong = found.dtype != expected.dtype or off > limit
+        fault |= wrong
+        kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
+        print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
+        if found.dtype != expected.dtype or found.shape != expected.shape:
+            print("  eager:", expected.dtype, list(expected.shape), " litert/cpu@threads=1,x64=on:", found.dtype, list(found.shape))
+        elif found.numel():
+            place = furthest(found, expected)
+            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+                ("eager", expected), ("litert/cpu@threads=1,x64=on", found), ("float64", exact)))
+            print(f"  at {list(place)}: {values}")
+    return fault
 
 
 def main():
-    print("torch", torch.__version__, platform.machine())
-    expected = Model()(*[x.clone() for x in (x0,)])
-    try:
-        actual = run(Model().eval(), tuple([x.clone() for x in (x0,)]))
-    except Exception as problem:
-        print("litert/cpu@threads=1,x64=on fails:", type(problem).__name__, str(problem)[-3000:])
-        print("It fails: another fault than the one that this script shows.")
-        return 2
-    widened = [x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x for x in [x.clone() for x in (x0,)]]
-    exact = Model()(*widened)  # in float64
+    print(versions())
     found = False
-    for number, (a, e, x) in enumerate(zip(actual, expected, exact, strict=True)):
-        print(f"output {number}:")
-        print("  eager:", e.dtype, e)
-        print("  litert/cpu@threads=1,x64=on:", a.dtype, a)
-        print("  float64:", x)
-        eps = torch.finfo(e.dtype).eps if e.is_floating_point() or e.is_complex() else 0.0
-        found |= a.dtype != e.dtype or error(a, x) > 16 * max(error(e, x), eps)
+    for name, (Model, fresh) in CASES.items():
+        try:
+            found |= shows(name, Model, fresh)
+        except Exception:
+            traceback.print_exc()
+            print(f"{name}: it fails, which is another fault than the one that this script shows.")
+            return 2
     print("FAULT" if found else "NO FAULT")
     return int(found)
 

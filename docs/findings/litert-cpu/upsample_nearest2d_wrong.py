@@ -1,6 +1,16 @@
-"""litert/cpu@threads=1,x64=on: aten.upsample_nearest2d.vec of float32: gives a wrong result
+"""litert/cpu: `interpolate(mode="nearest")` of 4-d input takes other pixels (as "nearest-exact" does)
 
-Seen with torch 2.13.0+cpu, litert_torch 0.10.0.
+Condition: 4-d input and an output whose size is no whole multiple of the input's: scale 0.5, 0.25, 1.5, 1.7, or
+`size=(13, 13)` of 8 x 8.
+
+Right for: scale 2 and 3; `mode="nearest-exact"`; `nearest` of 3-d and 5-d input; `bilinear` with a size.
+
+litert-torch marks the operator as the composite `tfl.resize_nearest_neighbor` with its output size
+(`_aten_upsample_nearest2d_vec` in litert_torch/_convert/fx_passes/build_aten_composite_pass.py). It becomes
+RESIZE_NEAREST_NEIGHBOR with half_pixel_centers=true: the pixel floor((i + 0.5) * scale). PyTorch's `nearest` takes
+floor(i * scale). A scale_factor whose output is rounded, as 1.7, is lost too.
+
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -8,23 +18,46 @@ import os
 import platform
 import sys
 import traceback
+from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported
 
-import numpy as np
-import torch
-
-
-class Model(torch.nn.Module):
-    def forward(self, x0):
-        v1 = torch.ops.aten.upsample_nearest2d.vec(x0, None, [1.0, 1.7000000476837158])
-        return (v1,)
-
-
-def run(model, arguments):
+try:
+    import torch
     import litert_torch
+    import numpy as np
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
 
-    found = litert_torch.convert(model, arguments, enable_x64=True)(*(a.numpy() for a in arguments))
+PACKAGES = ('torch', 'litert-torch', 'ai-edge-litert')
+
+
+class Half(torch.nn.Module):
+    def forward(self, x0):
+        return torch.nn.functional.interpolate(x0, scale_factor=0.5, mode="nearest")
+
+
+class Larger(torch.nn.Module):
+    def forward(self, x0):
+        return torch.nn.functional.interpolate(x0, scale_factor=1.5, mode="nearest")
+
+
+class Size(torch.nn.Module):
+    def forward(self, x0):
+        return torch.nn.functional.interpolate(x0, size=(13, 13), mode="nearest")
+
+
+CASES = {
+    "smallest": (Half, lambda: (torch.tensor([[[[0.0, 8.0], [0.0, 8.0]]]]),)),
+    "ordinary size": (Larger, lambda: (torch.arange(2.0 * 3 * 8 * 8).reshape(2, 3, 8, 8),)),
+    "half the size": (Half, lambda: (torch.arange(2.0 * 3 * 8 * 8).reshape(2, 3, 8, 8),)),
+    "size=(13, 13) of 8 x 8": (Size, lambda: (torch.arange(2.0 * 3 * 8 * 8).reshape(2, 3, 8, 8),)),
+}
+
+
+def run(model, fresh):
+    found = litert_torch.convert(model, fresh(), enable_x64=True)(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 
 
@@ -50,28 +83,60 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.tensor([[[[0.0, 8.0]]]], dtype=torch.float32)
+def versions():
+    """The versions of the packages, the processor and its instruction set."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+
+
+def as_tuple(results):
+    return tuple(value.detach() for value in (results if isinstance(results, (tuple, list)) else (results,)))
+
+
+def furthest(found, right):
+    """The place of the element that is furthest off; NaN where the other is none comes first."""
+    apart = (found.to(torch.complex128) - right.to(torch.complex128)).abs().nan_to_num(nan=0.0)
+    apart[(found != found) != (right != right)] = float("inf")
+    return tuple(int(i) for i in torch.unravel_index(apart.flatten().argmax(), apart.shape))
+
+
+def shows(name, Model, fresh):
+    """Whether one case shows the fault."""
+    expecteds = as_tuple(Model().eval()(*fresh()))
+    widened = [
+        x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
+        for x in fresh()
+    ]
+    exacts = as_tuple(Model().double().eval()(*widened))  # in float64
+    founds = as_tuple(run(Model().eval(), fresh))
+    fault = False
+    for number, (found, expected, exact) in enumerate(zip(founds, expecteds, exacts, strict=True)):
+        eps = torch.finfo(expected.dtype).eps if expected.is_floating_point() or expected.is_complex() else 0.0
+        off, limit = error(found, exact), 16 * max(error(expected, exact), eps)
+        wrong = found.dtype != expected.dtype or off > limit
+        fault |= wrong
+        kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
+        print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
+        if found.dtype != expected.dtype or found.shape != expected.shape:
+            print("  eager:", expected.dtype, list(expected.shape), " litert/cpu@threads=1,x64=on:", found.dtype, list(found.shape))
+        elif found.numel():
+            place = furthest(found, exact)
+            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+                ("eager", expected), ("litert/cpu@threads=1,x64=on", found), ("float64", exact)))
+            print(f"  at {list(place)}: {values}")
+    return fault
 
 
 def main():
-    print("torch", torch.__version__, platform.machine())
-    expected = Model()(*[x.clone() for x in (x0,)])
-    try:
-        actual = run(Model().eval(), tuple([x.clone() for x in (x0,)]))
-    except Exception as problem:
-        print("litert/cpu@threads=1,x64=on fails:", type(problem).__name__, str(problem)[-3000:])
-        print("It fails: another fault than the one that this script shows.")
-        return 2
-    widened = [x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x for x in [x.clone() for x in (x0,)]]
-    exact = Model()(*widened)  # in float64
+    print(versions())
     found = False
-    for number, (a, e, x) in enumerate(zip(actual, expected, exact, strict=True)):
-        print(f"output {number}:")
-        print("  eager:", e.dtype, e)
-        print("  litert/cpu@threads=1,x64=on:", a.dtype, a)
-        print("  float64:", x)
-        eps = torch.finfo(e.dtype).eps if e.is_floating_point() or e.is_complex() else 0.0
-        found |= a.dtype != e.dtype or error(a, x) > 16 * max(error(e, x), eps)
+    for name, (Model, fresh) in CASES.items():
+        try:
+            found |= shows(name, Model, fresh)
+        except Exception:
+            traceback.print_exc()
+            print(f"{name}: it fails, which is another fault than the one that this script shows.")
+            return 2
     print("FAULT" if found else "NO FAULT")
     return int(found)
 

@@ -1,43 +1,76 @@
-"""ncnn/cpu@precision=f32,threads=1: aten.instance_norm.default of float32: gives a wrong result
+"""ncnn/cpu: `instance_norm` of (1, channels, length) normalises over all channels together
+
+Condition: the input has three dimensions and more than one channel, without weight and bias
+(`InstanceNorm1d(affine=False)` too).
+
+Right for: inputs of (1, 1, length), (1, channels, height, width) and five dimensions.
+
+pnnx removes the batch dimension, so that the layer gets a blob of two dimensions, channels by length. `InstanceNorm`
+normalises each channel of a blob, and such a blob has one. Its documentation allows blobs of three and four
+dimensions only.
 
 Seen with torch 2.13.0+cpu, ncnn 1.0.20261020, pnnx 20261020.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
 import platform
+import runpy
 import sys
 import tempfile
 import traceback
+from importlib.metadata import version
 
-import torch
+try:
+    import torch
+    import ncnn
+    import pnnx
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
 
+PACKAGES = ('torch', 'ncnn', 'pnnx')
 PROPERTIES = {'use_fp16_packed': False, 'use_fp16_storage': False, 'use_fp16_arithmetic': False, 'use_bf16_packed': False, 'use_bf16_storage': False, 'num_threads': 1}
 
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        v1 = torch.instance_norm(x0, None, None, None, None, True, 0.0, 0.0010000000474974513, False)
-        return (v1,)
+        return torch.nn.functional.instance_norm(x0)
 
 
-def run(model, arguments):
-    import runpy
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.convolution = torch.nn.Conv1d(3, 4, 3)
 
-    import ncnn
-    import pnnx
+    def forward(self, x0):
+        return torch.nn.functional.instance_norm(self.convolution(x0))
 
+
+CASES = {
+    "smallest": (Model, lambda: (torch.tensor([[[0.0, 1.0], [8.0, 10.0]]]),)),
+    "ordinary size": (Model, lambda: (torch.arange(48.0).reshape(1, 3, 16).sqrt(),)),
+    "behind Conv1d": (Layer, lambda: (torch.linspace(-1, 1, 48).reshape(1, 3, 16),)),
+}
+
+
+def run(model, fresh):
     class Net(ncnn.Net):
         def __init__(self):
             super().__init__()
             for name, value in PROPERTIES.items():
                 setattr(self.opt, name, value)
 
-    given = iter(arguments)
+    original = ncnn.Net, torch.rand
     with tempfile.TemporaryDirectory() as folder:
-        # pnnx writes a script that runs the model on random numbers: it gets the arguments in their place.
-        pnnx.export(model, f"{folder}/model.pt", arguments, fp16="use_fp16_storage" not in PROPERTIES)
+        # pnnx traces the model and writes a script that runs it on random numbers: these are the operands here.
+        pnnx.export(model, f"{folder}/model.pt", fresh(), fp16="use_fp16_storage" not in PROPERTIES)
+        given = iter(fresh())
         ncnn.Net, torch.rand = Net, lambda *shape, dtype: next(given)
-        found = runpy.run_path(f"{folder}/model_ncnn.py")["test_inference"]()
+        try:
+            found = runpy.run_path(f"{folder}/model_ncnn.py")["test_inference"]()
+        finally:
+            ncnn.Net, torch.rand = original
     return [each.clone() for each in (found if isinstance(found, tuple) else (found,))]
 
 
@@ -63,28 +96,60 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.tensor([[[0.0], [8.0]]], dtype=torch.float32)
+def versions():
+    """The versions of the packages, the processor and its instruction set."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+
+
+def as_tuple(results):
+    return tuple(value.detach() for value in (results if isinstance(results, (tuple, list)) else (results,)))
+
+
+def furthest(found, right):
+    """The place of the element that is furthest off; NaN where the other is none comes first."""
+    apart = (found.to(torch.complex128) - right.to(torch.complex128)).abs().nan_to_num(nan=0.0)
+    apart[(found != found) != (right != right)] = float("inf")
+    return tuple(int(i) for i in torch.unravel_index(apart.flatten().argmax(), apart.shape))
+
+
+def shows(name, Model, fresh):
+    """Whether one case shows the fault."""
+    expecteds = as_tuple(Model().eval()(*fresh()))
+    widened = [
+        x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
+        for x in fresh()
+    ]
+    exacts = as_tuple(Model().double().eval()(*widened))  # in float64
+    founds = as_tuple(run(Model().eval(), fresh))
+    fault = False
+    for number, (found, expected, exact) in enumerate(zip(founds, expecteds, exacts, strict=True)):
+        eps = torch.finfo(expected.dtype).eps if expected.is_floating_point() or expected.is_complex() else 0.0
+        off, limit = error(found, exact), 16 * max(error(expected, exact), eps)
+        wrong = found.dtype != expected.dtype or off > limit
+        fault |= wrong
+        kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
+        print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
+        if found.dtype != expected.dtype or found.shape != expected.shape:
+            print("  eager:", expected.dtype, list(expected.shape), " ncnn/cpu@precision=f32,threads=1:", found.dtype, list(found.shape))
+        elif found.numel():
+            place = furthest(found, exact)
+            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+                ("eager", expected), ("ncnn/cpu@precision=f32,threads=1", found), ("float64", exact)))
+            print(f"  at {list(place)}: {values}")
+    return fault
 
 
 def main():
-    print("torch", torch.__version__, platform.machine())
-    expected = Model()(*[x.clone() for x in (x0,)])
-    try:
-        actual = run(Model().eval(), tuple([x.clone() for x in (x0,)]))
-    except Exception as problem:
-        print("ncnn/cpu@precision=f32,threads=1 fails:", type(problem).__name__, str(problem)[-3000:])
-        print("It fails: another fault than the one that this script shows.")
-        return 2
-    widened = [x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x for x in [x.clone() for x in (x0,)]]
-    exact = Model()(*widened)  # in float64
+    print(versions())
     found = False
-    for number, (a, e, x) in enumerate(zip(actual, expected, exact, strict=True)):
-        print(f"output {number}:")
-        print("  eager:", e.dtype, e)
-        print("  ncnn/cpu@precision=f32,threads=1:", a.dtype, a)
-        print("  float64:", x)
-        eps = torch.finfo(e.dtype).eps if e.is_floating_point() or e.is_complex() else 0.0
-        found |= a.dtype != e.dtype or error(a, x) > 16 * max(error(e, x), eps)
+    for name, (Model, fresh) in CASES.items():
+        try:
+            found |= shows(name, Model, fresh)
+        except Exception:
+            traceback.print_exc()
+            print(f"{name}: it fails, which is another fault than the one that this script shows.")
+            return 2
     print("FAULT" if found else "NO FAULT")
     return int(found)
 

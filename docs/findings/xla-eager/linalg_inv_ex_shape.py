@@ -1,4 +1,11 @@
-"""xla/eager@threads=1: aten.linalg_inv_ex.default of float32: gives another shape or dtype
+"""xla/eager: `linalg.inv_ex` gives a matrix of zeros as `info`, of a singular matrix too
+
+Condition: every input; for a singular one PyTorch's `info` is not 0, and `linalg.inv` raises, which it does not here.
+
+Right for: the inverse of a regular matrix; `check_errors=True`, which runs on the CPU.
+
+`XLANativeFunctions::linalg_inv_ex` in torch_xla/csrc/aten_xla_type.cpp returns `full_like(result, 0)` as `info`:
+zeros in the shape of the inverse, where PyTorch has one number for each matrix.
 
 Seen with torch 2.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -8,21 +15,34 @@ import os
 import platform
 import sys
 import traceback
+from importlib.metadata import version
 
 os.environ.update({'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OMP_DYNAMIC': 'FALSE', 'MKL_DYNAMIC': 'FALSE', 'NPROC': '1'})  # before PyTorch is imported
 
-import torch
-import torch_xla
+try:
+    import torch
+    import torch_xla
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
+
+PACKAGES = ('torch', 'torch_xla')
 
 
-class Model(torch.nn.Module):
-    def forward(self, x0):
-        v1, v2 = torch.ops.aten.linalg_inv_ex.default(x0)
-        return (v2,)
+class Info(torch.nn.Module):
+    def forward(self, x):
+        return (torch.linalg.inv_ex(x)[1],)
 
 
-def run(model, arguments):
-    found = model(*(a.to("xla") for a in arguments))
+CASES = {
+    "smallest": (Info, lambda: (torch.ones(1, 1),)),
+    "ordinary size": (Info, lambda: (torch.eye(4).repeat(3, 1, 1),)),
+    "singular": (Info, lambda: (torch.zeros(2, 2),)),
+}
+
+
+def run(model, fresh):
+    found = model(*(a.to("xla") for a in fresh()))
     return [value.cpu() for value in found]
 
 
@@ -48,28 +68,60 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.tensor([[0.0]], dtype=torch.float32)
+def versions():
+    """The versions of the packages, the processor and its instruction set."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+
+
+def as_tuple(results):
+    return tuple(value.detach() for value in (results if isinstance(results, (tuple, list)) else (results,)))
+
+
+def furthest(found, right):
+    """The place of the element that is furthest off; NaN where the other is none comes first."""
+    apart = (found.to(torch.complex128) - right.to(torch.complex128)).abs().nan_to_num(nan=0.0)
+    apart[(found != found) != (right != right)] = float("inf")
+    return tuple(int(i) for i in torch.unravel_index(apart.flatten().argmax(), apart.shape))
+
+
+def shows(name, Model, fresh):
+    """Whether one case shows the fault."""
+    expecteds = as_tuple(Model().eval()(*fresh()))
+    widened = [
+        x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x
+        for x in fresh()
+    ]
+    exacts = as_tuple(Model().double().eval()(*widened))  # in float64
+    founds = as_tuple(run(Model().eval(), fresh))
+    fault = False
+    for number, (found, expected, exact) in enumerate(zip(founds, expecteds, exacts, strict=True)):
+        eps = torch.finfo(expected.dtype).eps if expected.is_floating_point() or expected.is_complex() else 0.0
+        off, limit = error(found, exact), 16 * max(error(expected, exact), eps)
+        wrong = found.dtype != expected.dtype or off > limit
+        fault |= wrong
+        kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
+        print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
+        if found.dtype != expected.dtype or found.shape != expected.shape:
+            print("  eager:", expected.dtype, list(expected.shape), " xla/eager@threads=1:", found.dtype, list(found.shape))
+        elif found.numel():
+            place = furthest(found, exact)
+            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+                ("eager", expected), ("xla/eager@threads=1", found), ("float64", exact)))
+            print(f"  at {list(place)}: {values}")
+    return fault
 
 
 def main():
-    print("torch", torch.__version__, "torch_xla", torch_xla.__version__, platform.machine())
-    expected = Model()(*[x.clone() for x in (x0,)])
-    try:
-        actual = run(Model().eval(), tuple([x.clone() for x in (x0,)]))
-    except Exception as problem:
-        print("xla/eager@threads=1 fails:", type(problem).__name__, str(problem)[-3000:])
-        print("It fails: another fault than the one that this script shows.")
-        return 2
-    widened = [x.to(torch.promote_types(x.dtype, torch.float64)) if x.is_floating_point() or x.is_complex() else x for x in [x.clone() for x in (x0,)]]
-    exact = Model()(*widened)  # in float64
+    print(versions())
     found = False
-    for number, (a, e, x) in enumerate(zip(actual, expected, exact, strict=True)):
-        print(f"output {number}:")
-        print("  eager:", e.dtype, e)
-        print("  xla/eager@threads=1:", a.dtype, a)
-        print("  float64:", x)
-        eps = torch.finfo(e.dtype).eps if e.is_floating_point() or e.is_complex() else 0.0
-        found |= a.dtype != e.dtype or error(a, x) > 16 * max(error(e, x), eps)
+    for name, (Model, fresh) in CASES.items():
+        try:
+            found |= shows(name, Model, fresh)
+        except Exception:
+            traceback.print_exc()
+            print(f"{name}: it fails, which is another fault than the one that this script shows.")
+            return 2
     print("FAULT" if found else "NO FAULT")
     return int(found)
 

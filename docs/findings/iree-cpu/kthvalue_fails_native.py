@@ -1,0 +1,45 @@
+"""IREE: kthvalue does not compile.
+
+Exit status 1: the fault is there; 0: it is gone; 2: not checked.
+"""
+import sys
+import traceback
+
+MLIR = """
+func.func @main(%x: !torch.vtensor<[3,5],f32>) -> !torch.vtensor<[3],f32> {
+  %k = torch.constant.int 2
+  %dim = torch.constant.int -1
+  %false = torch.constant.bool false
+  %values, %indices = torch.aten.kthvalue %x, %k, %dim, %false : !torch.vtensor<[3,5],f32>, !torch.int, !torch.int, !torch.bool -> !torch.vtensor<[3],f32>, !torch.vtensor<[3],si64>
+  return %values : !torch.vtensor<[3],f32>
+}
+"""
+MESSAGE = "'tm_tensor.topk' op region block must end with a linalg_ext.yield i1"
+CPU = ["--iree-llvmcpu-target-cpu=generic"]
+
+
+def main():
+    from importlib.metadata import version
+
+    import iree.compiler
+
+    print("iree-base-compiler", version("iree-base-compiler"))
+    try:
+        iree.compiler.compile_str(MLIR, input_type="torch", target_backends=["llvm-cpu"], extra_args=CPU)
+    except iree.compiler.CompilerToolError as failure:
+        text = str(failure)
+        print(*(line for line in text.splitlines() if MESSAGE in line), sep="\n")
+        if MESSAGE in text:
+            return 1
+        raise
+    return 0
+
+
+try:
+    status = main()
+except Exception:
+    traceback.print_exc()
+    status = 2
+if status != 2:
+    print("FAULT" if status else "NO FAULT")
+sys.exit(status)
