@@ -13,13 +13,14 @@ from typing import Final, get_args
 
 from facts import Facts
 
-from mindgap.causes import Cause, ReducedGroup
-from mindgap.causes.cause import Damage
-from mindgap.causes.clusters import cause_of_cluster
-from mindgap.causes.key import cause_key_of_summary
+from mindgap.findings.causes import Cause, ReducedGroup
+from mindgap.findings.causes.cause import Damage
+from mindgap.findings.causes.clusters import cause_of_cluster
+from mindgap.findings.causes.key import cause_key_of_summary
+from mindgap.findings.reduction.files import Summary
 from mindgap.graph import MindgapError
-from mindgap.reduction.files import Summary
-from mindgap.reduction.stage import Stage
+from mindgap.platforms.name import recorded
+from mindgap.platforms.stages import Stage
 
 #: What a user gets -> the verdict, and the status of the platform's outcome, unless the entry says another verdict.
 _VERDICTS: Final[Mapping[Damage, tuple[str, str]]] = {
@@ -34,12 +35,12 @@ def summary_of(facts: Facts) -> Summary:
     lacking = [name for name in ("platform", "dtypes", "found") if not getattr(facts, name)]
     lacking += ["signature"] if facts.damage == "failure" and not facts.signature else []
     if lacking or facts.damage not in _VERDICTS or facts.stage not in get_args(Stage):
-        said = f"lacks {', '.join(lacking)}" if lacking else f"has no such damage or stage: {facts.damage}, {facts.stage}"
+        said = f"lacks {', '.join(lacking)}" if lacking else f"has no such: {facts.damage}, {facts.stage}"
         raise MindgapError(f"facts of {facts.script}: an entry without a campaign {said}")
     verdict, status = _VERDICTS[facts.damage]
     return Summary(
         title=f"{facts.platform}: {facts.title}",
-        platform=facts.platform,
+        platform=recorded(facts.platform),
         verdict=facts.verdict or verdict,
         blame=facts.blame,
         operators=facts.operators,

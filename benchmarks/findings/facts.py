@@ -115,13 +115,21 @@ def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
         target_of(name),
         cases,
         kind,
-        facts=["\n".join(textwrap.wrap(re.sub(r"(?<!\.)\.\.(?!\.)", ".", text), _WIDTH, break_long_words=False)) for text in told],
+        facts=[
+            "\n".join(textwrap.wrap(re.sub(r"(?<!\.)\.\.(?!\.)", ".", text), _WIDTH, break_long_words=False))
+            for text in told
+        ],
         wrong=cause.blame if cause.blame in ("platform", "reference") else "undecided",  # type: ignore[arg-type]
         compare=given.get("COMPARE", "largest"),  # type: ignore[arg-type]
         exact=bool(given.get("EXACT", True)),
         limit_s=float(str(given.get("LIMIT_S", 150))),
         bounded=name.device not in ("cpu", "xla") and _needs_boundary(cases),
     )
+
+
+def _paragraph(text: str) -> str:
+    """The text in lines, with one full stop where two meet."""
+    return "\n".join(textwrap.wrap(re.sub(r"(?<!\.)\.\.(?!\.)", ".", text), _WIDTH, break_long_words=False))
 
 
 def _facts(entry: Mapping[str, Any]) -> Facts:
