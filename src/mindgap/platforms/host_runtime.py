@@ -74,7 +74,7 @@ def _own_front_end(options: Options) -> str:
     return ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostRuntime:
     """A backend of a runtime on the host's processors. Imports no framework before `open`.
 
