@@ -352,6 +352,6 @@ def test_a_backend_that_fails_to_tell_more_stops_nothing(monkeypatch: pytest.Mon
     monkeypatch.setattr("mindgap.findings.reduction.stage.registered", lambda name: Failing())
     monkeypatch.setattr("mindgap.findings.script.target.registered", lambda name: Failing())
     context = RunContext(lambda job: Outcome(job.platform, "d", "ok"), RunSettings())
-    found = stage_at_fault(context, EMPTY, Row("m", "tiny/numpy", "ok", "discrepant", blame="platform"))
+    found = stage_at_fault(context, EMPTY, Row("m", parse("tiny/numpy"), "ok", "discrepant", blame="platform"))
     assert found.stage == "unknown" and "KeyError" in found.evidence[0]
     assert runner_of(Target("tiny/numpy")) is None
