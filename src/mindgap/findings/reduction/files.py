@@ -167,9 +167,8 @@ def read_summary(file: Path) -> Summary:
     data: dict[str, Any] = json.loads(file.read_text())
     data |= {key: tuple(data[key]) for key in ("operators", "dtypes", "stage_evidence") if key in data}
     data["platform"] = recorded(data["platform"])
-    data["runs"] = tuple(
-        VersionRun(**{**each, "platform": recorded(each["platform"])}) for each in data.get("runs", ())
-    )
+    runs: list[dict[str, Any]] = data.get("runs", [])
+    data["runs"] = tuple(VersionRun(**each | {"platform": recorded(each["platform"])}) for each in runs)  # pyright: ignore[reportArgumentType] # JSON that `write_finding` wrote
     return Summary(**data)
 
 
