@@ -21,6 +21,7 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.models.own_path.client import OwnPathClient
 from mindgap.platforms.registry import canonical
 from mindgap.results.store import Store
 from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
@@ -80,6 +81,13 @@ def diff(
     internal: Annotated[
         bool, typer.Option("--internal", help="Judge results that no public function returns like any other.")
     ] = False,
+    own_path: Annotated[
+        bool,
+        typer.Option(
+            "--own-path/--no-own-path",
+            help="Also take the program itself the way that each platform's users go, and compare.",
+        ),
+    ] = True,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = 2,
     deadline: Deadline = 300.0,
     budget: Annotated[
@@ -109,8 +117,13 @@ def diff(
 
     def run() -> Report:
         tensors = default_tensor_store()
-        with progress() as tell, source_client(tensors, settings.deadline_s, capture_env, limit) as client:
-            found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward)
+        with (
+            progress() as tell,
+            source_client(tensors, settings.deadline_s, capture_env, limit) as client,
+            OwnPathClient(settings.deadline_s) as exporting,
+        ):
+            beside = exporting if own_path and not backward and capture_env is None else None
+            found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward, beside)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
     with result_stream() as out:

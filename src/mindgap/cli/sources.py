@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
+from mindgap.platforms.name import PlatformName
 from mindgap.workflows.diff import Subject
 
 #: The option of commands that take a submodule of a source.
@@ -57,11 +60,30 @@ def with_options(source: str, options: Sequence[str]) -> str:
     return source
 
 
+@dataclass(frozen=True)
+class _Program:
+    """A program of a source, which goes the way of each platform's users."""
+
+    client: OwnPathClient
+    source: str
+
+    def run(self, platform: PlatformName) -> OwnRun | None:
+        return self.client.run(self.source, platform)
+
+    def locate(self, platform: PlatformName, apart: float | None) -> Located | None:
+        return self.client.locate(self.source, platform, apart)
+
+    def stop(self) -> None:
+        self.client.stop()
+
+
 def subjects(
-    sources: Sequence[str], options: Sequence[str], client: SourceClient, backward: bool = False
-) -> Iterator[Subject]:
+    sources: Sequence[str], options: Sequence[str], client: SourceClient, backward: bool = False,
+    own_path: OwnPathClient | None = None,
+) -> Iterator[Subject]:  # fmt: skip
     """Yields a subject per model of the sources. `backward`: with gradients, and `+grad` in its name.
 
+    `own_path`: runs programs by the way of platforms' users; None leaves that out.
     A source that cannot be opened is one subject, whose graph raises the reason. Raises `MindgapError` for an option
     that is none.
     """
@@ -80,7 +102,9 @@ def subjects(
         else:
             for index, (name, text) in enumerate(opened.programs):
                 graph = _graph_of(client, opened, index, backward)
-                yield Subject(name + suffix, graph, shlex.quote(text) + more, in_process=False, stop=client.stop)
+                program = None if own_path is None or opened.captured[index] else _Program(own_path, text)
+                command = shlex.quote(text) + more
+                yield Subject(name + suffix, graph, command, in_process=False, stop=client.stop, program=program)
 
 
 def _stored(source: str, client: SourceClient, backward: bool) -> Iterator[Subject]:

@@ -60,6 +60,9 @@ class InductorBackend:
     def script_runner(self, options: Options) -> ScriptRunner | None:
         return runner_on_cpu("run_compiled", options) if self.device.name == "cpu" else None
 
+    def program_runner(self, options: Options) -> ScriptRunner | None:
+        return runner_on_cpu("run_program_compiled", options) if self.device.name == "cpu" else None
+
     def stage_at_fault(self, runs: VariantRuns) -> Stage:
         return inductor_stage(runs)
 

@@ -199,6 +199,15 @@ class Scripted(Protocol):
 
 
 @runtime_checkable
+class RunsPrograms(Protocol):
+    """A backend whose users run a whole program otherwise than a script runs one operator."""
+
+    def program_runner(self, options: Options) -> ScriptRunner | None:
+        """Returns how they run it; None if the options have no short form."""
+        ...
+
+
+@runtime_checkable
 class Staged(Protocol):
     """A backend that tells which stage of its runtime brings a fault.
 

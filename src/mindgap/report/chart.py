@@ -25,6 +25,7 @@ COLOURS: Final = {
     "reduced_precision": "#d9930d",
     "discrepant": "#c9480b",
     "exceptional": "#8a2f74",
+    "export": "#6b3fa0",
     "reference_failed": "#0a5fa5",
 }
 #: A shape per verdict as well: colour alone tells a fifth of the readers too little.
@@ -36,6 +37,7 @@ _SHAPES: Final = {
     "reduced_precision": "triangle-down",
     "discrepant": "triangle-up",
     "exceptional": "cross",
+    "export": "stroke",
     "reference_failed": "triangle-left",
 }
 _DRAW: Final = 'window.draw = (place, spec) => vegaEmbed(place, spec, {actions: false, renderer: "svg"});'

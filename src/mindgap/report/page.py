@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from mindgap.findings.causes import CauseKey, cause_key_of_row
-from mindgap.graph.compare.culprit import Culprit, DtypePolicy, OutputsCulprit
+from mindgap.graph.compare.culprit import Culprit, DtypePolicy, OutputsCulprit, SubmoduleCulprit
 from mindgap.platforms.name import PlatformName
 from mindgap.report.chart import bundle, difference_chart
 from mindgap.report.words import (
@@ -27,6 +27,7 @@ from mindgap.report.words import (
     explain,
     fault_name,
     metric,
+    own_path_words,
     short,
     weaker_evidence,
 )
@@ -134,6 +135,7 @@ def _environment() -> Environment:
         "sort_value": sort_value,
         "under": under,
         "weaker_evidence": weaker_evidence,
+        "own_path_words": own_path_words,
     }
     environment.globals.update(functions)
     return environment
@@ -200,6 +202,8 @@ def plain_culprit(culprit: Culprit) -> str:
             return culprit.words.replace(" computed in ", " in ")
         case OutputsCulprit():
             return "graph outputs"
+        case SubmoduleCulprit():
+            return culprit.path or culprit.op
         case _:
             first, *rest = culprit.ops
             return f"{plain_op(first)} +{len(rest)}" if rest else plain_op(first)

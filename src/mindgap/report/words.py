@@ -9,11 +9,16 @@ from typing import Any, Final
 from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.platforms.delegation import Delegation, total
+from mindgap.results.rows import OwnPath
 from mindgap.workflows.diff import Row
 
 #: What a table calls a row -> (short form for narrow cells, what it means).
 MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     "failed": ("failed", "did not compile, crashed, hung or raised where the reference ran"),
+    "export": (
+        "export",
+        "the program as the platform's users export or compile it gives other outputs than the captured graph",
+    ),
     "structural": ("structural", "an output has another shape or dtype"),
     "exceptional": ("exceptional", "NaN or infinity where no rounding leads to one, or the reverse"),
     "discrepant": ("discrepant", "wrong at some element, beyond what rounding explains, confirmed at one operator"),
@@ -124,6 +129,25 @@ def given_back(rows: Iterable[Row]) -> list[str]:
             found.setdefault(row.platform, []).append(row.delegation)
     totals = {platform: total(each) for platform, each in found.items()}
     return [f"{platform}: {each.summary}" for platform, each in totals.items() if each.gave_back]
+
+
+#: A status of `OwnPath` -> what it says, behind the way's name.
+_OWN_PATHS: Final[Mapping[str, str]] = {
+    "same": "the same bits as the reference",
+    "rounding": "rounding explains all of the difference to the reference",
+    "as_graph": "off like the captured graph",
+    "differs": "differs",
+    "failed": "failed",
+    "unjudged": "not judged",
+    "not_compared": "not compared",
+}
+
+
+def own_path_words(own: OwnPath) -> str:
+    """Says in one line what the program gave by the platform's own export."""
+    said = own.detail or _OWN_PATHS[own.status]
+    word = f"{_OWN_PATHS[own.status]}: " if own.detail and own.status in ("not_compared", "unjudged") else ""
+    return f"{own.way}: {word}{said}" if own.way and not said.startswith(own.way) else f"{word}{said}"
 
 
 def detail_line(row: Row) -> str:

@@ -14,7 +14,7 @@ from mindgap.graph.compare.verdict import FINDINGS
 from mindgap.graph.compare.weakness import Weakness
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import recorded
-from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals, identities, ordered
+from mindgap.results.rows import Model, OwnPath, PlatformFacts, Refused, Report, Row, Totals, identities, ordered
 from mindgap.results.store import Store, StoreError, metrics_of, outcome_of
 from mindgap.run.outcome import Outcome
 
@@ -146,12 +146,16 @@ def _rows(
         (row["model"], row["platform"]): Delegation(**{each.name: row[each.name] for each in fields(Delegation)})
         for row in store.rows("SELECT * FROM delegations WHERE run = ?", [run])
     }
+    own_paths = {
+        (row["model"], row["platform"]): _own_path(row)
+        for row in store.rows("SELECT * FROM own_paths WHERE run = ?", [run])
+    }
     for row in store.rows("SELECT * FROM verdicts WHERE run = ?", [run]):
         key = row["model"], row["platform"]
         one = replace(_row(row, outcomes.get(key)), delegation=None if row["broken"] else delegations.get(key))
         # A row that was decided without the judge may follow one that was judged.
-        judged = row["judge_seconds"] is not None
-        if judged:
+        one = replace(one, own_path=own_paths.get(key))
+        if row["judge_seconds"] is not None or one.own_path is not None:
             one = replace(one, weaknesses=weak.get(key, ()), faults=faults.get(key, ()))
         found[row["model"]][row["platform"]] = one
     rank = {name: position for position, name in enumerate(platforms)}
@@ -186,6 +190,12 @@ def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
         broken=row["broken"],
         unjudged=row["word"] == "unjudged",
     )
+
+
+def _own_path(row: dict[str, Any]) -> OwnPath:
+    return OwnPath(
+        row["status"], row["way"], row["detail"], tuple(row["asked"]), tuple(row["training"]), row["seconds"]
+    )  # fmt: skip
 
 
 def _fault(row: dict[str, Any]) -> Fault:

@@ -158,7 +158,11 @@ class Recording:
             },
         )
 
-        if "judge" in row.timings:
+        if row.own_path is not None:
+            own = row.own_path
+            about = {**dataclasses.asdict(own), "asked": list(own.asked), "training": list(own.training)}
+            self._append("own_paths", {**key, **about, "detail": writable(own.detail)})
+        if "judge" in row.timings or row.own_path is not None:
             weaknesses = [{**dataclasses.asdict(each), "reason": writable(each.reason)} for each in row.weaknesses]
             self._append("weaknesses", {**key, "weaknesses": weaknesses})
             self._append("faults", {**key, "faults": [_fault_row(each) for each in row.faults]})

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal
 
 from mindgap.graph.compare.classes import equivalence_classes
 from mindgap.graph.compare.culprit import Culprit
@@ -26,6 +26,33 @@ from mindgap.run.outcome import Outcome, Status
 SEVERITY: Final[tuple[str, ...]] = (*FINDINGS, "undefined", "internal", "ill_conditioned", "rounding", "identical")
 
 
+#: - `same`: the bits of the reference.
+#: - `rounding`: rounding explains all of the difference to the reference.
+#: - `as_graph`: further off, as the captured graph is on this platform: the row's finding explains it.
+#: - `differs`: further off, and the captured graph is not.
+#: - `failed`: the program cannot be exported, or what was exported does not run.
+#: - `unjudged`: it differs, and was not judged.
+#: - `not_compared`: it was not tried, or gave nothing that can be compared. `detail` says why.
+OwnPathStatus = Literal["same", "rounding", "as_graph", "differs", "failed", "unjudged", "not_compared"]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPath:
+    """What the program gave on the way that the platform's users go, beside the captured graph.
+
+    `way`: the call that exports or compiles it, such as `torch.onnx.export`. `asked`: what the program asks of its
+    surroundings, with module and line: `torch.compiler.is_compiling() at blocks.1 (model.py:6)`. `training`: modules in
+    training mode that compute something else in evaluation mode.
+    """
+
+    status: OwnPathStatus
+    way: str = ""
+    detail: str = ""
+    asked: tuple[str, ...] = ()
+    training: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One model on one platform, compared with the reference.
@@ -38,7 +65,8 @@ class Row:
     `broken`: the traceback of a failure of mindgap itself. `unjudged`: the row differs, and was not judged, for a limit
     or on request. `weaknesses`: operators that were judged on weaker evidence. `example`: one element that the culprit
     gets wrong. `script`: runs the culprit by itself without mindgap, and was not run; empty where there is none. A
-    store holds neither. `delegation`: what a delegate of the platform ran, where the platform reports it.
+    store holds neither. `delegation`: what a delegate of the platform ran, where the platform reports it. `own_path`:
+    what the program gave by the platform's own export; None for a graph without a program, and for eager mode.
     """
 
     model: str
@@ -64,6 +92,7 @@ class Row:
     script: str = ""
     faults: tuple[Fault, ...] = ()
     delegation: Delegation | None = None
+    own_path: OwnPath | None = None
 
     @property
     def finding(self) -> bool:

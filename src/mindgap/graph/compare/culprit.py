@@ -1,4 +1,4 @@
-"""What a finding names: operators, a dtype policy of the platform, or graph outputs.
+"""What a finding names: operators, a dtype policy of the platform, graph outputs, or a submodule of the program.
 
 `op` is the text of each, which stores, JSON, tables and pages hold. `culprit_of` reads it.
 """
@@ -12,6 +12,8 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 _POLICY: Final = "dtype policy: "
 _POLICY_TEXT: Final = re.compile(_POLICY + r"(\S+)( products)?(?: computed in (\S+)| (saturates))?")
 _OUTPUTS: Final = "graph outputs"
+_SUBMODULE: Final = "submodule "
+_WHOLE: Final = "whole program"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,24 @@ class OutputsCulprit:
         return f"{_OUTPUTS}: {self.what}"
 
 
+@dataclass(frozen=True, slots=True)
+class SubmoduleCulprit:
+    """The innermost submodule of the program that the platform's own export changes, or fails on, by itself.
+
+    `path`: empty for the whole program. `label`: the line of the user's program, where known.
+    """
+
+    path: str = ""
+    label: str = ""
+    node: ClassVar[int] = -1
+    overloads: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def op(self) -> str:
+        """`submodule layers.1`, or `whole program`."""
+        return f"{_SUBMODULE}{self.path}" if self.path else _WHOLE
+
+
 def policy_of(text: str) -> DtypePolicy | None:
     """Reads the text of a dtype policy. None: it is another text."""
     read = _POLICY_TEXT.fullmatch(text)
@@ -113,7 +133,7 @@ class _CulpritJson:
         )
 
 
-Culprit: TypeAlias = Annotated[OperatorCulprit | DtypePolicy | OutputsCulprit, _CulpritJson()]
+Culprit: TypeAlias = Annotated[OperatorCulprit | DtypePolicy | OutputsCulprit | SubmoduleCulprit, _CulpritJson()]
 
 
 def culprit_of(node: int, op: str, label: str = "") -> Culprit:
@@ -121,6 +141,8 @@ def culprit_of(node: int, op: str, label: str = "") -> Culprit:
     policy = policy_of(op)
     if policy is not None and node == -1 and not label:
         return policy
+    if node == -1 and (op == _WHOLE or op.startswith(_SUBMODULE)):
+        return SubmoduleCulprit("" if op == _WHOLE else op.removeprefix(_SUBMODULE), label)
     if op.startswith(f"{_OUTPUTS}: "):
         return OutputsCulprit(node, label, op.removeprefix(f"{_OUTPUTS}: "))
     return OperatorCulprit(tuple(op.split("+")), node, label)

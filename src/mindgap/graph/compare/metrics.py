@@ -6,7 +6,7 @@ Every corner is decided in docs/metrics.md; the words below are short for its se
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -72,6 +72,28 @@ def measure(reference: Array, other: Array) -> Metrics | StructuralMismatch:
         return StructuralMismatch(_described(reference), _described(other))
     kind = kind_of(dtype_name(reference.dtype))
     return _measure_exact(reference, other) if kind in ("int", "bool") else _measure_floating(reference, other)
+
+
+def distance(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
+    """Returns how far two lists of outputs are apart: the largest difference in an output by its largest magnitude.
+
+    Infinity for another number, shape or dtype of outputs, and where one side alone is NaN or infinite at an element.
+    """
+    if [(a.shape, a.dtype) for a in ours] != [(a.shape, a.dtype) for a in theirs]:
+        return math.inf
+    return max((_relative_distance(a, b) for a, b in zip(ours, theirs, strict=True)), default=0.0)
+
+
+def _relative_distance(ours: Array, theirs: Array) -> float:
+    if ours.size == 0 or ours.tobytes() == theirs.tobytes():
+        return 0.0
+    wide = np.complex128 if np.iscomplexobj(ours) else np.float64
+    a, b = ours.astype(wide), theirs.astype(wide)
+    finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)):
+        return math.inf
+    magnitude = float(np.abs(b[finite]).max(initial=0.0))
+    return float(np.abs(a - b)[finite].max(initial=0.0)) / (magnitude or 1.0)
 
 
 def to_json(found: Metrics | StructuralMismatch) -> dict[str, Any]:

@@ -14,6 +14,7 @@ Verdict = Literal[
     "exceptional",
     "reduced_precision",
     "structural",
+    "export",
     "failed",
     "reference_failed",
 ]
@@ -24,6 +25,7 @@ CALM: Final[frozenset[str]] = frozenset({"identical", "rounding", "ill_condition
 #: Worth a person's time, worst first: the order in which a table sorts them.
 FINDINGS: Final[tuple[Verdict, ...]] = (
     "failed",
+    "export",
     "structural",
     "exceptional",
     "discrepant",

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from mindgap.graph import Graph, UnknownOperator, materialise_all
+from mindgap.graph import Array, Graph, UnknownOperator, materialise_all
 from mindgap.graph.activity import doing
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
@@ -77,10 +77,12 @@ class RunContext:
         """How many copies of a graph's weights the platform makes for itself."""
         return float(self.describe(platform).get(WEIGHT_COPIES, MOST_COPIES))
 
-    def run(self, platform: PlatformName, graph: Graph, want: Want = "digests") -> Outcome:
-        """Runs one job."""
+    def run(
+        self, platform: PlatformName, graph: Graph, want: Want = "digests", inputs: Mapping[int, Array] | None = None
+    ) -> Outcome:
+        """Runs one job. `inputs`: arrays in place of the graph's own, by number."""
         limits = self.settings
-        job = Job(platform, graph, want=want, repeat=limits.repeat, deadline_s=limits.deadline_s)
+        job = Job(platform, graph, want, limits.repeat, limits.deadline_s, inputs or {})
         return self.execute(dataclasses.replace(job, attach_up_to=_ATTACHED_BYTES))
 
 
@@ -168,6 +170,18 @@ class GraphComparison:
                 return dataclasses.replace(row, unjudged=True, detail=f"not judged: {error}")
             return with_judgement(row, judgement, self.context, time.perf_counter() - started)
 
+    def beyond_rounding(self, outputs: Sequence[Array], inputs: Sequence[Array] | None = None) -> list[bool]:
+        """Returns, for each of these outputs, whether rounding cannot lead there. Raises `MindgapError` and
+        `OracleError`. `inputs`: in place of the graph's own."""
+        with self._judging:
+            judge = self._the_judge() if inputs is None else self._new_judge(inputs)
+            return judge.beyond_rounding(outputs)
+
+    def whole_reference(self) -> Outcome:
+        """The reference's outcome with whole outputs, where it ran."""
+        with self._judging:
+            return self._whole_reference() if self.reference.ran else self.reference
+
     def _failure_traced(self, row: Row, outcome: Outcome) -> Row:
         """The same row with the operator that makes the platform fail."""
         with self._judging:
@@ -187,22 +201,25 @@ class GraphComparison:
 
     def _the_judge(self) -> Judge:
         if self._judge is None:
-            from mindgap.judge.trace.judge import Judge
-
-            settings = self.context.settings
-            self._judge = Judge(
-                self.graph,
-                materialise_all(self.graph, self.context.tensors),
-                self.context.execute,
-                settings.reference,
-                trace=settings.trace,
-                deadline_s=settings.deadline_s,
-                internal=settings.internal,
-                dtypes=self.context.dtypes,
-                decomposes=self.context.decomposes,
-                failures=self.context.failures,
-            )
+            self._judge = self._new_judge(materialise_all(self.graph, self.context.tensors))
         return self._judge
+
+    def _new_judge(self, inputs: Sequence[Array]) -> Judge:
+        from mindgap.judge.trace.judge import Judge
+
+        settings = self.context.settings
+        return Judge(
+            self.graph,
+            inputs,
+            self.context.execute,
+            settings.reference,
+            trace=settings.trace,
+            deadline_s=settings.deadline_s,
+            internal=settings.internal,
+            dtypes=self.context.dtypes,
+            decomposes=self.context.decomposes,
+            failures=self.context.failures,
+        )
 
 
 def without_judge(row: Row, outcome: Outcome, reference: Outcome) -> Row:

@@ -107,6 +107,17 @@ class Judge:
             metrics = row_metrics(ours, theirs, None)
             return Judgement("ill_conditioned", metrics=metrics, detail=f"nothing can be said of the outputs: {error}")
 
+    def beyond_rounding(self, outputs: Sequence[Array]) -> list[bool]:
+        """Returns, for each output, whether it is further off than rounding of this graph can lead.
+
+        `outputs`: of what computes the same, in the graph's order, with its shapes and dtypes. Raises `OracleError`.
+        """
+        with self._one_at_a_time:
+            self._prepare()
+            internal = [number in self._internal.values for number in self.oracle.graph.outputs]
+            examined = public_only(examine_cheaply(self.oracle, outputs), internal)
+            return [one.kind != "calm" for one in examined]
+
     def judge_failure(self, failure: Outcome) -> Judgement:
         """Finds the operators that make the platform fail. `unsupported` is no finding and is not judged."""
         given = dict(enumerate(self._inputs[: len(self._asked.inputs)]))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
@@ -16,15 +17,25 @@ _HERE: Final = os.path.dirname(os.path.abspath(__file__))
 _OURS: Final = os.path.dirname(os.path.dirname(_HERE)) + os.sep
 _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
+#: A line of a traceback that a message holds.
+_NAMED: Final = re.compile(r'File "([^"]+)", line (\d+)')
 #: The function that starts the program: beyond it are the callers of capture.
 _START: Final = (os.path.join(_HERE, "tracing.py"), "run_traced")
 
 
 def _is_users(code: CodeType) -> bool:
-    name = code.co_filename
-    if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__", "<eval_with_key>")):
+    return _is_users_file(code.co_filename)
+
+
+def _is_users_file(name: str) -> bool:
+    if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__", "<eval_with_key>", "<how users")):
         return False
     return not (name.startswith(_STDLIB) and "site-packages" not in name)
+
+
+def is_torchs(code: CodeType) -> bool:
+    """Whether a function is PyTorch's own."""
+    return code.co_filename.startswith((_TORCH, "<frozen"))
 
 
 def _is_start(frame: FrameType) -> bool:
@@ -56,11 +67,15 @@ def current_origin(modules: dict[int, str]) -> str:
     return f"{path} ({line})" if path and line else path or line or kind
 
 
-def user_line_of(traceback: TracebackType | None) -> str:
-    """Returns the innermost line of the user's code in a traceback, or "" (see `_lines_shown`)."""
+def user_line_of(traceback: TracebackType | None, packages: Sequence[str] = ()) -> str:
+    """Returns the innermost line of the user's code in a traceback, or "" (see `_lines_shown`).
+
+    `packages`: installed ones whose lines are nobody's model.
+    """
     frames: list[tuple[FrameType, int]] = []
     while traceback is not None:
-        frames.append((traceback.tb_frame, traceback.tb_lineno))
+        if not _in_packages(traceback.tb_frame.f_code.co_filename, packages):
+            frames.append((traceback.tb_frame, traceback.tb_lineno))
         traceback = traceback.tb_next
     return _lines_shown(reversed(frames))
 
@@ -89,3 +104,14 @@ def _lines_shown(frames: Iterable[tuple[FrameType, int]]) -> str:
                 return f"{shown}, in {library}" if library else shown
             library = library or shown
     return library
+
+
+def _in_packages(file: str, packages: Sequence[str]) -> bool:
+    return any(f"{os.sep}site-packages{os.sep}{package}{os.sep}" in file for package in packages)
+
+
+def users_line_in(text: str, packages: Sequence[str] = ()) -> str:
+    """Returns the last line of the user's code that a text names in the form of a traceback, or "". `packages`: as for
+    `user_line_of`."""
+    found = [(each[1], int(each[2])) for each in _NAMED.finditer(text) if not _in_packages(each[1], packages)]
+    return next((f"{os.path.basename(file)}:{line}" for file, line in reversed(found) if _is_users_file(file)), "")

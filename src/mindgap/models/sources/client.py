@@ -50,11 +50,15 @@ class _ProgramRefused(MindgapError):
 
 @dataclass(frozen=True, slots=True)
 class OpenedSource:
-    """A source that was opened: its number, its text, and for each program its name and the source of it alone."""
+    """A source that was opened: its number, its text, and for each program its name and the source of it alone.
+
+    `captured`: which of them are graphs already.
+    """
 
     key: int
     source: str
     programs: tuple[tuple[str, str], ...]
+    captured: tuple[bool, ...]
 
 
 class SourceClient:
@@ -148,7 +152,8 @@ class SourceClient:
     def _open(self, key: int, source: str) -> OpenedSource:
         programs = self._ask({"kind": "open", "key": key, "source": source}, source).header["programs"]
         self._held[key] = len(programs)
-        return OpenedSource(key, source, tuple((name, text) for name, text in programs))
+        named = tuple((name, text) for name, text, _ in programs)
+        return OpenedSource(key, source, named, tuple(captured for _, _, captured in programs))
 
     def _ask(self, header: Mapping[str, object], source: str) -> Frame:
         if self._client.closing:
@@ -167,7 +172,7 @@ class SourceClient:
             self._stop()
             if failed.fault == "timeout" and time.monotonic() >= self._until:
                 raise MindgapError(f"{source}: not run: the time budget was used up while {stage}") from None
-            place = _users_line(failed.tail)
+            place = users_line(failed.tail)
             raise MindgapError(
                 f"{source}: {failed.message}{f' ({place})' if place else ''}: {_FAULTS[failed.fault]}"
             ) from None
@@ -180,7 +185,7 @@ class SourceClient:
         raise error(str(frame.header["reason"]))
 
 
-def _users_line(tail: str) -> str:
+def users_line(tail: str) -> str:
     """Returns `model.py:42`, the innermost frame of the user's code in a stack that a dying worker printed, or ""."""
     for line in tail.splitlines():
         frame = _FRAME.match(line)

@@ -6,7 +6,7 @@ Messages:
 parent → worker   open      a source, and a number for it
                   capture   a program of an opened source, by both numbers; it is dropped once it is captured
                   way_on    which submodules of a refused program can be captured
-worker → parent   opened    name and source of each program
+worker → parent   opened    name and source of each program, and whether it is a graph already
                   captured  the graph's bytes, and warnings
                   way_on    a text to add to the reason
                   failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: a program was
@@ -42,21 +42,21 @@ def source_service(_: Channel, tensors: str) -> Service:
     importlib.import_module("mindgap.models.corpus")
     sources = _Sources(TensorStore(tensors))
     answers = {"open": sources.open, "capture": sources.capture, "way_on": sources.way_on}
-    return Service({kind: _answering(answer) for kind, answer in answers.items()})
+    return Service({kind: answering(answer) for kind, answer in answers.items()})
 
 
-def _answering(answer: Callable[[Mapping[str, Any]], tuple[Header, bytes]]) -> Callable[[Frame], Answer]:
+def answering(answer: Callable[[Mapping[str, Any]], Answer]) -> Callable[[Frame], Answer]:
     """Answers a request with the reason of any failure. A user's code may raise anything, `SystemExit` among it."""
 
     def answered(frame: Frame) -> Answer:
         with _explained_exits():
             try:
-                header, data = answer(frame.header)
+                return answer(frame.header)
             except BaseException as error:
-                header, data = _failed(error), b""
+                header = _failed(error)
                 # The frames of the traceback hold the model.
                 error.__traceback__ = None
-        return header, [np.frombuffer(data, np.uint8)] if data else []
+        return header, ()
 
     return answered
 
@@ -68,14 +68,15 @@ class _Sources:
         self._tensors = tensors
         self._opened: dict[int, list[Program | Captured | None]] = {}
 
-    def open(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+    def open(self, header: Mapping[str, Any]) -> Answer:
         """Opens a source, under a number."""
-        from mindgap.models.corpus import open_source
+        from mindgap.models import corpus
 
-        found = self._opened[header["key"]] = [*open_source(header["source"])]
-        return {"kind": "opened", "programs": [[one.name, one.source] for one in found if one is not None]}, b""
+        found = self._opened[header["key"]] = [*corpus.open_source(header["source"])]
+        programs = [[one.name, one.source, isinstance(one, corpus.Captured)] for one in found if one is not None]
+        return {"kind": "opened", "programs": programs}, ()
 
-    def capture(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+    def capture(self, header: Mapping[str, Any]) -> Answer:
         """Captures a program of an opened source, once."""
         from mindgap.models import corpus
 
@@ -90,9 +91,10 @@ class _Sources:
                 graph = corpus.capture_program(
                     one, self._tensors, backward=header["backward"], optimizer=header["optimizer"]
                 )
-        return {"kind": "captured", "warnings": [str(each.message) for each in caught]}, encode(graph)
+        header = {"kind": "captured", "warnings": [str(each.message) for each in caught]}
+        return header, [np.frombuffer(encode(graph), np.uint8)]
 
-    def way_on(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+    def way_on(self, header: Mapping[str, Any]) -> Answer:
         """Tells which submodules of a refused program can be captured."""
         from mindgap.models.corpus import Program, open_source
         from mindgap.models.corpus.inside import way_on
@@ -102,7 +104,7 @@ class _Sources:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             text = way_on(one, header["seconds"], header["backward"], header["optimizer"])
-        return {"kind": "way_on", "text": text}, b""
+        return {"kind": "way_on", "text": text}, ()
 
 
 @contextlib.contextmanager

@@ -37,6 +37,12 @@ def run_compiled(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     return torch.compile(model, fullgraph=True, dynamic=False)(*fresh())
 
 
+def run_program_compiled(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of Inductor's code for a program, in which Dynamo may break the graph."""
+    model.program = torch.compile(model.program)
+    return model(*fresh())
+
+
 def run_ahead(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of Inductor's code, built ahead of time."""
     package = torch._inductor.aoti_compile_and_package(torch.export.export(model, fresh()))

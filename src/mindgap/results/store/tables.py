@@ -165,6 +165,13 @@ TABLES: Final[dict[str, TableSchema]] = {
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "delegate": _TEXT, "ran": _COUNTS,
              "gave_back": _COUNTS, "otherwise": _TEXT, "parts": pa.int64()},
         ),
+        # What the program of a row gave by the platform's own export (`results.rows.OwnPath`), where it was taken that
+        # way. A table of its own, as `weaknesses` is.
+        _table(
+            "own_paths", "run model graph platform reference",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT, "status": _TEXT,
+             "way": _TEXT, "detail": _TEXT, "asked": _NAMES, "training": _NAMES, "seconds": pa.float64()},
+        ),
         # `word` is the verdict, or why there is none. `origin`: the run that measured it, where another took it over.
         _table(
             "verdicts", "run model graph platform reference",

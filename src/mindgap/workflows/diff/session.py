@@ -178,7 +178,8 @@ class Session:
             except BaseException:
                 collected.close()
                 threads.shutdown(wait=False, cancel_futures=True)
-                for stop in {each.stop for each in named if each.stop is not None}:
+                stops = {each.stop for each in named if each.stop is not None}
+                for stop in stops | {each.program.stop for each in named if each.program is not None}:
                     stop()
                 self._pool.close()
                 raise

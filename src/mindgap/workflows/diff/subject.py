@@ -4,10 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from mindgap.graph import Graph
+from mindgap.models.own_path.client import Located, OwnRun
+from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
+
+
+class OwnProgram(Protocol):
+    """The program of a subject, which goes the way of each platform's users."""
+
+    def run(self, platform: PlatformName) -> OwnRun | None:
+        """Runs it. None for eager mode, which exports nothing."""
+        ...
+
+    def locate(self, platform: PlatformName, apart: float | None) -> Located | None:
+        """Finds the submodule that is wrong by itself; or fails, with `apart` None. None where that is not known."""
+        ...
+
+    def stop(self) -> None:
+        """Ends what runs, from another thread."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +35,7 @@ class Subject:
     `source`: the arguments by which a command line names it; empty for a model of the Python API.
     `in_process`: `graph` runs PyTorch in this process, and so under the lock of its state.
     `stop`: ends a running `graph` from another thread.
+    `program`: runs the program by the way of a platform's users; None for a graph without a program.
     """
 
     name: str
@@ -24,6 +43,7 @@ class Subject:
     source: str = ""
     in_process: bool = True
     stop: Callable[[], None] | None = None
+    program: OwnProgram | None = None
 
     def captured(self) -> Graph:
         """Makes the graph, under the lock where it needs that. Raises what `graph` raises."""

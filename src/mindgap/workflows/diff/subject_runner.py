@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from mindgap.graph import Graph, MindgapError
-from mindgap.graph.activity import telling
+from mindgap.graph.activity import doing, telling
 from mindgap.graph.sizes import output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
+from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
-from mindgap.results.rows import Row
+from mindgap.results.rows import OwnPath, Row
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.large_models import Turns, expected_seconds
 from mindgap.workflows.diff.subject import Subject
@@ -115,7 +116,7 @@ class SubjectRunner:
                 row = Row(name, platform, "not_run", None, detail=f"not run: {too_large[platform]}")
             else:
                 with telling(lambda text: self.collected.doing(name, platform, text)):
-                    row = row_or_failure(name, platform, lambda: comparison.row(platform))
+                    row = row_or_failure(name, platform, lambda: self._judged(captured, comparison, platform, alone))
             if self.collected.row(position, row):
                 self.record.row(graph, row, comparison.outcomes.get(platform))
             if alone:
@@ -124,6 +125,25 @@ class SubjectRunner:
         with ThreadPoolExecutor(1 if alone else max(len(self.platforms), 1), "mindgap-platform") as threads:
             for _ in threads.map(judge, self.platforms):
                 pass
+
+    def _judged(
+        self, captured: CapturedSubject, comparison: GraphComparison, platform: PlatformName, alone: bool
+    ) -> Row:
+        """The row of the captured graph, with what the program gives by the platform's own way."""
+        program = captured.subject.program
+        if program is None or platform == self.context.settings.reference:
+            return comparison.row(platform)
+        if alone or self.budget.over:
+            why = "a large model is not exported a second time" if alone else USED_UP
+            return dataclasses.replace(comparison.row(platform), own_path=OwnPath("not_compared", detail=why))
+        with ThreadPoolExecutor(1, "mindgap-own-path") as beside:
+            running = beside.submit(program.run, platform)
+            row = comparison.row(platform)
+            run = running.result()
+        if run is None or row.status == "not_run":
+            return row
+        doing("comparing the program's own export")
+        return with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
 
     def _run_ahead(self, comparison: GraphComparison, platforms: Sequence[PlatformName]) -> None:
         """Runs the graph on each platform, and ends its worker: the judge needs the memory, and seldom the worker."""

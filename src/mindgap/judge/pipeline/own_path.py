@@ -1,0 +1,220 @@
+"""Decides what the program's own way through a platform says, beside the row of its captured graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph import materialise_all
+from mindgap.graph.compare.culprit import Culprit, SubmoduleCulprit
+from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.metrics import distance
+from mindgap.graph.compare.verdict import Verdict
+from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.models.own_path.client import Located, OwnRun
+from mindgap.platforms.name import PlatformName
+from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
+
+#: Outputs that are no further from the reference than this many times the captured graph's on the same platform differ
+#: for the graph's reason.
+_AS_GRAPH: Final = 4.0
+#: A platform's choice of precision does not lead further, of the largest magnitude.
+_PRECISION: Final = 0.05
+#: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
+_OTHER: Final = 1e-3
+_FAR: Final = 0.5
+
+#: Finds the submodule at fault: how far the outputs are apart, None for a failure.
+Locate = Callable[[float | None], Located | None]
+Array = np.ndarray[Any, Any]
+
+
+def with_own_path(comparison: GraphComparison, row: Row, run: OwnRun, locate: Locate) -> Row:
+    """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault."""
+    status, detail, apart = _compared(comparison, row, run)
+    about = OwnPath(
+        status, run.way, detail, tuple(_words(*each) for each in run.asked), run.training, run.seconds
+    )  # fmt: skip
+    if status not in ("differs", "failed") or (status == "failed" and row.status != "ok"):
+        return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
+    found = locate(apart)
+    culprit, where = _culprit(run, found)
+    verdict: Verdict = "failed" if status == "failed" else "export"
+    fault = Fault(culprit, verdict, None, (), f"{detail}{where}{_why(run, culprit)}")
+    faults = (*row.independent_faults, fault) if row.finding else (fault,)
+    first = min(faults, key=lambda each: SEVERITY.index(str(each.verdict)))
+    ordered = (first, *(each for each in faults if each is not first))
+    return dataclasses.replace(
+        row, verdict=first.verdict, blame=first.blame, culprit=first.culprit, detail=first.detail,
+        example=first.example, script=first.script, faults=ordered, own_path=about,
+    )  # fmt: skip
+
+
+def _compared(comparison: GraphComparison, row: Row, run: OwnRun) -> tuple[OwnPathStatus, str, float | None]:
+    """The status, a sentence, and how far the outputs are off where that is known."""
+    graph = comparison.graph
+    if not run.fed:
+        return "not_compared", run.reason, None
+    if run.outputs is None:
+        at = f" ({run.line})" if run.line else ""
+        return "failed", f"{run.step or run.way} of the program failed{at}: {run.reason}", None
+    if any(given.role == "random" for given in graph.inputs):
+        return "not_compared", "the program draws random numbers, which each side draws for itself", None
+    if run.way == "torch.jit.trace" and len(graph.outputs) > len(run.outputs):
+        return "not_compared", "the program changes what it holds, and this way runs it several times", None
+    reference = comparison.whole_reference()
+    if not reference.ran or reference.arrays is None:
+        return "not_compared", "the reference gave nothing to compare with", None
+    expected = reference.arrays[: len(run.outputs)]
+    if distance(run.eager, expected) > _FAR:
+        return "not_compared", "the program gives other outputs in eager mode when it is built again", None
+    return _outputs_compared(comparison, row, run, reference.arrays)
+
+
+def _outputs_compared(
+    comparison: GraphComparison, row: Row, run: OwnRun, reference: Sequence[Array]
+) -> tuple[OwnPathStatus, str, float | None]:
+    assert run.outputs is not None, "it ran"
+    ours = run.outputs
+    apart = distance(ours, reference[: len(ours)])
+    if apart == 0.0:
+        status: OwnPathStatus = "same"
+    elif not comparison.context.settings.judge:
+        return "unjudged", "the judge was left out", apart
+    elif [(a.shape, a.dtype) for a in ours] != [(a.shape, a.dtype) for a in reference[: len(ours)]]:
+        return _structure_compared(comparison, row, run, reference)
+    else:
+        try:
+            beyond = comparison.beyond_rounding((*ours, *reference[len(ours) :]))
+        except Exception as error:  # no oracle: what is not known is not said
+            return "unjudged", f"it was not judged: {error}", apart
+        status = "rounding"
+        if any(beyond):
+            graphs = _graphs_own(comparison, row.platform)
+            if graphs is None and apart < _PRECISION:
+                why = "the captured graph does not run here, so nothing tells the export from the platform's precision"
+                return "unjudged", f"{_far(run, apart, 'the reference')}; {why}", apart
+            if graphs is None:
+                return "differs", _far(run, apart, "the reference"), apart
+            if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
+                return "as_graph", f"{run.way} of the program is off like the captured graph ({apart:.2g})", apart
+            return "differs", _far(run, apart, "the captured graph on this platform"), apart
+    return _others_compared(comparison, run) or (status, "", apart)
+
+
+def _structure_compared(
+    comparison: GraphComparison, row: Row, run: OwnRun, reference: Sequence[Array]
+) -> tuple[OwnPathStatus, str, float | None]:
+    ours = run.outputs or ()
+    graphs = _graphs_own(comparison, row.platform)
+    if graphs is not None and _forms(graphs[: len(ours)]) == _forms(ours):
+        return "as_graph", f"{run.way} of the program gives the forms that the captured graph gives", np.inf
+    forms = f"{', '.join(_forms(ours))} where the program returns {', '.join(_forms(reference[: len(ours)]))}"
+    return "differs", f"{run.way} of the program gives {forms}", np.inf
+
+
+def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | None:
+    """What was exported with the given arguments is fed others. None where it is right on them, or they are unknown."""
+    apart = distance(run.other_outputs, run.other_eager)
+    if not run.other_outputs or apart < _OTHER:
+        return None
+    inputs = _with_arguments(comparison, run.other_arguments)
+    if inputs is None:
+        return None
+    context = comparison.context
+    reference = context.run(context.settings.reference, comparison.graph, "outputs", dict(enumerate(inputs)))
+    outputs = reference.arrays if reference.ran else None
+    if outputs is None or distance(run.other_eager, outputs[: len(run.other_eager)]) > _FAR:
+        return None
+    try:
+        if not any(comparison.beyond_rounding((*run.other_outputs, *outputs[len(run.other_outputs) :]), inputs)):
+            return None
+    except Exception:  # no oracle for these arguments: nothing is said
+        return None
+    text = (
+        f"what {run.way} made of the program with the given arguments is wrong on others of the same kind: off by "
+        f"{apart:.2g} of the largest magnitude. A value that was computed from an argument, or a branch that was taken "
+        "for it, is fixed in it"
+    )
+    return "differs", text, None
+
+
+def _with_arguments(comparison: GraphComparison, arguments: Sequence[Array]) -> list[Array] | None:
+    """The graph's inputs with other arguments. None where the program's arguments are not the graph's."""
+    inputs = materialise_all(comparison.graph, comparison.context.tensors)
+    places = [place for place, given in enumerate(comparison.graph.inputs) if given.role == "input"]
+    if [(inputs[p].shape, inputs[p].dtype) for p in places] != [(a.shape, a.dtype) for a in arguments]:
+        return None
+    for place, array in zip(places, arguments, strict=True):
+        inputs[place] = array
+    return inputs
+
+
+def _graphs_own(comparison: GraphComparison, platform: PlatformName) -> Sequence[Array] | None:
+    """The outputs of the captured graph on the platform, None where it did not run."""
+    outcome = comparison.context.run(platform, comparison.graph, "outputs")
+    return outcome.arrays if outcome.ran else None
+
+
+def _far(run: OwnRun, apart: float, other: str) -> str:
+    size = "NaN or infinity where the other is finite" if apart == np.inf else f"{apart:.2g} of the largest magnitude"
+    return f"{run.way} of the program gives other outputs than {other}: {size}, more than rounding explains"
+
+
+def _forms(arrays: Sequence[Array]) -> list[str]:
+    return [f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays]
+
+
+def _culprit(run: OwnRun, found: Located | None) -> tuple[Culprit, str]:
+    """The submodule to name, and what the detail adds."""
+    path = found.path if found is not None else ""
+    asked = [place for function, place in run.asked if _under(path, place) and _of_export(function)]
+    line = run.line or (_line_of(asked[0]) if asked else "")
+    if found is None or not path:
+        return SubmoduleCulprit(
+            "", line
+        ), "" if found is None or found.complete else "; its submodules were not all tried"
+    return SubmoduleCulprit(
+        path, f"{path} ({line})" if line else path
+    ), f"; submodule {path} ({found.kind}) does it by itself"
+
+
+def _why(run: OwnRun, culprit: Culprit) -> str:
+    """What explains it, where the program itself says so."""
+    if run.operator:
+        return f". It calls the custom operator {run.operator}, which this way does not know"
+    path = culprit.path if isinstance(culprit, SubmoduleCulprit) else ""
+    asked = [_words(function, place) for function, place in run.asked if _under(path, place) and _of_export(function)]
+    if asked:
+        return f". It asks how it is run: {', '.join(asked)}"
+    training = [each for each in run.training if not path or each == path or each.startswith(f"{path}.")]
+    if training:
+        return f". In training mode: {', '.join(training[:4])}{' …' if len(training) > 4 else ''}; call .eval() first"
+    return ""
+
+
+def _under(path: str, place: str) -> bool:
+    module = place.partition(" (")[0] if " (" in place else ""
+    return not path or module == path or module.startswith(f"{path}.")
+
+
+def _line_of(place: str) -> str:
+    return place.partition(" (")[2].rstrip(")") if " (" in place else place
+
+
+def _of_export(function: str) -> bool:
+    """Whether the answer depends on export, tracing or compilation, and not on the machine."""
+    return function.rpartition(".")[2].startswith("is_") and "available" not in function
+
+
+def _words(function: str, place: str) -> str:
+    call = function if function.endswith("]") else f"{function}()"
+    return f"{call} at {place}" if place else call
+
+
+def submodule_fault(row: Row) -> Fault | None:
+    """The fault of a row that the program's own way brought, None where it brought none."""
+    return next((each for each in row.faults if isinstance(each.culprit, SubmoduleCulprit)), None)

@@ -1,0 +1,217 @@
+"""Client of the workers that run a program by the way of a platform's users, one for each environment."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from mindgap.graph import MindgapError
+from mindgap.models.sources.client import users_line
+from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.environments import Environment, EnvironmentProblem
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.protocol import Backend, PlatformError, RunsPrograms, Scripted
+from mindgap.platforms.registry import find
+from mindgap.platforms.script_runner import ScriptRunner
+from mindgap.run.channel import Array, Frame
+from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.worker_client import CannotOpen, WorkerClient, WorkerStart
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_START_S: Final = 120.0
+#: A program that takes no longer is exported once more, to feed other arguments to what was exported.
+_AGAIN_S: Final = 10.0
+#: Seconds for the search for the submodule at fault.
+_SEARCH_S: Final = 60.0
+#: The calls of a runner that export or compile, and run.
+_STEPS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile", "torchax.extract_jax")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRun:
+    """What a program gave by the way of a platform's users.
+
+    way: the call that exports or compiles it, such as `torch.onnx.export`.
+    outputs: None where it gave none.
+    eager: the program's outputs in eager mode, in the same process.
+    other_arguments: other arguments of the same kind, fed to what was exported with the given ones; `other_outputs`,
+        `other_eager`: the outputs on them. Empty where that was not tried.
+    reason: why it gave none.
+    step, line, operator: the call that failed, the user's line and the custom operator, where known.
+    fed: False where it was not tried, or the runner could not feed it: that says nothing of the platform.
+    asked: what the program asks: a function, and the module and line that call it.
+    training: modules in training mode that compute something else in evaluation mode.
+    """
+
+    platform: PlatformName
+    way: str
+    outputs: tuple[Array, ...] | None
+    eager: tuple[Array, ...] = ()
+    other_arguments: tuple[Array, ...] = ()
+    other_outputs: tuple[Array, ...] = ()
+    other_eager: tuple[Array, ...] = ()
+    reason: str = ""
+    step: str = ""
+    line: str = ""
+    operator: str = ""
+    fed: bool = True
+    asked: tuple[tuple[str, str], ...] = ()
+    training: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The innermost submodule that shows a difference or a failure by itself; as `search.Part`."""
+
+    path: str
+    kind: str
+    complete: bool
+
+
+class NoOwnPath(MindgapError):
+    """A platform or a program that has no way of its users' own, and why."""
+
+
+class OwnPathClient:
+    """Runs programs by the way of platforms' users, in processes of its own. Thread-safe; a context manager."""
+
+    def __init__(self, deadline_s: float) -> None:
+        """`deadline_s`: seconds for one program on one platform."""
+        self._deadline_s = deadline_s
+        self._clients: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[WorkerClient, threading.Lock]] = {}
+        self._lock = threading.Lock()
+        # A process dies with the thread that started it, and callers' threads are short.
+        self._starter = ThreadPoolExecutor(1, "mindgap-own-path")
+
+    def run(self, source: str, platform: PlatformName) -> OwnRun | None:
+        """Runs the only program of a source. None for eager mode, which exports nothing."""
+        started = time.perf_counter()
+        try:
+            backend = find(platform)[0]
+            runner = runner_of(backend, platform)
+        except NoOwnPath as error:
+            return OwnRun(platform, "", None, reason=str(error), fed=False)
+        if runner is None:
+            return None
+        way = way_of(runner)
+        try:
+            frame = self._ask("run", source, platform, backend, runner, again_s=_AGAIN_S)
+        except WorkerFailed as failed:
+            fed = not isinstance(failed, CannotOpen)
+            line = users_line(failed.tail)
+            return OwnRun(platform, way, None, reason=failed.message, line=line, step=way if fed else "", fed=fed)
+        except (EnvironmentProblem, MindgapError) as error:
+            return OwnRun(platform, way, None, reason=str(error), fed=False)
+        header, arrays = frame.header, iter(frame.arrays)
+        failure: Mapping[str, Any] = header["failure"] or {}
+        found = {name: tuple(islice(arrays, count)) for name, count in header.get("groups", {}).items()}
+        return OwnRun(
+            platform, way, found.get("outputs"), found.get("eager", ()), found.get("other_arguments", ()),
+            found.get("other_outputs", ()), found.get("other_eager", ()), failure.get("message", ""),
+            failure.get("step", ""), failure.get("line", ""), failure.get("operator", ""),
+            fed=not failure.get("ours", False), asked=tuple((each[0], each[1]) for each in header["asked"]),
+            training=tuple(header["training"]), seconds=time.perf_counter() - started,
+        )  # fmt: skip
+
+    def locate(self, source: str, platform: PlatformName, apart: float | None) -> Located | None:
+        """Finds the submodule that is wrong (or fails: `apart` is None) by itself. None where that cannot be told."""
+        backend = find(platform)[0]
+        runner = runner_of(backend, platform)
+        assert runner is not None, "only what ran is located"
+        seconds = min(_SEARCH_S, self._deadline_s)
+        apart = None if apart is None else min(apart, 1e300)
+        try:
+            header = self._ask("locate", source, platform, backend, runner, seconds=seconds, apart=apart).header
+        except (WorkerFailed, MindgapError):
+            return None
+        return Located(header["path"], header["kind"], header["complete"])
+
+    def stop(self) -> None:
+        """Ends the processes from another thread."""
+        with self._lock:
+            clients = [client for client, _ in self._clients.values()]
+        for client in clients:
+            client.closing = True
+            client.kill()
+
+    def close(self) -> None:
+        """Ends the processes."""
+        for client, lock in [*self._clients.values()]:
+            client.shut(lock)
+        self._starter.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ask(
+        self, kind: str, source: str, platform: PlatformName, backend: Backend, runner: ScriptRunner, **more: object
+    ) -> Frame:
+        """Raises `WorkerFailed`, and `MindgapError` for a program that cannot be opened or built there."""
+        client, lock = self._client(platform, backend)
+        given = {"run": runner.run, "imports": list(runner.imports), "properties": dict(runner.properties)}
+        with lock:
+            frame = client.ask(
+                {"kind": kind, "source": source, "runner": given, **more}, (), RequestLimits(self._deadline_s),
+                f"running the program by {way_of(runner)}",
+            )  # fmt: skip
+        if frame.header["kind"] in ("failed", "refused"):
+            broken = str(frame.header.get("broken", ""))
+            if broken:
+                raise RuntimeError(broken)
+            raise MindgapError(str(frame.header.get("reason") or frame.header.get("message")))
+        return frame
+
+    def _client(self, platform: PlatformName, backend: Backend) -> tuple[WorkerClient, threading.Lock]:
+        where: Environment | None = None
+        if isinstance(backend, BackendElsewhere):
+            where = backend.where
+            where.check("torch")
+        variables = backend.environment(platform.backend_options)
+        key = (where.name if where else "", tuple(sorted(variables.items())))
+        with self._lock:
+            if key not in self._clients:
+                start = WorkerStart(
+                    "mindgap.models.own_path.worker:own_path_service",
+                    {**os.environ, "PYTHONUNBUFFERED": "1", **variables}, where, not variables, self._starter,
+                )  # fmt: skip
+                self._clients[key] = WorkerClient(start, {}, RequestLimits(_START_S)), threading.Lock()
+            return self._clients[key]
+
+
+def runner_of(backend: Backend, platform: PlatformName) -> ScriptRunner | None:
+    """Returns how the platform's users run a program; None for eager mode. Raises `NoOwnPath`."""
+    if platform.mode == "eager":
+        return None
+    declared = backend.backend if isinstance(backend, BackendElsewhere) else backend
+    options = platform.backend_options
+    try:
+        if isinstance(declared, RunsPrograms):
+            runner = declared.program_runner(options)
+        else:
+            runner = declared.script_runner(options) if isinstance(declared, Scripted) else None
+    except PlatformError:
+        raise
+    except Exception as error:  # what a third party's backend does wrong stops no comparison
+        raise NoOwnPath(f"its backend failed: {type(error).__name__}: {error}") from error
+    if runner is None:
+        raise NoOwnPath("this platform, with these options, does not say how its users run a program")
+    return runner
+
+
+def way_of(runner: ScriptRunner) -> str:
+    """Returns the call by which a runner exports or compiles a program."""
+    found = {name: runner.run.find(f"{name}(") for name in _STEPS}
+    there = [name for name, place in found.items() if place >= 0]
+    return min(there, key=lambda name: found[name]) if there else "the runtime's own front end"

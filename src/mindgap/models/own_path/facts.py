@@ -1,0 +1,114 @@
+"""Notes what a program asks about export, compilation and the machine, and which of its modules train."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, Final, cast
+
+import torch
+
+from mindgap.models.capture.origin import current_origin, is_torchs
+from mindgap.models.capture.program import module_paths, modules_of
+from mindgap.models.own_path.program_run import FlatProgram, run_eagerly
+
+#: What an answer of these depends on: how the program is run, or on which machine.
+_QUESTIONS: Final = (
+    "torch.onnx.is_in_onnx_export",
+    "torch.compiler.is_compiling",
+    "torch.compiler.is_dynamo_compiling",
+    "torch.compiler.is_exporting",
+    "torch.jit.is_scripting",
+    "torch.jit.is_tracing",
+    "torch.cuda.is_available",
+    "torch.cuda.device_count",
+    "torch.cuda.get_device_capability",
+    "torch.backends.mps.is_available",
+    "torch.xpu.is_available",
+)
+#: Modules that compute something else while they train, without those that hold statistics (`_BatchNorm` and others).
+_DROPOUT: Final = "torch.nn.modules.dropout"
+_BATCH_NORM: Final = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm")
+
+_STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A call of a function whose answer depends on how the program is run.
+
+    place: the module's path and the user's line: `layer1.0 (model.py:42)`.
+    """
+
+    function: str
+    place: str
+
+    @property
+    def words(self) -> str:
+        return f"{self.function}() at {self.place}" if self.place else f"{self.function}()"
+
+
+def questions(program: FlatProgram) -> tuple[Question, ...]:
+    """Runs the program eagerly and returns what it asks, each place once, in order."""
+    codes = {code: name for name in _QUESTIONS if (code := _code(name)) is not None}
+    reads: Any = type(os.environ).__getitem__
+    environment: CodeType = reads.__code__
+    paths = module_paths(program.program)
+    found = dict[Question, None]()
+
+    def noted(frame: FrameType, event: str, argument: object) -> None:
+        if event != "call":
+            return
+        code = frame.f_code
+        if code is environment:
+            name = f"os.environ[{frame.f_locals.get('key')!r}]"
+        elif code in codes:
+            name = codes[code]
+        else:
+            return
+        if not _asked_by_torch(frame):
+            found[Question(name, current_origin(paths))] = None
+
+    before = sys.getprofile()
+    sys.setprofile(noted)
+    try:
+        run_eagerly(program)
+    finally:
+        sys.setprofile(before)
+    return tuple(found)
+
+
+def training_modules(program: Any) -> tuple[str, ...]:
+    """Returns the paths of the modules in training mode that compute something else than in evaluation mode."""
+    found: list[str] = []
+    for prefix, root in modules_of(program):
+        inside = cast("Iterable[tuple[str, torch.nn.Module]]", root.named_modules())
+        for path, module in inside:
+            home = type(module).__module__
+            drops = home == _DROPOUT and getattr(module, "p", 0) > 0
+            if module.training and (drops or (home in _BATCH_NORM and bool(getattr(module, "track_running_stats", 1)))):
+                found.append(".".join(part for part in (prefix, path) if part) or type(module).__name__)
+    return tuple(found)
+
+
+def _code(name: str) -> CodeType | None:
+    value: Any = torch
+    for part in name.split(".")[1:]:
+        value = getattr(value, part, None)
+    value = getattr(value, "__wrapped__", value)
+    return getattr(value, "__code__", None)
+
+
+def _asked_by_torch(frame: FrameType) -> bool:
+    """Whether the nearest caller outside the standard library is PyTorch itself."""
+    caller = frame.f_back
+    while caller is not None and _is_stdlib(caller.f_code.co_filename):
+        caller = caller.f_back
+    return caller is None or is_torchs(caller.f_code)
+
+
+def _is_stdlib(file: str) -> bool:
+    return file.startswith((_STDLIB, "<frozen")) and "site-packages" not in file

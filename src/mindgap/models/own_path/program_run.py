@@ -1,0 +1,256 @@
+"""Runs one program by a function of the form `run(model, fresh)`, and tells where a failure comes from."""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import re
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.torch_private import pytree
+from mindgap.aten.torch_private.custom_operators import custom_operators
+from mindgap.models.capture.origin import user_line_of, users_line_in
+from mindgap.models.capture.program import leaves, modules_of
+from mindgap.models.corpus.source import one_line
+from mindgap.platforms.script_runner import ScriptRunner
+
+#: The file name of a runner's text in tracebacks.
+_RUNNER: Final = "<how users run the platform>"
+_CALL: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
+#: Words of an exporter's report that stand before what is said of the program.
+_REPORT: Final = re.compile(
+    r"^(?:Failed to .*|<class .*|\(Refer .*|.*\[Strategy\].*|##.*|Check '.*|Exception from .*|FrontEnd API .*|.*:|)$"
+)
+#: An operator as exporters and front ends name it.
+_OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")
+#: Namespaces of PyTorch's own operators.
+_OWN_OPERATORS: Final = ("aten", "prims", "prim", "torchvision")
+#: Packages that exporters are made of, beside PyTorch.
+_EXPORTERS: Final = ("onnxscript", "onnx_ir", "onnx")
+
+Run = Callable[[torch.nn.Module, Callable[[], tuple[torch.Tensor, ...]]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a program gave no outputs.
+
+    step: the call that failed, such as `torch.onnx.export`; empty where the runner itself did.
+    line: of the user's code, `model.py:12`; empty if none is known.
+    operator: the custom operator that the message names.
+    ours: the runner cannot feed this program, which says nothing of the platform.
+    """
+
+    message: str
+    step: str = ""
+    line: str = ""
+    operator: str = ""
+    ours: bool = False
+
+
+class FlatProgram(torch.nn.Module):
+    """A program that takes the tensors among its arguments one by one, and returns its tensors as a list.
+
+    Its graph is the program's. Runners of scripts need this form.
+    """
+
+    def __init__(self, program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.program = program
+        if not isinstance(program, torch.nn.Module):
+            # An exporter looks for parameters in the modules that it can see.
+            self.held = torch.nn.ModuleList(module for _, module in modules_of(program))
+        self.training = getattr(program, "training", True)
+        given, self._structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        self._given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in given]
+        self._places = [place for place, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)]
+        #: The tensors among the arguments, in order.
+        self.tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
+
+    def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        """Returns the tensors that the program returns."""
+        given = list(self._given)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            given[place] = tensor
+        args, kwargs = pytree.tree_unflatten(given, self._structure)
+        return _tensors(self.program(*args, **kwargs))
+
+    def fresh(self) -> tuple[torch.Tensor, ...]:
+        """Returns new copies of the tensors among the arguments."""
+        return tuple(tensor.detach().clone() for tensor in self.tensors)
+
+    def other_tensors(self) -> list[torch.Tensor] | None:
+        """Returns other arguments of the same kind: the same elements in another order. None if there are none.
+
+        Sorted integers and booleans stay: offsets, positions and masks keep their form.
+        """
+        generator = torch.Generator().manual_seed(0)
+        found = [tensor.detach().clone() for tensor in self.tensors]
+        changed = False
+        for tensor in found:
+            flat = tensor.reshape(-1)
+            held = not (tensor.is_floating_point() or tensor.is_complex())
+            if flat.numel() < 2 or tensor.dtype == torch.bool or (held and bool((flat[1:] >= flat[:-1]).all())):
+                continue
+            mixed = flat[torch.randperm(flat.numel(), generator=generator)]
+            changed = changed or not torch.equal(mixed, flat)
+            tensor.copy_(mixed.reshape(tensor.shape))
+        return found if changed else None
+
+
+def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = None) -> list[np.ndarray[Any, Any]]:
+    """Returns the outputs in eager mode. `tensors`: in place of those among the arguments."""
+    given = program.fresh() if tensors is None else [tensor.clone() for tensor in tensors]
+    with _as_it_was(program.program), torch.no_grad():
+        return [_array(tensor) for tensor in program(*given)]
+
+
+def run_by(
+    program: FlatProgram, runner: ScriptRunner, later: Sequence[torch.Tensor] | None = None
+) -> list[np.ndarray[Any, Any]] | Failure:
+    """Returns the outputs by a runner, or why there are none.
+
+    `later`: the tensors that it is fed after the export, which has those among the arguments. A runner that asks for
+    operands once exports nothing that another call could use: that is a failure of the runner (`ours`).
+    """
+    asked = 0
+
+    def fresh() -> tuple[torch.Tensor, ...]:
+        nonlocal asked
+        asked += 1
+        return program.fresh() if later is None or asked == 1 else tuple(tensor.clone() for tensor in later)
+
+    try:
+        run = function_of(runner)
+    except (ImportError, SystemExit) as error:
+        return Failure(f"the runtime cannot be imported: {one_line(error)}", ours=True)
+    reason = _unfit(program.tensors, runner)
+    if reason:
+        return Failure(reason, ours=True)
+    try:
+        with _as_it_was(program.program), torch.no_grad():
+            found = [_array(tensor) for tensor in _tensors(run(program, fresh))]
+    except (Exception, SystemExit) as error:
+        return _with_operator(_failure(error, runner), error, program)
+    if later is not None and asked < 2:
+        return Failure("it exports and runs in one call", ours=True)
+    return found
+
+
+def function_of(runner: ScriptRunner) -> Run:
+    """Returns the function `run(model, fresh)` of a runner. Raises what its imports raise."""
+    text = "\n".join([*runner.imports, f"PROPERTIES = {dict(runner.properties)!r}", "", runner.run, ""])
+    linecache.cache[_RUNNER] = (len(text), None, text.splitlines(keepends=True), _RUNNER)
+    names: dict[str, Any] = {"torch": torch, "np": np, "__name__": "__runner__"}
+    exec(compile(text, _RUNNER, "exec"), names)
+    return names["run"]
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    from mindgap.aten.tensors import to_numpy
+
+    # `ascontiguousarray` would make a 0-d array 1-d.
+    return np.array(to_numpy(tensor.detach().cpu().resolve_conj().resolve_neg()), order="C")
+
+
+def _unfit(tensors: Sequence[torch.Tensor], runner: ScriptRunner) -> str:
+    """Why the runner cannot feed these arguments; empty where it can."""
+    if ".numpy()" not in runner.run:
+        return ""
+    for tensor in tensors:
+        if tensor.is_complex():
+            return "a complex argument has no form that the exported model takes"
+        try:
+            tensor.new_empty(0).numpy()
+        except TypeError:
+            return f"numpy has no {str(tensor.dtype).removeprefix('torch.')}, in which an argument is given"
+    return ""
+
+
+@contextlib.contextmanager
+def _as_it_was(program: Any) -> Generator[None]:
+    """Restores buffers and training modes that a run changes, and the random state."""
+    modules = [each for _, root in modules_of(program) for each in root.modules()]
+    before = {id(buffer): (buffer, buffer.clone()) for module in modules for buffer in module.buffers(recurse=False)}
+    modes = [(module, module.training) for module in modules]
+    try:
+        with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
+            yield
+    finally:
+        with torch.no_grad():
+            for buffer, saved in before.values():
+                buffer.copy_(saved)
+        for module, mode in modes:
+            module.training = mode
+
+
+def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
+    """Tells a failure of an exporter or runtime from one of the runner's own lines."""
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    step = ""
+    for frame, number in frames:
+        if frame.f_code.co_filename == _RUNNER:
+            calls = _CALL.findall(linecache.getline(_RUNNER, number))
+            step = next((call for call in calls if "." in call), calls[0] if calls else "")
+    ours = bool(frames) and frames[-1][0].f_code.co_filename == _RUNNER and isinstance(error, (TypeError, ValueError))
+    if ours:
+        return Failure(f"the runner cannot feed this program: {one_line(error)}", ours=True)
+    causes = _causes(error)
+    packages = (*_EXPORTERS, *(line.split()[1].partition(".")[0] for line in runner.imports))
+    line = next((found for each in reversed(causes) if (found := _line(each, packages))), "")
+    return Failure(_message(causes), step, line)
+
+
+def _with_operator(failure: Failure, error: BaseException, program: FlatProgram) -> Failure:
+    """The failure with the custom operator that the message names, and the line that calls it."""
+    if failure.ours:
+        return failure
+    text = "\n".join(str(each) for each in _causes(error))
+    known = {str(operator) for operator in custom_operators()}
+    named = [f"{found[1]}::{found[2]}" for found in _OPERATOR.finditer(text) if found[1] not in _OWN_OPERATORS]
+    operator = next((name for name in named if any(name in each for each in known)), "")
+    if not operator:
+        return failure
+    return replace(failure, operator=operator, line=failure.line or _line_calling(operator, program))
+
+
+def _line_calling(operator: str, program: FlatProgram) -> str:
+    """The user's line that calls an operator, in the program as `torch.export` has it; empty if that fails."""
+    try:
+        with torch.no_grad():
+            nodes = torch.export.export(program, program.fresh()).graph.nodes
+    except Exception:
+        return ""
+    asked = operator.replace("::", ".")
+    called = (node for node in nodes if str(node.target).startswith(asked))
+    return next((line for node in called if (line := users_line_in(str(node.meta.get("stack_trace", ""))))), "")
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    found = [error]
+    while (inner := found[-1].__cause__ or found[-1].__context__) is not None and inner not in found:
+        found.append(inner)
+    return found
+
+
+def _line(error: BaseException, packages: Sequence[str]) -> str:
+    return user_line_of(error.__traceback__, packages) or users_line_in(str(error), packages)
+
+
+def _message(causes: Sequence[BaseException]) -> str:
+    """The first line of a message that says something of the program, of the innermost cause that has one."""
+    for error in reversed(causes):
+        for line in str(error).splitlines():
+            if not _REPORT.match(line.strip()):
+                return f"{type(error).__name__}: {line.strip()[:300]}"
+    return one_line(causes[0])

@@ -1,0 +1,91 @@
+"""Finds the innermost submodule that gives something else than eager mode when it is exported by itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph.compare.metrics import distance
+from mindgap.models.capture.errors import CaptureError
+from mindgap.models.capture.module_calls import WHOLE, call_inside, module_calls
+from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly
+from mindgap.platforms.script_runner import ScriptRunner
+
+#: A part shows a difference by itself where it is at least this share of the program's.
+_SHARE: Final = 1e-2
+#: The least difference, of the largest magnitude, by floating-point width in bytes: beyond rounding of a submodule.
+_LEAST: Final = {8: 1e-9, 4: 1e-3, 2: 5e-2}
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The innermost submodule that shows a difference or a failure by itself.
+
+    path: empty for the whole program, none of whose submodules shows it alone.
+    kind: its class.
+    complete: all of its submodules were tried.
+    """
+
+    path: str
+    kind: str
+    complete: bool = True
+
+
+def first_part(
+    program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], runner: ScriptRunner, seconds: float,
+    apart: float | None,
+) -> Part:  # fmt: skip
+    """Returns the innermost submodule, the first in order of calls, that is wrong or fails by itself.
+
+    A submodule is run on the arguments that the program gives it. `apart`: how far the program itself is off, as
+    `distance` measures it; None where it fails.
+    """
+    until = time.monotonic() + seconds
+    paths = [call.path for call in module_calls(program, args, kwargs, seconds / 4) if call.path != WHOLE]
+    found = Part("", type(program).__name__)
+    left = _children("", paths)
+    while left:
+        path = left.pop(0)
+        if time.monotonic() > until:
+            return replace(found, complete=False)
+        try:
+            module, given, named = call_inside(program, args, kwargs, path)
+        except CaptureError:
+            continue
+        if _shows(module, given, named, runner, apart):
+            found, left = Part(path, type(module).__name__), _children(path, paths)
+    return found
+
+
+def _shows(
+    module: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], runner: ScriptRunner,
+    apart: float | None,
+) -> bool:  # fmt: skip
+    found = run_by(FlatProgram(module, args, kwargs), runner)
+    if isinstance(found, Failure):
+        return apart is None and not found.ours
+    if apart is None:
+        return False
+    expected = run_eagerly(FlatProgram(module, args, kwargs))
+    return distance(found, expected) >= max(min(apart, 1.0) * _SHARE, least(expected))
+
+
+def least(arrays: Sequence[Array]) -> float:
+    """Returns a distance that rounding of one submodule does not reach."""
+    return max((_LEAST.get(array.dtype.itemsize, 1e-3) for array in arrays if _real(array)), default=0.0)
+
+
+def _real(array: Array) -> bool:
+    return array.dtype.kind in "fcV" or "float" in array.dtype.name
+
+
+def _children(path: str, paths: Sequence[str]) -> list[str]:
+    """The paths below one that have no other of the paths between."""
+    below = [each for each in paths if each != path and (not path or each.startswith(f"{path}."))]
+    return [each for each in below if not any(each.startswith(f"{other}.") for other in below if other != each)]
