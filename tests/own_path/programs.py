@@ -1,0 +1,135 @@
+"""Programs whose export by the official tools is right or wrong in a known way: the sources of the tests here."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import torch
+from torch import nn
+
+Made = tuple[Any, ...]
+
+
+def _seeded(model: nn.Module, *args: torch.Tensor) -> Made:
+    return model.eval(), args
+
+
+def _layer(outputs: int = 8) -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(8, outputs)
+
+
+def _given() -> torch.Tensor:
+    torch.manual_seed(1)
+    return torch.randn(4, 8)
+
+
+class OnnxBranch(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.onnx.is_in_onnx_export():
+            return x
+        return self.layer(x)
+
+
+class CompileBranch(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if torch.compiler.is_compiling() else self.layer(x).relu()
+
+
+def onnx_branch() -> Made:
+    """`torch.onnx.export` skips a layer."""
+    return _seeded(nn.Sequential(_layer(), OnnxBranch(), _layer(3)), _given())
+
+
+def compile_branch() -> Made:
+    """`torch.export` and `torch.compile` skip a block."""
+    return _seeded(nn.Sequential(_layer(), nn.Sequential(CompileBranch(), nn.Tanh())), _given())
+
+
+class Promoting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        return y.double() if torch.onnx.is_in_onnx_export() else y
+
+
+def promoting() -> Made:
+    """The exported program returns another dtype."""
+    return _seeded(Promoting(), _given())
+
+
+class Frozen(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.jit.is_tracing():
+            return self.layer(x) - torch.as_tensor(x.detach().numpy().mean(axis=0))
+        return self.layer(x) - x.mean(0)
+
+
+def frozen() -> Made:
+    """A trace holds a mean of its argument as a constant, and is right on that argument alone."""
+    return _seeded(Frozen(), _given())
+
+
+def dropping() -> Made:
+    """Each side draws its own numbers."""
+    return nn.Sequential(_layer(), nn.Dropout(0.5)), (_given(),)
+
+
+class Counting(nn.Module):
+    calls: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        y = self.layer(x)
+        y[:, :4].mul_(3)
+        return y + self.calls
+
+
+def counting() -> Made:
+    """Right everywhere: it writes to a buffer and through a view."""
+    return _seeded(Counting(), _given())
+
+
+@dataclasses.dataclass
+class Answer:
+    logits: torch.Tensor
+    parts: list[torch.Tensor]
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor, *, mask: torch.Tensor, scale: float = 1.0) -> Answer:
+        y = self.layer(x) * scale
+        if os.environ.get("MINDGAP_TESTS_FAST"):
+            y = y.half().float()
+        return Answer(y, [y.sum(), y.masked_fill(mask, 0.0)])
+
+
+def nested() -> Made:
+    """Right everywhere: keyword arguments, a dataclass, a 0-d output. It reads the environment."""
+    return Nested().eval(), (_given(),), {"mask": _given() > 0.5, "scale": 2.0}

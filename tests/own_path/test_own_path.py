@@ -1,0 +1,137 @@
+"""`mindgap diff` takes the program itself the way of each platform's users, and says where that parts from the graph."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command_line import mindgap
+
+PROGRAMS = ("onnx_branch", "compile_branch", "promoting", "frozen", "dropping", "counting", "nested")
+ONNX = "onnxruntime/cpu"
+OPENVINO = "openvino/cpu@precision=f32"
+Rows = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("own_path")
+    for name in ("programs.py", "custom.py"):
+        shutil.copy(Path(__file__).with_name(name), made / name)
+    return made
+
+
+@pytest.fixture(scope="module")
+def rows(folder: Path) -> Rows:
+    """All programs on four platforms, in one command."""
+    sources = [*(f"programs.py:{name}" for name in PROGRAMS), "custom.py:custom_operator"]
+    platforms = ("-p", "cpu/jit", "-p", ONNX, "-p", OPENVINO)
+    ran = mindgap("diff", *sources, *platforms, "--json", "--store", "store", "--html", "page.html", cwd=folder)
+    assert ran.status == 1, ran.err
+    (folder / "report.json").write_text(ran.out)
+    return {(row["model"].partition(":")[2], row["platform"]): row for row in json.loads(ran.out)["rows"]}
+
+
+def line_of(text: str, file: str = "programs.py") -> str:
+    """Where the programs have a line of this text."""
+    lines = Path(__file__).with_name(file).read_text().splitlines()
+    return f"{file}:{next(number for number, line in enumerate(lines, 1) if text in line)}"
+
+
+def found(rows: Rows, name: str, platform: str) -> tuple[str, str, str]:
+    """The verdict, the culprit and its line."""
+    row = rows[name, platform]
+    return row["verdict"], row["culprit"]["op"], row["culprit"]["label"]
+
+
+def test_a_branch_on_onnx_export_is_found_with_its_submodule_and_its_line(rows: Rows) -> None:
+    line = line_of("torch.onnx.is_in_onnx_export():")
+    assert found(rows, "onnx_branch", ONNX) == ("export", "submodule 1", f"1 ({line})")
+    assert f"torch.onnx.is_in_onnx_export() at 1 ({line})" in rows["onnx_branch", ONNX]["detail"]
+
+
+def test_what_takes_another_branch_only_for_others_is_calm(rows: Rows) -> None:
+    assert rows["onnx_branch", "cpu/jit"]["verdict"] == "identical"
+    assert rows["onnx_branch", OPENVINO]["verdict"] in ("identical", "rounding")
+    assert rows["onnx_branch", OPENVINO]["own_path"]["status"] in ("same", "rounding")
+
+
+@pytest.mark.parametrize("platform", [ONNX, OPENVINO])
+def test_a_branch_on_compilation_is_found_in_every_export(rows: Rows, platform: str) -> None:
+    line = line_of("torch.compiler.is_compiling()")
+    assert found(rows, "compile_branch", platform) == ("export", "submodule 1.0", f"1.0 ({line})")
+    assert rows["compile_branch", "cpu/jit"]["verdict"] == "identical"
+
+
+def test_another_dtype_of_the_exported_program_is_found(rows: Rows) -> None:
+    verdict, culprit, line = found(rows, "promoting", ONNX)
+    assert (verdict, culprit) == ("export", "whole program") and line == line_of("y.double() if")
+    assert "float64[4,8] where the program returns float32[4,8]" in rows["promoting", ONNX]["detail"]
+
+
+def test_a_value_frozen_from_an_argument_is_found_with_other_arguments(rows: Rows) -> None:
+    verdict, _, line = found(rows, "frozen", "cpu/jit")
+    assert verdict == "export" and line == line_of("torch.jit.is_tracing()")
+    assert "is wrong on others of the same kind" in rows["frozen", "cpu/jit"]["detail"]
+    assert rows["frozen", ONNX]["verdict"] in ("identical", "rounding")
+
+
+@pytest.mark.parametrize("platform", [ONNX, OPENVINO])
+def test_a_custom_operator_without_a_translation_fails_at_export(rows: Rows, platform: str) -> None:
+    line = line_of("return tripled(x)", "custom.py")
+    assert found(rows, "custom_operator", platform) == ("failed", "submodule 1", f"1 ({line})")
+    assert "the custom operator mindgap_tests::tripled" in rows["custom_operator", platform]["detail"]
+    assert rows["custom_operator", "cpu/jit"]["verdict"] == "identical"
+
+
+def test_random_numbers_and_training_mode_are_said(rows: Rows) -> None:
+    own = rows["dropping", ONNX]["own_path"]
+    assert own["status"] == "not_compared" and "draws random numbers" in own["detail"]
+    assert own["training"] == ["1"]
+
+
+def test_a_program_that_writes_to_what_it_holds_is_no_false_finding(rows: Rows) -> None:
+    assert rows["counting", ONNX]["verdict"] in ("identical", "rounding")
+    assert rows["counting", ONNX]["own_path"]["status"] in ("same", "rounding")
+    assert rows["counting", "cpu/jit"]["own_path"]["status"] == "not_compared"
+
+
+def test_nested_arguments_and_outputs_are_compared_and_questions_are_noted(rows: Rows) -> None:
+    for platform in ("cpu/jit", ONNX, OPENVINO):
+        row = rows["nested", platform]
+        assert row["verdict"] in ("identical", "rounding") and row["own_path"]["status"] in ("same", "rounding"), row
+    line = line_of("os.environ.get(")
+    assert rows["nested", ONNX]["own_path"]["asked"] == [f"os.environ['MINDGAP_TESTS_FAST'] at {line}"]
+
+
+def test_the_page_and_the_report_that_is_read_again_have_it(folder: Path, rows: Rows) -> None:
+    from mindgap.results.report_json import decode_report
+
+    report = decode_report((folder / "report.json").read_text())
+    again = {(row.model.partition(":")[2], row.platform): row for row in report.rows}
+    row = again["compile_branch", ONNX]
+    assert row.own_path is not None and row.own_path.status == "differs"
+    assert row.culprit is not None and row.culprit.op == "submodule 1.0"
+    assert json.loads(report.to_json())["rows"] == [*rows.values()]
+    assert "the program asks torch.compiler.is_compiling()" in (folder / "page.html").read_text()
+
+
+def test_the_store_has_it(folder: Path, rows: Rows) -> None:
+    from mindgap.results.from_store import report_of
+    from mindgap.results.store import Store
+
+    stored = {(row.model.partition(":")[2], row.platform): row for row in report_of(Store(str(folder / "store"))).rows}
+    for key, row in rows.items():
+        own = stored[key].own_path
+        assert own is not None and own.status == row["own_path"]["status"]
+        assert [each.verdict for each in stored[key].faults] == [each["verdict"] for each in row["faults"]]
+
+
+def test_it_can_be_left_out(folder: Path) -> None:
+    ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--no-own-path", "--json", cwd=folder)
+    (row,) = json.loads(ran.out)["rows"]
+    assert ran.status == 0 and row["own_path"] is None

@@ -1,0 +1,105 @@
+"""A program runs by a runner; a failure says whose it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mindgap.models.own_path.facts import questions, training_modules
+from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly
+from mindgap.models.own_path.search import first_part
+from mindgap.platforms.script_runner import ScriptRunner
+
+from . import programs
+
+TRACED = ScriptRunner("def run(model, fresh):\n    return torch.jit.trace(model, fresh())(*fresh())")
+WITHOUT_GELU = ScriptRunner(
+    "def run(model, fresh):\n"
+    "    for each in model.modules():\n"
+    "        if isinstance(each, torch.nn.GELU):\n"
+    "            each.forward = lambda x: x\n"
+    "    try:\n"
+    "        return model(*fresh())\n"
+    "    finally:\n"
+    "        for each in model.modules():\n"
+    "            each.__dict__.pop('forward', None)\n"
+)
+
+
+def test_a_flat_program_takes_tensors_and_returns_tensors_in_the_order_of_the_graph() -> None:
+    flat = FlatProgram(*programs.nested())
+    assert [tuple(each.shape) for each in flat.tensors] == [(4, 8), (4, 8)]
+    assert [each.shape for each in run_eagerly(flat)] == [(4, 8), (), (4, 8)]
+
+
+def test_buffers_are_as_before_after_a_run() -> None:
+    model, args = programs.counting()
+    flat = FlatProgram(model, args, {})
+    first, second = run_eagerly(flat), run_by(flat, TRACED)
+    assert not isinstance(second, Failure)
+    assert model.calls == 0 and np.array_equal(run_eagerly(flat)[0], first[0])
+
+
+def test_other_arguments_keep_elements_sorted_integers_and_masks() -> None:
+    floats, offsets, mask = torch.randn(16), torch.arange(5), torch.rand(9) > 0.5
+    found = FlatProgram(lambda *each: each, (floats, offsets, mask), {}).other_tensors()
+    assert found is not None
+    assert not torch.equal(found[0], floats) and torch.equal(found[0].sort()[0], floats.sort()[0])
+    assert torch.equal(found[1], offsets) and torch.equal(found[2], mask)
+    assert FlatProgram(lambda *each: each, (offsets,), {}).other_tensors() is None
+
+
+def test_a_failure_of_the_export_names_the_step_and_the_line() -> None:
+    class Decides(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if x.sum() > 0 else x - 1
+
+    exported = ScriptRunner("def run(model, fresh):\n    return torch.export.export(model, fresh()).module()(*fresh())")
+    failure = run_by(FlatProgram(Decides(), (torch.ones(3),), {}), exported)
+    assert isinstance(failure, Failure) and not failure.ours
+    assert failure.step == "torch.export.export" and failure.line.startswith("test_program_run.py:")
+
+
+@pytest.mark.parametrize(
+    "text", ["    a, b = fresh()\n    return a", "    return model(*[each.numpy() for each in fresh()])"]
+)
+def test_what_the_runner_cannot_feed_is_not_the_platforms_failure(text: str) -> None:
+    tensor = torch.ones(3, dtype=torch.bfloat16)
+    failure = run_by(FlatProgram(lambda x: x, (tensor,), {}), ScriptRunner(f"def run(model, fresh):\n{text}"))
+    assert isinstance(failure, Failure) and failure.ours
+
+
+def test_the_first_submodule_that_is_wrong_by_itself_is_found() -> None:
+    torch.manual_seed(0)
+    block = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), block, torch.nn.GELU())
+    part = first_part(model, (torch.randn(4, 8),), {}, WITHOUT_GELU, 60, 1.0)
+    assert (part.path, part.kind, part.complete) == ("2.1", "GELU", True)
+
+
+def test_no_submodule_is_named_where_none_is_wrong_by_itself() -> None:
+    class Halved(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) / 2 if torch.jit.is_tracing() else self.layer(x)
+
+    part = first_part(Halved(), (torch.randn(4, 8),), {}, TRACED, 60, 0.5)
+    assert (part.path, part.kind) == ("", "Halved")
+
+
+def test_questions_have_the_module_and_the_line() -> None:
+    model, args = programs.compile_branch()
+    (asked,) = questions(FlatProgram(model, args, {}))
+    assert asked.function == "torch.compiler.is_compiling" and asked.place.startswith("1.0 (programs.py:")
+
+
+def test_modules_that_train_are_named_where_that_changes_what_they_compute() -> None:
+    model = torch.nn.Sequential(
+        torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2), torch.nn.Dropout(0.0), torch.nn.Dropout(0.1)
+    )
+    assert training_modules(model) == ("1", "3")
+    assert training_modules(model.eval()) == ()
