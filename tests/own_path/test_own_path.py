@@ -1,4 +1,4 @@
-"""`mindgap diff` takes the program itself the way of each platform's users, and says where that parts from the graph."""
+"""`mindgap diff` takes the program itself the way of each platform's users, and says where that changes it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from cli.command_line import mindgap
+
+from . import programs
 
 PROGRAMS = ("onnx_branch", "compile_branch", "promoting", "frozen", "dropping", "counting", "nested")
 ONNX = "onnxruntime/cpu"
@@ -135,3 +138,27 @@ def test_it_can_be_left_out(folder: Path) -> None:
     ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--no-own-path", "--json", cwd=folder)
     (row,) = json.loads(ran.out)["rows"]
     assert ran.status == 0 and row["own_path"] is None
+
+
+def test_a_deployed_file_takes_the_place_of_the_export(folder: Path) -> None:
+    model, args = programs.onnx_branch()
+    torch.onnx.export(model, args, folder / "deployed.onnx", dynamo=True, verbose=False, external_data=False)
+    ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--as", f"{ONNX}=deployed.onnx", "--json", cwd=folder)
+    (row,) = json.loads(ran.out)["rows"]
+    assert ran.status == 1 and row["verdict"] == "export" and row["own_path"]["way"] == "deployed.onnx"
+    assert row["detail"].startswith("deployed.onnx gives other outputs than the captured graph on this platform")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("deployed.onnx", "write PLATFORM=FILE, as in --as onnxruntime/cpu=model.onnx"),
+        (f"{ONNX}=absent.onnx", "no such file"),
+        (f"{ONNX}=model.pte", "onnxruntime/cpu reads .onnx"),
+        ("cpu/jit=model.onnx", "cpu/jit is not among the platforms: add -p cpu/jit"),
+    ],
+)
+def test_a_file_that_cannot_be_taken_is_an_error_in_one_line(folder: Path, given: str, said: str) -> None:
+    ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--as", given, cwd=folder)
+    (line,) = ran.err.splitlines()
+    assert ran.status == 2 and line.startswith(f"mindgap: --as {given}: ") and line.endswith(said)

@@ -103,3 +103,18 @@ def test_modules_that_train_are_named_where_that_changes_what_they_compute() -> 
     )
     assert training_modules(model) == ("1", "3")
     assert training_modules(model.eval()) == ()
+
+
+def test_inputs_of_a_file_are_matched_by_name_and_else_by_order() -> None:
+    x, y = torch.zeros(2, 3), torch.ones(2, 3)
+    flat = FlatProgram(lambda x, y: x - y, (x, y), {})
+    assert [name for name, _ in flat.matched([("y", [2, 3]), ("x", [None, 3])], flat.tensors)] == ["y", "x"]
+    assert flat.matched([("y", [2, 3])], flat.tensors)[0][1] is y
+    assert [each for _, each in flat.matched([("a", ["batch", 3]), ("b", [2, 3])], flat.tensors)] == [x, y]
+
+
+@pytest.mark.parametrize(("inputs", "said"), [([("a", [2, 3])], "has 1 inputs"), ([("x", [2, 4])] * 2, "input x is")])
+def test_inputs_that_the_arguments_do_not_fit_are_told(inputs: list[tuple[str, list[int]]], said: str) -> None:
+    flat = FlatProgram(lambda x, y: x - y, (torch.zeros(2, 3), torch.ones(2, 3)), {})
+    with pytest.raises(ValueError, match=said):
+        flat.matched(inputs, flat.tensors)

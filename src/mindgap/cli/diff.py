@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -21,7 +21,8 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError, default_tensor_store
-from mindgap.models.own_path.client import OwnPathClient
+from mindgap.models.own_path.client import OwnPathClient, check_file
+from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.store import Store
 from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
@@ -88,6 +89,12 @@ def diff(
             help="Also take the program itself the way that each platform's users go, and compare.",
         ),
     ] = True,
+    artefacts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--as", metavar="PLATFORM=FILE", help="The file that is deployed there, in place of an export; may repeat."
+        ),
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = 2,
     deadline: Deadline = 300.0,
     budget: Annotated[
@@ -112,6 +119,9 @@ def diff(
     )  # fmt: skip
     # A store is made for names that are right: no directory is left by a typing error.
     base, *wanted = [canonical(platform) for platform in (reference, *platforms)]
+    files = _files(artefacts or [], wanted)
+    if files and (len(sources) > 1 or not own_path or backward):
+        raise MindgapError("--as takes one source, without --backward and --no-own-path: a file is of one program")
     settings = RunSettings(base, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
     kept = None if store is None else Store(store)
 
@@ -120,7 +130,7 @@ def diff(
         with (
             progress() as tell,
             source_client(tensors, settings.deadline_s, capture_env, limit) as client,
-            OwnPathClient(settings.deadline_s) as exporting,
+            OwnPathClient(settings.deadline_s, files) as exporting,
         ):
             beside = exporting if own_path and not backward and capture_env is None else None
             found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward, beside)
@@ -140,6 +150,21 @@ def diff(
         status = put_out(report, out, as_json, html, junit, sarif) or status
     say_loudly(report)
     return status or status_of(report, require_support=require_support)
+
+
+def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName]) -> dict[PlatformName, Path]:
+    """Parses `--as PLATFORM=FILE`. Raises `MindgapError`."""
+    found: dict[PlatformName, Path] = {}
+    for text in artefacts:
+        platform, equals, file = text.rpartition("=")
+        if not (platform and equals and file):
+            raise MindgapError(f"--as {text}: write PLATFORM=FILE, as in --as onnxruntime/cpu=model.onnx")
+        name = canonical(platform)
+        if name not in platforms:
+            raise MindgapError(f"--as {text}: {name} is not among the platforms: add -p {name}")
+        check_file(name, Path(file))
+        found[name] = Path(file)
+    return found
 
 
 def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:

@@ -71,6 +71,13 @@ class AheadBackend:
     def script_runner(self, options: Options) -> ScriptRunner | None:
         return runner_on_cpu("run_ahead", options)
 
+    @property
+    def file_suffixes(self) -> tuple[str, ...]:
+        return (".pt2",)
+
+    def file_runner(self, options: Options, file: str) -> ScriptRunner | None:
+        return runner_on_cpu("run_file", options, {'"FILE"': repr(file)})
+
     def stage_at_fault(self, runs: VariantRuns) -> Stage:
         return inductor_stage(runs)
 

@@ -70,6 +70,10 @@ def _no_script(options: Options) -> None:
     return None
 
 
+def _no_file(options: Options, file: str) -> None:
+    return None
+
+
 def _own_front_end(options: Options) -> str:
     return ""
 
@@ -85,6 +89,7 @@ class HostRuntime:
         values that do not go together.
     missing: why it cannot run though its modules can be imported; empty where it can, or they cannot.
     script: how a script runs it (`protocol.Scripted`), from options that are not at their defaults.
+    file_suffixes: of the model files that it runs; `file_script`: how, from options that are not at their defaults.
     stage_at_fault, packages, recipe, front_end, forkable: as in `protocol`.
     """
 
@@ -99,6 +104,8 @@ class HostRuntime:
     recipe: Path | None = None
     front_end: Callable[[Options], str] = _own_front_end
     forkable: bool = False
+    file_suffixes: tuple[str, ...] = ()
+    file_script: Callable[[Options, str], ScriptRunner | None] = _no_file
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -119,6 +126,10 @@ class HostRuntime:
     def script_runner(self, options: Options) -> ScriptRunner | None:
         defaults = self.checked({})
         return self.script({name: value for name, value in options.items() if defaults.get(name) != value})
+
+    def file_runner(self, options: Options, file: str) -> ScriptRunner | None:
+        defaults = self.checked({})
+        return self.file_script({name: value for name, value in options.items() if defaults.get(name) != value}, file)
 
     def checked(self, options: Options) -> dict[str, str]:
         """Returns the options with the defaults of those that are not given. Raises `PlatformError`."""

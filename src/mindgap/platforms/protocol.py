@@ -208,6 +208,22 @@ class RunsPrograms(Protocol):
 
 
 @runtime_checkable
+class RunsFiles(Protocol):
+    """A backend whose runtime runs ready-made model files.
+
+    `file_suffixes`: those that it reads, such as `.onnx`.
+    """
+
+    @property
+    def file_suffixes(self) -> Sequence[str]: ...
+
+    def file_runner(self, options: Options, file: str) -> ScriptRunner | None:
+        """Returns what runs a file on a program's arguments; None if the options have no short form. Its function
+        matches the file's inputs with the arguments by `model.matched(inputs, tensors)`."""
+        ...
+
+
+@runtime_checkable
 class Staged(Protocol):
     """A backend that tells which stage of its runtime brings a fault.
 

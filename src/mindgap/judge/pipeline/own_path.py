@@ -60,7 +60,8 @@ def _compared(comparison: GraphComparison, row: Row, run: OwnRun) -> tuple[OwnPa
         return "not_compared", run.reason, None
     if run.outputs is None:
         at = f" ({run.line})" if run.line else ""
-        return "failed", f"{run.step or run.way} of the program failed{at}: {run.reason}", None
+        step = run.words if run.file else f"{run.step or run.way} of the program"
+        return "failed", f"{step} failed{at}: {run.reason}", None
     if any(given.role == "random" for given in graph.inputs):
         return "not_compared", "the program draws random numbers, which each side draws for itself", None
     if run.way == "torch.jit.trace" and len(graph.outputs) > len(run.outputs):
@@ -100,7 +101,7 @@ def _outputs_compared(
             if graphs is None:
                 return "differs", _far(run, apart, "the reference"), apart
             if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
-                return "as_graph", f"{run.way} of the program is off like the captured graph ({apart:.2g})", apart
+                return "as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart
             return "differs", _far(run, apart, "the captured graph on this platform"), apart
     return _others_compared(comparison, run) or (status, "", apart)
 
@@ -111,9 +112,9 @@ def _structure_compared(
     ours = run.outputs or ()
     graphs = _graphs_own(comparison, row.platform)
     if graphs is not None and _forms(graphs[: len(ours)]) == _forms(ours):
-        return "as_graph", f"{run.way} of the program gives the forms that the captured graph gives", np.inf
+        return "as_graph", f"{run.words} gives the forms that the captured graph gives", np.inf
     forms = f"{', '.join(_forms(ours))} where the program returns {', '.join(_forms(reference[: len(ours)]))}"
-    return "differs", f"{run.way} of the program gives {forms}", np.inf
+    return "differs", f"{run.words} gives {forms}", np.inf
 
 
 def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | None:
@@ -161,7 +162,7 @@ def _graphs_own(comparison: GraphComparison, platform: PlatformName) -> Sequence
 
 def _far(run: OwnRun, apart: float, other: str) -> str:
     size = "NaN or infinity where the other is finite" if apart == np.inf else f"{apart:.2g} of the largest magnitude"
-    return f"{run.way} of the program gives other outputs than {other}: {size}, more than rounding explains"
+    return f"{run.words} gives other outputs than {other}: {size}, more than rounding explains"
 
 
 def _forms(arrays: Sequence[Array]) -> list[str]:

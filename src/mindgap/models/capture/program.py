@@ -123,7 +123,7 @@ def copy_program(
         memo.setdefault(id(memo), []).append(tensor)  # what deepcopy does to keep ids unique
         return locations[location]
 
-    for name, leaf in _named_arguments(program, args, kwargs):
+    for name, leaf in named_arguments(program, args, kwargs):
         if isinstance(leaf, torch.Tensor):
             put(leaf, "input", name)
     with _TensorSwap(lambda t: put(t, "input", f"argument.{len(held)}")):
@@ -215,7 +215,7 @@ class _TensorSwap(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _named_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def named_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Returns (name, leaf) of the arguments, by the names in the program's signature."""
     target = program.forward if isinstance(program, torch.nn.Module) else program
     if isinstance(program, functools.partial) and isinstance(program.func, torch.nn.Module):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
@@ -16,7 +17,7 @@ from mindgap.models.sources.client import users_line
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.environments import Environment, EnvironmentProblem
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.protocol import Backend, PlatformError, RunsPrograms, Scripted
+from mindgap.platforms.protocol import Backend, PlatformError, RunsFiles, RunsPrograms, Scripted
 from mindgap.platforms.registry import find
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.run.channel import Array, Frame
@@ -39,7 +40,7 @@ _STEPS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", 
 class OwnRun:
     """What a program gave by the way of a platform's users.
 
-    way: the call that exports or compiles it, such as `torch.onnx.export`.
+    way: the call that exports or compiles it, such as `torch.onnx.export`; the name of a ready-made file (`file`).
     outputs: None where it gave none.
     eager: the program's outputs in eager mode, in the same process.
     other_arguments: other arguments of the same kind, fed to what was exported with the given ones; `other_outputs`,
@@ -66,6 +67,12 @@ class OwnRun:
     asked: tuple[tuple[str, str], ...] = ()
     training: tuple[str, ...] = ()
     seconds: float = 0.0
+    file: bool = False
+
+    @property
+    def words(self) -> str:
+        """What gave the outputs: `torch.onnx.export of the program`, or the name of the file."""
+        return self.way if self.file else f"{self.way} of the program"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +91,10 @@ class NoOwnPath(MindgapError):
 class OwnPathClient:
     """Runs programs by the way of platforms' users, in processes of its own. Thread-safe; a context manager."""
 
-    def __init__(self, deadline_s: float) -> None:
-        """`deadline_s`: seconds for one program on one platform."""
-        self._deadline_s = deadline_s
+    def __init__(self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None) -> None:
+        """`deadline_s`: seconds for one program on one platform. `files`: ready-made models of the program, which run
+        in place of an export."""
+        self._deadline_s, self._files = deadline_s, dict(files or {})
         self._clients: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[WorkerClient, threading.Lock]] = {}
         self._lock = threading.Lock()
         # A process dies with the thread that started it, and callers' threads are short.
@@ -97,18 +105,27 @@ class OwnPathClient:
         started = time.perf_counter()
         try:
             backend = find(platform)[0]
-            runner = runner_of(backend, platform)
+            runner = runner_of(backend, platform, self._files.get(platform))
         except NoOwnPath as error:
             return OwnRun(platform, "", None, reason=str(error), fed=False)
         if runner is None:
             return None
-        way = way_of(runner)
+        way = self._way(platform, runner)
         try:
             frame = self._ask("run", source, platform, backend, runner, again_s=_AGAIN_S)
         except WorkerFailed as failed:
             fed = not isinstance(failed, CannotOpen)
             line = users_line(failed.tail)
-            return OwnRun(platform, way, None, reason=failed.message, line=line, step=way if fed else "", fed=fed)
+            return OwnRun(
+                platform,
+                way,
+                None,
+                reason=failed.message,
+                line=line,
+                step=way if fed else "",
+                fed=fed,
+                file=platform in self._files,
+            )
         except (EnvironmentProblem, MindgapError) as error:
             return OwnRun(platform, way, None, reason=str(error), fed=False)
         header, arrays = frame.header, iter(frame.arrays)
@@ -120,10 +137,13 @@ class OwnPathClient:
             failure.get("step", ""), failure.get("line", ""), failure.get("operator", ""),
             fed=not failure.get("ours", False), asked=tuple((each[0], each[1]) for each in header["asked"]),
             training=tuple(header["training"]), seconds=time.perf_counter() - started,
+            file=platform in self._files,
         )  # fmt: skip
 
     def locate(self, source: str, platform: PlatformName, apart: float | None) -> Located | None:
         """Finds the submodule that is wrong (or fails: `apart` is None) by itself. None where that cannot be told."""
+        if platform in self._files:
+            return None
         backend = find(platform)[0]
         runner = runner_of(backend, platform)
         assert runner is not None, "only what ran is located"
@@ -164,7 +184,7 @@ class OwnPathClient:
         with lock:
             frame = client.ask(
                 {"kind": kind, "source": source, "runner": given, **more}, (), RequestLimits(self._deadline_s),
-                f"running the program by {way_of(runner)}",
+                f"running the program by {self._way(platform, runner)}",
             )  # fmt: skip
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
@@ -172,6 +192,10 @@ class OwnPathClient:
                 raise RuntimeError(broken)
             raise MindgapError(str(frame.header.get("reason") or frame.header.get("message")))
         return frame
+
+    def _way(self, platform: PlatformName, runner: ScriptRunner) -> str:
+        file = self._files.get(platform)
+        return way_of(runner) if file is None else file.name
 
     def _client(self, platform: PlatformName, backend: Backend) -> tuple[WorkerClient, threading.Lock]:
         where: Environment | None = None
@@ -190,14 +214,17 @@ class OwnPathClient:
             return self._clients[key]
 
 
-def runner_of(backend: Backend, platform: PlatformName) -> ScriptRunner | None:
-    """Returns how the platform's users run a program; None for eager mode. Raises `NoOwnPath`."""
-    if platform.mode == "eager":
-        return None
+def runner_of(backend: Backend, platform: PlatformName, file: Path | None = None) -> ScriptRunner | None:
+    """Returns how the platform's users run a program, or a model file of it; None for eager mode. Raises
+    `NoOwnPath`."""
     declared = backend.backend if isinstance(backend, BackendElsewhere) else backend
     options = platform.backend_options
+    if platform.mode == "eager" and file is None:
+        return None
     try:
-        if isinstance(declared, RunsPrograms):
+        if file is not None:
+            runner = declared.file_runner(options, str(file.resolve())) if isinstance(declared, RunsFiles) else None
+        elif isinstance(declared, RunsPrograms):
             runner = declared.program_runner(options)
         else:
             runner = declared.script_runner(options) if isinstance(declared, Scripted) else None
@@ -208,6 +235,18 @@ def runner_of(backend: Backend, platform: PlatformName) -> ScriptRunner | None:
     if runner is None:
         raise NoOwnPath("this platform, with these options, does not say how its users run a program")
     return runner
+
+
+def check_file(platform: PlatformName, file: Path) -> None:
+    """Raises `MindgapError` for a model file that is not there, or that the platform does not read."""
+    backend = find(platform)[0]
+    declared = backend.backend if isinstance(backend, BackendElsewhere) else backend
+    suffixes = declared.file_suffixes if isinstance(declared, RunsFiles) else ()
+    if file.suffix not in suffixes:
+        reads = f"reads {' and '.join(suffixes)}" if suffixes else "reads no model files"
+        raise MindgapError(f"--as {platform}={file}: {platform.device_mode} {reads}")
+    if not file.is_file():
+        raise MindgapError(f"--as {platform}={file}: no such file")
 
 
 def way_of(runner: ScriptRunner) -> str:

@@ -16,7 +16,7 @@ import torch
 from mindgap.aten.torch_private import pytree
 from mindgap.aten.torch_private.custom_operators import custom_operators
 from mindgap.models.capture.origin import user_line_of, users_line_in
-from mindgap.models.capture.program import leaves, modules_of
+from mindgap.models.capture.program import leaves, modules_of, named_arguments
 from mindgap.models.corpus.source import one_line
 from mindgap.platforms.script_runner import ScriptRunner
 
@@ -70,6 +70,7 @@ class FlatProgram(torch.nn.Module):
         given, self._structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in given]
         self._places = [place for place, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)]
+        self._names = [name for name, leaf in named_arguments(program, args, kwargs) if isinstance(leaf, torch.Tensor)]
         #: The tensors among the arguments, in order.
         self.tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
 
@@ -80,6 +81,31 @@ class FlatProgram(torch.nn.Module):
             given[place] = tensor
         args, kwargs = pytree.tree_unflatten(given, self._structure)
         return _tensors(self.program(*args, **kwargs))
+
+    def matched(
+        self, inputs: Sequence[tuple[str, Sequence[Any]]], tensors: Sequence[torch.Tensor]
+    ) -> list[tuple[str, torch.Tensor]]:
+        """Returns the tensor for each input of a model file: by name where all names are arguments', else by order.
+
+        `inputs`: name and shape of each; a dimension that is no number may have any size. Raises `ValueError` for
+        inputs that the arguments do not fit.
+        """
+        if all(name in self._names for name, _ in inputs) and len({name for name, _ in inputs}) == len(inputs):
+            found = [(name, tensors[self._names.index(name)]) for name, _ in inputs]
+        elif len(inputs) == len(tensors):
+            found = [(name, tensor) for (name, _), tensor in zip(inputs, tensors, strict=True)]
+        else:
+            wanted = ", ".join(name or "(no name)" for name, _ in inputs)
+            raise ValueError(
+                f"the file has {len(inputs)} inputs ({wanted}), and the program {len(tensors)} tensors among its "
+                f"arguments ({', '.join(self._names)}): give the inputs the arguments' names"
+            )
+        for (name, shape), (_, tensor) in zip(inputs, found, strict=True):
+            sizes = [size if isinstance(size, int) else None for size in _dimensions(shape)]
+            fits = len(sizes) == tensor.dim() and all(a in (None, b) for a, b in zip(sizes, tensor.shape, strict=True))
+            if not fits:
+                raise ValueError(f"the file's input {name} is {list(shape)}, and the argument {list(tensor.shape)}")
+        return found
 
     def fresh(self) -> tuple[torch.Tensor, ...]:
         """Returns new copies of the tensors among the arguments."""
@@ -150,6 +176,15 @@ def function_of(runner: ScriptRunner) -> Run:
     names: dict[str, Any] = {"torch": torch, "np": np, "__name__": "__runner__"}
     exec(compile(text, _RUNNER, "exec"), names)
     return names["run"]
+
+
+def _dimensions(shape: Sequence[Any]) -> list[Any]:
+    """The sizes of a shape; OpenVINO has a type of its own for them."""
+    return [each if isinstance(each, (int, str)) or each is None else _static(each) for each in shape]
+
+
+def _static(size: Any) -> int | None:
+    return int(size.get_length()) if getattr(size, "is_static", False) else None
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

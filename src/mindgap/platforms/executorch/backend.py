@@ -132,6 +132,11 @@ def _script(options: Options) -> ScriptRunner:
     return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, edits=edits, diagnostics=True)
 
 
+def _file_script(options: Options, file: str) -> ScriptRunner:
+    edits = {'"FILE"': repr(file)}
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, "run_file", edits=edits, diagnostics=True)
+
+
 BACKEND: Final = HostRuntime(
     MODULES,
     lambda options: ExecutorchPlatform(options["delegate"], thread_count(options)),
@@ -140,4 +145,6 @@ BACKEND: Final = HostRuntime(
     stage_at_fault=executorch_stage,
     packages=_PACKAGES,
     recipe=Path(__file__).with_name("executorch.toml"),
+    file_suffixes=(".pte",),
+    file_script=_file_script,
 )

@@ -1,6 +1,6 @@
 """Runs a model on ExecuTorch as its users do: export, lowering with the XNNPACK delegate, the Python runtime."""
 
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
@@ -23,3 +23,10 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     loaded = Runtime.get().load_program(bytes(lowered.buffer))
     found = loaded.load_method("forward").execute(list(fresh()))  # operands changed in place come first
     return [value.clone() for value in found[-len(program.graph_signature.user_outputs) :]]
+
+
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of a program file."""
+    loaded = Runtime.get().load_program("FILE").load_method("forward")
+    inputs = [("", loaded.metadata.input_tensor_meta(n).sizes()) for n in range(loaded.metadata.num_inputs())]
+    return [value.clone() for value in loaded.execute([tensor for _, tensor in model.matched(inputs, fresh())])]

@@ -106,6 +106,13 @@ def _script(options: Options) -> ScriptRunner | None:
     return read_runner(file, _PACKAGES, "run_unoptimised" if "opt" in options else "run")
 
 
+def _file_script(options: Options, file: str) -> ScriptRunner | None:
+    if options:
+        return None
+    edits = {'"FILE"': repr(file)}
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, "run_file", edits=edits)
+
+
 BACKEND: Final = HostRuntime(
     _MODULES,
     lambda options: OnnxRuntimePlatform(options["opt"], thread_count(options), options["export"]),
@@ -115,4 +122,6 @@ BACKEND: Final = HostRuntime(
     packages=_PACKAGES,
     front_end=lambda options: "torch.onnx",
     forkable=True,
+    file_suffixes=(".onnx",),
+    file_script=_file_script,
 )

@@ -1,6 +1,6 @@
 """Runs a model on ONNX Runtime as its users do: export, then a session of the CPU or the OpenVINO provider."""
 
-# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
@@ -33,6 +33,14 @@ def run_unoptimised(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options)
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
+
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of a model file on the CPU provider."""
+    session = onnxruntime.InferenceSession("FILE")
+    inputs = [(given.name, given.shape) for given in session.get_inputs()]
+    feeds = {name: tensor.numpy() for name, tensor in model.matched(inputs, fresh())}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 
 

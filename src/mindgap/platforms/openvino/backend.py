@@ -265,6 +265,13 @@ def _script(options: Options) -> ScriptRunner:
     return read_runner(file, packages, "run_onnx" if onnx else "run", properties=properties(options))
 
 
+def _file_script(options: Options, file: str) -> ScriptRunner:
+    edits = {'"FILE"': repr(file)}
+    return read_runner(
+        Path(__file__).with_name("run.py"), ("openvino",), "run_file", properties=properties(options), edits=edits
+    )
+
+
 BACKEND: Final = HostRuntime(
     MODULES,
     lambda options: OpenVinoPlatform(options["precision"], thread_count(options), options["frontend"]),
@@ -274,4 +281,6 @@ BACKEND: Final = HostRuntime(
     packages=("openvino", "onnx", "onnxscript"),
     front_end=lambda options: "torch.onnx" if options.get("frontend") == "onnx" else "",
     forkable=True,
+    file_suffixes=(".xml", ".onnx"),
+    file_script=_file_script,
 )

@@ -1,6 +1,6 @@
 """Runs a model on OpenVINO's CPU plugin as its users do, by the PyTorch front end or by an ONNX model."""
 
-# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
@@ -33,3 +33,11 @@ def run_onnx(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
         compiled = openvino.compile_model(f"{folder}/model.onnx", "CPU", PROPERTIES)
     return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in fresh()]).values()]
+
+
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of a model file."""
+    compiled = openvino.compile_model(openvino.Core().read_model("FILE"), "CPU", PROPERTIES)
+    inputs = [(given.get_any_name() if given.get_names() else "", given.partial_shape) for given in compiled.inputs]
+    found = compiled([tensor.numpy() for _, tensor in model.matched(inputs, fresh())])
+    return [torch.as_tensor(np.array(array)) for array in found.values()]

@@ -1,7 +1,7 @@
 """Runs a model in PyTorch's own ways: eager mode, TorchScript, Inductor, and Inductor ahead of time."""
 
-# pyright: basic, reportCallIssue=false
-# (torch.jit.trace is typed wrongly)
+# pyright: basic, reportCallIssue=false, reportArgumentType=false
+# (torch.jit.trace is typed wrongly; a program is a module with the user's in `program`)
 
 from __future__ import annotations
 
@@ -47,3 +47,8 @@ def run_ahead(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of Inductor's code, built ahead of time."""
     package = torch._inductor.aoti_compile_and_package(torch.export.export(model, fresh()))
     return torch._inductor.aoti_load_package(package)(*fresh())
+
+
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of a package of Inductor's code."""
+    return torch._inductor.aoti_load_package("FILE")(*fresh())

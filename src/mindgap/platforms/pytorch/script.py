@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -15,9 +16,10 @@ _FILE: Final = Path(__file__).with_name("run.py")
 _VARIABLES: Final = frozenset({"isa", "aten", "onednn_isa", "mkl"})
 
 
-def runner_on_cpu(function: str, options: Options) -> ScriptRunner | None:
-    """Returns the runner by a function of `run.py`; None for an option that needs a call."""
-    return read_runner(_FILE, (), function) if options.keys() <= _VARIABLES else None
+def runner_on_cpu(function: str, options: Options, edits: Mapping[str, str] | None = None) -> ScriptRunner | None:
+    """Returns the runner by a function of `run.py`; None for an option that needs a call. `edits`: as `read_runner`
+    takes them."""
+    return read_runner(_FILE, (), function, edits=edits) if options.keys() <= _VARIABLES else None
 
 
 def eager_runner(device: TorchDevice, options: Options) -> ScriptRunner | None:
