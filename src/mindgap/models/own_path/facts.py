@@ -47,17 +47,18 @@ class Question:
     place: str
 
     @property
-    def words(self) -> str:
-        return f"{self.function}() at {self.place}" if self.place else f"{self.function}()"
+    def line(self) -> str:
+        """The user's line alone: `model.py:42`."""
+        return self.place.rpartition("(")[2].rstrip(")")
 
 
 def questions(program: FlatProgram) -> tuple[Question, ...]:
-    """Runs the program eagerly and returns what it asks, each place once, in order."""
+    """Runs the program eagerly and returns what it asks, each line once, in order."""
     codes = {code: name for name in _QUESTIONS if (code := _code(name)) is not None}
     reads: Any = type(os.environ).__getitem__
     environment: CodeType = reads.__code__
     paths = module_paths(program.program)
-    found = dict[Question, None]()
+    found = dict[tuple[str, str], Question]()
 
     def noted(frame: FrameType, event: str, argument: object) -> None:
         if event != "call":
@@ -70,7 +71,8 @@ def questions(program: FlatProgram) -> tuple[Question, ...]:
         else:
             return
         if not _asked_by_torch(frame):
-            found[Question(name, current_origin(paths))] = None
+            asked = Question(name, current_origin(paths))
+            found.setdefault((name, asked.line), asked)
 
     before = sys.getprofile()
     sys.setprofile(noted)
@@ -78,7 +80,7 @@ def questions(program: FlatProgram) -> tuple[Question, ...]:
         run_eagerly(program)
     finally:
         sys.setprofile(before)
-    return tuple(found)
+    return tuple(found.values())
 
 
 def training_modules(program: Any) -> tuple[str, ...]:
