@@ -96,7 +96,7 @@ def test_columns_of_zeros_are_named_and_long_tables_cut(study: Study) -> None:
     totals = study.table("totals")
     position = totals.columns.index("structural")
     rows = tuple((*row[:position], 0, *row[position + 1 :]) for row in totals.rows)
-    assert "Zero everywhere: structural, not run." in study_page(changed(study, "totals", rows=rows))
+    assert "Zero everywhere: export, structural, not run." in study_page(changed(study, "totals", rows=rows))
 
 
 def test_cells() -> None:
