@@ -133,3 +133,38 @@ class Nested(nn.Module):
 def nested() -> Made:
     """Right everywhere: keyword arguments, a dataclass, a 0-d output. It reads the environment."""
     return Nested().eval(), (_given(),), {"mask": _given() > 0.5, "scale": 2.0}
+
+
+class SizeFrozen(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count = int(x.shape[0])
+        return self.layer(x) + torch.arange(count).sum()
+
+
+class SizeAssumed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        count = 4 if torch.compiler.is_exporting() else x.shape[0]
+        return self.layer(x) / count
+
+
+def size_frozen() -> Made:
+    """A trace holds a size as a constant; `torch.export` refuses the dynamic dimension."""
+    return _seeded(SizeFrozen(), _given())
+
+
+def size_assumed() -> Made:
+    """The exported program divides by the size that it was exported with."""
+    return _seeded(SizeAssumed(), _given())
+
+
+def any_size() -> Made:
+    """Right at every size."""
+    return _seeded(nn.Sequential(_layer(), nn.GELU()), _given())

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from cli.command_line import mindgap
+from mindgap.graph import MindgapError
+from mindgap.models.own_path.sizes import parse_sizes
 
 from . import programs
 
@@ -162,3 +164,43 @@ def test_a_file_that_cannot_be_taken_is_an_error_in_one_line(folder: Path, given
     ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--as", given, cwd=folder)
     (line,) = ran.err.splitlines()
     assert ran.status == 2 and line.startswith(f"mindgap: --as {given}: ") and line.endswith(said)
+
+
+@pytest.fixture(scope="module")
+def sized(folder: Path) -> Rows:
+    """Programs exported with a dynamic dimension."""
+    sources = [f"programs.py:{name}" for name in ("size_frozen", "size_assumed", "any_size")]
+    platforms = ("-p", "cpu/jit", "-p", ONNX, "-p", OPENVINO)
+    ran = mindgap("diff", *sources, *platforms, "--dynamic", "batch=2..8", "--json", cwd=folder)
+    assert ran.status == 1, ran.err
+    return {(row["model"].partition(":")[2], row["platform"]): row for row in json.loads(ran.out)["rows"]}
+
+
+def test_one_export_is_run_at_several_sizes(sized: Rows) -> None:
+    for platform in ("cpu/jit", ONNX, OPENVINO):
+        row = sized["any_size", platform]
+        assert row["verdict"] in ("identical", "rounding")
+        said = "one export with dynamic dimensions is right at the exported sizes, batch=2, batch=8, batch=5"
+        assert row["own_path"]["detail"] == said
+
+
+def test_a_size_that_was_frozen_into_a_trace_is_found_with_the_line(sized: Rows) -> None:
+    assert found(sized, "size_frozen", "cpu/jit") == ("export", "whole program", line_of("count = int("))
+    assert "at batch=2: off by" in sized["size_frozen", "cpu/jit"]["detail"]
+
+
+def test_a_dimension_that_an_export_refuses_is_found(sized: Rows) -> None:
+    row = sized["size_frozen", OPENVINO]
+    assert row["verdict"] == "export" and "specialized it to be a constant (4)" in row["detail"]
+
+
+@pytest.mark.parametrize("platform", [ONNX, OPENVINO])
+def test_an_export_that_is_wrong_at_other_sizes_is_found_with_the_line(sized: Rows, platform: str) -> None:
+    assert found(sized, "size_assumed", platform) == ("export", "whole program", line_of("count = 4 if"))
+    assert "at batch=8: off by 1" in sized["size_assumed", platform]["detail"]
+
+
+@pytest.mark.parametrize("given", ["batch", "batch=4", "batch=8..2", "batch=0..4", "batch=2..8,,"])
+def test_sizes_that_are_none_are_an_error_in_one_line(given: str) -> None:
+    with pytest.raises(MindgapError, match=r"write NAME=LOW\.\.HIGH"):
+        parse_sizes(given)

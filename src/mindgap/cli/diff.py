@@ -22,6 +22,7 @@ from mindgap.cli.tables import print_report
 from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.models.own_path.client import OwnPathClient, check_file
+from mindgap.models.own_path.sizes import parse_sizes
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.store import Store
@@ -95,6 +96,13 @@ def diff(
             "--as", metavar="PLATFORM=FILE", help="The file that is deployed there, in place of an export; may repeat."
         ),
     ] = None,
+    dynamic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=LOW..HIGH,…",
+            help="Export once with dynamic dimensions, and run several sizes: batch=2..8,seq=1..128, ARGUMENT.1=1..64.",
+        ),
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = 2,
     deadline: Deadline = 300.0,
     budget: Annotated[
@@ -120,6 +128,9 @@ def diff(
     # A store is made for names that are right: no directory is left by a typing error.
     base, *wanted = [canonical(platform) for platform in (reference, *platforms)]
     files = _files(artefacts or [], wanted)
+    sizes = () if dynamic is None else parse_sizes(dynamic)
+    if sizes and (not own_path or backward):
+        raise MindgapError("--dynamic needs the program's own export: leave out --no-own-path and --backward")
     if files and (len(sources) > 1 or not own_path or backward):
         raise MindgapError("--as takes one source, without --backward and --no-own-path: a file is of one program")
     settings = RunSettings(base, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
@@ -130,7 +141,7 @@ def diff(
         with (
             progress() as tell,
             source_client(tensors, settings.deadline_s, capture_env, limit) as client,
-            OwnPathClient(settings.deadline_s, files) as exporting,
+            OwnPathClient(settings.deadline_s, files, sizes) as exporting,
         ):
             beside = exporting if own_path and not backward and capture_env is None else None
             found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward, beside)

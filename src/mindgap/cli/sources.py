@@ -11,7 +11,7 @@ import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.graph import Graph, MindgapError, TensorStore
-from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun
+from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun, SizedRuns
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName
@@ -69,6 +69,9 @@ class _Program:
 
     def run(self, platform: PlatformName) -> OwnRun | None:
         return self.client.run(self.source, platform)
+
+    def run_sizes(self, platform: PlatformName) -> SizedRuns | None:
+        return self.client.run_sizes(self.source, platform)
 
     def locate(self, platform: PlatformName, apart: float | None) -> Located | None:
         return self.client.locate(self.source, platform, apart)

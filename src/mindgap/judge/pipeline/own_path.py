@@ -14,7 +14,8 @@ from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
-from mindgap.models.own_path.client import Located, OwnRun
+from mindgap.models.own_path.client import Located, OwnRun, SizedRuns
+from mindgap.models.own_path.sizes import SizeRun
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
 
@@ -26,6 +27,8 @@ _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 _OTHER: Final = 1e-3
 _FAR: Final = 0.5
+#: A distance that stands for an infinite one.
+_MOST: Final = 1e300
 
 #: Finds the submodule at fault: how far the outputs are apart, None for a failure.
 Locate = Callable[[float | None], Located | None]
@@ -43,7 +46,11 @@ def with_own_path(comparison: GraphComparison, row: Row, run: OwnRun, locate: Lo
     found = locate(apart)
     culprit, where = _culprit(run, found)
     verdict: Verdict = "failed" if status == "failed" else "export"
-    fault = Fault(culprit, verdict, None, (), f"{detail}{where}{_why(run, culprit)}")
+    return _with_fault(row, Fault(culprit, verdict, None, (), f"{detail}{where}{_why(run, culprit)}"), about)
+
+
+def _with_fault(row: Row, fault: Fault, about: OwnPath) -> Row:
+    """The row with one more fault. The worst comes first."""
     faults = (*row.independent_faults, fault) if row.finding else (fault,)
     first = min(faults, key=lambda each: SEVERITY.index(str(each.verdict)))
     ordered = (first, *(each for each in faults if each is not first))
@@ -51,6 +58,42 @@ def with_own_path(comparison: GraphComparison, row: Row, run: OwnRun, locate: Lo
         row, verdict=first.verdict, blame=first.blame, culprit=first.culprit, detail=first.detail,
         example=first.example, script=first.script, faults=ordered, own_path=about,
     )  # fmt: skip
+
+
+def with_sizes(row: Row, sized: SizedRuns, run: OwnRun) -> Row:
+    """Returns the row with what one export with dynamic dimensions gave at several sizes."""
+    own = row.own_path or OwnPath("not_compared")
+    left_out = f"; the program itself refuses {', '.join(sized.left_out)}" if sized.left_out else ""
+    if not sized.runs:
+        about = f"dynamic dimensions: not compared: {sized.reason}"
+        return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=_joined(own.detail, about)))
+    exported = sized.runs[0].apart
+    if exported is None:
+        wrong = [sized.runs[0]]
+    else:
+        limit = max(_OTHER, 10 * exported)
+        wrong = [each for each in sized.runs[1:] if each.apart is None or each.apart > limit]
+    sizes = ", ".join(each.words for each in sized.runs)
+    if not wrong:
+        about = f"one export with dynamic dimensions is right at {sizes}{left_out}"
+        return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=_joined(own.detail, about)))
+    said = "; ".join(_of_size(each) for each in wrong)
+    detail = f"{own.way or 'the export'} with dynamic dimensions is wrong or fails: {said} (of {sizes}){left_out}"
+    culprit, _ = _culprit(run, None)
+    line = next((each.line for each in wrong if each.line), culprit.label)
+    fault = Fault(SubmoduleCulprit("", line), "export", None, (), f"{detail}{_why(run, culprit)}")
+    return _with_fault(row, fault, dataclasses.replace(own, status="differs", detail=_joined(own.detail, detail)))
+
+
+def _joined(first: str, second: str) -> str:
+    return f"{first}; {second}" if first else second
+
+
+def _of_size(run: SizeRun) -> str:
+    if run.apart is None:
+        return f"at {run.words}: {run.message}"
+    size = "another shape, or NaN or infinity" if run.apart >= _MOST else f"off by {run.apart:.2g}"
+    return f"at {run.words}: {size}"
 
 
 def _compared(comparison: GraphComparison, row: Row, run: OwnRun) -> tuple[OwnPathStatus, str, float | None]:
@@ -173,7 +216,7 @@ def _culprit(run: OwnRun, found: Located | None) -> tuple[Culprit, str]:
     """The submodule to name, and what the detail adds."""
     path = found.path if found is not None else ""
     asked = [place for function, place in run.asked if _under(path, place) and _of_export(function)]
-    line = run.line or (_line_of(asked[0]) if asked else "")
+    line = run.line or (_line_of(asked[0]) if asked else run.warned[0][0] if run.warned else "")
     if found is None or not path:
         return SubmoduleCulprit(
             "", line
@@ -191,6 +234,8 @@ def _why(run: OwnRun, culprit: Culprit) -> str:
     asked = [_words(function, place) for function, place in run.asked if _under(path, place) and _of_export(function)]
     if asked:
         return f". It asks how it is run: {', '.join(asked)}"
+    if run.warned:
+        return f". Tracing warned: {'; '.join(f'{sentence} ({line})' for line, sentence in run.warned[:3])}"
     training = [each for each in run.training if not path or each == path or each.startswith(f"{path}.")]
     if training:
         return f". In training mode: {', '.join(training[:4])}{' …' if len(training) > 4 else ''}; call .eval() first"
@@ -214,8 +259,3 @@ def _of_export(function: str) -> bool:
 def _words(function: str, place: str) -> str:
     call = function if function.endswith("]") else f"{function}()"
     return f"{call} at {place}" if place else call
-
-
-def submodule_fault(row: Row) -> Fault | None:
-    """The fault of a row that the program's own way brought, None where it brought none."""
-    return next((each for each in row.faults if isinstance(each.culprit, SubmoduleCulprit)), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
+from mindgap.models.own_path.sizes import DynamicSize, SizeRun
 from mindgap.models.sources.client import users_line
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.environments import Environment, EnvironmentProblem
@@ -49,6 +50,7 @@ class OwnRun:
     step, line, operator: the call that failed, the user's line and the custom operator, where known.
     fed: False where it was not tried, or the runner could not feed it: that says nothing of the platform.
     asked: what the program asks: a function, and the module and line that call it.
+    warned: the user's line and the first sentence of what tracing warned of.
     training: modules in training mode that compute something else in evaluation mode.
     """
 
@@ -66,6 +68,7 @@ class OwnRun:
     fed: bool = True
     asked: tuple[tuple[str, str], ...] = ()
     training: tuple[str, ...] = ()
+    warned: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
     file: bool = False
 
@@ -84,6 +87,16 @@ class Located:
     complete: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SizedRuns:
+    """Runs of one export at several sizes, the exported ones first. `left_out`: sizes that the program itself refuses.
+    `reason`: why there are none, which says nothing of the platform."""
+
+    runs: tuple[SizeRun, ...]
+    left_out: tuple[str, ...] = ()
+    reason: str = ""
+
+
 class NoOwnPath(MindgapError):
     """A platform or a program that has no way of its users' own, and why."""
 
@@ -91,10 +104,12 @@ class NoOwnPath(MindgapError):
 class OwnPathClient:
     """Runs programs by the way of platforms' users, in processes of its own. Thread-safe; a context manager."""
 
-    def __init__(self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None) -> None:
+    def __init__(
+        self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None, dynamic: Sequence[DynamicSize] = ()
+    ) -> None:
         """`deadline_s`: seconds for one program on one platform. `files`: ready-made models of the program, which run
-        in place of an export."""
-        self._deadline_s, self._files = deadline_s, dict(files or {})
+        in place of an export. `dynamic`: dimensions that `run_sizes` exports as dynamic ones."""
+        self._deadline_s, self._files, self._dynamic = deadline_s, dict(files or {}), tuple(dynamic)
         self._clients: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[WorkerClient, threading.Lock]] = {}
         self._lock = threading.Lock()
         # A process dies with the thread that started it, and callers' threads are short.
@@ -136,9 +151,32 @@ class OwnPathClient:
             found.get("other_outputs", ()), found.get("other_eager", ()), failure.get("message", ""),
             failure.get("step", ""), failure.get("line", ""), failure.get("operator", ""),
             fed=not failure.get("ours", False), asked=tuple((each[0], each[1]) for each in header["asked"]),
-            training=tuple(header["training"]), seconds=time.perf_counter() - started,
+            training=tuple(header["training"]),
+            warned=tuple((each[0], each[1]) for each in header.get("warned", ())),
+            seconds=time.perf_counter() - started,
             file=platform in self._files,
         )  # fmt: skip
+
+    def run_sizes(self, source: str, platform: PlatformName) -> SizedRuns | None:
+        """Exports the only program of a source with dynamic dimensions, and runs it at several sizes. None where none
+        are asked for, or the platform exports nothing."""
+        backend = find(platform)[0]
+        if not self._dynamic or platform in self._files:
+            return None
+        try:
+            runner = runner_of(backend, platform)
+            if runner is None:
+                return None
+            sizes = [[each.name, each.low, each.high] for each in self._dynamic]
+            header = self._ask("sizes", source, platform, backend, runner, sizes=sizes).header
+        except (NoOwnPath, WorkerFailed, MindgapError) as error:
+            return SizedRuns((), reason=str(error))
+        if header["failure"] is not None:
+            failure = header["failure"]
+            if failure["ours"]:
+                return SizedRuns((), reason=failure["message"])
+            return SizedRuns((SizeRun("the exported sizes", None, failure["message"], failure["line"]),))
+        return SizedRuns(tuple(SizeRun(*each) for each in header["runs"]), tuple(header["left_out"]))
 
     def locate(self, source: str, platform: PlatformName, apart: float | None) -> Located | None:
         """Finds the submodule that is wrong (or fails: `apart` is None) by itself. None where that cannot be told."""

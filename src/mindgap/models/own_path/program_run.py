@@ -6,6 +6,7 @@ import contextlib
 import linecache
 import re
 import traceback
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -23,9 +24,12 @@ from mindgap.platforms.script_runner import ScriptRunner
 #: The file name of a runner's text in tracebacks.
 _RUNNER: Final = "<how users run the platform>"
 _CALL: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
+#: The calls that export or compile a program: one result serves all runs of it.
+EXPORTS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile")
 #: Words of an exporter's report that stand before what is said of the program.
 _REPORT: Final = re.compile(
-    r"^(?:Failed to .*|<class .*|\(Refer .*|.*\[Strategy\].*|##.*|Check '.*|Exception from .*|FrontEnd API .*|.*:|)$"
+    r"^(?:Failed to .*|<class .*|\(Refer .*|.*\[Strategy\].*|##.*|Check '.*|Constraints violated.*|Exception from .*"
+    r"|FrontEnd API .*|.*:|)$"
 )
 #: An operator as exporters and front ends name it.
 _OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")
@@ -41,7 +45,7 @@ Run = Callable[[torch.nn.Module, Callable[[], tuple[torch.Tensor, ...]]], Any]
 class Failure:
     """Why a program gave no outputs.
 
-    step: the call that failed, such as `torch.onnx.export`; empty where the runner itself did.
+    step: the call that failed, such as `torch.onnx.export`; empty where no single one did.
     line: of the user's code, `model.py:12`; empty if none is known.
     operator: the custom operator that the message names.
     ours: the runner cannot feed this program, which says nothing of the platform.
@@ -70,9 +74,13 @@ class FlatProgram(torch.nn.Module):
         given, self._structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
         self._given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in given]
         self._places = [place for place, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)]
-        self._names = [name for name, leaf in named_arguments(program, args, kwargs) if isinstance(leaf, torch.Tensor)]
-        #: The tensors among the arguments, in order.
+        #: The tensors among the arguments, in order, and their names.
         self.tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
+        self.names = [name for name, leaf in named_arguments(program, args, kwargs) if isinstance(leaf, torch.Tensor)]
+        #: What tracing warned of in the last run: the user's line and the first sentence of each.
+        self.warned: list[tuple[str, str]] = []
+        #: What an export is told of dynamic dimensions.
+        self.dynamic_shapes: Mapping[str, Any] = {}
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Returns the tensors that the program returns."""
@@ -90,15 +98,15 @@ class FlatProgram(torch.nn.Module):
         `inputs`: name and shape of each; a dimension that is no number may have any size. Raises `ValueError` for
         inputs that the arguments do not fit.
         """
-        if all(name in self._names for name, _ in inputs) and len({name for name, _ in inputs}) == len(inputs):
-            found = [(name, tensors[self._names.index(name)]) for name, _ in inputs]
+        if all(name in self.names for name, _ in inputs) and len({name for name, _ in inputs}) == len(inputs):
+            found = [(name, tensors[self.names.index(name)]) for name, _ in inputs]
         elif len(inputs) == len(tensors):
             found = [(name, tensor) for (name, _), tensor in zip(inputs, tensors, strict=True)]
         else:
             wanted = ", ".join(name or "(no name)" for name, _ in inputs)
             raise ValueError(
                 f"the file has {len(inputs)} inputs ({wanted}), and the program {len(tensors)} tensors among its "
-                f"arguments ({', '.join(self._names)}): give the inputs the arguments' names"
+                f"arguments ({', '.join(self.names)}): give the inputs the arguments' names"
             )
         for (name, shape), (_, tensor) in zip(inputs, found, strict=True):
             sizes = [size if isinstance(size, int) else None for size in _dimensions(shape)]
@@ -138,42 +146,56 @@ def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = N
 
 
 def run_by(
-    program: FlatProgram, runner: ScriptRunner, later: Sequence[torch.Tensor] | None = None
-) -> list[np.ndarray[Any, Any]] | Failure:
+    program: FlatProgram, runner: ScriptRunner, later: Sequence[torch.Tensor] | None = None,
+    exports: dict[str, Any] | None = None,
+) -> list[np.ndarray[Any, Any]] | Failure:  # fmt: skip
     """Returns the outputs by a runner, or why there are none.
 
     `later`: the tensors that it is fed after the export, which has those among the arguments. A runner that asks for
-    operands once exports nothing that another call could use: that is a failure of the runner (`ours`).
+    operands once exports nothing that another call could use: that is a failure of the runner (`ours`). `exports`: of
+    this program, kept for the next run; a run with what was exported before feeds `later` at once.
     """
-    asked = 0
+    asked, again = 0, bool(exports)
 
     def fresh() -> tuple[torch.Tensor, ...]:
         nonlocal asked
         asked += 1
-        return program.fresh() if later is None or asked == 1 else tuple(tensor.clone() for tensor in later)
+        first = asked == 1 and not again
+        return program.fresh() if later is None or first else tuple(tensor.clone() for tensor in later)
 
     try:
-        run = function_of(runner)
+        run = function_of(runner, exports)
     except (ImportError, SystemExit) as error:
         return Failure(f"the runtime cannot be imported: {one_line(error)}", ours=True)
     reason = _unfit(program.tensors, runner)
     if reason:
         return Failure(reason, ours=True)
     try:
-        with _as_it_was(program.program), torch.no_grad():
+        with _as_it_was(program.program), torch.no_grad(), _tracer_warnings(program.warned):
             found = [_array(tensor) for tensor in _tensors(run(program, fresh))]
     except (Exception, SystemExit) as error:
         return _with_operator(_failure(error, runner), error, program)
-    if later is not None and asked < 2:
+    if later is not None and asked < 2 and not again:
         return Failure("it exports and runs in one call", ours=True)
     return found
 
 
-def function_of(runner: ScriptRunner) -> Run:
-    """Returns the function `run(model, fresh)` of a runner. Raises what its imports raise."""
-    text = "\n".join([*runner.imports, f"PROPERTIES = {dict(runner.properties)!r}", "", runner.run, ""])
+def function_of(runner: ScriptRunner, exports: dict[str, Any] | None = None) -> Run:
+    """Returns the function `run(model, fresh)` of a runner. Raises what its imports raise. `exports`: keeps what the
+    calls of `EXPORTS` return, and gives it to later calls."""
+    kept: dict[str, Any] = {} if exports is None else exports
+
+    def once(name: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if name not in kept:
+            kept[name] = call(*args, **options)
+        return kept[name]
+
+    body = runner.run
+    for name in EXPORTS:
+        body = body.replace(f"{name}(", f"once({name!r}, {name}, ")
+    text = "\n".join([*runner.imports, f"PROPERTIES = {dict(runner.properties)!r}", "", body, ""])
     linecache.cache[_RUNNER] = (len(text), None, text.splitlines(keepends=True), _RUNNER)
-    names: dict[str, Any] = {"torch": torch, "np": np, "__name__": "__runner__"}
+    names: dict[str, Any] = {"torch": torch, "np": np, "__name__": "__runner__", "once": once}
     exec(compile(text, _RUNNER, "exec"), names)
     return names["run"]
 
@@ -229,14 +251,28 @@ def _as_it_was(program: Any) -> Generator[None]:
             module.training = mode
 
 
+@contextlib.contextmanager
+def _tracer_warnings(found: list[tuple[str, str]]) -> Generator[None]:
+    """Collects what tracing warns of in the user's code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", torch.jit.TracerWarning)  # pyright: ignore[reportPrivateImportUsage] # documented
+        yield
+    for each in caught:
+        line = users_line_in(f'File "{each.filename}", line {each.lineno}')
+        if line:
+            found.append((line, str(each.message).partition(".")[0].partition(" might cause")[0]))
+
+
 def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
     """Tells a failure of an exporter or runtime from one of the runner's own lines."""
     frames = [*traceback.walk_tb(error.__traceback__)]
     step = ""
     for frame, number in frames:
         if frame.f_code.co_filename == _RUNNER:
-            calls = _CALL.findall(linecache.getline(_RUNNER, number))
-            step = next((call for call in calls if "." in call), calls[0] if calls else "")
+            calls = [each for each in _CALL.findall(linecache.getline(_RUNNER, number)) if each != "once"]
+            named = [each for each in EXPORTS if f"once({each!r}" in linecache.getline(_RUNNER, number)]
+            step = next((call for call in [*named, *calls] if "." in call), "")
     ours = bool(frames) and frames[-1][0].f_code.co_filename == _RUNNER and isinstance(error, (TypeError, ValueError))
     if ours:
         return Failure(f"the runner cannot feed this program: {one_line(error)}", ours=True)

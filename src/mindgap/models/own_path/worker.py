@@ -3,9 +3,11 @@
 Messages:
 
 parent → worker   run       a program's source, a runner (`platforms.script_runner`)
+                  sizes     the same, and dynamic dimensions: runs one export at several sizes
                   locate    the same, and how far the outputs are apart: finds the first submodule that shows it
 worker → parent   ran       the outputs by the runner, then those of eager mode, or why there are none by the runner;
                             what the program asks; its modules in training mode
+                  sized     how far each size is off, or why it failed; sizes that the program itself refuses
                   located   the submodule
                   failed    as of `models.sources.worker`
 """
@@ -17,7 +19,7 @@ import importlib
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.models.sources.worker import answering
 from mindgap.platforms.script_runner import ScriptRunner
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from mindgap.models.own_path.program_run import FlatProgram
 
 Header = dict[str, Any]
+#: An infinite distance in JSON.
+MOST: Final = 1e300
 
 
 def own_path_service(_: Channel) -> Service:
@@ -36,7 +40,8 @@ def own_path_service(_: Channel) -> Service:
     importlib.import_module("mindgap.models.corpus")
     warnings.simplefilter("ignore")
     programs = _Programs()
-    return Service({"run": answering(programs.run), "locate": answering(programs.locate)})
+    answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate}
+    return Service({kind: answering(answer) for kind, answer in answers.items()})
 
 
 class _Programs:
@@ -50,23 +55,25 @@ class _Programs:
 
     def run(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Runs a program by a runner, and eagerly."""
-        from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by
+        from mindgap.models.own_path.program_run import Failure, run_by
 
-        built = self._program(header["source"])
-        program = FlatProgram(built.program, built.args, built.kwargs)
+        program, exports = self._flat(header["source"]), dict[str, Any]()
         answer: Header = {"kind": "ran", **self._facts, "failure": None}
         started = time.monotonic()
-        found = run_by(program, _runner(header))
+        found = run_by(program, _runner(header), None, exports)
         if isinstance(found, Failure):
             return {**answer, "failure": dataclasses.asdict(found)}, []
+        answer["warned"] = [list(each) for each in dict.fromkeys(program.warned)]
         groups = {"outputs": found, "eager": self._eager}
         if time.monotonic() - started < header["again_s"]:
-            groups |= self._with_others(FlatProgram(built.program, built.args, built.kwargs), header)
+            groups |= self._with_others(program, exports, header)
         counts = {name: len(arrays) for name, arrays in groups.items()}
         return {**answer, "groups": counts}, [array for arrays in groups.values() for array in arrays]
 
-    def _with_others(self, program: FlatProgram, header: Mapping[str, Any]) -> dict[str, list[Array]]:
-        """Exports once more, and feeds other arguments; with them, the outputs of both sides. Empty where there are
+    def _with_others(
+        self, program: FlatProgram, exports: dict[str, Any], header: Mapping[str, Any]
+    ) -> dict[str, list[Array]]:
+        """Feeds other arguments to what was exported; returns them and the outputs of both sides. Empty where there are
         none, or either side refuses them."""
         from mindgap.aten.tensors import to_numpy
         from mindgap.models.own_path.program_run import Failure, run_by, run_eagerly
@@ -75,14 +82,35 @@ class _Programs:
         if others is None:
             return {}
         try:
-            eager = run_eagerly(program, others)
+            eager = run_eagerly(self._flat(header["source"]), others)
         except Exception:  # the program refuses other values
             return {}
-        found = run_by(program, _runner(header), others)
+        found = run_by(program, _runner(header), others, exports)
         if isinstance(found, Failure):
             return {}
         given = [to_numpy(tensor) for tensor in others]
         return {"other_arguments": given, "other_outputs": found, "other_eager": eager}
+
+    def sizes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
+        """Exports a program with dynamic dimensions, and runs it at several sizes."""
+        from mindgap.models.own_path.dynamic import DynamicSize, run_sizes
+        from mindgap.models.own_path.program_run import Failure
+
+        sizes = [DynamicSize(*each) for each in header["sizes"]]
+        flat = self._flat(header["source"])
+        found = run_sizes(flat, self._flat(header["source"]), _runner(header), sizes)
+        if isinstance(found, Failure):
+            return {"kind": "sized", "failure": dataclasses.asdict(found)}, ()
+        runs = [
+            [run.words, None if run.apart is None else min(run.apart, MOST), run.message, run.line] for run in found[0]
+        ]
+        return {"kind": "sized", "failure": None, "runs": runs, "left_out": found[1]}, ()
+
+    def _flat(self, source: str) -> FlatProgram:
+        from mindgap.models.own_path.program_run import FlatProgram
+
+        built = self._program(source)
+        return FlatProgram(built.program, built.args, built.kwargs)
 
     def locate(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Finds the first submodule that shows a difference or a failure by itself."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from mindgap.graph import Graph
-from mindgap.models.own_path.client import Located, OwnRun
+from mindgap.models.own_path.client import Located, OwnRun, SizedRuns
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
@@ -17,6 +17,10 @@ class OwnProgram(Protocol):
 
     def run(self, platform: PlatformName) -> OwnRun | None:
         """Runs it. None for eager mode, which exports nothing."""
+        ...
+
+    def run_sizes(self, platform: PlatformName) -> SizedRuns | None:
+        """Runs one export with dynamic dimensions at several sizes. None where none are asked for."""
         ...
 
     def locate(self, platform: PlatformName, apart: float | None) -> Located | None:

@@ -15,7 +15,7 @@ from mindgap.graph.activity import doing, telling
 from mindgap.graph.sizes import output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
-from mindgap.judge.pipeline.own_path import with_own_path
+from mindgap.judge.pipeline.own_path import with_own_path, with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
@@ -143,7 +143,9 @@ class SubjectRunner:
         if run is None or row.status == "not_run":
             return row
         doing("comparing the program's own export")
-        return with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
+        row = with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
+        sized = program.run_sizes(platform)
+        return row if sized is None else with_sizes(row, sized, run)
 
     def _run_ahead(self, comparison: GraphComparison, platforms: Sequence[PlatformName]) -> None:
         """Runs the graph on each platform, and ends its worker: the judge needs the memory, and seldom the worker."""

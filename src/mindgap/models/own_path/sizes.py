@@ -1,0 +1,47 @@
+"""Dynamic dimensions as a user writes them, and what a run at other sizes gave. Imports no framework."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from mindgap.graph import MindgapError
+
+_RANGE: Final = re.compile(r"(?P<name>[\w.]+)=(?P<low>\d+)\.\.(?P<high>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicSize:
+    """A dimension that may have any size from `low` to `high`.
+
+    name: `batch` (dimension 0 of every tensor among the arguments), `seq` (dimension 1 of each that has one), or
+        `ARGUMENT.DIMENSION`.
+    """
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRun:
+    """One run at other sizes. `words`: `batch=7`. `apart`: how far from eager mode, None where it failed: `message`."""
+
+    words: str
+    apart: float | None
+    message: str = ""
+    line: str = ""
+
+
+def parse_sizes(text: str) -> tuple[DynamicSize, ...]:
+    """Parses `batch=2..8,seq=1..128`. Raises `MindgapError`."""
+    found: list[DynamicSize] = []
+    for each in text.split(","):
+        read = _RANGE.fullmatch(each.strip())
+        if read is None or not 1 <= int(read["low"]) < int(read["high"]):
+            raise MindgapError(
+                f"--dynamic {each}: write NAME=LOW..HIGH, as in batch=2..8 or tokens.1=1..128, with 1 ≤ LOW < HIGH"
+            )
+        found.append(DynamicSize(read["name"], int(read["low"]), int(read["high"])))
+    return tuple(found)
