@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MARKER: Final = "mindgap"
 #: Arguments of `Session.diff` that the marker and the fixture take, and `require_support`.
 _OPTIONS: Final = (
-    "platforms", "reference", "backward", "trace", "name", "repeat", "deadline_s", "require_support",
+    "platforms", "reference", "backward", "trace", "name", "repeat", "deadline_s", "own_path", "require_support",
 )  # fmt: skip
 #: The metrics that a failing test shows.
 _METRICS: Final = ("max_abs", "max_rel", "max_ulp")
@@ -32,7 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker."""
     config.addinivalue_line(
         "markers",
-        f"{_MARKER}(platforms, reference='cpu/eager', backward=False, deadline_s=300, require_support=False): "
+        f"{_MARKER}(platforms, reference='cpu/eager', backward=False, deadline_s=300, own_path=False, "
+        "require_support=False): "
         "options of the fixture mindgap_diff, for a test, a class or a module",
     )
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import mindgap
 from mindgap.models.own_path.facts import questions, training_modules
 from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly
 from mindgap.models.own_path.search import first_part
@@ -118,3 +119,12 @@ def test_inputs_that_the_arguments_do_not_fit_are_told(inputs: list[tuple[str, l
     flat = FlatProgram(lambda x, y: x - y, (torch.zeros(2, 3), torch.ones(2, 3)), {})
     with pytest.raises(ValueError, match=said):
         flat.matched(inputs, flat.tensors)
+
+
+def test_the_python_api_takes_the_program_by_its_own_way_on_request() -> None:
+    model, args = programs.frozen()
+    (row,) = mindgap.diff(model, args, platforms=["cpu/jit"], own_path=True).rows
+    assert row.verdict == "export" and row.culprit is not None
+    assert row.culprit.label.startswith("programs.py:")
+    (row,) = mindgap.diff(model, args, platforms=["cpu/jit"]).rows
+    assert row.verdict == "identical" and row.own_path is None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _START_S: Final = 120.0
 #: A program that takes no longer is exported once more, to feed other arguments to what was exported.
-_AGAIN_S: Final = 10.0
+AGAIN_S: Final = 10.0
 #: Seconds for the search for the submodule at fault.
 _SEARCH_S: Final = 60.0
 #: The calls of a runner that export or compile, and run.
@@ -127,7 +127,7 @@ class OwnPathClient:
             return None
         way = self._way(platform, runner)
         try:
-            frame = self._ask("run", source, platform, backend, runner, again_s=_AGAIN_S)
+            frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S)
         except WorkerFailed as failed:
             fed = not isinstance(failed, CannotOpen)
             line = users_line(failed.tail)
@@ -143,19 +143,8 @@ class OwnPathClient:
             )
         except (EnvironmentProblem, MindgapError) as error:
             return OwnRun(platform, way, None, reason=str(error), fed=False)
-        header, arrays = frame.header, iter(frame.arrays)
-        failure: Mapping[str, Any] = header["failure"] or {}
-        found = {name: tuple(islice(arrays, count)) for name, count in header.get("groups", {}).items()}
-        return OwnRun(
-            platform, way, found.get("outputs"), found.get("eager", ()), found.get("other_arguments", ()),
-            found.get("other_outputs", ()), found.get("other_eager", ()), failure.get("message", ""),
-            failure.get("step", ""), failure.get("line", ""), failure.get("operator", ""),
-            fed=not failure.get("ours", False), asked=tuple((each[0], each[1]) for each in header["asked"]),
-            training=tuple(header["training"]),
-            warned=tuple((each[0], each[1]) for each in header.get("warned", ())),
-            seconds=time.perf_counter() - started,
-            file=platform in self._files,
-        )  # fmt: skip
+        seconds = time.perf_counter() - started
+        return own_run(platform, way, frame.header, frame.arrays, seconds, file=platform in self._files)
 
     def run_sizes(self, source: str, platform: PlatformName) -> SizedRuns | None:
         """Exports the only program of a source with dynamic dimensions, and runs it at several sizes. None where none
@@ -218,12 +207,10 @@ class OwnPathClient:
     ) -> Frame:
         """Raises `WorkerFailed`, and `MindgapError` for a program that cannot be opened or built there."""
         client, lock = self._client(platform, backend)
-        given = {"run": runner.run, "imports": list(runner.imports), "properties": dict(runner.properties)}
         with lock:
-            frame = client.ask(
-                {"kind": kind, "source": source, "runner": given, **more}, (), RequestLimits(self._deadline_s),
-                f"running the program by {self._way(platform, runner)}",
-            )  # fmt: skip
+            asked = {"kind": kind, "source": source, "runner": runner_json(runner), **more}
+            stage = f"running the program by {self._way(platform, runner)}"
+            frame = client.ask(asked, (), RequestLimits(self._deadline_s), stage)
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
             if broken:
@@ -250,6 +237,29 @@ class OwnPathClient:
                 )  # fmt: skip
                 self._clients[key] = WorkerClient(start, {}, RequestLimits(_START_S)), threading.Lock()
             return self._clients[key]
+
+
+def runner_json(runner: ScriptRunner) -> dict[str, Any]:
+    """Returns a runner as requests hold it."""
+    return {"run": runner.run, "imports": list(runner.imports), "properties": dict(runner.properties)}
+
+
+def own_run(
+    platform: PlatformName, way: str, header: Mapping[str, Any], arrays: Sequence[Array], seconds: float,
+    file: bool = False,
+) -> OwnRun:  # fmt: skip
+    """Reads the answer of `worker.Programs.run`."""
+    left = iter(arrays)
+    failure: Mapping[str, Any] = header["failure"] or {}
+    found = {name: tuple(islice(left, count)) for name, count in header.get("groups", {}).items()}
+    return OwnRun(
+        platform, way, found.get("outputs"), found.get("eager", ()), found.get("other_arguments", ()),
+        found.get("other_outputs", ()), found.get("other_eager", ()), failure.get("message", ""),
+        failure.get("step", ""), failure.get("line", ""), failure.get("operator", ""),
+        fed=not failure.get("ours", False), asked=tuple((each[0], each[1]) for each in header["asked"]),
+        training=tuple(header["training"]), warned=tuple((each[0], each[1]) for each in header.get("warned", ())),
+        seconds=seconds, file=file,
+    )  # fmt: skip
 
 
 def runner_of(backend: Backend, platform: PlatformName, file: Path | None = None) -> ScriptRunner | None:

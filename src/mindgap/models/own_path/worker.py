@@ -39,17 +39,19 @@ def own_path_service(_: Channel) -> Service:
     """Runs programs by runners."""
     importlib.import_module("mindgap.models.corpus")
     warnings.simplefilter("ignore")
-    programs = _Programs()
+    programs = Programs()
     answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate}
     return Service({kind: answering(answer) for kind, answer in answers.items()})
 
 
-class _Programs:
+class Programs:
     """Keeps the program that was built last, and what is known of it."""
 
-    def __init__(self) -> None:
-        self._source = ""
-        self._built: Built | None = None
+    def __init__(self, built: Built | None = None) -> None:
+        """`built`: the program of the source "", for a process that has it already."""
+        self._source: str | None = None
+        self._built: Built | None = built
+        self._given = built
         self._facts: Header = {}
         self._eager: list[Array] = []
 
@@ -122,14 +124,11 @@ class _Programs:
 
     def _program(self, source: str) -> Built:
         """Builds a program, runs it eagerly, and notes what it asks."""
-        from mindgap.models.corpus import Program, open_source
         from mindgap.models.own_path.facts import questions, training_modules
         from mindgap.models.own_path.program_run import FlatProgram, run_eagerly
 
         if self._source != source or self._built is None:
-            one = open_source(source)[0]
-            assert isinstance(one, Program), "a graph that was captured before has no program"
-            self._source, self._built = source, one.make()
+            self._source, self._built = source, self._given if self._given is not None else _opened(source)
             built = self._built
             flat = FlatProgram(built.program, built.args, built.kwargs)
             # First, so that what modules ask while they are imported is no question of the program.
@@ -140,6 +139,14 @@ class _Programs:
                 "training": list(training_modules(built.program)),
             }
         return self._built
+
+
+def _opened(source: str) -> Built:
+    from mindgap.models.corpus import Program, open_source
+
+    one = open_source(source)[0]
+    assert isinstance(one, Program), "a graph that was captured before has no program"
+    return one.make()
 
 
 def _runner(header: Mapping[str, Any]) -> ScriptRunner:

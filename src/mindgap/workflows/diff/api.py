@@ -29,6 +29,7 @@ def diff(
     deadline_s: float = 300.0,
     tensors: TensorStore | None = None,
     backward: bool = False,
+    own_path: bool = False,
 ) -> Report:
     """Runs a model (or a captured graph) on every platform and compares each with the reference.
 
@@ -37,7 +38,9 @@ def diff(
     wrong is a row. The model is captured in this process: a crash or an `os._exit` in it ends the process. The command
     line captures in a process of its own.
     `tensors` is where the weights are kept: by default the user's store for a graph that was captured before,
-    and a temporary directory for a model. `backward`: the model's gradients are compared too (`capture_kernels`).
+    and a temporary directory for a model. `own_path`: the model itself goes the way of each platform's users too
+    (`torch.onnx.export`, `torch.compile` and so on), as `mindgap diff` does; here in this process.
+    `backward`: the model's gradients are compared too (`capture_kernels`).
     Each call starts worker processes; a `Session` keeps them for the next call.
     """
     if tensors is None and isinstance(model, Graph):
@@ -45,7 +48,7 @@ def diff(
     with Session(tensors=tensors) as session:
         return session.diff(
             model, args, kwargs, platforms=platforms, reference=reference, trace=trace, name=name, repeat=repeat,
-            deadline_s=deadline_s, backward=backward,
+            deadline_s=deadline_s, backward=backward, own_path=own_path,
         )  # fmt: skip
 
 

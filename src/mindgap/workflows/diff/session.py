@@ -35,7 +35,7 @@ from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.errors import DiffInterrupted, StoreNotWritten
 from mindgap.workflows.diff.large_models import Turns
 from mindgap.workflows.diff.platform_facts import facts_of
-from mindgap.workflows.diff.subject import OnProgress, Subject
+from mindgap.workflows.diff.subject import OnProgress, OwnProgram, Subject
 from mindgap.workflows.diff.subject_runner import SubjectRunner
 
 
@@ -85,6 +85,7 @@ class Session:
         repeat: int = 2,
         deadline_s: float = 300.0,
         backward: bool = False,
+        own_path: bool = False,
     ) -> Report:
         """Compares one model, as `mindgap.diff` does; raises what it raises."""
         if backward and isinstance(model, Graph):
@@ -100,7 +101,8 @@ class Session:
         called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
         settings = RunSettings(parse(reference), trace, repeat, deadline_s)
         try:
-            report = self.diff_many([Subject(called, graph)], platforms, settings=settings)
+            program = None if not own_path else self._program(model, args, kwargs, backward)
+            report = self.diff_many([Subject(called, graph, program=program)], platforms, settings=settings)
         finally:
             if self._own:
                 for key in {key for each in captured for key in stored_keys(each)}:
@@ -201,6 +203,15 @@ class Session:
         if key not in self._facts:
             self._facts[key] = facts_of(platforms, reference=reference, skip_unavailable=skip)
         return self._facts[key]
+
+    def _program(
+        self, model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, backward: bool
+    ) -> OwnProgram:
+        if isinstance(model, Graph) or backward:
+            raise MindgapError("own_path=True takes a model, without backward=True: a graph has no export of its own")
+        from mindgap.models.own_path.here import ProgramHere
+
+        return ProgramHere(model, args, kwargs or {})
 
     def _captured(
         self, model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, backward: bool

@@ -1,0 +1,74 @@
+"""Runs a program of the Python API by the way of a platform's users, in the process that has it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from mindgap.models.own_path.client import (
+    AGAIN_S,
+    Located,
+    NoOwnPath,
+    OwnRun,
+    SizedRuns,
+    own_run,
+    runner_json,
+    runner_of,
+    way_of,
+)
+from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import find
+
+_SEARCH_S: Final = 60.0
+
+
+class ProgramHere:
+    """A program of this process. A crash of an exporter or a runtime ends the process."""
+
+    def __init__(self, program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        from mindgap.models.corpus import Built
+        from mindgap.models.own_path.worker import Programs
+
+        self._programs = Programs(Built(program, tuple(args), dict(kwargs)))
+
+    def run(self, platform: PlatformName) -> OwnRun | None:
+        """Runs it. None for eager mode, which exports nothing."""
+        from mindgap.aten.state import TORCH_STATE
+
+        started = time.perf_counter()
+        backend = find(platform)[0]
+        if isinstance(backend, BackendElsewhere):
+            why = "a model of the Python API stays in its process: `mindgap diff` takes a program to other environments"
+            return OwnRun(platform, "", None, reason=why, fed=False)
+        try:
+            runner = runner_of(backend, platform)
+        except NoOwnPath as error:
+            return OwnRun(platform, "", None, reason=str(error), fed=False)
+        if runner is None:
+            return None
+        with TORCH_STATE, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            header, arrays = self._programs.run({"source": "", "runner": runner_json(runner), "again_s": AGAIN_S})
+        return own_run(platform, way_of(runner), header, arrays, time.perf_counter() - started)
+
+    def run_sizes(self, platform: PlatformName) -> SizedRuns | None:
+        """None: the Python API takes no dynamic dimensions."""
+        return None
+
+    def locate(self, platform: PlatformName, apart: float | None) -> Located | None:
+        """Finds the submodule that is wrong (or fails: `apart` is None) by itself."""
+        from mindgap.aten.state import TORCH_STATE
+
+        runner = runner_of(find(platform)[0], platform)
+        assert runner is not None, "only what ran is located"
+        with TORCH_STATE, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            asked = {"source": "", "runner": runner_json(runner), "seconds": _SEARCH_S, "apart": apart}
+            header, _ = self._programs.locate(asked)
+        return Located(header["path"], header["kind"], header["complete"])
+
+    def stop(self) -> None:
+        """Nothing: what runs in this process ends by itself."""
