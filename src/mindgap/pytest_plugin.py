@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from mindgap.workflows.diff import Report, Row, Session
+    from mindgap.workflows.diff import Report, Session
 
 _MARKER: Final = "mindgap"
 #: Arguments of `Session.diff` that the marker and the fixture take, and `require_support`.
 _OPTIONS: Final = (
     "platforms", "reference", "backward", "trace", "name", "repeat", "deadline_s", "require_support",
 )  # fmt: skip
-#: The metrics that a failing test shows.
-_METRICS: Final = ("max_abs", "max_rel", "max_ulp")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -107,13 +105,13 @@ def _report(
 def _raise_findings(report: Report, require_support: bool) -> None:
     """Fails the test for findings and for what was not compared. Warns of platforms that refuse the model."""
     __tracebackhide__ = True
+    from mindgap.report.finding_blocks import blocks
     from mindgap.report.words import explain
 
     refused = [row for row in report.rows if row.verdict is None]
     unsupported = [row for row in refused if row.status == "unsupported"]
     if report.findings:
-        found = [each for row in report.findings for each in row.by_fault]
-        _fail("\n".join(f"{each.model} on {_described(each)}" for each in found))
+        _fail("\n\n".join(block.text for block in blocks(report)))
     if report.nothing:
         reasons = [f"  {row.platform}: {explain(row)}" for row in refused]
         _fail("\n".join([f"NOTHING WAS COMPARED: {report.nothing}", *reasons]))
@@ -121,24 +119,6 @@ def _raise_findings(report: Report, require_support: bool) -> None:
         _fail("\n".join(f"{row.model} on {row.platform}: {explain(row)}" for row in unsupported))
     for row in refused:
         warnings.warn(f"nothing is known of {row.model} on {row.platform}: {explain(row)}", stacklevel=3)
-
-
-def _described(row: Row) -> str:
-    """A finding in lines: verdict, culprit, side, the user's line, sizes, an example."""
-    from mindgap.report.words import detail_line, metric
-
-    culprit = row.culprit
-    node = f" (node {culprit.node})" if culprit is not None and culprit.node >= 0 else ""
-    told = {
-        "culprit": "" if culprit is None else f"{culprit.op}{node}",
-        "line": "" if culprit is None else culprit.label,
-        "blame": row.blame or "",
-        "example": "" if row.example is None else row.example.sentence,
-        "detail": detail_line(row),
-        "sizes": ", ".join(f"{name} {metric(row, name)}" for name in _METRICS if name in row.metrics),
-    }
-    lines = [f"  {name:<8} {text}" for name, text in told.items() if text]
-    return "\n".join([f"{row.platform}: {row.word}", *lines])
 
 
 def _fail(message: str) -> NoReturn:

@@ -25,9 +25,11 @@ from mindgap.models.own_path.client import OwnPathClient, check_file
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.store import Store
+from mindgap.run.log_setup import is_verbose
 from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
 
 #: Options that other commands of this kind take too.
+Metrics = Annotated[bool, typer.Option("--metrics", help="Also print the metrics of each row (docs/metrics.md).")]
 Options = Annotated[
     list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="Of the sources: size=64, batch=2, …")
 ]
@@ -60,6 +62,7 @@ def diff(
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
     ] = False,
     as_json: AsJson = False,
+    metrics: Metrics = False,
     html: Html = None,
     junit: Junit = None,
     sarif: Sarif = None,
@@ -147,7 +150,7 @@ def diff(
             except MindgapError as error:
                 complain(str(error))
                 status = Exit.WRONG_USE
-        status = put_out(report, out, as_json, html, junit, sarif) or status
+        status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics) or status
     say_loudly(report)
     return status or status_of(report, require_support=require_support)
 
@@ -180,13 +183,14 @@ def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:
 
 
 def put_out(
-    report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None, sarif: Path | None = None
-) -> Exit:
-    """Writes the report: JSON or a table, then the requested files. A failure costs its file and gives a status."""
+    report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None, sarif: Path | None = None, *,
+    metrics: bool = False,
+) -> Exit:  # fmt: skip
+    """Writes the report: JSON or text, then the requested files. A failure costs its file and gives a status."""
     if as_json:
         out.write(report.to_json() + "\n")
     else:
-        print_report(report, out)
+        print_report(report, out, figures=metrics, verbose=is_verbose())
     return Exit.NOTHING_FOUND if write_pages(report, html, junit, sarif) else Exit.WRONG_USE
 
 

@@ -83,9 +83,19 @@ def short(word: str) -> str:
     return MEANINGS[word][0]
 
 
+def meaning(word: str) -> str:
+    """Returns what a verdict means, in one sentence."""
+    return MEANINGS[word][1]
+
+
+def word_text(word: str) -> str:
+    """Returns a verdict as text: `reduced precision`."""
+    return word.replace("_", " ")
+
+
 def explain(row: Row) -> str:
     """Explains a row in one line: verdict, culprit, blame, sizes, the platform's message."""
-    parts = [row.word.replace("_", " ")]
+    parts = [word_text(row.word)]
     if row.culprit:
         where = f" at {row.culprit.label}" if row.culprit.label else ""
         node = f" (node {row.culprit.node})" if row.culprit.node >= 0 else ""
@@ -119,6 +129,11 @@ def weaker_evidence(rows: Iterable[Row]) -> str:
     """Lists weak evidence: `judged on weaker evidence: aten.gelu.default (bound rule: …)`, each reason once."""
     reasons = dict.fromkeys(f"{w.op} ({w.missing}: {w.reason})" for row in rows for w in row.weaknesses)
     return f"judged on weaker evidence: {'; '.join(reasons)}" if reasons else ""
+
+
+def weak_operators(rows: Iterable[Row]) -> list[str]:
+    """The operators that were judged on weaker evidence, each once."""
+    return list(dict.fromkeys(weak.op for row in rows for weak in row.weaknesses))
 
 
 def given_back(rows: Iterable[Row]) -> list[str]:
