@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from mindgap.workflows.diff import Report, Session
 
 _MARKER: Final = "mindgap"
-#: Arguments of `Session.diff` that the marker and the fixture take, and `require_support`.
+#: Arguments of `Session.diff` that the marker and the fixture take, and what else fails a test.
 _OPTIONS: Final = (
     "platforms", "reference", "backward", "trace", "name", "repeat", "deadline_s", "require_support",
+    "require_finite",
 )  # fmt: skip
 
 
@@ -30,7 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker."""
     config.addinivalue_line(
         "markers",
-        f"{_MARKER}(platforms, reference='cpu/eager', backward=False, deadline_s=300, require_support=False): "
+        f"{_MARKER}(platforms, reference='cpu/eager', backward=False, deadline_s=300, require_support=False, "
+        "require_finite=False): "
         "options of the fixture mindgap_diff, for a test, a class or a module",
     )
 
@@ -48,9 +50,10 @@ def mindgap_session() -> Generator[Session]:
 def mindgap_diff(request: pytest.FixtureRequest, mindgap_session: Session) -> Callable[..., Report]:
     """`mindgap_diff(model, args=(), kwargs=None, **options)` compares a model on platforms with the reference.
 
-    It takes the options of `mindgap.diff` and `require_support`; the marker `mindgap` gives their defaults. It returns
-    the report where there are no findings. The test fails with findings, where nothing was compared, and, with
-    `require_support`, where a platform refuses the model. Otherwise a refusal is a warning.
+    It takes the options of `mindgap.diff`, `require_support` and `require_finite`; the marker `mindgap` gives their
+    defaults. It returns the report where there are no findings. The test fails with findings, where nothing was
+    compared, with `require_support` where a platform refuses the model, and with `require_finite` where an output has
+    NaN or infinities. Otherwise a refusal is a warning, as is an output that is NaN or infinite everywhere.
     """
     marked = _marked(request)
 
@@ -60,8 +63,9 @@ def mindgap_diff(request: pytest.FixtureRequest, mindgap_session: Session) -> Ca
         __tracebackhide__ = True
         settings = {"name": request.node.name, **marked, **_checked(options, "mindgap_diff")}
         required = settings.pop("require_support", False)
+        finite = settings.pop("require_finite", False)
         report = _report(mindgap_session, model, args, kwargs, settings)
-        _raise_findings(report, required)
+        _raise_findings(report, required, finite)
         return report
 
     return compare
@@ -102,11 +106,11 @@ def _report(
     _fail(reason)
 
 
-def _raise_findings(report: Report, require_support: bool) -> None:
+def _raise_findings(report: Report, require_support: bool, require_finite: bool) -> None:
     """Fails the test for findings and for what was not compared. Warns of platforms that refuse the model."""
     __tracebackhide__ = True
     from mindgap.report.finding_blocks import blocks
-    from mindgap.report.words import explain
+    from mindgap.report.words import explain, non_finite_notes, not_finite
 
     refused = [row for row in report.rows if row.verdict is None]
     unsupported = [row for row in refused if row.status == "unsupported"]
@@ -117,6 +121,10 @@ def _raise_findings(report: Report, require_support: bool) -> None:
         _fail("\n".join([f"NOTHING WAS COMPARED: {report.nothing}", *reasons]))
     if require_support and unsupported:
         _fail("\n".join(f"{row.model} on {row.platform}: {explain(row)}" for row in unsupported))
+    if require_finite and not report.finite:
+        _fail("\n".join(not_finite(report)))
+    for note in non_finite_notes(report):
+        warnings.warn(note, stacklevel=3)
     for row in refused:
         warnings.warn(f"nothing is known of {row.model} on {row.platform}: {explain(row)}", stacklevel=3)
 

@@ -24,6 +24,7 @@ from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.models.own_path.client import OwnPathClient, check_file
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
+from mindgap.report.words import not_finite
 from mindgap.results.store import Store
 from mindgap.run.log_setup import is_verbose
 from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
@@ -75,6 +76,9 @@ def diff(
     ] = None,
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
     require_support: Annotated[bool, typer.Option("--require-support", help="`unsupported` counts as found.")] = False,
+    require_finite: Annotated[
+        bool, typer.Option("--require-finite", help="NaN or infinities in an output count as found, on any side.")
+    ] = False,
     no_trace: Annotated[bool, typer.Option("--no-trace", help="Do not follow differences from node to node.")] = False,
     no_judge: Annotated[
         bool,
@@ -152,7 +156,10 @@ def diff(
                 status = Exit.WRONG_USE
         status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics) or status
     say_loudly(report)
-    return status or status_of(report, require_support=require_support)
+    if require_finite:
+        for line in not_finite(report):
+            complain(line)
+    return status or status_of(report, require_support=require_support, require_finite=require_finite)
 
 
 def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName]) -> dict[PlatformName, Path]:

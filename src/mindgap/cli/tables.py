@@ -16,7 +16,15 @@ from rich.text import Text
 
 from mindgap.platforms.name import PlatformName
 from mindgap.report.finding_blocks import Block, blocks, clean, reason, size_text
-from mindgap.report.words import METRICS, given_back, meaning, weak_operators, weaker_evidence, word_text
+from mindgap.report.words import (
+    METRICS,
+    given_back,
+    meaning,
+    non_finite_notes,
+    weak_operators,
+    weaker_evidence,
+    word_text,
+)
 from mindgap.workflows.diff import Report, Row
 
 _STYLES: Final = {
@@ -133,12 +141,13 @@ def print_blocks(lines: Lines, found: Iterable[Block]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowLine:
-    """What the line of a row shows: its name, one word, a remark, and figures below, where there are any."""
+    """What the line of a row shows: its name, one word, a remark; below, advice and figures where there are any."""
 
     name: str
     word: Text
     remark: str = ""
     figures: str = ""
+    advice: str = ""
 
 
 def print_rows(lines: Lines, rows: Sequence[RowLine]) -> None:
@@ -158,12 +167,14 @@ def print_rows(lines: Lines, rows: Sequence[RowLine]) -> None:
             lines.put(Text.assemble(head, "  ", row.word), 4)
             if row.remark:
                 lines.put(Text(row.remark), indent, Text())
-        if row.figures:
-            lines.put(Text(row.figures, style="dim"), indent, Text())
+        for text, style in ((row.advice, ""), (row.figures, "dim")):
+            if text:
+                lines.put(Text(text, style=style), indent, Text())
 
 
 def _line_of(name: str, row: Row, figures: bool, verbose: bool) -> RowLine:
-    return RowLine(name, _word(row), remark(row, verbose), size_text(row, METRICS) if figures or row.unjudged else "")
+    shown = size_text(row, METRICS) if figures or row.unjudged else ""
+    return RowLine(name, _word(row), remark(row, verbose), shown, "" if row.finding else row.advice)
 
 
 def remark(row: Row, verbose: bool = False) -> str:
@@ -188,7 +199,8 @@ def _culprit(row: Row) -> str:
 
 
 def _print_notes(lines: Lines, report: Report, verbose: bool) -> None:
-    notes = [f"delegation: {line}" for line in given_back(report.rows)]
+    notes = [f"note: {line}" for line in non_finite_notes(report)]
+    notes += [f"delegation: {line}" for line in given_back(report.rows)]
     if verbose and (weak := weaker_evidence(report.rows)):
         notes.append(weak)
     elif weak := weak_operators(report.rows):

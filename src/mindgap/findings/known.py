@@ -203,8 +203,27 @@ def _by_ledger(ledger: Ledger, report: Report, accept: bool, keys: Keys) -> Mark
         id(fault) for cause, (_, faults) in zip(review.causes, pairs, strict=True) if cause.state in states
         for fault in faults
     }  # fmt: skip
+    advice = {
+        id(fault): ledger.workaround_of(cause)
+        for cause, (_, faults) in zip(review.causes, pairs, strict=True)
+        for fault in faults
+    }
     rows = (
-        _marked(row, [id(fault) in known for fault in faults if fault.finding])
+        _with_workarounds(
+            _marked(row, [id(fault) in known for fault in faults if fault.finding]),
+            [advice.get(id(fault), "") for fault in faults if fault.finding],
+        )
         for row, faults in zip(report.rows, apart, strict=True)
     )
     return MarkedReport(dataclasses.replace(report, rows=tuple(rows)), tuple(review.lines), text)
+
+
+def _with_workarounds(row: Row, texts: Sequence[str]) -> Row:
+    """The row with a ledger's work-around as the advice of each fault that has one."""
+    if not any(texts):
+        return row
+    faults = tuple(
+        dataclasses.replace(fault, advice=text or fault.advice)
+        for fault, text in zip(row.faults, texts if row.faults else (), strict=True)
+    )
+    return dataclasses.replace(row, faults=faults, advice=texts[0] or row.advice)

@@ -19,7 +19,7 @@ from mindgap.report.words import METRICS, classes, fault_name, figure, number, w
 from mindgap.workflows.diff import Report, Row
 
 #: The labels of a block, in their order.
-LABELS: Final = ("culprit", "module", "line", "blame", "example", "evidence", "message", "size", "script")
+LABELS: Final = ("culprit", "module", "line", "blame", "example", "evidence", "message", "size", "advice", "script")
 #: The metrics of the field `size`.
 _SIZES: Final = ("max_abs", "max_rel", "relative_error")
 _MOST_TEXT: Final = 400
@@ -77,7 +77,7 @@ def _likeness(row: Row) -> tuple[str, ...]:
     """What rows of one block have in common."""
     culprit = row.culprit
     name = fault_name(row.independent_faults[0])
-    common = (row.word, str(row.blame), str(row.known))
+    common = (row.word, str(row.blame), str(row.known), row.advice)
     if isinstance(culprit, DtypePolicy):
         return (*common, culprit.op, row.platform)
     example = row.example.sentence if row.example else ""
@@ -99,6 +99,7 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         "evidence": _evidence(first),
         "message": reason(first) if first.verdict in ("failed", "reference_failed") else "",
         "size": _sizes(rows),
+        "advice": first.advice,
         "script": reduce_command(report, first),
     }
     fields = tuple((name, text) for name in LABELS if (text := clean(told.get(name, ""))))

@@ -10,7 +10,7 @@ from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.platforms.delegation import Delegation, total
 from mindgap.results.rows import OwnPath
-from mindgap.workflows.diff import Row
+from mindgap.workflows.diff import Report, Row
 
 #: What a table calls a row -> (short form for narrow cells, what it means).
 MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
@@ -110,6 +110,8 @@ def explain(row: Row) -> str:
         parts.append(shown.strip().splitlines()[0][:300])
     elif row.finding and row.detail:
         parts.append(detail_line(row))
+    if row.advice:
+        parts.append(f"what to do: {row.advice}")
     if row.weaknesses:
         parts.append(weaker_evidence([row]))
     return "; ".join(parts)
@@ -134,6 +136,31 @@ def weaker_evidence(rows: Iterable[Row]) -> str:
 def weak_operators(rows: Iterable[Row]) -> list[str]:
     """The operators that were judged on weaker evidence, each once."""
     return list(dict.fromkeys(weak.op for row in rows for weak in row.weaknesses))
+
+
+def not_finite(report: Report) -> list[str]:
+    """One line for each output with NaN or infinities, on the reference or on a platform."""
+    found = [(model.name, report.reference, model.non_finite) for model in report.models]
+    found += [(row.model, row.platform, row.non_finite) for row in report.rows]
+    return [
+        f"{model} on {platform}: output {each.output} is NaN or infinite in {each.count} of {each.elements} elements"
+        for model, platform, outputs in found
+        for each in outputs
+    ]
+
+
+def non_finite_notes(report: Report) -> list[str]:
+    """One line for each output that is not finite anywhere, on the reference and on every platform that ran."""
+    notes: list[str] = []
+    for model in report.models:
+        rows = [row for row in report.rows if row.model == model.name and row.digests]
+        for each in model.non_finite:
+            if each.count == each.elements and all(each in row.non_finite for row in rows):
+                where = f"in {each.count} of {each.elements} elements on {report.reference} and on every platform"
+                notes.append(
+                    f"{model.name}: output {each.output} is NaN or infinite {where}: comparing it says nothing"
+                )
+    return notes
 
 
 def given_back(rows: Iterable[Row]) -> list[str]:

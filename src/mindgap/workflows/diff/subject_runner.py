@@ -18,6 +18,7 @@ from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.platforms.name import PlatformName
+from mindgap.results.advice import advised
 from mindgap.results.recording import Recording
 from mindgap.results.rows import OwnPath, Row
 from mindgap.workflows.diff.collected import Collected
@@ -117,6 +118,7 @@ class SubjectRunner:
             else:
                 with telling(lambda text: self.collected.doing(name, platform, text)):
                     row = row_or_failure(name, platform, lambda: self._judged(captured, comparison, platform, alone))
+            row = advised(row)
             if self.collected.row(position, row):
                 self.record.row(graph, row, comparison.outcomes.get(platform))
             if alone:
