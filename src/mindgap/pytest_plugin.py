@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mindgap.workflows.diff import Report, Session
 
 _MARKER: Final = "mindgap"
 #: Arguments of `Session.diff` that the marker and the fixture take, and what else fails a test.
 _OPTIONS: Final = (
     "platforms", "reference", "backward", "trace", "name", "repeat", "deadline_s", "require_support",
-    "require_finite",
+    "require_finite", "allow",
 )  # fmt: skip
 
 
@@ -32,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(platforms, reference='cpu/eager', backward=False, deadline_s=300, require_support=False, "
-        "require_finite=False): "
+        "require_finite=False, allow=()): "
         "options of the fixture mindgap_diff, for a test, a class or a module",
     )
 
@@ -50,10 +52,11 @@ def mindgap_session() -> Generator[Session]:
 def mindgap_diff(request: pytest.FixtureRequest, mindgap_session: Session) -> Callable[..., Report]:
     """`mindgap_diff(model, args=(), kwargs=None, **options)` compares a model on platforms with the reference.
 
-    It takes the options of `mindgap.diff`, `require_support` and `require_finite`; the marker `mindgap` gives their
-    defaults. It returns the report where there are no findings. The test fails with findings, where nothing was
-    compared, with `require_support` where a platform refuses the model, and with `require_finite` where an output has
-    NaN or infinities. Otherwise a refusal is a warning, as is an output that is NaN or infinite everywhere.
+    It takes the options of `mindgap.diff`, `require_support`, `require_finite`, and `allow` as `--allow` of the command
+    line; the marker `mindgap` gives their defaults. `[tool.mindgap] allow` of `pyproject.toml` counts too. It returns
+    the report where there are no new findings. The test fails with new findings, where nothing was compared, with
+    `require_support` where a platform refuses the model, and with `require_finite` where an output has NaN or
+    infinities. Otherwise a refusal is a warning, as is an output that is NaN or infinite everywhere.
     """
     marked = _marked(request)
 
@@ -64,7 +67,8 @@ def mindgap_diff(request: pytest.FixtureRequest, mindgap_session: Session) -> Ca
         settings = {"name": request.node.name, **marked, **_checked(options, "mindgap_diff")}
         required = settings.pop("require_support", False)
         finite = settings.pop("require_finite", False)
-        report = _report(mindgap_session, model, args, kwargs, settings)
+        allow = settings.pop("allow", ())
+        report = _report(mindgap_session, model, args, kwargs, settings, allow, request.config.rootpath)
         _raise_findings(report, required, finite)
         return report
 
@@ -91,16 +95,22 @@ def _checked(options: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _report(
-    session: Session, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, settings: dict[str, Any]
-) -> Report:
-    """Runs the comparison. Fails the test with one line for bad input."""
+    session: Session, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, settings: dict[str, Any],
+    allow: Sequence[str], root: Path,
+) -> Report:  # fmt: skip
+    """Runs the comparison, and marks what is allowed. Fails the test with one line for bad input."""
     __tracebackhide__ = True
+    from mindgap.findings.allowed import all_allowed, mark_allowed
     from mindgap.graph import MindgapError
 
     if not settings.get("platforms"):
         _fail(f"no platform: write @pytest.mark.{_MARKER}(platforms=[…]), or mindgap_diff(model, args, platforms=[…])")
     try:
-        return session.diff(model, args, kwargs, **settings)
+        allowed = all_allowed(allow, root)
+        report, notes = mark_allowed(session.diff(model, args, kwargs, **settings), allowed)
+        for note in notes:
+            warnings.warn(note, stacklevel=4)
+        return report
     except MindgapError as error:
         reason = str(error)
     _fail(reason)
@@ -114,7 +124,7 @@ def _raise_findings(report: Report, require_support: bool, require_finite: bool)
 
     refused = [row for row in report.rows if row.verdict is None]
     unsupported = [row for row in refused if row.status == "unsupported"]
-    if report.findings:
+    if report.new_findings:
         _fail("\n\n".join(block.text for block in blocks(report)))
     if report.nothing:
         reasons = [f"  {row.platform}: {explain(row)}" for row in refused]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 
 import pytest
 import torch
 
+from mindgap.findings.allowed import mark_allowed
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import DtypePolicy, culprit_of
 from mindgap.graph.compare.fault import Fault
@@ -16,6 +18,7 @@ from mindgap.platforms.name import parse
 from mindgap.results.advice import advised
 from mindgap.results.rows import Row
 from mindgap.workflows.diff import Session
+from report.report_sample import sample
 
 BFLOAT16 = DtypePolicy("float32", "bfloat16", products=True)
 
@@ -39,17 +42,25 @@ def test_another_option_is_named_beside_those_of_the_platform() -> None:
     advice = policy_row("openvino/cpu@threads=1").advice
     assert advice == (
         "compare openvino/cpu@precision=f32,threads=1 instead: it computes in float32; a deployment sets "
-        "INFERENCE_PRECISION_HINT=f32"
+        "INFERENCE_PRECISION_HINT=f32; to accept it: --allow 'openvino/cpu@threads=1: float32 products in bfloat16'"
     )
-    assert "precision=f32" not in policy_row("openvino/cpu@precision=f32").advice
+    assert policy_row("openvino/cpu@precision=f32").advice.startswith("to accept it: ")
 
 
 def test_nothing_is_advised_where_nothing_is_known() -> None:
-    assert policy_row("openvino/cpu", DtypePolicy("int8", "int8")).advice == ""
-    assert policy_row("gone/cpu").advice == ""
+    assert policy_row("openvino/cpu", DtypePolicy("int8", "int8")).advice.startswith("to accept it: ")
+    assert policy_row("gone/cpu").advice.startswith("to accept it: ")
     assert advised(Row("m", parse("cpu/jit"), "ok", "rounding")).advice == ""
     wrong = Row("m", parse("cpu/jit"), "ok", "discrepant", {}, culprit_of(1, "aten.sin.default"), "platform")
     assert advised(wrong).advice == ""
+
+
+@pytest.mark.parametrize("policy", [BFLOAT16, DtypePolicy("int8", "int8"), DtypePolicy("float64", "float32")])
+def test_a_policy_is_accepted_by_the_line_that_is_advised(policy: DtypePolicy) -> None:
+    row = policy_row("openvino/cpu@threads=1", policy)
+    (line,) = re.findall("--allow '(.*)'", row.advice)
+    report = dataclasses.replace(sample(), rows=(row,))
+    assert report.totals.new == 1 and mark_allowed(report, [line])[0].totals.new == 0
 
 
 def test_each_fault_has_its_own_and_a_known_work_around_stays() -> None:

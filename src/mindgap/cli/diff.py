@@ -19,6 +19,7 @@ from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client
 from mindgap.cli.status import Exit, status_of
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
+from mindgap.findings.allowed import all_allowed, mark_allowed
 from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.models.own_path.client import OwnPathClient, check_file
@@ -75,6 +76,14 @@ def diff(
         typer.Option(metavar="FILE", help="Fail on findings that it does not hold: JSON, or a ledger in TOML."),
     ] = None,
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="'PLATFORM: WHAT'",
+            help="Accept it: 'openvino/cpu: float32 products in bfloat16[, max_relative=0.01]'. Or in pyproject.toml.",
+        ),
+    ] = None,
     require_support: Annotated[bool, typer.Option("--require-support", help="`unsupported` counts as found.")] = False,
     require_finite: Annotated[
         bool, typer.Option("--require-finite", help="NaN or infinities in an output count as found, on any side.")
@@ -120,6 +129,7 @@ def diff(
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
     limit = None if budget is None else seconds_of("--budget", budget)
     known = None if baseline is None else load_known(baseline, create=update_baseline)
+    allowed = all_allowed(allow or [], Path.cwd())
     check_files(
         ("--html", html), ("--junit", junit), ("--sarif", sarif),
         ("--baseline", baseline if update_baseline else None),
@@ -154,6 +164,10 @@ def diff(
             except MindgapError as error:
                 complain(str(error))
                 status = Exit.WRONG_USE
+        if status != Exit.INTERRUPTED:
+            report, notes = mark_allowed(report, allowed)
+            for line in notes:
+                complain(line)
         status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics) or status
     say_loudly(report)
     if require_finite:

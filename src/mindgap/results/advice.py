@@ -40,22 +40,30 @@ def advised(row: Row) -> Row:
 
 
 def _of_culprit(platform: PlatformName, culprit: Culprit | None) -> str:
-    """What to do about a dtype policy."""
-    if not isinstance(culprit, DtypePolicy) or culprit.saturates:
+    """What to do about a dtype policy: how to compute as declared, where that is known, and how to accept it."""
+    if not isinstance(culprit, DtypePolicy):
         return ""
-    given = platform.backend_options
-    asked = [f"{name}={value}" for name, value in given.items() if value in _ASKED.get(name, ())]
+    words = culprit.words.replace(" computed in ", " in ")
+    accept = f"to accept it: --allow '{platform}: {words}'"
+    return "; ".join(filter(None, (_remedy(platform, culprit), accept)))
+
+
+def _remedy(platform: PlatformName, policy: DtypePolicy) -> str:
+    """How to have a dtype computed as declared; empty where that is not known."""
+    if policy.saturates:
+        return ""
     for other in _alternatives(platform):
-        if other.remedies == culprit.declared:
+        if other.remedies == policy.declared:
             better = _with_option(platform, other.option)
-            return f"compare {better} instead: it computes in {culprit.declared}; {other.setting}"
-    if asked:
-        return f"{', '.join(asked)} asks for it: leave it out to compute in {culprit.declared}"
-    if culprit.computed in _CONVERSIONS and not culprit.products:
-        convert = _CONVERSIONS[culprit.computed]
+            return f"compare {better} instead: it computes in {policy.declared}; {other.setting}"
+    given = platform.backend_options
+    if asked := [f"{name}={value}" for name, value in given.items() if value in _ASKED.get(name, ())]:
+        return f"{', '.join(asked)} asks for it: leave it out to compute in {policy.declared}"
+    if policy.computed in _CONVERSIONS and not policy.products:
+        convert = _CONVERSIONS[policy.computed]
         return (
-            f"the platform has no arithmetic in {culprit.declared}: if {culprit.computed} is enough, convert the model "
-            f"and its arguments (model.{convert}()); else run it on another platform"
+            f"no {policy.declared} arithmetic there: if {policy.computed} is enough, convert the model and its "
+            f"arguments (model.{convert}()); else run it on another platform"
         )
     return ""
 
