@@ -12,7 +12,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mindgap.cli.numbers import seconds_of
+from mindgap.cli.numbers import budget_left
 from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
@@ -127,7 +127,7 @@ def diff(
     """
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
-    limit = None if budget is None else seconds_of("--budget", budget)
+    limit = None if budget is None else budget_left("--budget", budget)
     known = None if baseline is None else load_known(baseline, create=update_baseline)
     allowed = all_allowed(allow or [], Path.cwd())
     check_files(

@@ -287,6 +287,8 @@ class Report:
         """Why this report says nothing of any platform, or None when it does say something."""
         if not self.models:
             return "no model was captured: nothing ran"
+        if not self.rows and any(each.platform != self.reference for each in self.platforms):
+            return "no platform had run a model yet: nothing was compared"
         if not self.rows:
             return "no platform was asked for besides the reference: nothing was compared"
         if all(row.status == "unsupported" for row in self.rows):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from mindgap.graph import Graph, MindgapError
@@ -112,11 +113,20 @@ class SubjectRunner:
             self.collected.tick("expected", name, "", text=expected)
             self._run_ahead(comparison, run)
 
+        def told(platform: PlatformName, text: str) -> None:
+            # A judge evaluates operators in this process: between two of them it ends when the time is used up.
+            self.budget.check()
+            if self.collected.closed:
+                raise OutOfTime("interrupted")
+            self.collected.doing(name, platform, text)
+
+        self.collected.began(position, comparison)
+
         def judge(platform: PlatformName) -> None:
             if platform in too_large:
                 row = Row(name, platform, "not_run", None, detail=f"not run: {too_large[platform]}")
             else:
-                with telling(lambda text: self.collected.doing(name, platform, text)):
+                with telling(partial(told, platform)):
                     row = row_or_failure(name, platform, lambda: self._judged(captured, comparison, platform, alone))
             row = advised(row)
             if self.collected.row(position, row):
@@ -144,8 +154,11 @@ class SubjectRunner:
             run = running.result()
         if run is None or row.status == "not_run":
             return row
-        doing("comparing the program's own export")
-        return with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
+        try:
+            doing("comparing the program's own export")
+            return with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
+        except OutOfTime as error:
+            return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
 
     def _run_ahead(self, comparison: GraphComparison, platforms: Sequence[PlatformName]) -> None:
         """Runs the graph on each platform, and ends its worker: the judge needs the memory, and seldom the worker."""
