@@ -120,15 +120,14 @@ class GraphComparison:
         if platform == self.context.settings.reference:
             return row_of_reference(self.name, self.reference)
         try:
-            return self.decide(self.run(platform))
+            row = self.decide(self.run(platform))
         except OutOfTime as error:
-            # What the judge was doing is half done: nothing is concluded of it.
+            # What the judge was doing is half done: nothing is concluded of it. Outputs stay for `row_so_far`.
             self._judge = None
             return self.row_so_far(platform, str(error))
-        finally:
-            self._wholes.pop(platform, None)
-            if platform in self.outcomes:
-                self.outcomes[platform] = dataclasses.replace(self.outcomes[platform], arrays=None, repeats=())
+        self._wholes.pop(platform, None)
+        self.outcomes[platform] = dataclasses.replace(self.outcomes[platform], arrays=None, repeats=())
+        return row
 
     def row_so_far(self, platform: PlatformName, why: str) -> Row:
         """The row of what is known of a platform, without a judge. `why`: why no more became known.
