@@ -16,7 +16,7 @@ from mindgap.graph.compare.fault import Fault
 from mindgap.models.capture import capture
 from mindgap.platforms.name import parse
 from mindgap.results.advice import advised
-from mindgap.results.rows import Row
+from mindgap.results.rows import OwnPath, Row
 from mindgap.workflows.diff import Session
 from report.report_sample import sample
 
@@ -106,6 +106,25 @@ def test_openvinos_bfloat16(session: Session) -> None:
         pytest.skip(f"OpenVINO computes float32 as declared on this processor: {row.verdict}")
     (other,) = re.findall(r"openvino/cpu@[\w=,]+", row.advice)
     (row,) = session.diff(linear(), (torch.randn(4, 32),), platforms=[other]).rows
+    assert not row.finding
+
+
+def test_modules_in_training_mode_are_named() -> None:
+    training = tuple(f"bn{number}" for number in range(8))
+    found = Row("m", parse("onnxruntime/cpu"), "ok", "export", own_path=OwnPath("differs", training=training))
+    assert advised(found).advice == (
+        "call .eval() if the model is deployed so (in training mode: bn0, bn1, bn2, bn3, bn4, bn5 and 2 more)"
+    )
+    assert advised(dataclasses.replace(found, verdict="rounding")).advice == ""
+
+
+@pytest.mark.nightly
+def test_eval_ends_what_training_mode_brings(session: Session) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+    (row,) = session.diff(model, (torch.randn(2, 3, 16, 16),), platforms=["onnxruntime/cpu"]).rows
+    assert row.finding
+    (row,) = session.diff(model.eval(), (torch.randn(2, 3, 16, 16),), platforms=["onnxruntime/cpu"]).rows
     assert not row.finding
 
 

@@ -14,12 +14,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from mindgap.graph.compare.culprit import DtypePolicy
+from mindgap.graph.compare.culprit import DtypePolicy, SubmoduleCulprit
 from mindgap.report.words import METRICS, classes, fault_name, figure, number, word_text
 from mindgap.workflows.diff import Report, Row
 
 #: The labels of a block, in their order.
-LABELS: Final = ("culprit", "module", "line", "blame", "example", "evidence", "message", "size", "advice", "script")
+LABELS: Final = (
+    "culprit",
+    "module",
+    "line",
+    "blame",
+    "example",
+    "evidence",
+    "message",
+    "size",
+    "advice",
+    "script",
+)
 #: The metrics of the field `size`.
 _SIZES: Final = ("max_abs", "max_rel", "relative_error")
 _MOST_TEXT: Final = 400
@@ -97,13 +108,19 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         "blame": _blame(first, report, sides),
         "example": first.example.sentence if first.example else "",
         "evidence": _evidence(first),
-        "message": reason(first) if first.verdict in ("failed", "reference_failed") else "",
-        "size": _sizes(rows),
+        "message": reason(first) if first.message and first.verdict in ("failed", "reference_failed") else "",
+        # Metrics, and the command, are of the captured graph, which is right here.
+        "size": "" if _is_of_export(first) else _sizes(rows),
         "advice": first.advice,
-        "script": reduce_command(report, first),
+        "script": "" if _is_of_export(first) else reduce_command(report, first),
     }
     fields = tuple((name, text) for name in LABELS if (text := clean(told.get(name, ""))))
     return Block(first.word, f"{word_text(first.word)}{known}: {named} on {', '.join(platforms)}", fields)
+
+
+def _is_of_export(row: Row) -> bool:
+    """Whether the program's own export is at fault, and not what a platform makes of the captured graph."""
+    return row.verdict == "export" or isinstance(row.culprit, SubmoduleCulprit)
 
 
 def clean(text: str) -> str:

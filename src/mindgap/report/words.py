@@ -192,6 +192,15 @@ def own_path_words(own: OwnPath) -> str:
     return f"{own.way}: {word}{said}" if own.way and not said.startswith(own.way) else f"{word}{said}"
 
 
+def own_path_notes(rows: Iterable[Row]) -> list[str]:
+    """One line for each reason why a program's own export was not compared or not judged, with the rows it is about."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.own_path is not None and row.own_path.status in ("not_compared", "unjudged"):
+            found.setdefault(own_path_words(row.own_path), {})[f"{row.model} on {row.platform}"] = None
+    return [f"own export of {', '.join(names)}: {words}" for words, names in found.items()]
+
+
 def detail_line(row: Row) -> str:
     """Returns the judge's detail, or the first line of the platform's message."""
     text = row.detail or row.message

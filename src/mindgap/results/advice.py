@@ -25,6 +25,8 @@ _ASKED: Final = {
 }  # fmt: skip
 #: The float dtypes that a module can be converted to, with what converts it.
 _CONVERSIONS: Final = {"float32": "float", "float16": "half", "bfloat16": "bfloat16"}
+#: Modules in training mode that are named.
+_MOST_MODULES: Final = 6
 _BUDGET: Final = re.compile(r"\btime budget\b")
 
 
@@ -35,8 +37,8 @@ def advised(row: Row) -> Row:
         for fault in row.faults
     )
     first = faults[0].advice if faults else _of_culprit(row.platform, row.culprit)
-    parts = dict.fromkeys([first, _of_what_is_not_compared(row)])
-    return dataclasses.replace(row, faults=faults, advice=" ".join(filter(None, parts)))
+    parts = dict.fromkeys([first, _of_training(row), _of_what_is_not_compared(row)])
+    return dataclasses.replace(row, faults=faults, advice="; ".join(filter(None, parts)))
 
 
 def _of_culprit(platform: PlatformName, culprit: Culprit | None) -> str:
@@ -66,6 +68,16 @@ def _remedy(platform: PlatformName, policy: DtypePolicy) -> str:
             f"arguments (model.{convert}()); else run it on another platform"
         )
     return ""
+
+
+def _of_training(row: Row) -> str:
+    """What to do about modules in training mode, which exporters treat in their own way. Of findings and refusals."""
+    training = row.own_path.training if row.own_path is not None else ()
+    if not training or not (row.finding or row.status == "unsupported"):
+        return ""
+    more = f" and {len(training) - _MOST_MODULES} more" if len(training) > _MOST_MODULES else ""
+    named = ", ".join(training[:_MOST_MODULES]) + more
+    return f"call .eval() if the model is deployed so (in training mode: {named})"
 
 
 def _of_what_is_not_compared(row: Row) -> str:

@@ -14,6 +14,7 @@ from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.client import Located, OwnRun
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
@@ -90,6 +91,8 @@ def _outputs_compared(
     else:
         try:
             beyond = comparison.beyond_rounding((*ours, *reference[len(ours) :]))
+        except OutOfTime:
+            raise
         except Exception as error:  # no oracle: what is not known is not said
             return "unjudged", f"it was not judged: {error}", apart
         status = "rounding"
@@ -133,6 +136,8 @@ def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathS
     try:
         if not any(comparison.beyond_rounding((*run.other_outputs, *outputs[len(run.other_outputs) :]), inputs)):
             return None
+    except OutOfTime:
+        raise
     except Exception:  # no oracle for these arguments: nothing is said
         return None
     text = (
