@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
 
-from mindgap.findings.known import Baseline, Known, known_as
+from mindgap.findings.known import Baseline, Known
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.fault import Fault
@@ -39,15 +40,65 @@ def test_another_culprit_is_a_new_finding() -> None:
     assert [row.word for row in report.new_findings] == ["discrepant"]
 
 
-def test_the_size_and_the_node_of_an_error_do_not_matter() -> None:
-    row = next(r for r in sample().rows if r.word == "discrepant")
-    again = dataclasses.replace(row, metrics={"max_abs": 9.0}, culprit=culprit_of(77, "aten.sort.default", "elsewhere"))
-    assert known_as(row) == known_as(again)
+def sorter(label: str, *nodes: int, size: float = 1e-3, digest: str = "d", op: str = "aten.sort.default") -> Report:
+    """The sorter alone, with one fault."""
+    report = sample()
+    fault = Fault(culprit_of(nodes[0], op, label), "discrepant", "platform", nodes)
+    row = next(r for r in report.rows if r.word == "discrepant")
+    row = dataclasses.replace(row, culprit=fault.culprit, faults=(fault,), metrics={"relative_error": size})
+    return dataclasses.replace(report, models=(dataclasses.replace(report.models[2], digest=digest),), rows=(row,))
+
+
+@pytest.mark.parametrize(
+    ("then", "new"),
+    [
+        (sorter("a (m.py:4)", 2, 5), False),
+        (sorter("a (m.py:4)", 5), False),
+        # The same operator is wrong at another node of the same graph, whatever its line.
+        (sorter("a (m.py:4)", 2, 9), True),
+        (sorter("b (m.py:8)", 9), True),
+        # Lines or nodes of another graph have moved.
+        (sorter("a (m.py:6)", 3, 6, digest="other"), False),
+        (sorter("m.py:6", 2, 5, digest="other"), False),
+        (sorter("b (m.py:8)", 9, digest="other"), True),
+        (sorter("a (m.py:4)", 2, 5, 9, digest="other"), True),
+        # Sizes vary with weights and inputs, not fivefold.
+        (sorter("a (m.py:4)", 2, 5, size=4.9e-3), False),
+        (sorter("a (m.py:4)", 2, 5, size=5.1e-3), True),
+        (sorter("a (m.py:4)", 2, 5, size=1e-9), False),
+        (sorter("a (m.py:4)", 2, 5, op="aten.topk.default"), True),
+    ],
+)
+def test_another_place_or_a_larger_size_is_new(then: Report, new: bool, tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    file.write_text(Baseline().updated(sorter("a (m.py:4)", 2, 5)).text())
+    marked = Baseline.load(file).mark(then)
+    assert bool(marked.new_findings) == new and marked.rows[0].faults[0].known != new
+
+
+def test_a_baseline_of_version_1_knows_an_operator_anywhere(tmp_path: Path) -> None:
+    file = tmp_path / "baseline.json"
+    entry = {"model": "sorter", "platform": "cpu/inductor", "verdict": "discrepant", "culprit": "aten.sort.default"}
+    file.write_text(json.dumps({"mindgap_baseline": 1, "findings": [entry]}))
+    assert not Baseline.load(file).mark(sorter("z (m.py:99)", 70, size=9.0)).new_findings
+    assert Baseline.load(file).mark(sorter("a", 2, op="aten.exp.default")).new_findings
+
+
+def test_more_elements_of_another_class_are_larger() -> None:
+    report = sample()
+    row = next(r for r in report.rows if r.word == "exceptional")
+    then = [dataclasses.replace(row, metrics={"nan_mismatch": count}) for count in (3, 14, 15)]
+    known = Baseline().updated(dataclasses.replace(report, rows=(then[0],)))
+    new = [bool(known.mark(dataclasses.replace(report, rows=(each,))).new_findings) for each in then]
+    assert new == [False, False, True]
+
+
+NODES = {"aten.sort.default": 2, "aten.exp.default": 7}
 
 
 def with_faults(*ops: str) -> Report:
     """The sample, the sorter's wrong row with these faults."""
-    faults = tuple(Fault(culprit_of(node, op), "discrepant", "platform", (node,)) for node, op in enumerate(ops))
+    faults = tuple(Fault(culprit_of(node, op), "discrepant", "platform", (node,)) for op in ops for node in [NODES[op]])
     rows = tuple(
         dataclasses.replace(r, culprit=faults[0].culprit, faults=faults) if r.word == "discrepant" else r
         for r in sample().rows
@@ -91,10 +142,11 @@ def test_an_update_keeps_what_did_not_run_and_drops_what_is_gone() -> None:
         "",
         "{}",
         "[1]",
-        '{"mindgap_baseline": 2, "findings": []}',
+        '{"mindgap_baseline": 3, "findings": []}',
         '{"mindgap_baseline": 1}',
         '{"mindgap_baseline": 1, "findings": [{"model": "m"}]}',
         '{"mindgap_baseline": 1, "findings": [{"model": 1, "platform": "", "verdict": "", "culprit": ""}]}',
+        '{"mindgap_baseline": 2, "findings": [{"model": "", "platform": "", "verdict": "", "culprit": "", "x": 3}]}',
     ],
 )
 def test_a_damaged_baseline_is_refused_in_one_line(tmp_path: Path, text: str) -> None:

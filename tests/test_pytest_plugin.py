@@ -115,6 +115,26 @@ def test_required(mindgap_diff):
     assert "2 failed, 1 passed, 1 warning" in said
 
 
+def test_outputs_that_are_not_finite_warn_or_fail(tmp_path: Path) -> None:
+    status, said = run_pytest(
+        tmp_path,
+        """
+def division(x):
+    return x / 0.0
+
+def test_calm(mindgap_diff):
+    mindgap_diff(division, ARGS, platforms="cpu/jit")
+
+def test_required(mindgap_diff):
+    mindgap_diff(division, ARGS, platforms="cpu/jit", require_finite=True)
+""",
+    )
+    assert status == 1, said
+    assert "1 failed, 1 passed, 1 warning" in said
+    everywhere = "output 0 is NaN or infinite in 64 of 64 elements on cpu/eager"
+    assert f"test_calm: {everywhere} and on every platform" in said and "test_required on cpu/eager: output 0" in said
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

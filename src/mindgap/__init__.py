@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from mindgap.findings.allowed import mark_allowed
     from mindgap.findings.known import Baseline
     from mindgap.graph import Graph, MindgapError
     from mindgap.models.capture import capture
@@ -27,6 +28,7 @@ _HOMES: Final = {
     "capture": "mindgap.models.capture",
     "diff": "mindgap.workflows.diff",
     "diff_many": "mindgap.workflows.diff",
+    "mark_allowed": "mindgap.findings.allowed",
 }
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "capture",
     "diff",
     "diff_many",
+    "mark_allowed",
 ]
 
 

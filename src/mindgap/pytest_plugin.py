@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from mindgap.workflows.diff import Report, Row, Session
+    from pathlib import Path
+
+    from mindgap.workflows.diff import Report, Session
 
 _MARKER: Final = "mindgap"
-#: Arguments of `Session.diff` that the marker and the fixture take, and `require_support`.
+#: Arguments of `Session.diff` that the marker and the fixture take, and what else fails a test.
 _OPTIONS: Final = (
     "platforms", "reference", "backward", "trace", "name", "repeat", "deadline_s", "own_path", "require_support",
+    "require_finite", "allow",
 )  # fmt: skip
-#: The metrics that a failing test shows.
-_METRICS: Final = ("max_abs", "max_rel", "max_ulp")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(platforms, reference='cpu/eager', backward=False, deadline_s=300, own_path=False, "
-        "require_support=False): "
+        "require_support=False, require_finite=False, allow=()): "
         "options of the fixture mindgap_diff, for a test, a class or a module",
     )
 
@@ -51,9 +52,11 @@ def mindgap_session() -> Generator[Session]:
 def mindgap_diff(request: pytest.FixtureRequest, mindgap_session: Session) -> Callable[..., Report]:
     """`mindgap_diff(model, args=(), kwargs=None, **options)` compares a model on platforms with the reference.
 
-    It takes the options of `mindgap.diff` and `require_support`; the marker `mindgap` gives their defaults. It returns
-    the report where there are no findings. The test fails with findings, where nothing was compared, and, with
-    `require_support`, where a platform refuses the model. Otherwise a refusal is a warning.
+    It takes the options of `mindgap.diff`, `require_support`, `require_finite`, and `allow` as `--allow` of the command
+    line; the marker `mindgap` gives their defaults. `[tool.mindgap] allow` of `pyproject.toml` counts too. It returns
+    the report where there are no new findings. The test fails with new findings, where nothing was compared, with
+    `require_support` where a platform refuses the model, and with `require_finite` where an output has NaN or
+    infinities. Otherwise a refusal is a warning, as is an output that is NaN or infinite everywhere.
     """
     marked = _marked(request)
 
@@ -63,8 +66,10 @@ def mindgap_diff(request: pytest.FixtureRequest, mindgap_session: Session) -> Ca
         __tracebackhide__ = True
         settings = {"name": request.node.name, **marked, **_checked(options, "mindgap_diff")}
         required = settings.pop("require_support", False)
-        report = _report(mindgap_session, model, args, kwargs, settings)
-        _raise_findings(report, required)
+        finite = settings.pop("require_finite", False)
+        allow = settings.pop("allow", ())
+        report = _report(mindgap_session, model, args, kwargs, settings, allow, request.config.rootpath)
+        _raise_findings(report, required, finite)
         return report
 
     return compare
@@ -90,56 +95,48 @@ def _checked(options: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _report(
-    session: Session, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, settings: dict[str, Any]
-) -> Report:
-    """Runs the comparison. Fails the test with one line for bad input."""
+    session: Session, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, settings: dict[str, Any],
+    allow: Sequence[str], root: Path,
+) -> Report:  # fmt: skip
+    """Runs the comparison, and marks what is allowed. Fails the test with one line for bad input."""
     __tracebackhide__ = True
+    from mindgap.findings.allowed import all_allowed, mark_allowed
     from mindgap.graph import MindgapError
 
     if not settings.get("platforms"):
         _fail(f"no platform: write @pytest.mark.{_MARKER}(platforms=[…]), or mindgap_diff(model, args, platforms=[…])")
     try:
-        return session.diff(model, args, kwargs, **settings)
+        allowed = all_allowed(allow, root)
+        report, notes = mark_allowed(session.diff(model, args, kwargs, **settings), allowed)
+        for note in notes:
+            warnings.warn(note, stacklevel=4)
+        return report
     except MindgapError as error:
         reason = str(error)
     _fail(reason)
 
 
-def _raise_findings(report: Report, require_support: bool) -> None:
+def _raise_findings(report: Report, require_support: bool, require_finite: bool) -> None:
     """Fails the test for findings and for what was not compared. Warns of platforms that refuse the model."""
     __tracebackhide__ = True
-    from mindgap.report.words import explain
+    from mindgap.report.finding_blocks import blocks
+    from mindgap.report.words import explain, non_finite_notes, not_finite
 
     refused = [row for row in report.rows if row.verdict is None]
     unsupported = [row for row in refused if row.status == "unsupported"]
-    if report.findings:
-        found = [each for row in report.findings for each in row.by_fault]
-        _fail("\n".join(f"{each.model} on {_described(each)}" for each in found))
+    if report.new_findings:
+        _fail("\n\n".join(block.text for block in blocks(report)))
     if report.nothing:
         reasons = [f"  {row.platform}: {explain(row)}" for row in refused]
         _fail("\n".join([f"NOTHING WAS COMPARED: {report.nothing}", *reasons]))
     if require_support and unsupported:
         _fail("\n".join(f"{row.model} on {row.platform}: {explain(row)}" for row in unsupported))
+    if require_finite and not report.finite:
+        _fail("\n".join(not_finite(report)))
+    for note in non_finite_notes(report):
+        warnings.warn(note, stacklevel=3)
     for row in refused:
         warnings.warn(f"nothing is known of {row.model} on {row.platform}: {explain(row)}", stacklevel=3)
-
-
-def _described(row: Row) -> str:
-    """A finding in lines: verdict, culprit, side, the user's line, sizes, an example."""
-    from mindgap.report.words import detail_line, metric
-
-    culprit = row.culprit
-    node = f" (node {culprit.node})" if culprit is not None and culprit.node >= 0 else ""
-    told = {
-        "culprit": "" if culprit is None else f"{culprit.op}{node}",
-        "line": "" if culprit is None else culprit.label,
-        "blame": row.blame or "",
-        "example": "" if row.example is None else row.example.sentence,
-        "detail": detail_line(row),
-        "sizes": ", ".join(f"{name} {metric(row, name)}" for name in _METRICS if name in row.metrics),
-    }
-    lines = [f"  {name:<8} {text}" for name, text in told.items() if text]
-    return "\n".join([f"{row.platform}: {row.word}", *lines])
 
 
 def _fail(message: str) -> NoReturn:

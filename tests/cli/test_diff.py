@@ -63,7 +63,7 @@ def test_a_source_that_cannot_be_captured_is_refused_and_the_others_go_on(models
 def test_people_get_a_table(models: Path) -> None:
     ran = mindgap("diff", "models.py:calm", "-p", "cpu/jit", cwd=models)
     assert ran.status == 0, ran.err
-    assert "cpu/jit" in ran.out and "1 × 1 = 1 rows against cpu/eager" in ran.out
+    assert "cpu/jit" in ran.out and "1 model × 1 platform against cpu/eager" in ran.out
     assert "{" not in ran.out
 
 

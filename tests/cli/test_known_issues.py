@@ -12,6 +12,7 @@ from mindgap.cli import main
 from mindgap.cli.outputs import put_known
 from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError
+from mindgap.report.finding_blocks import blocks
 from mindgap.workflows.diff import Report
 from report.report_sample import sample, with_three_faults
 
@@ -60,6 +61,16 @@ def test_a_fault_that_the_ledger_does_not_know_fails_beside_one_that_it_knows(tm
     file.write_text(file.read_text() + '[[issue]]\nnote = "c"\nmatch = { operators = ["exp"] }\n')
     found = known_findings(file, False, with_three_faults())
     assert found.rows[3].known and found.totals.known == 2
+
+
+def test_the_work_around_of_an_issue_is_the_advice_of_its_faults(tmp_path: Path) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text('[[issue]]\nnote = "a"\nworkaround = "clamp before"\nmatch = { operators = ["exp", "sort"] }\n')
+    found = known_findings(file, False, with_three_faults())
+    assert [each.advice for each in found.rows[3].faults] == ["", "clamp before", ""]
+    assert found.rows[3].by_fault[1].advice == "clamp before" and found.rows[3].advice == ""
+    (sort,) = (row for row in found.rows if row.word == "discrepant")
+    assert sort.known and sort.advice == "clamp before" and "  advice   clamp before" in blocks(found)[3].text
 
 
 def test_what_is_back_is_new_again_and_what_is_gone_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

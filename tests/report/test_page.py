@@ -14,7 +14,8 @@ import pytest
 from mindgap.graph.compare.example import Example
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.report import html_page
-from mindgap.report.page import heading, letter_name, lettered, reduce_command, roots, sort_value
+from mindgap.report.finding_blocks import reduce_command
+from mindgap.report.page import heading, letter_name, lettered, roots, sort_value
 from mindgap.report.words import TERMS
 from mindgap.results.report_json import decode_report
 from mindgap.workflows.diff import Report, Row

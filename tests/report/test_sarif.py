@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from typing import Any, Final
 
@@ -110,7 +111,7 @@ def located(source: str, label: str) -> tuple[str, int] | None:
     report = sample()
     row = next(row for row in report.rows if row.word == "reduced_precision")
     row = replace(row, culprit=culprit_of(3, "aten.conv2d.default", label))
-    models = tuple(replace(model, source=source) for model in report.models)
+    models = tuple(replace(model, source=shlex.quote(source)) for model in report.models)
     (result,) = results_of(sarif_of_report(Report("cpu/eager", (), models, (row,))))
     return place(result)
 

@@ -12,23 +12,27 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mindgap.cli.numbers import seconds_of
+from mindgap.cli.numbers import budget_left
 from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
 from mindgap.cli.status import Exit, status_of
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
+from mindgap.findings.allowed import all_allowed, mark_allowed
 from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.models.own_path.client import OwnPathClient, check_file
 from mindgap.models.own_path.sizes import parse_sizes
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
+from mindgap.report.words import not_finite
 from mindgap.results.store import Store
+from mindgap.run.log_setup import is_verbose
 from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
 
 #: Options that other commands of this kind take too.
+Metrics = Annotated[bool, typer.Option("--metrics", help="Also print the metrics of each row (docs/metrics.md).")]
 Options = Annotated[
     list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="Of the sources: size=64, batch=2, …")
 ]
@@ -61,6 +65,7 @@ def diff(
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
     ] = False,
     as_json: AsJson = False,
+    metrics: Metrics = False,
     html: Html = None,
     junit: Junit = None,
     sarif: Sarif = None,
@@ -72,7 +77,18 @@ def diff(
         typer.Option(metavar="FILE", help="Fail on findings that it does not hold: JSON, or a ledger in TOML."),
     ] = None,
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow",
+            metavar="'PLATFORM: WHAT'",
+            help="Accept it: 'openvino/cpu: float32 products in bfloat16[, max_relative=0.01]'. Or in pyproject.toml.",
+        ),
+    ] = None,
     require_support: Annotated[bool, typer.Option("--require-support", help="`unsupported` counts as found.")] = False,
+    require_finite: Annotated[
+        bool, typer.Option("--require-finite", help="NaN or infinities in an output count as found, on any side.")
+    ] = False,
     no_trace: Annotated[bool, typer.Option("--no-trace", help="Do not follow differences from node to node.")] = False,
     no_judge: Annotated[
         bool,
@@ -119,8 +135,9 @@ def diff(
     """
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
-    limit = None if budget is None else seconds_of("--budget", budget)
+    limit = None if budget is None else budget_left("--budget", budget)
     known = None if baseline is None else load_known(baseline, create=update_baseline)
+    allowed = all_allowed(allow or [], Path.cwd())
     check_files(
         ("--html", html), ("--junit", junit), ("--sarif", sarif),
         ("--baseline", baseline if update_baseline else None),
@@ -158,9 +175,16 @@ def diff(
             except MindgapError as error:
                 complain(str(error))
                 status = Exit.WRONG_USE
-        status = put_out(report, out, as_json, html, junit, sarif) or status
+        if status != Exit.INTERRUPTED:
+            report, notes = mark_allowed(report, allowed)
+            for line in notes:
+                complain(line)
+        status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics) or status
     say_loudly(report)
-    return status or status_of(report, require_support=require_support)
+    if require_finite:
+        for line in not_finite(report):
+            complain(line)
+    return status or status_of(report, require_support=require_support, require_finite=require_finite)
 
 
 def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName]) -> dict[PlatformName, Path]:
@@ -191,13 +215,14 @@ def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:
 
 
 def put_out(
-    report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None, sarif: Path | None = None
-) -> Exit:
-    """Writes the report: JSON or a table, then the requested files. A failure costs its file and gives a status."""
+    report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None, sarif: Path | None = None, *,
+    metrics: bool = False,
+) -> Exit:  # fmt: skip
+    """Writes the report: JSON or text, then the requested files. A failure costs its file and gives a status."""
     if as_json:
         out.write(report.to_json() + "\n")
     else:
-        print_report(report, out)
+        print_report(report, out, figures=metrics, verbose=is_verbose())
     return Exit.NOTHING_FOUND if write_pages(report, html, junit, sarif) else Exit.WRONG_USE
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Options, put_out, say_loudly, seconds
+from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Metrics, Options, put_out, say_loudly, seconds
 from mindgap.cli.outputs import check_files
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.status import status_of
@@ -28,6 +28,7 @@ def metamorphic(
     backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
     seed: Annotated[int, typer.Option(help="Another seed writes the graph in other ways.")] = 0,
     as_json: AsJson = False,
+    metrics: Metrics = False,
     html: Html = None,
     junit: Junit = None,
     deadline: Deadline = 300.0,
@@ -47,6 +48,6 @@ def metamorphic(
         with source_client(tensors, settings.deadline_s, capture_env) as client:
             found = subjects(sources, options or [], client, backward)
             report = run_metamorphic(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
-        status = put_out(report, out, as_json, html, junit)
+        status = put_out(report, out, as_json, html, junit, metrics=metrics)
     say_loudly(report)
     return status or status_of(report)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from typing import Final
 
+import psutil
 import typer
 
 from mindgap.graph import MindgapError
@@ -28,3 +30,12 @@ def seconds_of(option: str, text: str) -> float:
     if not seconds:
         raise MindgapError(f"{option} {text}: it takes a time, more than 0, as in {option} 10m (s, m or h)")
     return seconds
+
+
+def budget_left(option: str, text: str) -> float:
+    """What is left of a time for a whole command, which began with its process. Raises `MindgapError`, as `seconds_of`.
+
+    Something is left always: a command that began too late says that nothing ran.
+    """
+    used = time.time() - psutil.Process().create_time()
+    return max(seconds_of(option, text) - used, 0.1)

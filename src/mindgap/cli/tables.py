@@ -1,16 +1,31 @@
-"""Prints a report as text: the matrix, the findings, and warnings."""
+"""Prints a report as text: a line per platform or a matrix, a block per finding, reasons, notes, totals.
+
+Lines are wrapped to the width of a terminal. Elsewhere, as in a pipe or a file, each stays whole.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, TextIO
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from mindgap.platforms.name import PlatformName
-from mindgap.report.words import METRICS, detail_line, fault_name, given_back, metric, short, weaker_evidence
+from mindgap.report.finding_blocks import Block, blocks, clean, reason, size_text
+from mindgap.report.words import (
+    METRICS,
+    given_back,
+    meaning,
+    non_finite_notes,
+    own_path_notes,
+    weak_operators,
+    weaker_evidence,
+    word_text,
+)
 from mindgap.workflows.diff import Report, Row
 
 _STYLES: Final = {
@@ -26,9 +41,16 @@ _STYLES: Final = {
     "no_reference": "dim italic",
 }
 _FINDING: Final = "bold red"
-_COLUMNS: Final = ("platform", "verdict", "culprit", "blame", *METRICS.values(), "what happened")
-#: Columns of text when standard output is no terminal, which would otherwise count as 80.
+#: Columns of text of other tables when standard output is no terminal, which would otherwise count as 80.
 _PLAIN_WIDTH: Final = 200
+#: Columns of a terminal that does not tell.
+_NARROW: Final = 80
+#: Columns for what is said of a row; where fewer are left of its line, the next line has it.
+_REMARK: Final = 30
+#: Columns before the text of a block's field.
+_FIELD: Final = 11
+#: Columns of a model's name in a matrix, if the terminal is narrow.
+_NAME: Final = 24
 
 
 def console(out: TextIO) -> Console:
@@ -47,42 +69,165 @@ def plain_table(*columns: str, title: str | None = None, right: Collection[str] 
     return table
 
 
-def print_report(report: Report, out: TextIO) -> None:
-    """Prints a line per platform for one model; a matrix and the findings for several; nothing without a model.
+class Lines:
+    """Prints lines that are wrapped to a terminal with an indent, and whole elsewhere. Without trailing spaces."""
 
+    def __init__(self, out: TextIO) -> None:
+        found = Console(file=out)
+        self.width = (found.width or _NARROW) if out.isatty() else None
+        self._console = Console(file=out, width=self.width or _PLAIN_WIDTH)
+
+    def put(self, text: Text, indent: int = 0, first: Text | None = None) -> None:
+        """Prints a text. `indent`: of the lines below the first one; `first` is filled up to it."""
+        start = Text() if first is None else first.copy()
+        if first is not None and text:
+            start.pad_right(indent - start.cell_len)
+        parts: Iterable[Text] = [text]
+        if self.width is not None and start.cell_len + text.cell_len > self.width:
+            parts = text.wrap(self._console, max(self.width - indent, 1))
+        for number, part in enumerate(parts):
+            line = Text.assemble(Text(" " * indent) if number else start, part)
+            line.rstrip()
+            self._console.print(line, soft_wrap=True, highlight=False)
+
+    def put_command(self, text: str, indent: int, first: Text) -> None:
+        """Prints a command, which is to be copied: it is not wrapped, and stands below `first` where it is too long."""
+        if self.width is None or indent + cell_len(text) <= self.width:
+            self.put(Text(text), indent, first)
+            return
+        self.put(first)
+        self._console.print(Text(f"    {text}"), soft_wrap=True, highlight=False)
+
+
+def print_report(report: Report, out: TextIO, *, figures: bool = False, verbose: bool = False) -> None:
+    """Prints a line per platform for one model, a matrix for several, then findings; nothing without a model.
+
+    `figures`: the metrics of each row too. `verbose`: what the judge says of calm rows, and why evidence is weaker.
     What was refused, and why nothing was compared, is for standard error.
     """
     if not report.models:
         return
-    page = console(out)
+    lines = Lines(out)
     if len(report.models) == 1:
-        page.print(_one_model(report))
+        lines.put(Text(report.models[0].name, style="bold"))
+        print_rows(lines, [_line_of(str(row.platform), row, figures, verbose) for row in report.rows])
     else:
-        page.print(_matrix(report))
-        for number_, platform in enumerate(_platforms(report), 1):
-            page.print(f"  [{number_}] {platform}", markup=False, highlight=False)
-        if report.findings:
-            page.print()
-            page.print(_findings(report))
-    for line in given_back(report.rows):
-        page.print(Text(f"delegation: {line}", style="yellow"))
-    if weak := weaker_evidence(report.rows):
-        page.print(Text(weak, style="yellow"))
-    page.print(totals_line(report), highlight=False)
+        _print_matrix(lines, report)
+        told = report.rows if figures else [row for row in report.rows if row.verdict is None]
+        if told:
+            lines.put(Text())
+            print_rows(lines, [_line_of(f"{row.model} on {row.platform}", row, figures, verbose) for row in told])
+    print_blocks(lines, blocks(report))
+    _print_notes(lines, report, verbose)
+    lines.put(Text())
+    lines.put(Text(totals_line(report), style="bold"))
+
+
+def print_blocks(lines: Lines, found: Iterable[Block]) -> None:
+    """Prints findings, an empty line before each."""
+    for block in found:
+        lines.put(Text())
+        title = Text(block.title)
+        title.stylize(_STYLES.get(block.word, _FINDING), 0, block.title.index(":"))
+        title.stylize("bold", block.title.index(":"))
+        lines.put(title, 2)
+        for label, text in block.lines:
+            deeper = len(text) - len(text.lstrip())
+            head = Text.assemble("  ", (label, "cyan"))
+            if label == "script":
+                lines.put_command(text, _FIELD, head)
+            else:
+                lines.put(Text(text.strip()), _FIELD + deeper, head)
+
+
+@dataclass(frozen=True, slots=True)
+class RowLine:
+    """What the line of a row shows: its name, one word, a remark; below, advice and figures where there are any."""
+
+    name: str
+    word: Text
+    remark: str = ""
+    figures: str = ""
+    advice: str = ""
+
+
+def print_rows(lines: Lines, rows: Sequence[RowLine]) -> None:
+    """Prints a line for each row, aligned; where the terminal is too narrow, the remark stands below its name."""
+    if not rows:
+        return
+    names = max(cell_len(row.name) for row in rows) + 4
+    wide = names + max(row.word.cell_len for row in rows) + 2
+    fits = lines.width is None or wide + _REMARK <= lines.width
+    indent = wide if fits else 6
+    for row in rows:
+        head = Text(f"  {row.name}")
+        if fits:
+            head.pad_right(names - head.cell_len)
+            lines.put(Text(row.remark), indent, head + row.word)
+        else:
+            lines.put(Text.assemble(head, "  ", row.word), 4)
+            if row.remark:
+                lines.put(Text(row.remark), indent, Text())
+        for text, style in ((row.advice, ""), (row.figures, "dim")):
+            if text:
+                lines.put(Text(text, style=style), indent, Text())
+
+
+def _line_of(name: str, row: Row, figures: bool, verbose: bool) -> RowLine:
+    shown = size_text(row, METRICS) if figures or row.unjudged else ""
+    return RowLine(name, _word(row), remark(row, verbose), shown, "" if row.finding else row.advice)
+
+
+def remark(row: Row, verbose: bool = False) -> str:
+    """What the line of a row says after its word: the culprit of a finding, the reason of what is not compared."""
+    if row.finding:
+        return _culprit(row)
+    if row.verdict is None:
+        return reason(row)
+    if row.verdict == "ill_conditioned" and not verbose:
+        return meaning(row.verdict)
+    # A row of the reference itself is identical, and says why.
+    return "" if row.verdict == "rounding" and not verbose else clean(row.detail)
+
+
+def _culprit(row: Row) -> str:
+    culprit = row.culprit
+    if culprit is None:
+        return reason(row) if row.message else ""
+    text = ", ".join(filter(None, (culprit.op, culprit.label)))
+    beside = len(row.independent_faults) - 1
+    return f"{text}; {beside} more fault{'s' * (beside > 1)}" if beside else text
+
+
+def _print_notes(lines: Lines, report: Report, verbose: bool) -> None:
+    notes = [f"note: {line}" for line in non_finite_notes(report)]
+    notes += [f"note: {line}" for line in own_path_notes(report.rows)]
+    notes += [f"delegation: {line}" for line in given_back(report.rows)]
+    if verbose and (weak := weaker_evidence(report.rows)):
+        notes.append(weak)
+    elif weak := weak_operators(report.rows):
+        notes.append(f"note: judged on weaker evidence: {', '.join(weak)} (--verbose says why)")
+    if notes:
+        lines.put(Text())
+    for note in notes:
+        lines.put(Text(clean(note), style="yellow"), 2)
 
 
 def totals_line(report: Report) -> str:
-    """Formats totals: `14 models × 8 platforms = 112 rows against cpu/eager: 3 discrepant, …; 2 findings (1 new)`."""
+    """Formats totals: `14 models × 8 platforms against cpu/eager: 3 discrepant, …; 2 findings (1 new)`."""
     totals = report.totals
-    words = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in totals.words.items()) or "nothing"
+    words = ", ".join(f"{count} {word_text(word)}" for word, count in totals.words.items()) or "nothing"
     faults = f" with {totals.faults} faults" if totals.faults > totals.findings else ""
     known = f" ({totals.new_faults if faults else totals.new} new)" if totals.new_faults < totals.faults else ""
-    refused = f"; {totals.refused} sources refused" if totals.refused else ""
-    plural = "" if totals.findings == 1 else "s"
+    refused = f"; {_counted(totals.refused, 'source')} refused" if totals.refused else ""
     return (
-        f"{totals.models} × {totals.platforms} = {totals.rows} rows against {report.reference}: {words}; "
-        f"{totals.findings} finding{plural}{faults}{known}{refused}"
+        f"{_counted(totals.models, 'model')} × {_counted(totals.platforms, 'platform')} against {report.reference}: "
+        f"{words}; {_counted(totals.findings, 'finding')}{faults}{known}{refused}"
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _platforms(report: Report) -> list[PlatformName]:
@@ -92,55 +237,50 @@ def _platforms(report: Report) -> list[PlatformName]:
 def _word(row: Row | None) -> Text:
     if row is None:
         return Text("")
-    style = _STYLES.get(row.word, _FINDING)
-    return Text(short(row.word) + (" (known)" if row.known else ""), style=style)
+    return Text(word_text(row.word) + (" (known)" if row.known else ""), style=_STYLES.get(row.word, _FINDING))
 
 
-def _matrix(report: Report) -> Table:
+def _print_matrix(lines: Lines, report: Report) -> None:
+    """Prints a line per model and a column per platform; on a narrow terminal, groups of columns below each other."""
     cells = {(row.model, row.platform): row for row in report.rows}
     platforms = _platforms(report)
-    table = plain_table("model", *(rf"\[{number}]" for number in range(1, len(platforms) + 1)))
-    for model in report.models:
-        table.add_row(model.name, *(_word(cells.get((model.name, platform))) for platform in platforms))
-    return table
+    for number, platform in enumerate(platforms, 1):
+        lines.put(Text(f"[{number}] {platform}"), 4)
+    names = max(len(model.name) for model in report.models)
+    names = names if lines.width is None else min(names, max(_NAME, lines.width // 3))
+    columns = [[_word(cells.get((model.name, platform))) for model in report.models] for platform in platforms]
+    headings = [Text(f"[{number}]", style="bold") for number in range(1, len(platforms) + 1)]
+    widths = [max(each.cell_len for each in (head, *column)) for head, column in zip(headings, columns, strict=True)]
+    for group in _groups(widths, None if lines.width is None else lines.width - names):
+        lines.put(Text())
+        heads = [Text("model", style="bold"), *(headings[n] for n in group)]
+        rows = ([Text(m.name), *(columns[n][i] for n in group)] for i, m in enumerate(report.models))
+        for row in (heads, *rows):
+            _print_cells(lines, row, [names, *(widths[n] for n in group)])
 
 
-def _one_model(report: Report) -> Table:
-    table = plain_table(*_COLUMNS, title=report.models[0].name)
-    for row in report.rows:
-        for cells in _lines(row):
-            table.add_row(*cells)
-    return table
+def _groups(widths: Sequence[int], room: int | None) -> list[list[int]]:
+    """Positions of columns that fit side by side, one at least, two spaces before each."""
+    groups: list[list[int]] = [[]]
+    used = 0
+    for number, width in enumerate(widths):
+        used += width + 2
+        if room is not None and used > room and groups[-1]:
+            groups.append([])
+            used = width + 2
+        groups[-1].append(number)
+    return groups
 
 
-def _findings(report: Report) -> Table:
-    table = plain_table("model", *_COLUMNS, title="findings")
-    for row in report.findings:
-        for number, cells in enumerate(_lines(row)):
-            table.add_row("" if number else row.model, *cells)
-    return table
-
-
-def _lines(row: Row) -> list[tuple[str | Text, ...]]:
-    """Formats a row, and a line below it for each fault beside the first."""
-    first, *beside = row.by_fault
-    return [_cells(first), *(("", *_cells(each)[1:]) for each in beside)]
-
-
-def _cells(row: Row) -> tuple[str | Text, ...]:
-    return row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row), _happened(row)
-
-
-def _culprit(row: Row) -> str:
-    if row.culprit is None:
-        return row.message.splitlines()[0][:100] if row.message else ""
-    return fault_name(row.independent_faults[0]) if row.finding and row.culprit.node >= 0 else row.culprit.op
-
-
-def _happened(row: Row) -> Text:
-    """Formats one wrong element of a finding and the number of wrong elements; empty for failures."""
-    return Text(detail_line(row) if row.finding and row.verdict not in ("failed", "reference_failed") else "")
-
-
-def _figures(row: Row) -> list[str]:
-    return [metric(row, name) if name in row.metrics else "" for name in METRICS]
+def _print_cells(lines: Lines, cells: Sequence[Text], widths: Sequence[int]) -> None:
+    """Prints one line of cells. A first cell that is too long has a line of its own."""
+    line = Text()
+    if cells[0].cell_len > widths[0]:
+        lines.put(cells[0])
+        cells = [Text(), *cells[1:]]
+    for cell, width in zip(cells, widths, strict=True):
+        padded = cell.copy()
+        padded.pad_right(width + 2 - cell.cell_len)
+        line += padded
+    line.rstrip()
+    lines.put(line)

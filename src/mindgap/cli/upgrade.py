@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from mindgap.cli.diff import AsJson, Deadline, Jobs, Junit, Options, say_loudly, seconds
-from mindgap.cli.numbers import finite, seconds_of
+from mindgap.cli.numbers import budget_left, finite
 from mindgap.cli.outputs import check_directory, check_files, each_alone, put_known
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
@@ -78,7 +78,7 @@ def upgrade(
     """
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
-    budget_s = None if budget is None else seconds_of("--budget", budget)
+    budget_s = None if budget is None else budget_left("--budget", budget)
     settings = RunSettings(deadline_s=seconds(deadline), budget_s=budget_s)
     known = None if baseline is None else load_known(baseline, create=update_baseline)
     check_files(("--html", html), ("--junit", junit), ("--baseline", baseline if update_baseline else None))

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from rich.text import Text
 
 from mindgap.cli.outputs import write_file
-from mindgap.cli.tables import console, plain_table
-from mindgap.report.words import detail_line
+from mindgap.cli.tables import Lines, RowLine, print_blocks, print_rows, remark
+from mindgap.report.finding_blocks import blocks
 from mindgap.workflows.diff import Row
-from mindgap.workflows.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade, Upgrade, change_of, together
+from mindgap.workflows.diff.upgrade import CHANGES, TO_LOOK_AT, Change, PlatformUpgrade, Upgrade, change_of, together
 
 if TYPE_CHECKING:
     from mindgap.workflows.diff.version_changes import ReducedChange
 
 _WRONG: Final = {"platform": "the new version", "reference": "the old version", "undecided": "undecided"}
-_QUIET: Final = frozenset(("calm", "same", "absent"))
+_QUIET: Final[frozenset[Change]] = frozenset(("calm", "same", "absent"))
 
 
 def write_junit(file: Path, found: Sequence[PlatformUpgrade]) -> None:
@@ -80,32 +80,24 @@ def _scripts(reduced: Sequence[ReducedChange], out: Path | None) -> dict[str, st
 
 def print_upgrade(upgraded: Upgrade, out: TextIO) -> None:
     """Prints what is to be looked at, for each platform, and operators with another schema."""
-    page = console(out)
+    lines = Lines(out)
     for each in upgraded.platforms:
         versions = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in each.versions.items())
-        page.print(Text(f"{each.before} -> {each.after}: {versions}", style="bold"))
-        rows = sorted(
-            (
-                (CHANGES.index(change), change, row)
-                for row, change in zip(each.report.rows, each.changes, strict=True)
-                if change not in _QUIET
-            ),
-            key=lambda item: item[0],
-        )
-        if rows:
-            table = plain_table("model", "change", "verdict", "operator", "which is wrong", "what happened")
-            for _, change, row in rows:
-                operator = row.culprit.op if row.culprit else ""
-                known = " (known)" if row.known else ""
-                wrong = _WRONG.get(row.blame or "", "")
-                happened = Text(detail_line(row) if row.finding else row.detail or row.message)
-                table.add_row(row.model, change + known, row.word.replace("_", " "), operator, wrong, happened)
-            page.print(table)
+        lines.put(Text(f"{each.before} -> {each.after}: {versions}", style="bold"), 2)
+        pairs = zip(each.report.rows, each.changes, strict=True)
+        told = [(row, change) for row, change in pairs if change not in _QUIET]
+        told.sort(key=lambda pair: CHANGES.index(pair[1]))
+        print_rows(lines, [RowLine(row.model, _word(row, change), remark(row)) for row, change in told])
+        print_blocks(lines, blocks(dataclasses.replace(each.report, rows=tuple(row for row, _ in told)), _WRONG))
         totals = ", ".join(f"{count} {change}" for change, count in each.totals.items()) or "nothing"
-        page.print(f"{len(each.report.rows)} models: {totals}", highlight=False)
+        lines.put(Text(f"{len(each.report.rows)} models: {totals}"), 2)
     if upgraded.schemas:
-        page.print(Text("Operators with another schema", style="bold"))
-        table = plain_table("operator", "models", "what has changed")
-        for schema in upgraded.schemas:
-            table.add_row(schema.op, str(len(schema.models)), Text("; ".join(schema.changes)))
-        page.print(table)
+        lines.put(Text("Operators with another schema", style="bold"))
+        names = [f"{schema.op} ({len(schema.models)} models)" for schema in upgraded.schemas]
+        changes = ["; ".join(schema.changes) for schema in upgraded.schemas]
+        print_rows(lines, [RowLine(name, Text(), text) for name, text in zip(names, changes, strict=True)])
+
+
+def _word(row: Row, change: str) -> Text:
+    style = "bold red" if change in TO_LOOK_AT and not row.known else ""
+    return Text(f"{change}{' (known)' if row.known else ''}", style=style)

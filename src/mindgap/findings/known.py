@@ -1,23 +1,32 @@
 """Marks the findings of a report that a file knows, so that only new findings fail a build.
 
 The file is a baseline (JSON) or a ledger of known issues (TOML, `mindgap.findings.causes.ledger`). A finding is one
-fault of a row, so that a new fault beside a known one is new. In a baseline its key is model, platform, verdict and
-culprit operator. None of them depends on weights, seeds, machines or the size of an error. A baseline is sorted JSON
-with one finding per line, readable in a diff. A ledger knows causes, which its entries describe.
+fault of a row, so that a new fault beside a known one is new. A baseline knows it by model, platform, verdict, culprit
+operator, place and size: the same operator that is wrong at another place, or by five times as much, is new. A baseline
+is sorted JSON with one finding per line, readable in a diff. A ledger knows causes, which its entries describe.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    NotRequired,  # pydantic reads no other before Python 3.12
+)
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from mindgap.graph import MindgapError
+from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.platforms.environments import EnvironmentProblem
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.name import PlatformName, recorded
@@ -27,19 +36,97 @@ if TYPE_CHECKING:
     from mindgap.findings.causes import Cause
     from mindgap.findings.causes.ledger import Ledger, Review
 
-_VERSION: Final = 1
-_FIELDS: Final = ("model", "platform", "verdict", "culprit")
+_VERSION: Final = 2
 
 
-@dataclass(frozen=True, slots=True, order=True)
+class _Entry(TypedDict):
+    """A finding as a file holds it; `Known` describes the fields."""
+
+    model: str
+    platform: str
+    verdict: str
+    culprit: str
+    place: NotRequired[str]
+    nodes: NotRequired[list[int]]
+    graph: NotRequired[str]
+    size: NotRequired[float]
+
+
+_Entry.__pydantic_config__ = {"extra": "forbid"}  # pyright: ignore[reportAttributeAccessIssue] # pydantic's name
+_ENTRIES: Final = TypeAdapter(_Entry)
+#: A finding whose size is this many times the known one is new.
+GROWN: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
-    """One known finding. `verdict`: `lost` of what an upgrade refuses. `culprit`: an operator; empty if none was
-    found."""
+    """One known finding.
+
+    verdict: `lost` of what an upgrade refuses.
+    culprit: an operator or a dtype policy; empty if none was found.
+    place: the module and the line of the culprit (`layer1.0 (model.py:42)`).
+    nodes: of the graph, all calls of the operator that are wrong; none of a dtype policy.
+    graph: the digest of the graph that the nodes belong to.
+    size: see `size_of`; None of a fault beside others, and where there is none.
+    Files of version 1 have the first four only. What is not there is not compared.
+    """
 
     model: str
     platform: PlatformName
     verdict: str
     culprit: str = ""
+    place: str = ""
+    nodes: tuple[int, ...] = ()
+    graph: str = ""
+    size: float | None = None
+
+    @property
+    def order(self) -> tuple[str, str, str, str, str, tuple[int, ...]]:
+        """The order of a file."""
+        return self.model, self.platform, self.verdict, self.culprit, self.place, self.nodes
+
+    @property
+    def name(self) -> tuple[str, str, str, str]:
+        """What a fault has in common with one of the same operator elsewhere."""
+        return self.model, self.platform, self.verdict, self.culprit
+
+    def holds(self, found: Known) -> bool:
+        """Whether what was found is this one: the same operator at no other place, and not much larger."""
+        if self.name != found.name or not self._is_place_of(found):
+            return False
+        return self.size is None or found.size is None or found.size < GROWN * self.size
+
+    def _is_place_of(self, found: Known) -> bool:
+        """In the same graph nodes tell places apart.
+
+        In another, nodes and lines may have moved: the module or the nodes are the same, and no more nodes are wrong.
+        """
+        if not self.nodes or not found.nodes:
+            return not self.place or _module(self.place) == _module(found.place)
+        within = set(found.nodes) <= set(self.nodes)
+        if self.graph == found.graph:
+            return within
+        return (within or _module(self.place) == _module(found.place)) and len(found.nodes) <= len(self.nodes)
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields that are known."""
+        data = {"model": self.model, "platform": self.platform, "verdict": self.verdict, "culprit": self.culprit}
+        optional = {"place": self.place, "nodes": self.nodes, "graph": self.graph, "size": self.size}
+        return data | {name: value for name, value in optional.items() if value not in ("", (), None)}
+
+
+def _module(place: str) -> str:
+    """The module of a place; of one without a module, its line."""
+    return place.partition(" (")[0]
+
+
+def size_of(row: Row) -> float | None:
+    """How large the difference of a row is: its relative error; of `exceptional`, the number of elements where one side
+    alone has NaN or an infinity. None where neither was measured."""
+    if row.verdict == "exceptional":
+        return float((row.metrics.get("nan_mismatch") or 0) + (row.metrics.get("inf_mismatch") or 0)) or None
+    size = row.metrics.get("relative_error")
+    return None if size is None else float(f"{size:.3g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +145,7 @@ class Baseline:
             raise MindgapError(f"no baseline {path}: make it with --update-baseline") from None
         except (OSError, ValueError) as error:
             raise MindgapError(f"baseline {path} cannot be read: {error}") from None
-        if not isinstance(data, dict) or data.get("mindgap_baseline") != _VERSION:  # pyright: ignore[reportUnknownMemberType] # any JSON
+        if not isinstance(data, dict) or data.get("mindgap_baseline") not in (1, _VERSION):  # pyright: ignore[reportUnknownMemberType] # any JSON
             raise MindgapError(f"{path} is not a baseline of version {_VERSION}: make it again with --update-baseline")
         entries: Any = data.get("findings")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any JSON
         if not isinstance(entries, list):
@@ -67,7 +154,8 @@ class Baseline:
 
     def text(self) -> str:
         """Returns the content of the file: equal baselines give equal texts."""
-        lines = [json.dumps(dataclasses.asdict(known), ensure_ascii=False) for known in sorted(self.known)]
+        ordered = sorted(self.known, key=lambda known: known.order)
+        lines = [json.dumps(known.as_json(), ensure_ascii=False) for known in ordered]
         body = ",\n  ".join(lines)
         findings = f"[\n  {body}\n ]" if lines else "[]"
         return f'{{\n "mindgap_baseline": {_VERSION},\n "findings": {findings}\n}}\n'
@@ -77,24 +165,40 @@ class Baseline:
 
         `keys`: those of a row, by default its faults.
         """
-        rows = (_marked(row, [key in self.known for key in (keys or known_as)(row)]) for row in report.rows)
+        by_name: dict[tuple[str, ...], list[Known]] = {}
+        for known in self.known:
+            by_name.setdefault(known.name, []).append(known)
+
+        def holds(found: Known) -> bool:
+            return any(known.holds(found) for known in by_name.get(found.name, ()))
+
+        rows = (_marked(row, [*map(holds, found)]) for row, found in _found(report, keys))
         return dataclasses.replace(report, rows=tuple(rows))
 
     def updated(self, report: Report, keys: Keys | None = None) -> Baseline:
         """Returns the baseline after this report. Findings of pairs of model and platform that did not run stay."""
         ran = _ran(report)
         kept = {known for known in self.known if (known.model, known.platform) not in ran}
-        return Baseline(frozenset(kept | {key for row in report.rows for key in (keys or known_as)(row)}))
+        return Baseline(frozenset(kept | {key for _, found in _found(report, keys) for key in found}))
 
     def gone(self, report: Report, keys: Keys | None = None) -> tuple[Known, ...]:
-        """Returns known findings whose model and platform ran, but which did not occur again."""
+        """Returns known findings whose model and platform ran, but whose operator is not wrong in this way any more."""
         ran = _ran(report)
-        found = {key for row in report.rows for key in (keys or known_as)(row)}
-        return tuple(sorted(k for k in self.known - found if (k.model, k.platform) in ran))
+        found = {key.name for _, keys_ in _found(report, keys) for key in keys_}
+        gone = (k for k in self.known if k.name not in found and (k.model, k.platform) in ran)
+        return tuple(sorted(gone, key=lambda known: known.order))
 
 
 #: What a baseline knows a row by: a key for each fault. A row without keys is asked of no file.
 Keys = Callable[[Row], Sequence[Known]]
+
+
+def _found(report: Report, keys: Keys | None) -> Iterator[tuple[Row, list[Known]]]:
+    """Each row with its keys, which have the digest of their graph."""
+    graphs = {model.name: model.digest for model in report.models}
+    for row in report.rows:
+        found = (keys or known_as)(row)
+        yield row, [dataclasses.replace(key, graph=graphs.get(row.model, "") if key.nodes else "") for key in found]
 
 
 def _marked(row: Row, known: Sequence[bool]) -> Row:
@@ -113,16 +217,29 @@ def _ran(report: Report) -> set[tuple[str, str]]:
 
 def known_as(row: Row) -> tuple[Known, ...]:
     """Returns the baseline's key for each fault of a row; none for a calm row."""
+    faults = row.independent_faults
+    size = size_of(row) if len(faults) == 1 else None
     return tuple(
-        Known(row.model, row.platform, fault.verdict, fault.culprit.op if fault.culprit else "")
-        for fault in row.independent_faults
-    )
+        Known(
+            row.model, row.platform, fault.verdict, fault.culprit.op if fault.culprit else "",
+            fault.culprit.label if fault.culprit else "",
+            () if isinstance(fault.culprit, DtypePolicy) else fault.nodes, "", size,
+        )
+        for fault in faults
+    )  # fmt: skip
 
 
 def _entry(path: Path, number: int, entry: Any) -> Known:
-    if not isinstance(entry, dict) or set(entry) != set(_FIELDS) or not all(isinstance(v, str) for v in entry.values()):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType, reportUnknownMemberType] # any JSON
-        raise MindgapError(f"baseline {path}: finding {number} must have exactly the texts {', '.join(_FIELDS)}")
-    return Known(**{**entry, "platform": recorded(entry["platform"])})  # pyright: ignore[reportUnknownArgumentType] # checked above
+    try:
+        found = _ENTRIES.validate_python(entry, strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise MindgapError(f"baseline {path}: finding {number}: {where}: {first['msg']}") from None
+    return Known(
+        found["model"], recorded(found["platform"]), found["verdict"], found["culprit"], found.get("place", ""),
+        tuple(found.get("nodes", ())), found.get("graph", ""), found.get("size"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +320,27 @@ def _by_ledger(ledger: Ledger, report: Report, accept: bool, keys: Keys) -> Mark
         id(fault) for cause, (_, faults) in zip(review.causes, pairs, strict=True) if cause.state in states
         for fault in faults
     }  # fmt: skip
+    advice = {
+        id(fault): ledger.workaround_of(cause)
+        for cause, (_, faults) in zip(review.causes, pairs, strict=True)
+        for fault in faults
+    }
     rows = (
-        _marked(row, [id(fault) in known for fault in faults if fault.finding])
+        _with_workarounds(
+            _marked(row, [id(fault) in known for fault in faults if fault.finding]),
+            [advice.get(id(fault), "") for fault in faults if fault.finding],
+        )
         for row, faults in zip(report.rows, apart, strict=True)
     )
     return MarkedReport(dataclasses.replace(report, rows=tuple(rows)), tuple(review.lines), text)
+
+
+def _with_workarounds(row: Row, texts: Sequence[str]) -> Row:
+    """The row with a ledger's work-around as the advice of each fault that has one."""
+    if not any(texts):
+        return row
+    faults = tuple(
+        dataclasses.replace(fault, advice=text or fault.advice)
+        for fault, text in zip(row.faults, texts if row.faults else (), strict=True)
+    )
+    return dataclasses.replace(row, faults=faults, advice=texts[0] or row.advice)

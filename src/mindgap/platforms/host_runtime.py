@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mindgap.platforms import host
-from mindgap.platforms.protocol import Availability, Options, Platform, PlatformError
+from mindgap.platforms.protocol import Alternative, Availability, Options, Platform, PlatformError
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.platforms.stages import Stage, VariantRuns
 
@@ -90,7 +90,7 @@ class HostRuntime:
     missing: why it cannot run though its modules can be imported; empty where it can, or they cannot.
     script: how a script runs it (`protocol.Scripted`), from options that are not at their defaults.
     file_suffixes: of the model files that it runs; `file_script`: how, from options that are not at their defaults.
-    stage_at_fault, packages, recipe, front_end, forkable: as in `protocol`.
+    stage_at_fault, packages, recipe, front_end, forkable, alternatives: as in `protocol`.
     """
 
     modules: Mapping[str, str]
@@ -106,6 +106,7 @@ class HostRuntime:
     forkable: bool = False
     file_suffixes: tuple[str, ...] = ()
     file_script: Callable[[Options, str], ScriptRunner | None] = _no_file
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def options(self) -> Mapping[str, str]:

@@ -245,6 +245,28 @@ class Packaged(Protocol):
     def packages(self) -> Sequence[str]: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another option of a platform, for what its own options bring.
+
+    `option`: `name=value`. `remedies`: a dtype that it computes as declared, where the platform's default computes it
+    in fewer bits; or `refusals`, where it may run graphs that the default refuses. `setting`: what users of the runtime
+    do for the same, as a clause.
+    """
+
+    option: str
+    remedies: str
+    setting: str
+
+
+@runtime_checkable
+class Advised(Protocol):
+    """A backend with options that are an alternative to its defaults (`results.advice`)."""
+
+    @property
+    def alternatives(self) -> Sequence[Alternative]: ...
+
+
 @runtime_checkable
 class HasRecipe(Protocol):
     """A backend for which mindgap can make an environment (`environments.recipe`).

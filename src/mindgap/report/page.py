@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from mindgap.findings.causes import CauseKey, cause_key_of_row
 from mindgap.graph.compare.culprit import Culprit, DtypePolicy, OutputsCulprit, SubmoduleCulprit
 from mindgap.platforms.name import PlatformName
 from mindgap.report.chart import bundle, difference_chart
+from mindgap.report.finding_blocks import reduce_command
 from mindgap.report.words import (
     MEANINGS,
     METRICS,
@@ -225,15 +225,6 @@ def sort_value(row: Row, name: str) -> str:
     value = row.metrics.get(name)
     number = float(value) if isinstance(value, (int, float, str)) else math.nan
     return "" if math.isnan(number) else "Infinity" if number == math.inf else repr(number)
-
-
-def reduce_command(report: Report, row: Row) -> str:
-    """Returns the command that reduces this finding; empty if the model has no source that a command can name."""
-    source = next((model.source for model in report.models if model.name == row.model), "")
-    if not source:
-        return ""
-    reference = "" if report.reference == "cpu/eager" else f" --reference {shlex.quote(report.reference)}"
-    return f"mindgap reduce {source} -p {shlex.quote(row.platform)}{reference}"
 
 
 def profiles(row: Row) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from mindgap.findings.causes import Cause, causes_of_rows
 from mindgap.findings.causes.cause import CauseState, Severity
+from mindgap.report.finding_blocks import LINE, source_file
 from mindgap.report.words import MEANINGS, explain
 from mindgap.workflows.diff import Report, Row
 
@@ -17,8 +17,6 @@ _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _FINGERPRINT: Final = "mindgapCause/v1"
 _LEVELS: Final[Mapping[Severity, str]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
 _STATES: Final[Mapping[CauseState, str]] = {"new": "new", "back": "new", "known": "unchanged", "gone": "absent"}
-#: The line of the user's program in an operator's label: `layer1.0 (model.py:42)`.
-_LINE: Final = re.compile(r"(?:^|\()(?P<file>[^\s():]+):(?P<line>\d+)\)?$")
 
 
 def sarif_of_report(report: Report) -> str:
@@ -27,7 +25,7 @@ def sarif_of_report(report: Report) -> str:
     It is located at the line of the user's program that its culprit came from, else at the start of the model's file;
     the finding in a model without a file has the model's name alone.
     """
-    files = {model.name: _file_of(model.source) for model in report.models}
+    files = {model.name: source_file(report, model.name) for model in report.models}
     results: list[dict[str, Any]] = []
     for cause, rows in causes_of_rows(each for row in report.findings for each in row.by_fault):
         for row in rows:
@@ -52,15 +50,9 @@ def sarif_of_causes(causes: Sequence[Cause], version: str) -> str:
     return _log(results, version)
 
 
-def _file_of(source: str) -> str:
-    """The file of a source `FILE.py:FUNCTION`, or ""."""
-    path = source.partition("?")[0].rpartition(":")[0]
-    return path if path.endswith(".py") else ""
-
-
 def _place_of(row: Row, file: str) -> dict[str, Any]:
     label = row.culprit.label if row.culprit is not None else ""
-    found = _LINE.search(label)
+    found = LINE.search(label)
     name = f"{row.model} {label}".strip()
     if found is None:
         return _location(name, file)

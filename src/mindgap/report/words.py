@@ -10,7 +10,7 @@ from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.platforms.delegation import Delegation, total
 from mindgap.results.rows import OwnPath
-from mindgap.workflows.diff import Row
+from mindgap.workflows.diff import Report, Row
 
 #: What a table calls a row -> (short form for narrow cells, what it means).
 MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
@@ -83,9 +83,19 @@ def short(word: str) -> str:
     return MEANINGS[word][0]
 
 
+def meaning(word: str) -> str:
+    """Returns what a verdict means, in one sentence."""
+    return MEANINGS[word][1]
+
+
+def word_text(word: str) -> str:
+    """Returns a verdict as text: `reduced precision`."""
+    return word.replace("_", " ")
+
+
 def explain(row: Row) -> str:
     """Explains a row in one line: verdict, culprit, blame, sizes, the platform's message."""
-    parts = [row.word.replace("_", " ")]
+    parts = [word_text(row.word)]
     if row.culprit:
         where = f" at {row.culprit.label}" if row.culprit.label else ""
         node = f" (node {row.culprit.node})" if row.culprit.node >= 0 else ""
@@ -100,6 +110,8 @@ def explain(row: Row) -> str:
         parts.append(shown.strip().splitlines()[0][:300])
     elif row.finding and row.detail:
         parts.append(detail_line(row))
+    if row.advice:
+        parts.append(f"what to do: {row.advice}")
     if row.weaknesses:
         parts.append(weaker_evidence([row]))
     return "; ".join(parts)
@@ -119,6 +131,36 @@ def weaker_evidence(rows: Iterable[Row]) -> str:
     """Lists weak evidence: `judged on weaker evidence: aten.gelu.default (bound rule: …)`, each reason once."""
     reasons = dict.fromkeys(f"{w.op} ({w.missing}: {w.reason})" for row in rows for w in row.weaknesses)
     return f"judged on weaker evidence: {'; '.join(reasons)}" if reasons else ""
+
+
+def weak_operators(rows: Iterable[Row]) -> list[str]:
+    """The operators that were judged on weaker evidence, each once."""
+    return list(dict.fromkeys(weak.op for row in rows for weak in row.weaknesses))
+
+
+def not_finite(report: Report) -> list[str]:
+    """One line for each output with NaN or infinities, on the reference or on a platform."""
+    found = [(model.name, report.reference, model.non_finite) for model in report.models]
+    found += [(row.model, row.platform, row.non_finite) for row in report.rows]
+    return [
+        f"{model} on {platform}: output {each.output} is NaN or infinite in {each.count} of {each.elements} elements"
+        for model, platform, outputs in found
+        for each in outputs
+    ]
+
+
+def non_finite_notes(report: Report) -> list[str]:
+    """One line for each output that is not finite anywhere, on the reference and on every platform that ran."""
+    notes: list[str] = []
+    for model in report.models:
+        rows = [row for row in report.rows if row.model == model.name and row.digests]
+        for each in model.non_finite:
+            if each.count == each.elements and all(each in row.non_finite for row in rows):
+                where = f"in {each.count} of {each.elements} elements on {report.reference} and on every platform"
+                notes.append(
+                    f"{model.name}: output {each.output} is NaN or infinite {where}: comparing it says nothing"
+                )
+    return notes
 
 
 def given_back(rows: Iterable[Row]) -> list[str]:
@@ -148,6 +190,15 @@ def own_path_words(own: OwnPath) -> str:
     said = own.detail or _OWN_PATHS[own.status]
     word = f"{_OWN_PATHS[own.status]}: " if own.detail and own.status in ("not_compared", "unjudged") else ""
     return f"{own.way}: {word}{said}" if own.way and not said.startswith(own.way) else f"{word}{said}"
+
+
+def own_path_notes(rows: Iterable[Row]) -> list[str]:
+    """One line for each reason why a program's own export was not compared or not judged, with the rows it is about."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.own_path is not None and row.own_path.status in ("not_compared", "unjudged"):
+            found.setdefault(own_path_words(row.own_path), {})[f"{row.model} on {row.platform}"] = None
+    return [f"own export of {', '.join(names)}: {words}" for words, names in found.items()]
 
 
 def detail_line(row: Row) -> str:

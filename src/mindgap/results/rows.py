@@ -5,6 +5,7 @@ Every total that a table, a page or a JSON file shows comes from `Report.totals`
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,15 @@ class OwnPath:
 
 
 @dataclass(frozen=True, slots=True)
+class NonFinite:
+    """One output with values that are not finite: its position, how many of its elements are NaN or infinite."""
+
+    output: int
+    count: int
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One model on one platform, compared with the reference.
 
@@ -67,6 +77,8 @@ class Row:
     gets wrong. `script`: runs the culprit by itself without mindgap, and was not run; empty where there is none. A
     store holds neither. `delegation`: what a delegate of the platform ran, where the platform reports it. `own_path`:
     what the program gave by the platform's own export; None for a graph without a program, and for eager mode.
+    `advice`: what the reader can do, where that is known; of a finding, about its first fault. `non_finite`: outputs of
+    the platform with NaN or infinities. A store holds neither.
     """
 
     model: str
@@ -93,6 +105,8 @@ class Row:
     faults: tuple[Fault, ...] = ()
     delegation: Delegation | None = None
     own_path: OwnPath | None = None
+    advice: str = ""
+    non_finite: tuple[NonFinite, ...] = ()
 
     @property
     def finding(self) -> bool:
@@ -127,11 +141,14 @@ class Row:
         found = [
             replace(
                 self, verdict=each.verdict, culprit=each.culprit, blame=each.blame, detail=each.detail,
-                example=each.example, script=each.script, known=each.known, faults=(each,),
+                example=each.example, script=each.script, known=each.known, faults=(each,), advice=each.advice,
             )
             for each in faults
         ]  # fmt: skip
-        return (found[0], *(replace(row, metrics=RowMetrics(), profiles={}, weaknesses=()) for row in found[1:]))
+        return (
+            replace(found[0], advice=self.advice),
+            *(replace(row, metrics=RowMetrics(), profiles={}, weaknesses=()) for row in found[1:]),
+        )
 
     @property
     def outputs(self) -> tuple[Verdict, ...]:
@@ -163,7 +180,8 @@ class Row:
 class Model:
     """What was run. `digest` is the graph's identity; `reference` what the reference did with it, in words.
 
-    `source`: the arguments by which a command line names it; empty where there are none.
+    `source`: the arguments by which a command line names it; empty where there are none. `non_finite`: the reference's
+    outputs with NaN or infinities; a store does not hold them.
     """
 
     name: str
@@ -177,6 +195,7 @@ class Model:
     reference_digests: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
     source: str = ""
+    non_finite: tuple[NonFinite, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +287,8 @@ class Report:
         """Why this report says nothing of any platform, or None when it does say something."""
         if not self.models:
             return "no model was captured: nothing ran"
+        if not self.rows and any(each.platform != self.reference for each in self.platforms):
+            return "no platform had run a model yet: nothing was compared"
         if not self.rows:
             return "no platform was asked for besides the reference: nothing was compared"
         if all(row.status == "unsupported" for row in self.rows):
@@ -279,6 +300,11 @@ class Report:
         if all(row.unjudged and not row.metrics for row in self.rows):
             return "every row differs, and no difference was judged"
         return None
+
+    @property
+    def finite(self) -> bool:
+        """Whether no output of a platform that ran, or of the reference, has NaN or infinities."""
+        return not any(each.non_finite for each in (*self.models, *self.rows))
 
     def classes(self, model: str) -> tuple[tuple[PlatformName, ...], ...]:
         """Platforms whose outputs for `model` are bitwise equal: the reference's class first, then by size."""
@@ -302,6 +328,16 @@ def ordered(words: Counter[str]) -> dict[str, int]:
     without = ("not_judged", "unjudged", "not_run", "unsupported", "no_reference")
     rank = {word: number for number, word in enumerate((*SEVERITY, *without))}
     return {word: words[word] for word in sorted(words, key=lambda word: rank[word])}
+
+
+def non_finite(outcome: Outcome) -> tuple[NonFinite, ...]:
+    """The outputs of an outcome that have NaN or infinities, by their sketches."""
+    found: list[NonFinite] = []
+    for position, output in enumerate(outcome.outputs if outcome.ran else ()):
+        count = output.sketch.nan + output.sketch.pos_inf + output.sketch.neg_inf
+        if count:
+            found.append(NonFinite(position, count, math.prod(output.shape)))
+    return tuple(found)
 
 
 def identities(outcome: Outcome) -> tuple[str, ...]:

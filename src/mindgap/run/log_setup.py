@@ -35,3 +35,8 @@ def _stream(parent: int | None) -> TextIO:
         with contextlib.suppress(OSError):
             return open(f"/proc/{parent}/fd/2", "a", encoding="utf-8")  # open as long as the process lives
     return sys.stderr
+
+
+def is_verbose() -> bool:
+    """Whether `--verbose` was given, or `MINDGAP_LOG` asks for as much."""
+    return os.environ.get(VARIABLE, "").upper() in ("INFO", "DEBUG")

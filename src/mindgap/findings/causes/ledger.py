@@ -74,7 +74,7 @@ class Issue:
     """An entry of a ledger.
 
     `link`: the upstream issue. `expires`: from this day on the entry no longer counts. `gone`: the day on which it was
-    not found any more. `script`: a reproducer, relative to the ledger.
+    not found any more. `script`: a reproducer, relative to the ledger. `workaround`: what a user can do meanwhile.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -85,6 +85,7 @@ class Issue:
     expires: date | None = None
     gone: date | None = None
     script: str = ""
+    workaround: str = ""
 
     def __str__(self) -> str:
         return self.link or self.note or str(self.match)
@@ -175,6 +176,11 @@ class Ledger:
         late = [issue for issue in expired if any(fits(issue, cause) for cause in causes)]
         judged = tuple(_judged(cause, [issue for issue in current if fits(issue, cause)]) for cause in causes)
         return Review(judged, tuple(missing), tuple(late))
+
+    def workaround_of(self, cause: Cause) -> str:
+        """The work-around of the issues that a known cause of a review fits; empty if none has one."""
+        known = (issue for issue in self.issues if cause.state in ("known", "back") and issue.match.fits(cause))
+        return next((issue.workaround for issue in known if issue.workaround), "")
 
     def updated(self, review: Review, today: date) -> str:
         """The ledger's text after a review: issues that are gone have the day, new causes have an entry by their id."""

@@ -15,7 +15,7 @@ class Fault:
 
     `culprit`: None where no operator is named. `nodes`: of the captured graph, in order, all calls of the same operator
     that are wrong in the same way; of a set of operators, its nodes. `verdict`, `blame`, `detail`, `example`, `script`,
-    `known`: as of a row in which it is the only fault.
+    `known`: as of a row in which it is the only fault. `advice`: what its reader can do, where that is known.
     """
 
     culprit: Culprit | None
@@ -26,3 +26,4 @@ class Fault:
     example: Example | None = None
     script: str = ""
     known: bool = False
+    advice: str = ""

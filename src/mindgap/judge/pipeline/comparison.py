@@ -106,6 +106,8 @@ class GraphComparison:
         #: The first outcome of each platform, by its name.
         self.outcomes: dict[PlatformName, Outcome] = {}
         self._whole: Outcome | None = None
+        #: Whole outputs of the platforms that are being judged.
+        self._wholes: dict[PlatformName, Outcome] = {}
         self._judge: Judge | None = None
         self._judging = threading.Lock()
 
@@ -118,15 +120,32 @@ class GraphComparison:
         if platform == self.context.settings.reference:
             return row_of_reference(self.name, self.reference)
         try:
-            outcome = self.run(platform)
+            row = self.decide(self.run(platform))
         except OutOfTime as error:
-            return Row(self.name, platform, "not_run", None, detail=f"not run: {error}")
-        try:
-            return self.decide(outcome)
-        except OutOfTime as error:
-            return dataclasses.replace(row_of(self.name, outcome), unjudged=True, detail=f"not judged: {error}")
-        finally:
-            self.outcomes[platform] = dataclasses.replace(outcome, arrays=None, repeats=())
+            # What the judge was doing is half done: nothing is concluded of it. Outputs stay for `row_so_far`.
+            self._judge = None
+            return self.row_so_far(platform, str(error))
+        self._wholes.pop(platform, None)
+        self.outcomes[platform] = dataclasses.replace(self.outcomes[platform], arrays=None, repeats=())
+        return row
+
+    def row_so_far(self, platform: PlatformName, why: str) -> Row:
+        """The row of what is known of a platform, without a judge. `why`: why no more became known.
+
+        Its verdict where status, digests or shapes decide it; else how far outputs are apart, where both sides' are at
+        hand.
+        """
+        outcome = self.outcomes.get(platform)
+        if outcome is None:
+            return Row(self.name, platform, "not_run", None, detail=f"not run: {why}")
+        decided = compare_outcomes(self.name, outcome, self.reference)
+        if decided is not None:
+            return decided
+        row = row_of(self.name, outcome)
+        whole, reference = self._wholes.get(platform, outcome), self._whole or self.reference
+        if whole.arrays is not None and reference.arrays is not None:
+            row = without_judge(row, whole, reference)
+        return row if row.verdict else dataclasses.replace(row, unjudged=True, detail=f"not judged: {why}")
 
     def run(self, platform: PlatformName) -> Outcome:
         """The platform's first outcome: runs the graph unless it has run already."""
@@ -149,6 +168,7 @@ class GraphComparison:
         if whole.arrays is None:
             doing("running again for whole outputs")
             whole = self.context.run(row.platform, self.graph, "outputs")
+        self._wholes[row.platform] = whole
         row = dataclasses.replace(row, status=whole.status, message=whole.message or row.message)
         if not whole.ran:
             detail = "the platform ran once, and failed when it was run again"
@@ -189,6 +209,7 @@ class GraphComparison:
             try:
                 judgement = self._the_judge().judge_failure(outcome)
             except (OutOfTime, UnknownOperator) as error:
+                self._judge = None
                 return dataclasses.replace(row, detail=f"{outcome.status} (no operator is named: {error})")
             return with_judgement(row, judgement, self.context, time.perf_counter() - started)
 

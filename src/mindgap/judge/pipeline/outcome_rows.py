@@ -14,7 +14,7 @@ from mindgap.graph.compare.weakness import Weakness
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import UNVERIFIED
-from mindgap.results.rows import Model, Refused, Row, identities
+from mindgap.results.rows import Model, Refused, Row, identities, non_finite
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
 
@@ -32,6 +32,7 @@ def row_of(name: str, outcome: Outcome) -> Row:
         digests=identities(outcome),
         weaknesses=_unseen_fallbacks(outcome),
         delegation=delegation_of(outcome.facts),
+        non_finite=non_finite(outcome),
     )
 
 
@@ -112,6 +113,7 @@ def model_of(name: str, graph: Graph, reference: Outcome, timings: Mapping[str, 
         reference_message=reference.message,
         reference_digests=identities(reference),
         timings={**timings, **reference.timings},
+        non_finite=non_finite(reference),
     )
 
 

@@ -14,6 +14,7 @@ from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.client import Located, OwnRun, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
 from mindgap.platforms.name import PlatformName
@@ -133,6 +134,8 @@ def _outputs_compared(
     else:
         try:
             beyond = comparison.beyond_rounding((*ours, *reference[len(ours) :]))
+        except OutOfTime:
+            raise
         except Exception as error:  # no oracle: what is not known is not said
             return "unjudged", f"it was not judged: {error}", apart
         status = "rounding"
@@ -176,6 +179,8 @@ def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathS
     try:
         if not any(comparison.beyond_rounding((*run.other_outputs, *outputs[len(run.other_outputs) :]), inputs)):
             return None
+    except OutOfTime:
+        raise
     except Exception:  # no oracle for these arguments: nothing is said
         return None
     text = (

@@ -27,12 +27,16 @@ class TimeBudget:
         """Whether the time is used up."""
         return self.until is not None and time.monotonic() >= self.until
 
+    def check(self) -> None:
+        """Raises `OutOfTime` if the time is used up."""
+        if self.over:
+            raise OutOfTime(USED_UP)
+
     def limited(self, execute: Callable[[Job], Outcome]) -> Callable[[Job], Outcome]:
         """`execute` within the budget. It raises `OutOfTime` for a job that has no time left, or that is cut short."""
 
         def run(job: Job) -> Outcome:
-            if self.over:
-                raise OutOfTime(USED_UP)
+            self.check()
             outcome = execute(dataclasses.replace(job, until=self.until))
             if outcome.status == "timeout" and self.over:
                 raise OutOfTime(USED_UP)

@@ -28,7 +28,10 @@ def recipe_for(
     assert tensor is not None
     if tensor.device.type == "meta":
         if weights == "stored":
-            raise CaptureError(f'{source.name} is on the meta device and has no values: use weights="seeded"')
+            raise CaptureError(
+                f"{source.name} is on the meta device and has no values: give the module memory (module.to_empty("
+                'device="cpu")), then load or initialise its weights'
+            )
         return Normal(seed, 0.0, 0.02) if tensor.is_floating_point() else Constant(0)
     seeded = weights == "seeded" and source.role != "constant" and tensor.is_floating_point() and tensor.numel() > 0
     return _like(tensor, seed) if seeded else _bytes(tensor, store)

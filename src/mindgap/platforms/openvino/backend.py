@@ -18,6 +18,7 @@ from mindgap.platforms.openvino import messages as openvino_messages
 from mindgap.platforms.openvino.stages import openvino_stage
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
+    Alternative,
     Array,
     CompileFailure,
     Executable,
@@ -283,4 +284,8 @@ BACKEND: Final = HostRuntime(
     forkable=True,
     file_suffixes=(".xml", ".onnx"),
     file_script=_file_script,
+    alternatives=(
+        Alternative("precision=f32", "float32", "a deployment sets INFERENCE_PRECISION_HINT=f32"),
+        Alternative("frontend=onnx", "refusals", "a deployment converts a model of torch.onnx.export"),
+    ),
 )

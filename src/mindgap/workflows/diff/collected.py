@@ -8,7 +8,9 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.platforms.name import PlatformName
+from mindgap.results.advice import advised
 from mindgap.results.rows import Model, Refused, Report, Row
 from mindgap.workflows.diff.subject import OnProgress, ProgressEvent, Stage
 
@@ -26,6 +28,7 @@ class Collected:
         self._models: dict[int, Model] = {}
         self._refused: dict[int, Refused] = {}
         self._rows: dict[tuple[int, int], Row] = {}
+        self._comparisons: dict[int, GraphComparison] = {}
         self._closed = False
         self._told = 0.0
         self._lock = threading.Lock()
@@ -39,12 +42,22 @@ class Collected:
         with self._lock:
             self._closed = True
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is taken."""
+        return self._closed
+
     def model(self, position: int, model: Model, reference: PlatformName) -> None:
         """Takes a model that the reference ran."""
         with self._lock:
             if not self._closed:
                 self._models[position] = model
         self.tick("ran", model.name, reference)
+
+    def began(self, position: int, comparison: GraphComparison) -> None:
+        """Takes a comparison whose platforms run, for what is known of them if it is interrupted."""
+        with self._lock:
+            self._comparisons[position] = comparison
 
     def row(self, position: int, row: Row) -> bool:
         """Takes a row. Returns False if it came after `close`."""
@@ -83,6 +96,14 @@ class Collected:
         if now - self._told >= _TOLD_EVERY_S:
             self._told = now
             self.tick("doing", model, platform, text=text)
+
+    def interrupted(self, why: str) -> None:
+        """After `close`: adds rows of what is known of the platforms of comparisons that began."""
+        with self._lock:
+            for position, comparison in self._comparisons.items():
+                for number, platform in enumerate(self._platforms):
+                    if position in self._models and (position, number) not in self._rows:
+                        self._rows[position, number] = advised(comparison.row_so_far(platform, why))
 
     def report(self, empty: Report, seconds: float) -> Report:
         """Returns the report with everything collected, in the order of subjects, then of platforms."""

@@ -146,6 +146,7 @@ class Session:
             except KeyboardInterrupt:
                 collected.close()
                 self._pool.close()
+                collected.interrupted("interrupted")
                 raise DiffInterrupted(collected.report(empty, time.perf_counter() - started)) from None
             seconds = time.perf_counter() - started
             if not budget.over:

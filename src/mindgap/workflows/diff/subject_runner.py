@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from mindgap.graph import Graph, MindgapError
@@ -18,6 +19,7 @@ from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path, with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.platforms.name import PlatformName
+from mindgap.results.advice import advised
 from mindgap.results.recording import Recording
 from mindgap.results.rows import OwnPath, Row
 from mindgap.workflows.diff.collected import Collected
@@ -111,12 +113,22 @@ class SubjectRunner:
             self.collected.tick("expected", name, "", text=expected)
             self._run_ahead(comparison, run)
 
+        def told(platform: PlatformName, text: str) -> None:
+            # A judge evaluates operators in this process: between two of them it ends when the time is used up.
+            self.budget.check()
+            if self.collected.closed:
+                raise OutOfTime("interrupted")
+            self.collected.doing(name, platform, text)
+
+        self.collected.began(position, comparison)
+
         def judge(platform: PlatformName) -> None:
             if platform in too_large:
                 row = Row(name, platform, "not_run", None, detail=f"not run: {too_large[platform]}")
             else:
-                with telling(lambda text: self.collected.doing(name, platform, text)):
+                with telling(partial(told, platform)):
                     row = row_or_failure(name, platform, lambda: self._judged(captured, comparison, platform, alone))
+            row = advised(row)
             if self.collected.row(position, row):
                 self.record.row(graph, row, comparison.outcomes.get(platform))
             if alone:
@@ -142,8 +154,11 @@ class SubjectRunner:
             run = running.result()
         if run is None or row.status == "not_run":
             return row
-        doing("comparing the program's own export")
-        row = with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
+        try:
+            doing("comparing the program's own export")
+            row = with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
+        except OutOfTime as error:
+            return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
         sized = program.run_sizes(platform)
         return row if sized is None else with_sizes(row, sized, run)
 

@@ -140,7 +140,7 @@ class Float64Graph:
         """
         with neutral_float64():
             for index in nodes:
-                doing("judging: node", index + 1, len(self.calls))
+                doing("judging", "operators evaluated")
                 call, first = self.calls[index], self.graph.first_value[index]
                 args, kwargs = call.bind(values)
                 results, reason = evaluate_with_reason(call, args, kwargs)

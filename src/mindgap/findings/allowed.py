@@ -1,0 +1,148 @@
+"""Accepts findings on purpose: `openvino/cpu: float32 products in bfloat16`.
+
+A line names a platform and what is allowed there: a dtype policy or an operator. Above its ceiling, the largest
+relative error, it is a finding again. Lines stand in `pyproject.toml` or are given to a command or to `mark_allowed`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.graph import MindgapError
+from mindgap.graph.compare.culprit import DtypePolicy
+from mindgap.graph.compare.fault import Fault
+from mindgap.results.rows import Report, Row
+
+_EXAMPLE: Final = (
+    "'openvino/cpu: float32 products in bfloat16' or 'onnxruntime/*: aten.gelu.default, max_relative=0.01'"
+)
+_LINE: Final = re.compile(
+    r"(?P<platform>\S+?)\s*:\s+(?P<what>[^,]+?)\s*(?:,\s*max_relative\s*=\s*(?P<ceiling>[\d.eE+-]+)\s*)?"
+)
+_KEYS: Final = frozenset(("platform", "what", "max_relative"))
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What is allowed on a platform.
+
+    platform: a platform's name, or a pattern of names (`openvino/*`). A name without options means that name alone.
+    what: a dtype policy (`float32 products in bfloat16`, `int8 saturates`), or a pattern of operators (`aten.gelu.*`).
+    max_relative: the largest relative error (docs/metrics.md) that is allowed; None for any.
+    """
+
+    platform: str
+    what: str
+    max_relative: float | None = None
+
+    def __str__(self) -> str:
+        ceiling = "" if self.max_relative is None else f", max_relative={self.max_relative:g}"
+        return f"{self.platform}: {self.what}{ceiling}"
+
+    def names(self, row: Row, fault: Fault) -> bool:
+        """Whether it is about this fault, whatever its size."""
+        if fault.culprit is None or not fnmatchcase(row.platform, self.platform):
+            return False
+        if isinstance(fault.culprit, DtypePolicy):
+            return self.what.replace(" computed in ", " in ") == fault.culprit.words.replace(" computed in ", " in ")
+        return fnmatchcase(fault.culprit.op, self.what)
+
+    def within(self, row: Row) -> bool:
+        """Whether the row's relative error is at most the ceiling. One that was not measured is above each."""
+        if self.max_relative is None:
+            return True
+        error = row.metrics.get("relative_error")
+        return error is not None and error <= self.max_relative
+
+
+def parse_allowance(text: str, where: str = "--allow") -> Allowance:
+    """Parses `PLATFORM: WHAT[, max_relative=NUMBER]`. Raises `MindgapError`."""
+    found = _LINE.fullmatch(text.strip())
+    if found is None:
+        raise MindgapError(f"{where} {text!r}: write PLATFORM: WHAT, as in {_EXAMPLE}")
+    ceiling = found["ceiling"]
+    try:
+        return _checked(Allowance(found["platform"], found["what"], None if ceiling is None else float(ceiling)), where)
+    except ValueError:
+        raise MindgapError(f"{where} {text!r}: max_relative is not a number") from None
+
+
+def _checked(allowance: Allowance, where: str) -> Allowance:
+    if allowance.max_relative is not None and not 0 < allowance.max_relative < float("inf"):
+        raise MindgapError(f"{where} '{allowance}': max_relative must be more than 0, and finite")
+    return allowance
+
+
+def project_allowances(folder: Path) -> tuple[Allowance, ...]:
+    """Reads `[tool.mindgap] allow = [...]` of the closest `pyproject.toml`, in `folder` or above it.
+
+    An entry is a line as for `parse_allowance`, or a table with `platform`, `what` and, if wanted, `max_relative`. No
+    file or no such list: none. Raises `MindgapError` for a file or an entry that is wrong.
+    """
+    file = next((at / "pyproject.toml" for at in (folder, *folder.parents) if (at / "pyproject.toml").is_file()), None)
+    if file is None:
+        return ()
+    try:
+        data: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise MindgapError(f"{file} cannot be read: {error}") from None
+    entries: Any = data.get("tool", {}).get("mindgap", {}).get("allow", [])
+    where = f"{file}: [tool.mindgap] allow:"
+    if not isinstance(entries, list):
+        raise MindgapError(f"{where} it must be a list, as in allow = ['openvino/cpu: float32 products in bfloat16']")
+    return tuple(_entry(entry, where) for entry in entries)  # pyright: ignore[reportUnknownVariableType] # any TOML
+
+
+def _entry(entry: Any, where: str) -> Allowance:
+    if isinstance(entry, str):
+        return parse_allowance(entry, where)
+    if not isinstance(entry, dict) or not {"platform", "what"} <= set(entry) <= _KEYS:  # pyright: ignore[reportUnknownArgumentType] # any TOML
+        raise MindgapError(f"{where} {entry!r}: it must have platform and what, and may have max_relative")
+    platform, what, ceiling = entry["platform"], entry["what"], entry.get("max_relative")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any TOML
+    number = isinstance(ceiling, int | float) and not isinstance(ceiling, bool)
+    if not (isinstance(platform, str) and isinstance(what, str) and (ceiling is None or number)):
+        raise MindgapError(f"{where} {entry!r}: platform and what are texts, max_relative is a number")
+    return _checked(Allowance(platform, what, None if ceiling is None else float(ceiling)), where)  # pyright: ignore[reportUnknownArgumentType] # checked above
+
+
+def mark_allowed(report: Report, allowed: Iterable[Allowance | str]) -> tuple[Report, tuple[str, ...]]:
+    """Marks as known the faults that are allowed and not larger than their ceiling.
+
+    Returns the report and a line for each allowance whose platform ran and that no finding needs, and for each that a
+    finding exceeds. Raises `MindgapError` for a text that is no allowance.
+    """
+    given = [parse_allowance(each, "allow") if isinstance(each, str) else each for each in allowed]
+    if not given:
+        return report, ()
+    rows: list[Row] = []
+    used: set[Allowance] = set()
+    notes: dict[str, None] = {}
+    for row in report.rows:
+        marks: list[bool] = []
+        for fault in row.independent_faults:
+            named = [each for each in given if each.names(row, fault)]
+            used.update(named)
+            inside = [each for each in named if each.within(row)]
+            marks.append(fault.known or bool(inside))
+            if named and not inside:
+                error = row.metrics.get("relative_error")
+                size = "of unknown size" if error is None else f"with a relative error of {error:.3g}"
+                notes[f"above what is allowed ({named[0]}): {row.model} on {row.platform}, {size}"] = None
+        rows.append(row.with_known(marks) if marks else row)
+    ran = [row.platform for row in report.rows if not row.unknown]
+    for each in given:
+        if each not in used and any(fnmatchcase(platform, each.platform) for platform in ran):
+            notes[f"allowed, and not found: {each}"] = None
+    return dataclasses.replace(report, rows=tuple(rows)), tuple(notes)
+
+
+def all_allowed(lines: Sequence[str], folder: Path) -> tuple[Allowance, ...]:
+    """The allowances of a command and those of the project that it runs in. Raises `MindgapError`."""
+    return (*(parse_allowance(line) for line in lines), *project_allowances(folder))

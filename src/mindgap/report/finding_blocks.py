@@ -1,0 +1,242 @@
+"""Writes findings as blocks of text, for the terminal and for pytest, and the reasons of rows without a verdict.
+
+A block has a title and labelled fields: culprit, line of the user's code, blame, an example, sizes, what to do, the
+command that writes a reproducer. Rows that tell the same share a block.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from mindgap.graph.compare.culprit import DtypePolicy, SubmoduleCulprit
+from mindgap.report.words import METRICS, classes, fault_name, figure, number, word_text
+from mindgap.workflows.diff import Report, Row
+
+#: The labels of a block, in their order.
+LABELS: Final = (
+    "culprit",
+    "module",
+    "line",
+    "blame",
+    "example",
+    "evidence",
+    "message",
+    "size",
+    "advice",
+    "script",
+)
+#: The metrics of the field `size`.
+_SIZES: Final = ("max_abs", "max_rel", "relative_error")
+_MOST_TEXT: Final = 400
+#: Platforms or models that a title names.
+_MOST_NAMES: Final = 6
+#: The line of the user's program in an operator's label: `layer1.0 (model.py:42)`.
+LINE: Final = re.compile(r"(?:^|\()(?P<file>[^\s():]+):(?P<line>\d+)\)?$")
+#: Lines of a runtime's message that name the reason, and lines that only say that there is one.
+_TELLING: Final = re.compile(
+    r"no conversion rule|not (?:yet )?(?:supported|implemented)|unsupported|no \S+ translation|failed to|cannot ", re.I
+)
+_EMPTY: Final = re.compile(r":$|^(?:\S+: )?Check '.*' failed at |^Traceback |^File \"|^\W*$")
+#: What a terminal would obey, and what XML cannot hold.
+_UNPRINTABLE: Final = re.compile(r"\x1b\[[\d;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fault of a finding in text. `word`: its verdict; `title`: verdict, model and platforms.
+
+    `fields`: (label, text) in the order of `LABELS`, texts not empty; a newline starts another line of the same field.
+    """
+
+    word: str
+    title: str
+    fields: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """The block as lines of any length."""
+        return "\n".join([self.title, *(f"  {label:<8} {line}" for label, line in self.lines)])
+
+    @property
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """(label, line) for each line of the fields; the label is empty where a field goes on."""
+        for label, text in self.fields:
+            for position, line in enumerate(text.splitlines()):
+                yield "" if position else label, line
+
+
+def blocks(report: Report, sides: Mapping[str, str] | None = None) -> list[Block]:
+    """A block for each fault of each finding, worst first. Faults that differ in nothing but the platform share one; of
+    a dtype policy, which is no model's, also those that differ in the model.
+
+    `sides`: other words for `platform`, `reference` and `undecided`.
+    """
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for finding in report.findings:
+        for row in finding.by_fault:
+            groups.setdefault(_likeness(row), []).append(row)
+    return [_block(rows, report, sides or {}) for rows in groups.values()]
+
+
+def _likeness(row: Row) -> tuple[str, ...]:
+    """What rows of one block have in common."""
+    culprit = row.culprit
+    name = fault_name(row.independent_faults[0])
+    common = (row.word, str(row.blame), str(row.known), row.advice)
+    if isinstance(culprit, DtypePolicy):
+        return (*common, culprit.op, row.platform)
+    example = row.example.sentence if row.example else ""
+    return (*common, row.model, name, example, reason(row) if row.verdict == "failed" else "")
+
+
+def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Block:
+    first = rows[0]
+    models, platforms = ([*dict.fromkeys(names)] for names in ((r.model for r in rows), (r.platform for r in rows)))
+    known = " (known)" if first.known else ""
+    label = first.culprit.label if first.culprit is not None else ""
+    more = f" and {len(models) - _MOST_NAMES} more" if len(models) > _MOST_NAMES else ""
+    named = ", ".join(models[:_MOST_NAMES]) + more
+    told = {
+        "culprit": _culprit(first),
+        "line" if LINE.search(label) else "module": place(first, report),
+        "blame": _blame(first, report, sides),
+        "example": first.example.sentence if first.example else "",
+        "evidence": _evidence(first),
+        "message": reason(first) if first.message and first.verdict in ("failed", "reference_failed") else "",
+        # Metrics, and the command, are of the captured graph, which is right here.
+        "size": "" if _is_of_export(first) else _sizes(rows),
+        "advice": first.advice,
+        "script": "" if _is_of_export(first) else reduce_command(report, first),
+    }
+    fields = tuple((name, text) for name in LABELS if (text := clean(told.get(name, ""))))
+    return Block(first.word, f"{word_text(first.word)}{known}: {named} on {', '.join(platforms)}", fields)
+
+
+def _is_of_export(row: Row) -> bool:
+    """Whether the program's own export is at fault, and not what a platform makes of the captured graph."""
+    return row.verdict == "export" or isinstance(row.culprit, SubmoduleCulprit)
+
+
+def clean(text: str) -> str:
+    """The text without escape sequences and control characters."""
+    return _UNPRINTABLE.sub("", text).strip()
+
+
+def _culprit(row: Row) -> str:
+    return fault_name(row.independent_faults[0]) if row.culprit is not None else ""
+
+
+def _blame(row: Row, report: Report, sides: Mapping[str, str]) -> str:
+    words = {
+        "platform": "platform", "reference": f"reference ({report.reference})",
+        "undecided": "undecided: neither side is shown to be right",
+    }  # fmt: skip
+    return {**words, **sides}.get(row.blame or "", "")
+
+
+def _evidence(row: Row) -> str:
+    """The judge's detail without what other fields say: all of it for a policy, else the example and the message."""
+    if isinstance(row.culprit, DtypePolicy):
+        return ""
+    text = clean(row.detail)
+    if (message := clean(row.message)) and text.endswith(message):
+        text = text[: -len(message)].rstrip(": ")
+    if row.example is not None:
+        text = text.replace(row.example.sentence, "").strip().removesuffix(":").strip()
+        if text.startswith("(") and text.endswith(")"):
+            text = text[1:-1]
+    op = row.culprit.op if row.culprit else ""
+    for known in (f", on {row.platform}: {op}", f" on {row.platform}: {op}"):
+        text = text.removesuffix(known)
+    return text.splitlines()[0][:_MOST_TEXT] if text else ""
+
+
+def _sizes(rows: Sequence[Row]) -> str:
+    """How far the outputs are apart; one line for each platform where rows of a block differ in it."""
+    found = {row.platform: size_text(row) for row in rows if row.metrics}
+    texts = [*dict.fromkeys(filter(None, found.values()))]
+    if len(texts) < 2:
+        return "".join(texts)
+    return "\n".join(f"{text} ({name})" for name, text in found.items())
+
+
+def size_text(row: Row, names: Iterable[str] = _SIZES) -> str:
+    """How far outputs are apart: `max abs 0.25, max rel 0.1; 3 of 40 elements differ, in output 1 of 2`."""
+    metrics = row.metrics
+    other_class = classes(metrics)
+    figures = [f"{METRICS[name]} {text}" for name in names if (text := _figure(row, name, other_class))]
+    parts = [other_class, ", ".join(figures)]
+    if (differing := metrics.get("n_differing")) and "n" in metrics:
+        worst = metrics.get("worst_output") if (metrics.get("outputs") or 1) > 1 else None
+        parts.append(f"{differing} of {metrics['n']} elements{'' if worst is None else f' of output {worst}'} differ")
+    if "reference" in metrics and "other" in metrics:
+        parts.append(f"{metrics['other']} where the reference has {metrics['reference']}")
+    return "; ".join(filter(None, parts))
+
+
+def _figure(row: Row, name: str, other_class: str) -> str:
+    """One metric; empty where it was not measured, and for a distance of 0 beside elements of another class."""
+    value = row.metrics.get(name)
+    if value is None or (other_class and not value):
+        return ""
+    return number(value) if name == "max_abs" else figure(row.metrics, name)
+
+
+def reason(row: Row) -> str:
+    """Why a row failed or has no verdict: the line of the platform's message that tells most, or the judge's detail."""
+    if row.broken:
+        return f"mindgap failed: {row.broken.strip().splitlines()[-1]}"[:_MOST_TEXT]
+    # The word of the row says that it was not run or judged.
+    text = clean(row.message) or re.sub("^not (?:run|judged): ", "", clean(row.detail))
+    lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    told = [line for line in lines if not _EMPTY.search(line)]
+    found = next((line for line in told if _TELLING.search(line)), (told or lines)[0])
+    op = row.culprit.op if row.culprit is not None and row.verdict is None else ""
+    return (found if not op or op in found else f"{op}: {found}")[:_MOST_TEXT]
+
+
+def place(row: Row, report: Report) -> str:
+    """The module and the line of the culprit, and below it the line's text where the file of the source has it."""
+    label = row.culprit.label if row.culprit is not None else ""
+    text = _line_text(label, source_file(report, row.model), report.created)
+    return f"{label}\n    {text}" if text else label
+
+
+def source_file(report: Report, model: str) -> str:
+    """The file of a model of the source `FILE.py:FUNCTION`, or ""."""
+    source = next((each.source for each in report.models if each.name == model), "")
+    words = shlex.split(source) if source else []
+    path = words[0].partition("?")[0].rpartition(":")[0] if words else ""
+    return path if path.endswith(".py") else ""
+
+
+def _line_text(label: str, file: str, created: str) -> str:
+    """The text of the line of a label. Empty where it comes from another file, or the file has changed since."""
+    found = LINE.search(label)
+    if found is None or not file or file.rpartition("/")[2] != found["file"]:
+        return ""
+    try:
+        if created and Path(file).stat().st_mtime > datetime.fromisoformat(created).timestamp() + 1:
+            return ""
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return ""
+    number = int(found["line"])
+    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+
+
+def reduce_command(report: Report, row: Row) -> str:
+    """Returns the command that reduces this finding; empty if the model has no source that a command can name."""
+    source = next((model.source for model in report.models if model.name == row.model), "")
+    if not source:
+        return ""
+    reference = "" if report.reference == "cpu/eager" else f" --reference {shlex.quote(report.reference)}"
+    return f"mindgap reduce {source} -p {shlex.quote(row.platform)}{reference}"

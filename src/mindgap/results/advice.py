@@ -1,0 +1,111 @@
+"""Says what the reader of a row can do, where that is known: another option, another dtype, another way in.
+
+Advice that cannot be followed is a defect: `tests/results/test_advice.py` follows each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from mindgap.graph import MindgapError
+from mindgap.graph.compare.culprit import Culprit, DtypePolicy
+from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.protocol import Advised, Alternative
+from mindgap.platforms.registry import find
+from mindgap.results.rows import Row
+
+#: Options by which a user asks for fewer bits than the graph declares, with the values that do.
+_ASKED: Final = {
+    "autocast": ("bfloat16", "float16"), "matmul": ("high", "medium"), "tf32": ("on",), "hf32": ("on",),
+    "fp16_accumulation": ("on",), "precision": ("bf16", "high", "default"),
+}  # fmt: skip
+#: The float dtypes that a module can be converted to, with what converts it.
+_CONVERSIONS: Final = {"float32": "float", "float16": "half", "bfloat16": "bfloat16"}
+#: Modules in training mode that are named.
+_MOST_MODULES: Final = 6
+_BUDGET: Final = re.compile(r"\btime budget\b")
+
+
+def advised(row: Row) -> Row:
+    """The row and its faults with advice. A fault that has some already, as from a ledger, keeps it."""
+    faults = tuple(
+        dataclasses.replace(fault, advice=fault.advice or _of_culprit(row.platform, fault.culprit))
+        for fault in row.faults
+    )
+    first = faults[0].advice if faults else _of_culprit(row.platform, row.culprit)
+    parts = dict.fromkeys([first, _of_training(row), _of_what_is_not_compared(row)])
+    return dataclasses.replace(row, faults=faults, advice="; ".join(filter(None, parts)))
+
+
+def _of_culprit(platform: PlatformName, culprit: Culprit | None) -> str:
+    """What to do about a dtype policy: how to compute as declared, where that is known, and how to accept it."""
+    if not isinstance(culprit, DtypePolicy):
+        return ""
+    words = culprit.words.replace(" computed in ", " in ")
+    accept = f"to accept it: --allow '{platform}: {words}'"
+    return "; ".join(filter(None, (_remedy(platform, culprit), accept)))
+
+
+def _remedy(platform: PlatformName, policy: DtypePolicy) -> str:
+    """How to have a dtype computed as declared; empty where that is not known."""
+    if policy.saturates:
+        return ""
+    for other in _alternatives(platform):
+        if other.remedies == policy.declared:
+            better = _with_option(platform, other.option)
+            return f"compare {better} instead: it computes in {policy.declared}; {other.setting}"
+    given = platform.backend_options
+    if asked := [f"{name}={value}" for name, value in given.items() if value in _ASKED.get(name, ())]:
+        return f"{', '.join(asked)} asks for it: leave it out to compute in {policy.declared}"
+    if policy.computed in _CONVERSIONS and not policy.products:
+        convert = _CONVERSIONS[policy.computed]
+        return (
+            f"no {policy.declared} arithmetic there: if {policy.computed} is enough, convert the model and its "
+            f"arguments (model.{convert}()); else run it on another platform"
+        )
+    return ""
+
+
+def _of_training(row: Row) -> str:
+    """What to do about modules in training mode, which exporters treat in their own way. Of findings and refusals."""
+    training = row.own_path.training if row.own_path is not None else ()
+    if not training or not (row.finding or row.status == "unsupported"):
+        return ""
+    more = f" and {len(training) - _MOST_MODULES} more" if len(training) > _MOST_MODULES else ""
+    named = ", ".join(training[:_MOST_MODULES]) + more
+    return f"call .eval() if the model is deployed so (in training mode: {named})"
+
+
+def _of_what_is_not_compared(row: Row) -> str:
+    """What to do about a refusal, and about a row for which there was no time or no judge."""
+    if row.status == "unsupported":
+        ways = [other for other in _alternatives(row.platform) if other.remedies == "refusals"]
+        return " ".join(f"{_with_option(row.platform, way.option)} may run it; {way.setting}" for way in ways)
+    if row.unknown and _BUDGET.search(row.detail):
+        return "give --budget more time, or compare fewer platforms at once"
+    if row.unjudged and "--no-judge" in row.detail:
+        return "leave out --no-judge to have it judged"
+    return ""
+
+
+def _alternatives(platform: PlatformName) -> Sequence[Alternative]:
+    """What the platform's backend declares, but for options that the platform has."""
+    try:
+        backend, options = find(platform)
+    except MindgapError:
+        # A report may name a platform that is not registered here.
+        return ()
+    inner = backend.backend if isinstance(backend, BackendElsewhere | BackendWithoutEnvironment) else backend
+    if not isinstance(inner, Advised):
+        return ()
+    given = {f"{name}={value}" for name, value in options.items()}
+    return [other for other in inner.alternatives if other.option not in given]
+
+
+def _with_option(platform: PlatformName, option: str) -> PlatformName:
+    name, _, value = option.partition("=")
+    return platform.with_options(**{name: value})
