@@ -10,6 +10,7 @@ from pathlib import Path
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.environments import EnvironmentProblem, Recipe, read_recipe
 from mindgap.platforms.environments.environment import installed
+from mindgap.platforms.environments.recipe import emulated_recipes
 from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.name import ENVIRONMENT, PlatformName
 from mindgap.platforms.protocol import Availability, Backend, HasRecipe
@@ -63,16 +64,14 @@ def package_versions(platform: PlatformName, packages: Iterable[str]) -> dict[st
 
 
 def recipes() -> Mapping[str, Recipe]:
-    """All recipes of registered platforms by name, each with its platforms."""
+    """All recipes by name: those of registered platforms, each with its platforms, and those of emulated processors."""
     files = dict[Path, list[str]]()
     for name in places():
         backend = registered(name)
         if isinstance(backend, HasRecipe) and backend.recipe is not None:
             files.setdefault(backend.recipe, []).append(name)
-    return {
-        file.stem: replace(read_recipe(file), platforms=tuple(names))
-        for file, names in sorted(files.items(), key=lambda each: each[0].stem)
-    }
+    of_platforms = {file.stem: replace(read_recipe(file), platforms=tuple(names)) for file, names in files.items()}
+    return dict(sorted({**of_platforms, **emulated_recipes()}.items()))
 
 
 def find_recipe(name: str) -> Recipe:

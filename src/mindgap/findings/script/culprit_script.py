@@ -32,7 +32,9 @@ def target_of(platform: PlatformName) -> Target:
     versions = {**package_versions(platform, packages_of(platform.device_mode)), "python": python}
     target = Target.of(platform, variables, "" if where is None else where.python, versions)
     inner = backend.backend if isinstance(backend, BackendElsewhere) else backend
-    if isinstance(inner, NotNative):
+    if where is not None and where.emulation is not None:
+        target = replace(target, execution=where.emulation.words)
+    elif isinstance(inner, NotNative):
         target = replace(target, execution=inner.execution)
     if isinstance(inner, EagerBackend) and inner.device.name != "cpu":
         return replace(target, torch_device=inner.device.torch_name, module=inner.device.module)
