@@ -204,5 +204,5 @@ def test_a_package_that_workers_need_and_that_has_gone(tmp_path: Path) -> None:
 
 def test_to_install_leaves_setuptools_as_it_is() -> None:
     """Once the module pip is looked for, setuptools is no longer imported in this process: its distutils is gone."""
-    program = "from mindgap.platforms.environments.installation import _has_pip; assert _has_pip(); import setuptools"
+    program = "from mindgap.platforms.environments.installation import has_pip; assert has_pip(); import setuptools"
     subprocess.run([sys.executable, "-c", program], check=True)

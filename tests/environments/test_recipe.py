@@ -28,10 +28,11 @@ def a_recipe(**fields: object) -> Recipe:
 @pytest.mark.parametrize("name", recipes())
 def test_a_recipe_is_pinned_and_serves_platforms_that_exist(name: str) -> None:
     found = find_recipe(name)
-    assert found.about and found.platforms and found.download_mb > 0 and found.seconds > 0
+    assert found.about and (found.platforms or found.machine) and found.download_mb > 0 and found.seconds > 0
     assert all("==" in each for each in (*found.requirements, *found.no_deps))
     backends = [registered(platform) for platform in found.platforms]
-    assert {backend.recipe.stem for backend in backends if isinstance(backend, HasRecipe) and backend.recipe} == {name}
+    named = {backend.recipe.stem for backend in backends if isinstance(backend, HasRecipe) and backend.recipe}
+    assert named == ({name} if found.platforms else set())
 
 
 def test_an_unknown_name_without_requirements_gets_the_nearest_recipe() -> None:

@@ -12,6 +12,14 @@ from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console, plain_table
 from mindgap.platforms.environments import Environment, EnvironmentProblem, environments, find
+from mindgap.platforms.environments.emulated import (
+    arithmetic_words,
+    check_emulated_arithmetic,
+    create_emulated,
+    known_arithmetic,
+    wrong_arithmetic,
+)
+from mindgap.platforms.environments.recipe import emulated_recipes
 from mindgap.platforms.listing import find_recipe, recipes
 
 env = typer.Typer(
@@ -38,18 +46,30 @@ def create(
         ),
     ] = None,
     isolated: Annotated[bool, typer.Option("--isolated", help="Take nothing from mindgap's own environment.")] = False,
+    arch: Annotated[
+        str | None,
+        typer.Option(metavar="ARCHITECTURE", help="Emulate a processor of this architecture (aarch64)."),
+    ] = None,
+    cpu: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Emulate this processor (Haswell, cortex-a72; QEMU's names).")
+    ] = None,
 ) -> None:
     """Make an environment, or adopt one that exists.
 
     With mindgap's own Python, packages that are not asked for come from mindgap's own environment: another version of
     one runtime takes seconds. With --isolated or --python the environment stands alone.
     A name that `mindgap env recipes` lists needs no requirements.
+    With --cpu or --arch, its Python runs on an emulated processor, whose arithmetic is checked first.
 
     Example: mindgap env create ort128 'onnxruntime==1.28.0'
     """
     from mindgap.platforms.environments import installation
 
-    if requirements:
+    if arch or cpu or name in emulated_recipes():
+        if python is not None or isolated:
+            raise EnvironmentProblem("--python and --isolated do not go with an emulated processor (--arch, --cpu)")
+        made = create_emulated(name, requirements or (), arch, cpu, complain)
+    elif requirements:
         made = installation.create(name, requirements, python, isolated=isolated or python is not None, say=complain)
     elif python is not None:
         made = installation.adopt(name, python, complain)
@@ -96,9 +116,13 @@ def list_environments(as_json: AsJson = False) -> None:
             json.dump([{**asdict(each), "folder": str(each.folder)} for each in found], out, indent=1)
             out.write("\n")
             return
-        table = plain_table("environment", "created with, or adopted from", "packages of mindgap behind its own")
+        table = plain_table(
+            "environment", "created with, or adopted from", "packages of mindgap behind its own", "processor"
+        )
         for each in found:
-            table.add_row(each.name, " ".join(each.requirements) or each.python, "yes" if each.layered else "no")
+            processor = f"{each.emulation.words}; {arithmetic_words(known_arithmetic(each))}" if each.emulation else ""
+            made_from = " ".join(each.requirements) or each.python
+            table.add_row(each.name, made_from, "yes" if each.layered else "no", processor or "this machine's")
         console(out).print(table)
     for name in unfinished():
         complain(f"environment {name} is not complete: its creation did not end; create it again, or remove it")
@@ -111,7 +135,8 @@ def check(
 ) -> int:
     """Start each environment's interpreter, and say which platforms run there, with their versions.
 
-    Exit status 2 where an environment cannot run a worker.
+    Of an emulated processor, its arithmetic is compared with exact results.
+    Exit status 2 where an environment cannot run a worker, or the arithmetic is not exact.
 
     Example: mindgap env check ort128
     """
@@ -131,8 +156,16 @@ def check(
                 continue
             platforms = _platforms(each)
             objects.append({"name": each.name, "works": True, **asdict(facts), "platforms": platforms})
+            found = check_emulated_arithmetic(each) if each.emulation else []
+            if lines := wrong_arithmetic(found):
+                broken += 1
+                for line in lines:
+                    complain(line)
+            objects[-1]["arithmetic"] = [asdict(result) for result in found]
             if not as_json:
                 console(out).print(_table(each, facts.python, platforms))
+                if each.emulation:
+                    out.write(f"{each.emulation.words}: {arithmetic_words(found)}\n")
         if as_json:
             json.dump(objects, out, indent=1)
             out.write("\n")

@@ -110,13 +110,15 @@ def print_report(report: Report, out: TextIO, *, figures: bool = False, verbose:
     lines = Lines(out)
     if len(report.models) == 1:
         lines.put(Text(report.models[0].name, style="bold"))
-        print_rows(lines, [_line_of(str(row.platform), row, figures, verbose) for row in report.rows])
+        print_rows(lines, [_line_of(report.shown(row.platform), row, figures, verbose) for row in report.rows])
     else:
         _print_matrix(lines, report)
         told = report.rows if figures else [row for row in report.rows if row.verdict is None]
         if told:
             lines.put(Text())
-            print_rows(lines, [_line_of(f"{row.model} on {row.platform}", row, figures, verbose) for row in told])
+            print_rows(
+                lines, [_line_of(f"{row.model} on {report.shown(row.platform)}", row, figures, verbose) for row in told]
+            )
     print_blocks(lines, blocks(report))
     _print_notes(lines, report, verbose)
     lines.put(Text())
@@ -245,7 +247,7 @@ def _print_matrix(lines: Lines, report: Report) -> None:
     cells = {(row.model, row.platform): row for row in report.rows}
     platforms = _platforms(report)
     for number, platform in enumerate(platforms, 1):
-        lines.put(Text(f"[{number}] {platform}"), 4)
+        lines.put(Text(f"[{number}] {report.shown(platform)}"), 4)
     names = max(len(model.name) for model in report.models)
     names = names if lines.width is None else min(names, max(_NAME, lines.width // 3))
     columns = [[_word(cells.get((model.name, platform))) for model in report.models] for platform in platforms]

@@ -100,7 +100,7 @@ def probe_all(where: Environment, places: Sequence[str]) -> dict[str, Availabili
     """Probes backends in an environment, by place. What is wrong with the environment is the reason of each."""
     try:
         command = [*_command(where, "mindgap.platforms.inside"), *places]
-        status, answer, printed = _answer(command)
+        status, answer, printed = _answer(command, where.slower * _PROBE_S)
     except (EnvironmentProblem, OSError, subprocess.TimeoutExpired) as error:
         return dict.fromkeys(places, Availability(False, str(error)))
     try:
@@ -112,7 +112,7 @@ def probe_all(where: Environment, places: Sequence[str]) -> dict[str, Availabili
         return dict.fromkeys(places, Availability(False, reason))
 
 
-def _answer(command: Sequence[str]) -> tuple[int, str, str]:
+def _answer(command: Sequence[str], limit_s: float) -> tuple[int, str, str]:
     """Runs a command. Returns its status, and what it wrote on standard output and error.
 
     Files, not pipes: a child process that a runtime leaves behind would keep a pipe open.
@@ -120,7 +120,7 @@ def _answer(command: Sequence[str]) -> tuple[int, str, str]:
     with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
         try:
-            status = process.wait(_PROBE_S)
+            status = process.wait(limit_s)
         finally:
             # What it started goes with it.
             with contextlib.suppress(ProcessLookupError):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mindgap.platforms.environments.emulation import emulated_processor
 from mindgap.platforms.protocol import Availability
 
 #: LLVM's names of the features that generated code uses. Others, such as those for operating systems, a virtual
@@ -18,7 +19,9 @@ COMPUTING: Final = re.compile(r"^(?:s?sse|avx|amx|fma|f16c|bmi|lzcnt|popcnt|movb
 
 
 def cpu_name() -> str:
-    """Returns the processor's model name, or its architecture if unknown."""
+    """Returns the processor's model name, or its architecture if unknown; of an emulated one, its words."""
+    if emulated := emulated_processor():
+        return emulated
     info = Path("/proc/cpuinfo")
     for line in info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else ():
         if line.startswith("model name"):
@@ -27,7 +30,10 @@ def cpu_name() -> str:
 
 
 def cpu_flags() -> list[str]:
-    """Returns the sorted instruction-set flags by the kernel's names; empty if unknown."""
+    """Returns the sorted instruction-set flags by the kernel's names; empty if unknown, and of an emulated processor,
+    where the kernel names those of the host."""
+    if emulated_processor():
+        return []
     info = Path("/proc/cpuinfo")
     for line in info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else ():
         if line.startswith(("flags", "Features")):

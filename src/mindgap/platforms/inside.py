@@ -17,7 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mindgap.platforms.protocol import Availability, Backend, PlatformError
+from mindgap.platforms.environments.emulation import EMULATED, emulated_processor
+from mindgap.platforms.protocol import EXECUTION, Availability, Backend, PlatformError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +41,11 @@ def backend_at(place: str) -> Backend:
 
 def probed(backend: Backend, environment: str, layered: bool) -> Availability:
     """What the backend's probe finds. A layered environment must itself have a package that the backend names: on
-    mindgap's packages alone it would be mindgap's own platform under another name."""
+    mindgap's packages alone it would be mindgap's own platform under another name, unless it runs on another
+    processor, which is emulated."""
     found = backend.probe()
+    if emulated_processor():
+        return dataclasses.replace(found, hardware=emulated_processor(), execution=EMULATED)
     if not found.available or not layered or any(map(_is_own, found.versions)):
         return found
     names = ", ".join(found.versions)
@@ -52,9 +56,10 @@ def probed(backend: Backend, environment: str, layered: bool) -> Availability:
     )
 
 
-def described() -> dict[str, str]:
-    """What a platform's description says of the environment."""
-    return {"python": platform.python_version()}
+def described() -> dict[str, Any]:
+    """What a platform's description says of the environment, beside what the platform says itself."""
+    execution = {EXECUTION: EMULATED} if emulated_processor() else {}
+    return {"environment": {"python": platform.python_version()}, **execution}
 
 
 def _is_own(distribution: str) -> bool:

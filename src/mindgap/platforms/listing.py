@@ -10,6 +10,7 @@ from pathlib import Path
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.environments import EnvironmentProblem, Recipe, read_recipe
 from mindgap.platforms.environments.environment import installed
+from mindgap.platforms.environments.recipe import emulated_recipes
 from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.name import ENVIRONMENT, PlatformName
 from mindgap.platforms.protocol import Availability, Backend, HasRecipe
@@ -20,7 +21,8 @@ from mindgap.platforms.registry import BrokenBackend, backends, find, places, re
 class PlatformInfo:
     """A registered platform. `backend`: the object that makes it. `reason`: why it is not available.
 
-    `environment`: the name of the environment that it runs in, empty for mindgap's own.
+    `environment`: the name of the environment that it runs in, empty for mindgap's own. `execution`: `simulated` or
+    `emulated`, empty for native.
     """
 
     platform: str
@@ -31,6 +33,7 @@ class PlatformInfo:
     versions: Mapping[str, str]
     options: Mapping[str, str]
     environment: str = ""
+    execution: str = ""
 
 
 def list_platforms(asked: Collection[str] | None = None) -> list[PlatformInfo]:
@@ -61,16 +64,14 @@ def package_versions(platform: PlatformName, packages: Iterable[str]) -> dict[st
 
 
 def recipes() -> Mapping[str, Recipe]:
-    """All recipes of registered platforms by name, each with its platforms."""
+    """All recipes by name: those of registered platforms, each with its platforms, and those of emulated processors."""
     files = dict[Path, list[str]]()
     for name in places():
         backend = registered(name)
         if isinstance(backend, HasRecipe) and backend.recipe is not None:
             files.setdefault(backend.recipe, []).append(name)
-    return {
-        file.stem: replace(read_recipe(file), platforms=tuple(names))
-        for file, names in sorted(files.items(), key=lambda each: each[0].stem)
-    }
+    of_platforms = {file.stem: replace(read_recipe(file), platforms=tuple(names)) for file, names in files.items()}
+    return dict(sorted({**of_platforms, **emulated_recipes()}.items()))
 
 
 def find_recipe(name: str) -> Recipe:
@@ -108,4 +109,5 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
         dict(found.versions),
         {**backend.options, ENVIRONMENT: f"NAME: the environment to run in (mindgap env; default: {default})"},
         where,
+        found.execution,
     )

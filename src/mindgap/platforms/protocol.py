@@ -25,6 +25,8 @@ INFERENCE_ONLY: Final = "inference_only"
 #: Key of `describe()`: true for a compiler that compiles what PyTorch decomposes operators into. A decomposition that
 #: gives the same result as such a platform is no independent evidence. Absent means false.
 PYTORCH_DECOMPOSITIONS: Final = "pytorch_decompositions"
+#: Key of `describe()`: `simulated` or `emulated` where no device, or another instruction set, computes. Absent: native.
+EXECUTION: Final = "execution"
 #: Key of `describe()`: how many copies of the weights the platform makes for itself. Absent means `MOST_COPIES`.
 WEIGHT_COPIES: Final = "weight_copies"
 #: A runtime that transposes weights and packs them for its kernels holds both.
@@ -84,12 +86,17 @@ class Fallback(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """The result of a probe. `reason`: why the platform is not available, in one line."""
+    """The result of a probe.
+
+    reason: why the platform is not available, in one line.
+    execution: as `describe()` has it under `EXECUTION`; empty for native.
+    """
 
     available: bool
     reason: str = ""
     hardware: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    execution: str = ""
 
 
 @runtime_checkable
@@ -299,3 +306,14 @@ class SharesCompiler(Protocol):
 
     @property
     def compiled_as(self) -> str: ...
+
+
+@runtime_checkable
+class NotNative(Protocol):
+    """A backend whose platforms no hardware of their kind runs. Its probe and `describe()` say so too (`EXECUTION`).
+
+    `execution`: `simulated` or `emulated`; empty where hardware runs them.
+    """
+
+    @property
+    def execution(self) -> str: ...

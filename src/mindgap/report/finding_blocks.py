@@ -97,7 +97,9 @@ def _likeness(row: Row) -> tuple[str, ...]:
 
 def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Block:
     first = rows[0]
-    models, platforms = ([*dict.fromkeys(names)] for names in ((r.model for r in rows), (r.platform for r in rows)))
+    models, platforms = (
+        [*dict.fromkeys(names)] for names in ((r.model for r in rows), (report.shown(r.platform) for r in rows))
+    )
     known = " (known)" if first.known else ""
     label = first.culprit.label if first.culprit is not None else ""
     more = f" and {len(models) - _MOST_NAMES} more" if len(models) > _MOST_NAMES else ""

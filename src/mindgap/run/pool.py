@@ -197,7 +197,8 @@ class WorkerPool:
             elsewhere.service_options() if elsewhere else {}
         )
         start = WorkerStart(_SERVICE, environment, elsewhere.where if elsewhere else None, may_fork, self._starter)
-        return WorkerSupervisor(platform, start, options, self._limits, self._semaphore, self.cpu)
+        slower = elsewhere.where.slower if elsewhere else 1.0
+        return WorkerSupervisor(platform, start, options, self._limits, self._semaphore, self.cpu, slower)
 
     def _set_limits(self, limits: WorkerLimits) -> None:
         """Workers that run have other limits, so they end."""

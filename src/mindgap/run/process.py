@@ -283,6 +283,8 @@ def _readable(fd: int, wait_s: float) -> bool:
 
 
 def _signal_name(number: int) -> str:
+    if number == signal.SIGILL:
+        return "SIGILL (an instruction that the processor lacks, or the emulator in its place)"
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -40,7 +40,7 @@ def platform_service(
     if not availability.available:
         raise MindgapError(f"platform {platform} is not available: {availability.reason}")
     opened = found.open(options)
-    description: dict[str, Any] = dict(opened.describe()) | ({} if backend is None else {"environment": described()})
+    description: dict[str, Any] = dict(opened.describe()) | ({} if backend is None else described())
     # Whatever a platform puts in, a number of numpy's for one, what travels is JSON.
     description = json.loads(json.dumps(description, default=str))
     runner = _JobRunner(opened, name, TensorStore(tensors), channel, fingerprint_of(description), recycle)

@@ -61,10 +61,12 @@ class WorkerSupervisor:
         limits: WorkerLimits,
         busy: FairSemaphore,
         account: CpuAccount,
+        slower: float = 1.0,
     ) -> None:
         """`options`: of the platform's service. `busy`: the pool's semaphore, held while the worker starts or works.
-        `account`: charged for both."""
+        `account`: charged for both. `slower`: so many times each deadline is allowed, for an emulated processor."""
         self.platform = platform
+        self._slower = slower
         self._client = WorkerClient(start, options, RequestLimits(limits.start_s), account, platform)
         self.set_limits(limits)
         self._busy = busy
@@ -84,6 +86,7 @@ class WorkerSupervisor:
         Raises `MindgapError` for bad input only.
         """
         check_job(job)
+        job = replace(job, deadline_s=self._slower * job.deadline_s)
         digest = digest_of(job.graph)
         # A judge asks for one job after the other. Its rows show findings, and it keeps what it knows of few graphs.
         first = job.purpose == "judging"
@@ -109,6 +112,7 @@ class WorkerSupervisor:
         """
         for job in jobs:
             check_job(job)
+        deadline_s *= self._slower
         digests = [digest_of(job.graph) for job in jobs]
         first = any(job.purpose == "judging" for job in jobs)
         with self._lock.turn(first=first), self._busy.turn(first=first):
@@ -163,7 +167,7 @@ class WorkerSupervisor:
     def set_limits(self, limits: WorkerLimits) -> None:
         """Sets the limits of workers and jobs that start from now on."""
         self.limits = limits
-        self._client.limits = RequestLimits(limits.start_s, limits.memory_bytes)
+        self._client.limits = RequestLimits(self._slower * limits.start_s, limits.memory_bytes)
         self._client.options["recycle"] = limits.cache_bytes
 
     @property

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
+from mindgap.platforms.environments.emulation import SLOWER, Emulation
 
 #: The oldest Python that workers run on.
 OLDEST_PYTHON: Final = (3, 10)
@@ -55,7 +56,8 @@ class Environment:
 
     `python`: its interpreter. `requirements`: what it was created with, empty for an adopted one. `created`: it was
     made by `mindgap env create`, in `folder`, and is deleted with its record. `layered`: what it has not installed
-    itself comes from the environment of mindgap.
+    itself comes from the environment of mindgap. `emulation`: the processor that its interpreter runs on, where that is
+    emulated; None for this machine's own.
     """
 
     name: str
@@ -63,6 +65,12 @@ class Environment:
     requirements: tuple[str, ...] = ()
     created: bool = False
     layered: bool = False
+    emulation: Emulation | None = None
+
+    @property
+    def slower(self) -> float:
+        """So many times the deadlines of this machine's own processor are allowed there."""
+        return 1.0 if self.emulation is None else SLOWER
 
     @property
     def folder(self) -> Path:
@@ -79,14 +87,14 @@ class Environment:
 
     def facts(self, *modules: str) -> Facts:
         """Asks the interpreter. Raises `EnvironmentProblem` where it does not answer."""
-        return _facts(self.name, self.python, self._more(), modules)
+        return _facts(self.name, self.python, self.slower, self._more(), modules)
 
     def versions(self, *packages: str) -> dict[str, str]:
         """The installed versions of packages there; those that are not installed are left out.
 
         Raises `EnvironmentProblem` where the interpreter does not answer.
         """
-        return dict(_answer(self.name, self.python, ("--versions", self._more(), *packages)))
+        return dict(_answer(self.name, self.python, self.slower, ("--versions", self._more(), *packages)))
 
     def check(self, *modules: str) -> Facts:
         """Raises `EnvironmentProblem` where no worker can run there, or a module that it needs beside is missing.
@@ -100,11 +108,7 @@ class Environment:
             raise EnvironmentProblem(f"environment {self.name}: its Python is {facts.python}; workers need {oldest}")
         if facts.implementation != "CPython":
             raise EnvironmentProblem(f"environment {self.name}: its Python is {facts.implementation}, not CPython")
-        if facts.machine != platform.machine():
-            raise EnvironmentProblem(
-                f"environment {self.name}: its Python is built for {facts.machine}, this machine is "
-                f"{platform.machine()}"
-            )
+        self._check_machine(facts.machine)
         if lost := [name for name in facts.missing if name in NEEDED]:
             if gone := self._lost_base():
                 raise EnvironmentProblem(
@@ -116,6 +120,19 @@ class Environment:
         if facts.missing:
             raise EnvironmentProblem(f"environment {self.name} lacks {', '.join(facts.missing)}: install it there")
         return facts
+
+    def _check_machine(self, found: str) -> None:
+        """Raises `EnvironmentProblem` where the interpreter is built for another architecture than is to run there."""
+        if self.emulation is None and found != platform.machine():
+            raise EnvironmentProblem(
+                f"environment {self.name}: its Python is built for {found}, this machine is {platform.machine()}; "
+                f"mindgap env create NAME --arch {found} makes one on an emulator that it knows and checks"
+            )
+        if self.emulation is not None and found != self.emulation.machine:
+            raise EnvironmentProblem(
+                f"environment {self.name}: its Python is built for {found}, its emulator is for "
+                f"{self.emulation.machine}: {self._remedy()}"
+            )
 
     def save(self) -> None:
         """Writes the record."""
@@ -135,6 +152,8 @@ class Environment:
 
     def _remedy(self) -> str:
         again = " ".join(f"'{each}'" for each in self.requirements) if self.created else f"--python {self.python}"
+        if self.emulation is not None:
+            again += f" --arch {self.emulation.machine} --cpu {self.emulation.processor}"
         return f"mindgap env remove {self.name}, then mindgap env create {self.name} {again}"
 
 
@@ -185,7 +204,7 @@ def _read(name: str) -> Environment:
         data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         return Environment(
             str(data["name"]), str(data["python"]), tuple(map(str, data["requirements"])), bool(data["created"]),
-            bool(data["layered"]),
+            bool(data["layered"]), _emulation(data.get("emulation")),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EnvironmentProblem(
@@ -194,8 +213,18 @@ def _read(name: str) -> Environment:
         ) from error
 
 
-def _facts(name: str, python: str, more: str, modules: tuple[str, ...]) -> Facts:
-    data = _answer(name, python, ("--facts", more, *modules))
+def _emulation(data: dict[str, Any] | None) -> Emulation | None:
+    """Raises KeyError or TypeError for a damaged record."""
+    if data is None:
+        return None
+    machine, processor, emulator, version, root = (
+        str(data[name]) for name in ("machine", "processor", "emulator", "version", "root")
+    )
+    return Emulation(machine, processor, emulator, version, tuple(map(str, data["without"])), root)
+
+
+def _facts(name: str, python: str, slower: float, more: str, modules: tuple[str, ...]) -> Facts:
+    data = _answer(name, python, slower, ("--facts", more, *modules))
     try:
         return Facts(data["python"], data["implementation"], data["machine"], data["prefix"], tuple(data["missing"]))
     except (KeyError, TypeError):
@@ -203,13 +232,14 @@ def _facts(name: str, python: str, more: str, modules: tuple[str, ...]) -> Facts
 
 
 @cache
-def _answer(name: str, python: str, asked: tuple[str, ...]) -> dict[str, Any]:
+def _answer(name: str, python: str, slower: float, asked: tuple[str, ...]) -> dict[str, Any]:
     """What the interpreter prints, as a JSON object. Raises `EnvironmentProblem` where it prints none."""
     if not os.access(python, os.X_OK):
         raise EnvironmentProblem(f"environment {name}: its interpreter {python} is not there or cannot be run")
     command = [python, str(_START), *asked]
+    limit_s = slower * _FACTS_S
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_FACTS_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=limit_s, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentProblem(f"environment {name}: {python} cannot be run: {error}") from error
     try:

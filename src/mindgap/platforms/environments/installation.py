@@ -38,13 +38,13 @@ def create(name: str, requirements: Sequence[str], python: str | None, *, isolat
     nothing is left behind then.
     """
     layered = python is None and not isolated
-    with _new_folder(name) as folder:
+    with new_folder(name) as folder:
         made = Environment(name, str(_interpreter(folder / "venv")), tuple(requirements), created=True, layered=layered)
         uv = None if layered else shutil.which("uv")
-        _venv(folder / "venv", python or sys.executable, uv, layered=layered, say=say)
+        make_venv(folder / "venv", python or sys.executable, uv, layered=layered, say=say)
         wanted = [*requirements, *(() if layered else NEEDED)]
         say(f"installing {' '.join(wanted)}")
-        _install(made.python, wanted, uv)
+        install(made.python, wanted, uv)
         made.check()
         made.save()
     return made
@@ -59,18 +59,18 @@ def create_from_recipe(recipe: Recipe, say: Say) -> Environment:
     asked = (*recipe.requirements, *recipe.no_deps)
     layered = not recipe.isolated
     uv = None if layered else shutil.which("uv")
-    with _new_folder(recipe.name) as folder:
+    with new_folder(recipe.name) as folder:
         made = Environment(recipe.name, str(_interpreter(folder / "venv")), asked, created=True, layered=layered)
-        _venv(folder / "venv", sys.executable, uv, layered=layered, say=say)
+        make_venv(folder / "venv", sys.executable, uv, layered=layered, say=say)
         say(f"installing {' '.join(asked)} ({recipe.download_mb:g} MB to download)")
         if recipe.isolated:
-            _install(made.python, [*recipe.requirements, *NEEDED], uv)
+            install(made.python, [*recipe.requirements, *NEEDED], uv)
         elif recipe.requirements:
             kept = folder / "kept.txt"
             kept.write_text(f"torch=={version('torch')}\n", encoding="utf-8")
-            _install(made.python, ["--constraint", str(kept), *recipe.requirements], None)
+            install(made.python, ["--constraint", str(kept), *recipe.requirements], None)
         if recipe.no_deps:
-            _install(made.python, ["--no-deps", *recipe.no_deps], uv)
+            install(made.python, ["--no-deps", *recipe.no_deps], uv)
         made.check()
         made.save()
     for line in recipe.missing_programs():
@@ -84,12 +84,12 @@ def adopt(name: str, python: str, say: Say) -> Environment:
     # Not resolved: the link in a virtual environment is what makes it one.
     path = shutil.which(python) or python
     found = Environment(name, os.path.abspath(path))
-    with _new_folder(name):
+    with new_folder(name):
         missing = found.facts(*NEEDED).missing
         if missing:
             say(f"installing {' '.join(missing)} in {found.packages}; the environment itself is not changed")
             options = ["--no-deps", "--target", str(found.packages)]
-            _install(found.python, [*options, *missing], shutil.which("uv"))
+            install(found.python, [*options, *missing], shutil.which("uv"))
         found.check()
         found.save()
     return found
@@ -108,7 +108,7 @@ def remove(name: str) -> Path:
 
 
 @contextmanager
-def _new_folder(name: str) -> Generator[Path]:
+def new_folder(name: str) -> Generator[Path]:
     """Makes the folder of a new environment, and deletes it if the block raises. What a creation that did not end has
     left there is deleted first. Raises `EnvironmentProblem` where the name is taken, by another process too."""
     folder = folder_of(name)
@@ -131,7 +131,7 @@ def _new_folder(name: str) -> Generator[Path]:
             raise
 
 
-def _venv(venv: Path, python: str, uv: str | None, *, layered: bool, say: Say) -> None:
+def make_venv(venv: Path, python: str, uv: str | None, *, layered: bool, say: Say) -> None:
     """Makes a virtual environment. `layered`: its packages come before those of mindgap's environment, whose Python
     `python` is then."""
     say(f"making {venv}")
@@ -142,25 +142,25 @@ def _venv(venv: Path, python: str, uv: str | None, *, layered: bool, say: Say) -
 
 def _make(venv: Path, python: str, uv: str | None) -> None:
     if uv is not None:
-        _run([uv, "venv", "--quiet", "--python", python, str(venv)], f"no environment can be made with {python}")
+        run([uv, "venv", "--quiet", "--python", python, str(venv)], f"no environment can be made with {python}")
         return
-    without_pip = ["--without-pip"] if _has_pip() else []
-    _run([python, "-m", "venv", *without_pip, str(venv)], f"no environment can be made with {python}")
+    without_pip = ["--without-pip"] if has_pip() else []
+    run([python, "-m", "venv", *without_pip, str(venv)], f"no environment can be made with {python}")
 
 
-def _install(python: str, arguments: Sequence[str], uv: str | None) -> None:
+def install(python: str, arguments: Sequence[str], uv: str | None) -> None:
     if not arguments:
         return
     if uv is not None:
         command = [uv, "pip", "install", "--quiet", "--python", python]
-    elif _has_pip():
+    elif has_pip():
         command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
     else:
         command = [python, "-m", "pip", "install", "--quiet"]
-    _run([*command, *arguments], f"{' '.join(arguments)} cannot be installed")
+    run([*command, *arguments], f"{' '.join(arguments)} cannot be installed")
 
 
-def _has_pip() -> bool:
+def has_pip() -> bool:
     """Whether pip is installed. To look for its module would make setuptools give Python's own distutils to this
     process from then on, with which Inductor cannot compile."""
     try:
@@ -169,7 +169,7 @@ def _has_pip() -> bool:
         return False
 
 
-def _run(command: Sequence[str], what: str) -> None:
+def run(command: Sequence[str], what: str) -> None:
     try:
         # Whatever pip finds on PYTHONPATH it would take for installed.
         variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

@@ -25,6 +25,9 @@ class Recipe:
     environment; for packages that run with another PyTorch only, which `requirements` name. `programs`: what must be on
     the PATH at run time -> how to install it. `download_mb`, `seconds`: measured once, when the recipe was written.
     `platforms`: those that run there without the option `env` (`DEVICE/MODE`), which `listing.recipes` adds.
+
+    Of a processor that is emulated: `machine`, its architecture; `processor`, its model; `shared`, the packages that
+    are installed without dependencies in mindgap's own version, beside those that workers need.
     """
 
     name: str
@@ -35,6 +38,9 @@ class Recipe:
     platforms: tuple[str, ...] = ()
     no_deps: tuple[str, ...] = ()
     isolated: bool = False
+    machine: str = ""
+    processor: str = ""
+    shared: tuple[str, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -61,10 +67,15 @@ def read_recipe(path: Path) -> Recipe:
     """Returns the recipe in a file. Raises `EnvironmentProblem` for one that cannot be read."""
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        lists = {name: tuple(data.pop(name, ())) for name in ("requirements", "no_deps")}
+        lists = {name: tuple(data.pop(name, ())) for name in ("requirements", "no_deps", "shared")}
         return Recipe(name=path.stem, **lists, **data)
     except (OSError, ValueError, TypeError) as error:
         raise EnvironmentProblem(f"recipe {path}: {error}") from error
+
+
+def emulated_recipes() -> dict[str, Recipe]:
+    """The recipes of emulated processors of other architectures, by name."""
+    return {file.stem: read_recipe(file) for file in sorted(Path(__file__).parent.glob("*.toml"))}
 
 
 def made_environment(name: str) -> Environment | None:

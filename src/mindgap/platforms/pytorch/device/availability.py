@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
+from mindgap.platforms.environments.emulation import emulated_processor, foreign_architecture
 from mindgap.platforms.protocol import Availability
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 
@@ -33,7 +34,10 @@ class Processor:
 
 @cache
 def processor() -> Processor:
-    """Reads the processor from /proc/cpuinfo; elsewhere from Python, without flags."""
+    """Reads the processor from /proc/cpuinfo; elsewhere from Python, without flags. One that is emulated has its
+    environment's words, and no flags: the file describes the host's."""
+    if emulated := emulated_processor():
+        return Processor(emulated, "", frozenset())
     fields: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -84,6 +88,12 @@ def compiler_present() -> Availability:
     import os
 
     asked = os.environ.get("CXX")
+    if not asked and (architecture := foreign_architecture()):
+        return Availability(
+            False,
+            f"the C++ compiler on PATH compiles for the emulator's host, and Inductor's code is for {architecture}: "
+            f"install g++-{architecture}-linux-gnu and set CXX={architecture}-linux-gnu-g++",
+        )
     for name in (asked,) if asked else ("g++", "clang++"):
         found = shutil.which(name)
         if found:

@@ -1,0 +1,227 @@
+"""Creates environments on emulated processors: emulator, libraries of another architecture, Python, packages."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.platforms.arithmetic_check import OPERATIONS, ArithmeticResult, NanRule, Operation, draw, judged
+from mindgap.platforms.environments.emulation import Emulation, emulator_version, processors
+from mindgap.platforms.environments.environment import NEEDED, Environment, EnvironmentProblem, installed
+from mindgap.platforms.environments.foreign_packages import DEBIAN, DebianPackages
+from mindgap.platforms.environments.installation import Say, has_pip, install, make_venv, new_folder, run
+from mindgap.platforms.environments.recipe import Recipe, emulated_recipes
+
+#: The results of the check, in an environment's folder.
+_ARITHMETIC: Final = "arithmetic.json"
+#: The sign of the NaN that an architecture makes of operands that are none (Arm Architecture Reference Manual,
+#: FPDefaultNaN; Intel 64 and IA-32 Software Developer's Manual, volume 1, 4.8.3.7).
+_DEFAULT_NAN: Final[dict[str, NanRule]] = {"aarch64": "positive", "x86_64": "negative"}
+_EMULATOR_PACKAGE: Final = "qemu-user-static"
+#: mindgap's own version of Python first; wheels exist for each.
+_PYTHONS: Final = (f"{sys.version_info.major}.{sys.version_info.minor}", "3.11", "3.12", "3.13")
+#: Debian's packages of libraries that wheels take from the system.
+_LIBRARIES: Final = ("libstdc++6", "libgomp1")
+#: Wheels name the oldest version of the C library that they run with, from this one on.
+_OLDEST_GLIBC: Final = 17
+
+
+def create_emulated(
+    name: str, requirements: Sequence[str], machine: str | None, processor: str | None, say: Say
+) -> Environment:
+    """Makes an environment whose Python runs on an emulated processor.
+
+    machine: its architecture as `platform.machine()` names it; None for that of the recipe `name`, else this machine's.
+    processor: its model as QEMU's `-cpu` takes it; None for that of the architecture's recipe.
+    requirements: what is installed, and, on another architecture, replaces what the recipe has of the same name.
+    On this machine's architecture, Python and packages are mindgap's own (`layered`). Raises `EnvironmentProblem`.
+    """
+    here = platform.machine()
+    known = emulated_recipes()
+    machine = machine or (known[name].machine if name in known else here)
+    recipe = next((each for each in known.values() if each.machine == machine), None)
+    if machine != here and recipe is None:
+        there = ", ".join(sorted({each.machine for each in known.values()} | {here}))
+        raise EnvironmentProblem(f"no recipe for the architecture {machine}: mindgap makes environments of {there}")
+    processor = processor or (recipe.processor if recipe else None)
+    if processor is None:
+        raise EnvironmentProblem(f"environment {name}: --cpu names the processor to emulate, such as --cpu Haswell")
+    with new_folder(name) as folder:
+        emulator = _emulator(folder, machine, processor, say)
+        emulation = Emulation(machine, processor, str(emulator), emulator_version(str(emulator)))
+        if recipe is None or machine == here:
+            made = _same_architecture(name, folder, requirements, emulation, say)
+        else:
+            made = _other_architecture(name, folder, requirements, emulation, recipe, say)
+        made.check()
+        say(f"checking the arithmetic of {emulation.processor} under the emulator")
+        for line in wrong_arithmetic(check_emulated_arithmetic(made)):
+            say(line)
+        made.save()
+    return made
+
+
+def check_emulated_arithmetic(where: Environment) -> list[ArithmeticResult]:
+    """Runs each operation of `arithmetic_check` on the emulated processor, and keeps the results in the environment's
+    folder. Raises `EnvironmentProblem` where they cannot be run."""
+    assert where.emulation is not None
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, operation in enumerate(OPERATIONS):
+            arrays: dict[str, Any] = {str(index): each for index, each in enumerate(draw(operation))}
+            arrays |= {"name": np.array(operation.name), "result": np.array(operation.result)}
+            np.savez(folder / f"{number:02}.npz", **arrays)
+        command = [*where.command("mindgap.platforms.environments.emulated_arithmetic"), name]
+        run(command, f"environment {where.name}: the arithmetic of its emulated processor cannot be checked")
+        found = [_arithmetic_result(operation, folder / f"{number:02}", where.emulation.machine)
+                 for number, operation in enumerate(OPERATIONS)]  # fmt: skip
+    (where.folder / _ARITHMETIC).write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n")
+    return found
+
+
+def known_arithmetic(where: Environment) -> list[ArithmeticResult]:
+    """What the last check of an emulated environment found; empty where there was none."""
+    file = where.folder / _ARITHMETIC
+    return [ArithmeticResult(**each) for each in json.loads(file.read_text())] if file.is_file() else []
+
+
+def wrong_arithmetic(found: Sequence[ArithmeticResult]) -> list[str]:
+    """One line for each operation that is not exact: findings that rest on it may be the emulator's."""
+    return [
+        f"NOT EXACT under the emulator: {each.operation}, {each.wrong} of {each.values} values: {each.example}; a "
+        "finding there may be the emulator's"
+        for each in found
+        if each.wrong
+    ]
+
+
+def arithmetic_words(found: Sequence[ArithmeticResult]) -> str:
+    """The check in one line: `31 operations exact on 1,048,576 values each`."""
+    if not found:
+        return "arithmetic not checked"
+    wrong, missing = (
+        [each.operation for each in found if each.wrong],
+        [each.operation for each in found if each.missing],
+    )
+    exact = len(found) - len(wrong) - len(missing)
+    parts = [f"{exact} operations exact on {max(each.values for each in found):,} values each"]
+    parts += [f"NOT exact: {', '.join(wrong)}"] if wrong else []
+    parts += [f"not run: {', '.join(missing)}"] if missing else []
+    return "; ".join(parts)
+
+
+def _arithmetic_result(operation: Operation, file: Path, machine: str) -> ArithmeticResult:
+    given, found = np.load(file.with_suffix(".npz")), file.with_suffix(".npy")
+    if not found.exists():
+        return ArithmeticResult(operation.words, missing="the processor, or mindgap for its architecture, has no code")
+    operands = [given[str(index)] for index in range(operation.arity)]
+    return judged(operation, operands, np.load(found), _DEFAULT_NAN.get(machine, "any"))
+
+
+def _emulator(folder: Path, machine: str, processor: str, say: Say) -> Path:
+    """The emulator of this machine, or one from Debian's package. Raises `EnvironmentProblem` also where it does not
+    know the processor."""
+    program = f"qemu-{machine}-static"
+    found = shutil.which(program)
+    if found is None:
+        say(f"downloading {_EMULATOR_PACKAGE} (63 MB)")
+        apt = DebianPackages(DEBIAN.get(platform.machine(), platform.machine()), folder / "apt")
+        apt.unpack([_EMULATOR_PACKAGE], folder / "unpacked", with_needed=False)
+        (folder / "unpacked" / "usr" / "bin" / program).rename(folder / program)
+        for each in ("apt", "unpacked"):
+            shutil.rmtree(folder / each)
+        found = str(folder / program)
+    models = processors(found)
+    if processor not in models:
+        near = difflib.get_close_matches(processor, models, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"it knows {', '.join(models[:20])}"
+        raise EnvironmentProblem(f"{program} knows no processor {processor}: {hint} ({found} -cpu help lists all)")
+    return Path(found)
+
+
+def _same_architecture(
+    name: str, folder: Path, requirements: Sequence[str], emulation: Emulation, say: Say
+) -> Environment:
+    """mindgap's own Python and packages, on another processor."""
+    venv = folder / "venv"
+    make_venv(venv, sys.executable, None, layered=True, say=say)
+    python = venv / "bin" / "python"
+    if requirements:
+        say(f"installing {' '.join(requirements)}")
+        install(str(python), requirements, None)
+    emulation = replace(emulation, without=emulation.missing_features(shutil.which("true") or "/bin/true"))
+    own = str(python.resolve())
+    # The links `python3` and `python3.11` lead to `python`, which becomes the script.
+    emulation.write_interpreter(python, own)
+    return Environment(name, str(python), tuple(requirements), created=True, layered=True, emulation=emulation)
+
+
+def _other_architecture(
+    name: str, folder: Path, requirements: Sequence[str], emulation: Emulation, recipe: Recipe, say: Say
+) -> Environment:
+    """Python and its libraries from Debian's packages, and wheels of the packages that workers need."""
+    root = folder / "root"
+    root.mkdir()
+    say(f"downloading Python and its libraries for {emulation.machine} (16 MB)")
+    apt = DebianPackages(DEBIAN[emulation.machine], folder / "apt")
+    package = apt.first_known([f"python{version}" for version in dict.fromkeys(_PYTHONS)])
+    files = apt.unpack([package, *_LIBRARIES], root, with_needed=True)
+    shutil.rmtree(folder / "apt")
+    emulation = replace(emulation, root=str(root))
+    emulation = replace(emulation, without=emulation.missing_features(str(root / "usr" / "bin" / package)))
+    venv = folder / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text(f"home = {root / 'usr' / 'bin'}\ninclude-system-site-packages = false\n")
+    emulation.write_interpreter(venv / "bin" / "python", str(root / "usr" / "bin" / package))
+    asked = {_project(each): each for each in (*recipe.requirements, *requirements)}
+    version = package.removeprefix("python")
+    _install_wheels(
+        [*asked.values(), *_own_versions([*NEEDED, *recipe.shared])], emulation.machine, version,
+        _glibc(files), venv / "lib" / package / "site-packages", say,
+    )  # fmt: skip
+    python = str(venv / "bin" / "python")
+    return Environment(name, python, tuple(asked.values()), created=True, emulation=emulation)
+
+
+def _install_wheels(wanted: Sequence[str], machine: str, python: str, glibc: int, folder: Path, say: Say) -> None:
+    """Installs wheels of another architecture without their dependencies, whose conditions pip would read for this
+    machine's. Raises `EnvironmentProblem`."""
+    if not has_pip():
+        raise EnvironmentProblem("pip is not installed beside mindgap, and only pip installs wheels of another machine")
+    say(f"installing {' '.join(wanted)} for {machine}")
+    tags = [f"manylinux_2_{minor}_{machine}" for minor in range(glibc, _OLDEST_GLIBC - 1, -1)]
+    options = [text for tag in (*tags, f"manylinux2014_{machine}") for text in ("--platform", tag)]
+    run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--target", str(folder),
+         "--python-version", python, "--implementation", "cp", *options, *wanted],
+        f"{' '.join(wanted)} cannot be installed for {machine}",
+    )  # fmt: skip
+
+
+def _own_versions(packages: Sequence[str]) -> list[str]:
+    """Requirements of the versions of packages that mindgap's own environment has."""
+    found = installed(packages)
+    return [f"{name}=={found[name]}" if name in found else name for name in packages]
+
+
+def _glibc(files: Sequence[str]) -> int:
+    """The minor version of the C library among the files of Debian's packages (`libc6_2.36-9_arm64.deb`: 36)."""
+    return next(int(name.split("_")[1].split("-")[0].split(".")[1]) for name in files if name.startswith("libc6_"))
+
+
+def _project(requirement: str) -> str:
+    """The name of what a requirement asks for, as installers compare names."""
+    name = requirement
+    for mark in "=<>!~[;@ ":
+        name = name.partition(mark)[0]
+    return name.lower().replace("_", "-").replace(".", "-")
