@@ -25,6 +25,8 @@ INFERENCE_ONLY: Final = "inference_only"
 #: Key of `describe()`: true for a compiler that compiles what PyTorch decomposes operators into. A decomposition that
 #: gives the same result as such a platform is no independent evidence. Absent means false.
 PYTORCH_DECOMPOSITIONS: Final = "pytorch_decompositions"
+#: Key of `describe()`: `simulated` or `emulated` where no device, or another instruction set, computes. Absent: native.
+EXECUTION: Final = "execution"
 #: Key of `describe()`: how many copies of the weights the platform makes for itself. Absent means `MOST_COPIES`.
 WEIGHT_COPIES: Final = "weight_copies"
 #: A runtime that transposes weights and packs them for its kernels holds both.
