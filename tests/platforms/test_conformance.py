@@ -49,6 +49,7 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("onnxruntime/cpu", OFF, {}),
     ("onnxruntime/openvino", {"delegate": "none", "precision": "f32", **OFF}, {}),
     ("onnxruntime/qnn", {"soc": "SM8550"}, {}),
+    ("onnxruntime/webgpu", {}, {}),
     ("onnxruntime/cuda", {"tf32": "off"}, {}),
     ("onnxruntime/tensorrt", {"precision": "f16"}, {}),
     ("onnxruntime/migraphx", {"precision": "f16"}, {}),

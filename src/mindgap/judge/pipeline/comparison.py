@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, UnknownOperator, materialise_all
 from mindgap.graph.activity import doing
+from mindgap.graph.compare.verdict import CALM
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.judge.trace.known_failures import KnownFailures
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.protocol import MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
+from mindgap.platforms.protocol import ACCURACY, MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
 from mindgap.results.settings import RunSettings
@@ -54,7 +55,8 @@ class RunContext:
     """Runs graphs under one session's settings.
 
     `execute`: runs a job on any platform. `tensors`: where tensors beside graphs are stored. `describe`: what a
-    platform reports of itself. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence. `failures`:
+    platform reports of itself. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence, and by
+    its `ACCURACY` findings are judged again. `failures`:
     what made platforms fail in the session's graphs. `script`: writes the script of each fault of a row.
     """
 
@@ -72,6 +74,10 @@ class RunContext:
     def decomposes(self, platform: PlatformName) -> bool:
         """Whether the platform declares that it compiles PyTorch's decompositions."""
         return bool(self.describe(platform).get(PYTORCH_DECOMPOSITIONS, False))
+
+    def accuracy(self, platform: PlatformName) -> str:
+        """The language that promises how accurate the platform's functions are; empty for none."""
+        return str(self.describe(platform).get(ACCURACY, ""))
 
     def weight_copies(self, platform: PlatformName) -> float:
         """How many copies of a graph's weights the platform makes for itself."""
@@ -104,7 +110,8 @@ class GraphComparison:
         #: The first outcome of each platform, by its name.
         self.outcomes: dict[PlatformName, Outcome] = {}
         self._whole: Outcome | None = None
-        self._judge: Judge | None = None
+        #: By the language that promises the accuracy of functions.
+        self._judges: dict[str, Judge] = {}
         self._judging = threading.Lock()
 
     def model(self, timings: Mapping[str, float]) -> Model:
@@ -164,6 +171,9 @@ class GraphComparison:
 
             try:
                 judgement = judge.judge(whole, reference)
+                language = self.context.accuracy(row.platform)
+                if language and judgement.verdict not in CALM:
+                    judgement = by_promise(judgement, self._the_judge(language).judge(whole, reference), language)
             except (OracleMemoryError, UnknownOperator) as error:
                 return dataclasses.replace(row, unjudged=True, detail=f"not judged: {error}")
             return with_judgement(row, judgement, self.context, time.perf_counter() - started)
@@ -185,12 +195,12 @@ class GraphComparison:
             self._whole = self.context.run(reference, self.graph, "outputs") if again else self.reference
         return self._whole
 
-    def _the_judge(self) -> Judge:
-        if self._judge is None:
+    def _the_judge(self, accuracy: str = "") -> Judge:
+        if accuracy not in self._judges:
             from mindgap.judge.trace.judge import Judge
 
             settings = self.context.settings
-            self._judge = Judge(
+            self._judges[accuracy] = Judge(
                 self.graph,
                 materialise_all(self.graph, self.context.tensors),
                 self.context.execute,
@@ -201,8 +211,17 @@ class GraphComparison:
                 dtypes=self.context.dtypes,
                 decomposes=self.context.decomposes,
                 failures=self.context.failures,
+                accuracy=accuracy,
             )
-        return self._judge
+        return self._judges[accuracy]
+
+
+def by_promise(usual: Judgement, promised: Judgement, language: str) -> Judgement:
+    """The judgement by what a language promises, of what is a finding by the usual bounds."""
+    if promised.verdict not in CALM:
+        return promised
+    detail = f"beyond the usual bounds, within the accuracy that {language} promises: {usual.detail}"
+    return dataclasses.replace(promised, detail=detail)
 
 
 def without_judge(row: Row, outcome: Outcome, reference: Outcome) -> Row:

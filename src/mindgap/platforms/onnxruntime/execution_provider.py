@@ -25,6 +25,10 @@ CPU: Final = "CPUExecutionProvider"
 NO_DELEGATE: Final = "none"
 
 
+def _no_variables(options: Options) -> Mapping[str, str]:
+    return {}
+
+
 def _nothing() -> Mapping[str, Any]:
     return {}
 
@@ -61,8 +65,10 @@ class ExecutionProvider:
     systems: those that its package is made for, as `sys.platform` has them; empty for all.
     nodes: patterns of the device files of its hardware; empty where it needs none.
     hardware: what it runs on, for the reason why it is not available.
-    execution: `simulated` or `emulated` where it is no hardware at all; empty for native execution.
-    facts: what its description says besides.
+    execution: `simulated` where its package has no hardware at all to run on; empty for native execution.
+    accuracy: the language that promises how accurate its functions are (`protocol.ACCURACY`); empty for none.
+    variables: the environment variables of its worker, from the platform's options.
+    facts: what its description says besides. It is called before the first session.
     """
 
     name: str
@@ -78,6 +84,8 @@ class ExecutionProvider:
     systems: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     execution: str = ""
+    accuracy: str = ""
+    variables: Callable[[Options], Mapping[str, str]] = _no_variables
     facts: Callable[[], Mapping[str, Any]] = _nothing
 
     def missing(self) -> str:
@@ -169,7 +177,9 @@ class ProviderSettings:
         Raises `Unsupported`, `CompileFailure`, `Fallback` or, with `alone`, `LeftToCpu`.
         """
         plugin = self.provider.device() if self.delegates else None
-        return new_session(exported, self.providers, self.opt, self.threads, alone=alone, plugin=plugin)
+        # ONNX Runtime adds the CPU provider by itself, and forbids to name and to forbid it.
+        providers = self.providers[:1] if alone else self.providers
+        return new_session(exported, providers, self.opt, self.threads, alone=alone, plugin=plugin)
 
     @property
     def dtype(self) -> str:

@@ -6,7 +6,9 @@ such a node is refused, with the node's operator: ONNX Runtime itself is told to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +29,7 @@ from mindgap.platforms.onnxruntime.execution_provider import (
 from mindgap.platforms.onnxruntime.session import LeftToCpu, OnnxRuntimeExecutable, runtime
 from mindgap.platforms.onnxruntime.settings_check import require_settings
 from mindgap.platforms.protocol import (
+    ACCURACY,
     EXECUTION,
     INFERENCE_ONLY,
     Array,
@@ -49,6 +52,7 @@ class ProviderPlatform:
         """Raises `Fallback` where the provider is not registered, or a setting is not in force."""
         runtime().set_default_logger_severity(4)
         self._settings, self._modules = settings, modules
+        self._facts = settings.provider.facts() if settings.delegates else dict[str, Any]()
         #: What a float32 matrix product and a convolution are computed in.
         self._precision = require_settings(settings)
 
@@ -57,8 +61,9 @@ class ProviderPlatform:
         execution = provider.execution if settings.delegates else ""
         return {
             **host.described(self._modules),
-            **provider.facts(),
+            **self._facts,
             **({EXECUTION: execution} if execution else {}),
+            **({ACCURACY: provider.accuracy} if provider.accuracy and settings.delegates else {}),
             "providers": [provider.name, CPU] if settings.delegates else [CPU],
             "provider_options": settings.provider_options if settings.delegates else {},
             "graph_optimization": settings.opt,
@@ -83,6 +88,9 @@ class ProviderPlatform:
         except LeftToCpu as error:
             raise self._refusal(exported) from error
         found = assigned(session, self._settings)
+        if self._settings.alone and not found.ran and not self._settings.provider.plugin and exported.inputs:
+            # ONNX Runtime records no nodes of providers that run them one by one. No other provider may run one.
+            found = replace(found, ran=dict(Counter(exported.origin.values())))
         if self._settings.alone and not found.ran:
             why = f"ONNX Runtime computed all of it before {found.delegate} got a node"
             raise Unsupported("model", f"{why}; opt=off leaves more to the provider")
@@ -158,6 +166,7 @@ def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) ->
         modules,
         lambda options: ProviderPlatform(ProviderSettings(provider, options), modules),
         (delegate, _OPT, *(each.option for each in provider.options)),
+        variables=provider.variables,
         missing=provider.missing,
         script=script,
         stage_at_fault=provider_stage,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from mindgap.platforms import vulkan_driver
 from mindgap.platforms.host_runtime import Option, threads
 from mindgap.platforms.onnxruntime.execution_provider import ExecutionProvider, ProviderOption
 from mindgap.platforms.onnxruntime.provider_backend import provider_backend
@@ -92,8 +93,20 @@ QNN_PROVIDER: Final = ExecutionProvider(
     facts=_qnn_facts,
 )
 
+WEBGPU_PROVIDER: Final = ExecutionProvider(
+    name="WebGpuExecutionProvider",
+    mode="webgpu",
+    distribution="onnxruntime-webgpu",
+    hardware="GPUs with Vulkan",
+    options=(ProviderOption(vulkan_driver.DEVICE),),
+    accuracy="WGSL",
+    variables=vulkan_driver.variables,
+    facts=vulkan_driver.described,
+)
+
 OPENVINO: Final = provider_backend(OPENVINO_PROVIDER, Path(__file__).with_name("onnxruntime-openvino.toml"))
 QNN: Final = provider_backend(QNN_PROVIDER, Path(__file__).with_name("qnn.toml"))
+WEBGPU: Final = provider_backend(WEBGPU_PROVIDER, Path(__file__).with_name("webgpu.toml"))
 CUDA: Final = provider_backend(
     ExecutionProvider(
         "CUDAExecutionProvider", "cuda", "onnxruntime-gpu", "NVIDIA's GPUs", nodes=("/dev/nvidia[0-9]*",),
