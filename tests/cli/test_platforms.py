@@ -14,7 +14,7 @@ def test_json_has_one_object_per_platform(tmp_path: Path) -> None:
     listed = {entry["platform"]: entry for entry in json.loads(ran.out)}
     for entry in listed.values():
         assert set(entry) == {
-            "platform", "backend", "available", "reason", "hardware", "versions", "options", "environment",
+            "platform", "backend", "available", "reason", "hardware", "versions", "options", "environment", "execution",
         }  # fmt: skip
         assert entry["available"] or entry["reason"], f"{entry['platform']} is not there and does not say why"
     assert listed["cpu/eager"]["available"] and "torch" in listed["cpu/eager"]["versions"]

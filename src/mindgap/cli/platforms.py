@@ -33,5 +33,6 @@ def platforms(
             versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
             yes = f"in {info.environment}" if info.environment else "yes"
             there = (yes, versions) if info.available else ("no", info.reason)
-            table.add_row(info.platform, *there, info.hardware, ", ".join(info.options))
+            hardware = ", ".join(filter(None, (info.hardware, info.execution)))
+            table.add_row(info.platform, *there, hardware, ", ".join(info.options))
         console(out).print(table)

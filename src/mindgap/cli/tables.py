@@ -60,7 +60,7 @@ def print_report(report: Report, out: TextIO) -> None:
     else:
         page.print(_matrix(report))
         for number_, platform in enumerate(_platforms(report), 1):
-            page.print(f"  [{number_}] {platform}", markup=False, highlight=False)
+            page.print(f"  [{number_}] {report.shown(platform)}", markup=False, highlight=False)
         if report.findings:
             page.print()
             page.print(_findings(report))
@@ -108,7 +108,7 @@ def _matrix(report: Report) -> Table:
 def _one_model(report: Report) -> Table:
     table = plain_table(*_COLUMNS, title=report.models[0].name)
     for row in report.rows:
-        for cells in _lines(row):
+        for cells in _lines(report, row):
             table.add_row(*cells)
     return table
 
@@ -116,19 +116,19 @@ def _one_model(report: Report) -> Table:
 def _findings(report: Report) -> Table:
     table = plain_table("model", *_COLUMNS, title="findings")
     for row in report.findings:
-        for number, cells in enumerate(_lines(row)):
+        for number, cells in enumerate(_lines(report, row)):
             table.add_row("" if number else row.model, *cells)
     return table
 
 
-def _lines(row: Row) -> list[tuple[str | Text, ...]]:
+def _lines(report: Report, row: Row) -> list[tuple[str | Text, ...]]:
     """Formats a row, and a line below it for each fault beside the first."""
     first, *beside = row.by_fault
-    return [_cells(first), *(("", *_cells(each)[1:]) for each in beside)]
+    return [_cells(report, first), *(("", *_cells(report, each)[1:]) for each in beside)]
 
 
-def _cells(row: Row) -> tuple[str | Text, ...]:
-    return row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row), _happened(row)
+def _cells(report: Report, row: Row) -> tuple[str | Text, ...]:
+    return report.shown(row.platform), _word(row), _culprit(row), row.blame or "", *_figures(row), _happened(row)
 
 
 def _culprit(row: Row) -> str:

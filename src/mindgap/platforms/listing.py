@@ -20,7 +20,8 @@ from mindgap.platforms.registry import BrokenBackend, backends, find, places, re
 class PlatformInfo:
     """A registered platform. `backend`: the object that makes it. `reason`: why it is not available.
 
-    `environment`: the name of the environment that it runs in, empty for mindgap's own.
+    `environment`: the name of the environment that it runs in, empty for mindgap's own. `execution`: `simulated` or
+    `emulated`, empty for native.
     """
 
     platform: str
@@ -31,6 +32,7 @@ class PlatformInfo:
     versions: Mapping[str, str]
     options: Mapping[str, str]
     environment: str = ""
+    execution: str = ""
 
 
 def list_platforms(asked: Collection[str] | None = None) -> list[PlatformInfo]:
@@ -108,4 +110,5 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
         dict(found.versions),
         {**backend.options, ENVIRONMENT: f"NAME: the environment to run in (mindgap env; default: {default})"},
         where,
+        found.execution,
     )

@@ -88,12 +88,17 @@ class Fallback(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """The result of a probe. `reason`: why the platform is not available, in one line."""
+    """The result of a probe.
+
+    reason: why the platform is not available, in one line.
+    execution: as `describe()` has it under `EXECUTION`; empty for native.
+    """
 
     available: bool
     reason: str = ""
     hardware: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    execution: str = ""
 
 
 @runtime_checkable
@@ -256,3 +261,14 @@ class SharesCompiler(Protocol):
 
     @property
     def compiled_as(self) -> str: ...
+
+
+@runtime_checkable
+class NotNative(Protocol):
+    """A backend whose platforms no hardware of their kind runs. Its probe and `describe()` say so too (`EXECUTION`).
+
+    `execution`: `simulated` or `emulated`; empty where hardware runs them.
+    """
+
+    @property
+    def execution(self) -> str: ...

@@ -173,11 +173,13 @@ def letter_name(rank: int) -> str:
     return name
 
 
-def heading(platform: PlatformName) -> Markup:
-    """Formats a platform for a narrow column: its name, and each option on a line below."""
+def heading(platform: PlatformName, execution: str = "") -> Markup:
+    """Formats a platform for a narrow column: its name, and each option on a line below; last, where it is no hardware,
+    how it is executed (`simulated`, `emulated`)."""
     slash = "" if platform.is_import_path else "/"
     lines = [f"<span>{escape(platform.device)}{slash}<wbr>{escape(platform.mode)}</span>"]
     lines += [f"<small>{escape(f'{key}={value}')}</small><br>" for key, value in platform.options.items()]
+    lines += [f"<small>{escape(execution)}</small><br>"] if execution else []
     return Markup("".join(lines))
 
 

@@ -14,6 +14,7 @@ from mindgap.graph.compare.verdict import FINDINGS
 from mindgap.graph.compare.weakness import Weakness
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import recorded
+from mindgap.platforms.protocol import EXECUTION
 from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals, identities, ordered
 from mindgap.results.store import Store, StoreError, metrics_of, outcome_of
 from mindgap.run.outcome import Outcome
@@ -109,7 +110,12 @@ def require_whole(store: Store, run: str) -> None:
 def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
     sql = "SELECT * FROM platforms WHERE run = ? AND fingerprint = '' ORDER BY position"
     names = ("platform", "backend", "available", "reason", "hardware", "versions", "options")
-    found = [PlatformFacts(**{name: row[name] for name in names}) for row in store.rows(sql, [run])]
+    found = [
+        PlatformFacts(
+            **{name: row[name] for name in names}, execution=json.loads(row["description"] or "{}").get(EXECUTION, "")
+        )
+        for row in store.rows(sql, [run])
+    ]
     return tuple(replace(each, platform=recorded(each.platform)) for each in found)
 
 

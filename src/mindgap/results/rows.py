@@ -152,7 +152,10 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class PlatformFacts:
-    """A platform as `mindgap platforms --json` lists it."""
+    """A platform as `mindgap platforms --json` lists it.
+
+    execution: `simulated` or `emulated` where no device, or another instruction set, computes; empty for native.
+    """
 
     platform: PlatformName
     backend: str
@@ -161,6 +164,7 @@ class PlatformFacts:
     hardware: str = ""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     options: Mapping[str, str] = field(default_factory=dict[str, str])
+    execution: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,16 @@ class Report:
     def new_findings(self) -> tuple[Row, ...]:
         """Findings that the baseline does not hold."""
         return tuple(row for row in self.findings if not row.known)
+
+    @cached_property
+    def executions(self) -> Mapping[str, str]:
+        """Platform -> `simulated` or `emulated`; native ones are left out."""
+        return {fact.platform: fact.execution for fact in self.platforms if fact.execution}
+
+    def shown(self, platform: PlatformName) -> str:
+        """The platform's name, with `(simulated)` or `(emulated)` behind it where it is no hardware."""
+        execution = self.executions.get(platform)
+        return f"{platform} ({execution})" if execution else str(platform)
 
     @cached_property
     def totals(self) -> Totals:

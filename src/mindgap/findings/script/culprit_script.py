@@ -11,6 +11,7 @@ from mindgap.platforms.eager import EagerBackend
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.protocol import NotNative
 from mindgap.platforms.registry import environment, find
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def target_of(platform: PlatformName) -> Target:
     versions = {**package_versions(platform, packages_of(platform.device_mode)), "python": python}
     target = Target.of(platform, variables, "" if where is None else where.python, versions)
     inner = backend.backend if isinstance(backend, BackendElsewhere) else backend
+    if isinstance(inner, NotNative):
+        target = replace(target, execution=inner.execution)
     if isinstance(inner, EagerBackend) and inner.device.name != "cpu":
         return replace(target, torch_device=inner.device.torch_name, module=inner.device.module)
     return target

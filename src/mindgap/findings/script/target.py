@@ -21,7 +21,8 @@ class Target:
 
     `python`: the interpreter of the environment in which it runs, empty for mindgap's own. `versions`: of packages
     there; None for mindgap's own environment. `torch_device`: of eager mode on a device other than the CPU, its name in
-    `torch.device`; `module`: what to import so that torch knows it.
+    `torch.device`; `module`: what to import so that torch knows it. `execution`: how it was run where no hardware of
+    its kind ran it, in words (`emulated: cortex-a72 by qemu-aarch64 7.2.22`); empty for hardware.
     """
 
     device_mode: str
@@ -31,6 +32,7 @@ class Target:
     versions: Mapping[str, str] | None = None
     torch_device: str = ""
     module: str = ""
+    execution: str = ""
 
     @staticmethod
     def of(

@@ -38,5 +38,6 @@ def _fact(platform: PlatformName, registered: dict[str, PlatformInfo]) -> Platfo
 
 def _plain(info: PlatformInfo) -> PlatformFacts:
     return PlatformFacts(
-        recorded(info.platform), info.backend, info.available, info.reason, info.hardware, info.versions, info.options
-    )
+        recorded(info.platform), info.backend, info.available, info.reason, info.hardware, info.versions, info.options,
+        info.execution,
+    )  # fmt: skip
