@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mindgap.platforms import host
@@ -85,7 +85,7 @@ class HostRuntime:
         values that do not go together.
     missing: why it cannot run though its modules can be imported; empty where it can, or they cannot.
     script: how a script runs it (`protocol.Scripted`), from options that are not at their defaults.
-    stage_at_fault, packages, recipe, front_end, forkable: as in `protocol`.
+    stage_at_fault, packages, recipe, front_end, forkable, execution: as in `protocol`.
     """
 
     modules: Mapping[str, str]
@@ -99,6 +99,7 @@ class HostRuntime:
     recipe: Path | None = None
     front_end: Callable[[Options], str] = _own_front_end
     forkable: bool = False
+    execution: str = ""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -106,7 +107,8 @@ class HostRuntime:
 
     def probe(self) -> Availability:
         reason = self.missing()
-        return Availability(False, reason) if reason else host.available(self.modules)
+        found = Availability(False, reason) if reason else host.available(self.modules)
+        return replace(found, execution=self.execution)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         return self.variables(self.checked(options))

@@ -23,7 +23,7 @@ TABLE: Final = MessageTable(
         refusal(
             "no provider for a node",
             r"IsNodeCompatibleWithProvider",
-            "no provider of the session took the node, which ONNX Runtime finds while it places copies between providers",
+            "no provider of the session took the node: ONNX Runtime finds it while it places copies between them",
         ),
         refusal(
             "float16 on a device without it",

@@ -172,5 +172,6 @@ def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) ->
         stage_at_fault=provider_stage,
         packages=packages,
         recipe=recipe,
+        execution=provider.execution,
         front_end=lambda options: "torch.onnx",
     )
