@@ -43,6 +43,7 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("tvm/cpu", {}, {}),
     ("tvm/cpu", {"threads": "2", "pipeline": "zero"}, {"TVM_NUM_THREADS": "2"}),
     ("executorch/cpu", {"delegate": "none", "threads": "2"}, {}),
+    ("executorch/tosa", {}, {}),
     ("litert/cpu", {"delegate": "none", "threads": "2", "x64": "on"}, {"JAX_PLATFORMS": "cpu"}),
     ("ncnn/cpu", {"precision": "f32", **OFF}, {}),
     ("openvino/cpu", {"precision": "f32", "threads": "2"}, {}),
