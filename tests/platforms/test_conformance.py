@@ -46,6 +46,7 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("executorch/tosa", {}, {}),
     ("litert/cpu", {"delegate": "none", "threads": "2", "x64": "on"}, {"JAX_PLATFORMS": "cpu"}),
     ("ncnn/cpu", {"precision": "f32", **OFF}, {}),
+    ("ncnn/vulkan", {"precision": "f32"}, {}),
     ("openvino/cpu", {"precision": "f32", "threads": "2"}, {}),
     ("onnxruntime/cpu", OFF, {}),
     ("onnxruntime/openvino", {"delegate": "none", "precision": "f32", **OFF}, {}),

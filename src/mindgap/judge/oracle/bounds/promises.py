@@ -5,7 +5,9 @@ results are judged by the usual bounds first. What is beyond those is judged aga
 of each function of the language is at least what the language promises.
 
 WGSL: the W3C's WebGPU Shading Language, section "Floating Point Accuracy", tables "Accuracy of concrete floating point
-operations" and "... built-in functions", for f32. ULP(y) is at most 2u·|y|. An operator of PyTorch that is no function
+operations" and "... built-in functions", for f32. SPIR-V for Vulkan: Khronos' Vulkan specification, appendix "Vulkan
+Environment for SPIR-V", "Precision of GLSL.std.450 Instructions", single precision: the same numbers, but for `asin`,
+`acos` and `tanh`. ULP(y) is at most 2u·|y|. An operator of PyTorch that is no function
 of the language inherits from the expression that a shader computes it with, as the tables do for `tanh` or `pow`.
 """
 
@@ -109,6 +111,21 @@ def _pow(site: Site, y: torch.Tensor) -> torch.Tensor:
     return y.abs() * (math.log(2) * (b.abs() * error + _ULP * (b * log).abs()) + _exp_error(b * log))
 
 
+def _asinh(site: Site, y: torch.Tensor) -> torch.Tensor:
+    """log(x + sqrt(x·x + 1)), whose sum cancels for negative x; `acosh` with - 1."""
+    x = _operand(site)
+    square = (x * x + (1 if site.call.packet == "asinh" else -1)).clamp(min=0.0)
+    root = square.sqrt()
+    # Of the root: its own error, and that of the rounded square.
+    error = _ULP * (5.5 * root + x * x / root.clamp(min=2.0**-12) + x.abs())
+    return error / (x + root).abs().clamp(min=2.0**-60) + 2.0**-21 + 3 * _ULP * y.abs()
+
+
+def _atanh(site: Site, y: torch.Tensor) -> torch.Tensor:
+    """log((1 + x) / (1 - x)) / 2."""
+    return 0.5 * (5 * _ULP + 2.0**-21) + 4 * _ULP * y.abs()
+
+
 def _tanh(site: Site, y: torch.Tensor) -> torch.Tensor:
     """The worse of 10⁻⁵ and of sinh(x) / cosh(x)."""
     return torch.maximum(torch.full_like(y, 1e-5), (2 * _exp_error(_operand(site)) + 2.5 * _ULP) * y.abs())
@@ -133,11 +150,12 @@ def _log_softmax(site: Site, y: torch.Tensor) -> torch.Tensor:
 
 _WGSL: Final[Mapping[str, _Promise]] = {
     "sin": _periodic, "cos": _periodic, "tan": _tan, "atan": _ulps(4096), "atan2": _ulps(4096),
-    "asin": _absolute(6.81e-5), "acos": _absolute(6.77e-5),
+    "asin": _absolute(6.81e-5), "acos": _absolute(6.77e-5), "asinh": _asinh, "acosh": _asinh, "atanh": _atanh,
     "exp": _exp, "exp2": _exp, "expm1": _of_exp, "elu": _of_exp, "selu": _of_exp, "celu": _of_exp, "sinh": _of_exp,
     "cosh": _of_exp, "softplus": _of_exp, "log": _log, "log2": _log, "log1p": _log, "log10": _log10, "pow": _pow,
     "tanh": _tanh, "sigmoid": _logistic, "silu": _logistic, "softmax": _softmax, "_softmax": _softmax,
     "log_softmax": _log_softmax, "_log_softmax": _log_softmax,
     "div": _ulps(2.5), "reciprocal": _ulps(2.5), "rsqrt": _ulps(2.0), "sqrt": _ulps(4.5),
 }  # fmt: skip
-_TABLES: Final[Mapping[str, Mapping[str, _Promise]]] = {"WGSL": _WGSL}
+_SPIRV: Final[Mapping[str, _Promise]] = {**_WGSL, "asin": _ulps(4096), "acos": _ulps(4096), "tanh": _of_exp}
+_TABLES: Final[Mapping[str, Mapping[str, _Promise]]] = {"WGSL": _WGSL, "SPIR-V": _SPIRV}
