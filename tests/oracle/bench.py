@@ -51,10 +51,10 @@ class Bench:
         except Exception as error:
             return Outcome(job.platform, "", "runtime_error", message=str(error), signature=str(error))
 
-    def judge(self, graph: Graph, arrays: Sequence[Any], trace: bool = True) -> Judgement:
+    def judge(self, graph: Graph, arrays: Sequence[Any], trace: bool = True, accuracy: str = "") -> Judgement:
         """The platform against the reference."""
         given = dict(enumerate(arrays))
-        judge = Judge(graph, arrays, self.execute, REFERENCE, trace=trace)
+        judge = Judge(graph, arrays, self.execute, REFERENCE, trace=trace, accuracy=accuracy)
         outcomes = [self.execute(Job(name, graph, inputs=given)) for name in (PLATFORM, REFERENCE)]
         return judge.judge(*outcomes)
 

@@ -43,11 +43,21 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("tvm/cpu", {}, {}),
     ("tvm/cpu", {"threads": "2", "pipeline": "zero"}, {"TVM_NUM_THREADS": "2"}),
     ("executorch/cpu", {"delegate": "none", "threads": "2"}, {}),
+    ("executorch/tosa", {}, {}),
     ("litert/cpu", {"delegate": "none", "threads": "2", "x64": "on"}, {"JAX_PLATFORMS": "cpu"}),
     ("ncnn/cpu", {"precision": "f32", **OFF}, {}),
+    ("ncnn/vulkan", {"precision": "f32"}, {}),
     ("openvino/cpu", {"precision": "f32", "threads": "2"}, {}),
     ("onnxruntime/cpu", OFF, {}),
     ("onnxruntime/openvino", {"delegate": "none", "precision": "f32", **OFF}, {}),
+    ("onnxruntime/qnn", {"soc": "SM8550"}, {}),
+    ("onnxruntime/webgpu", {}, {}),
+    ("onnxruntime/cuda", {"tf32": "off"}, {}),
+    ("onnxruntime/tensorrt", {"precision": "f16"}, {}),
+    ("onnxruntime/migraphx", {"precision": "f16"}, {}),
+    ("onnxruntime/directml", {}, {}),
+    ("onnxruntime/coreml", {}, {}),
+    ("onnxruntime/vitisai", {"delegate": "none"}, {}),
     ("onnx/reference", {}, {}),
 ]  # fmt: skip
 #: Platform, options that it refuses, besides those that `test_a_bad_value_is_refused` makes.
@@ -66,6 +76,7 @@ REFUSED: list[tuple[str, Mapping[str, str]]] = [
 OTHER_FORMS = [
     "onnxruntime/cpu@opt=off", "openvino/cpu@frontend=onnx", "jax/cpu@mode=accuracy", "executorch/cpu@delegate=none",
     "litert/cpu@x64=on", "ncnn/cpu@opt=off,precision=f32", "iree/cpu@target=vmvx", "onnxruntime/openvino@delegate=none",
+    "onnxruntime/qnn@soc=SM8550",
 ]  # fmt: skip
 #: Module of a `run.py` -> its functions, for runtimes of mindgap's own environment.
 FUNCTIONS = [

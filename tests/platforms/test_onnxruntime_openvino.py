@@ -16,17 +16,22 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import delegation_of
-from mindgap.platforms.onnxruntime import openvino_provider, settings_check
-from mindgap.platforms.onnxruntime.openvino_provider import BACKEND
-from mindgap.platforms.onnxruntime.provider_settings import CPU, OPENVINO, ProviderSettings, assigned
+from mindgap.platforms.onnxruntime import providers, settings_check
+from mindgap.platforms.onnxruntime.execution_provider import CPU, ProviderSettings, assigned
+from mindgap.platforms.onnxruntime.providers import OPENVINO_PROVIDER
 from mindgap.platforms.protocol import Fallback
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import MODELS, captured, eager, normal
 
+OPENVINO = OPENVINO_PROVIDER.name
 PLATFORM = "onnxruntime/openvino@threads=1"
 KERNELS = "onnxruntime/openvino@delegate=none,threads=1"
+
+
+def settings(**options: str) -> ProviderSettings:
+    return ProviderSettings(OPENVINO_PROVIDER, options)
 
 
 @pytest.fixture(scope="module")
@@ -53,40 +58,39 @@ class Session:
 
 
 def test_options_of_the_provider():
-    assert ProviderSettings().provider_options == {"device_type": "CPU"}
-    assert ProviderSettings(precision="f32", threads=3).provider_options == {
+    assert settings().provider_options == {"device_type": "CPU"}
+    assert settings(precision="f32", threads="3").provider_options == {
         "device_type": "CPU",
         "num_of_threads": "3",
         "precision": "FP32",
     }
-    given = json.loads(ProviderSettings(precision="bf16").provider_options["load_config"])
+    given = json.loads(settings(precision="bf16").provider_options["load_config"])
     assert given == {"CPU": {"INFERENCE_PRECISION_HINT": "bf16"}}
-    assert ProviderSettings(delegate="none").providers == [CPU]
+    assert settings(delegate="none").providers == [CPU]
 
 
-def test_a_package_without_the_provider_is_not_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_openvino_that_the_package_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "capi").mkdir()
-    monkeypatch.setattr(openvino_provider, "package_folder", lambda: tmp_path)
-    assert "has no OpenVINO provider" in BACKEND.probe().reason
-    assert openvino_provider.bundled_openvino() == "unknown"
+    monkeypatch.setattr(providers, "package_folder", lambda: tmp_path)
+    assert providers.bundled_openvino() == "unknown"
     for name in ("libopenvino.so", "libopenvino.so.2541", "libopenvino.so.2025.4.1"):
         (tmp_path / "capi" / name).touch()
-    assert openvino_provider.bundled_openvino() == "2025.4.1"
+    assert providers.bundled_openvino() == "2025.4.1"
 
 
 def test_a_session_without_the_provider_is_a_fallback():
     with pytest.raises(Fallback, match=r"not on \['OpenVINOExecutionProvider', 'CPUExecutionProvider'\]"):
-        assigned(Session([CPU]), ProviderSettings())
+        assigned(Session([CPU]), settings())
     with pytest.raises(Fallback, match="gave \\['Add'\\] to Other"):
-        assigned(Session([OPENVINO, CPU], [("Other", ["Add"])]), ProviderSettings())
+        assigned(Session([OPENVINO, CPU], [("Other", ["Add"])]), settings())
 
 
 def test_nodes_are_counted_by_provider():
     session = Session([OPENVINO, CPU], [(OPENVINO, ["Relu", "Exp"]), (CPU, ["Det"]), (OPENVINO, ["Exp"])])
-    found = assigned(session, ProviderSettings())
+    found = assigned(session, settings())
     assert (found.delegate, found.ran, found.parts) == (OPENVINO, {"Relu": 1, "Exp": 2}, 2)
     assert (found.otherwise, found.gave_back) == (CPU, {"Det": 1})
-    found = assigned(Session([CPU], [(CPU, ["Det"])]), ProviderSettings("none"))
+    found = assigned(Session([CPU], [(CPU, ["Det"])]), settings(delegate="none"))
     assert (found.delegate, found.ran, found.gave_back, found.parts) == (CPU, {"Det": 1}, {}, 0)
 
 

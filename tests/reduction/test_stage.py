@@ -26,7 +26,7 @@ from mindgap.platforms.jax.stages import jax_stage
 from mindgap.platforms.litert.stages import litert_stage
 from mindgap.platforms.name import parse
 from mindgap.platforms.ncnn.stages import ncnn_stage
-from mindgap.platforms.onnx.stages import onnxruntime_stage, openvino_provider_stage
+from mindgap.platforms.onnx.stages import onnxruntime_stage, provider_stage
 from mindgap.platforms.openvino.stages import openvino_stage
 from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.pytorch.stages import eager_stage, inductor_stage, jit_stage
@@ -271,20 +271,20 @@ RUNNING: Mapping[str, Any] = {"fails": True, "status": "runtime_error"}
         (tinygrad_stage, "tinygrad/cpu", {"onnx/reference": "right"}, {}, "front end"),
         (tinygrad_stage, "tinygrad/cpu", {"onnx/reference": "right", ":TRANSLATED": "right"}, {}, "compiler"),
         (tinygrad_stage, "tinygrad/cpu", {"onnx/reference": "right"}, RUNNING, "front end"),
-        (openvino_provider_stage, "onnxruntime/openvino", {"delegate=none": "right"}, {}, "delegate"),
+        (provider_stage, "onnxruntime/openvino", {"delegate=none": "right"}, {}, "delegate"),
         (
-            openvino_provider_stage, "onnxruntime/openvino@precision=bf16",
+            provider_stage, "onnxruntime/openvino@precision=bf16",
             {"precision": "unclear", "delegate=none": "right"}, {}, "delegate",
         ),
         (
-            openvino_provider_stage, "onnxruntime/openvino",
+            provider_stage, "onnxruntime/openvino",
             {"delegate=none": "unclear", "onnx/reference": "right"}, {}, "delegate",
         ),
         (
-            openvino_provider_stage, "onnxruntime/openvino", {"opt=off": "right"}, {"same_bits": False},
+            provider_stage, "onnxruntime/openvino", {"opt=off": "right"}, {"same_bits": False},
             "graph optimiser",
         ),
-        (openvino_provider_stage, "onnxruntime/openvino@delegate=none", {"onnx/reference": "unclear"}, {}, "exporter"),
+        (provider_stage, "onnxruntime/openvino@delegate=none", {"onnx/reference": "unclear"}, {}, "exporter"),
         (ncnn_stage, "ncnn/cpu", {"precision=f32": "right"}, {}, "front end"),
         (ncnn_stage, "ncnn/cpu@precision=f32", {"opt=off": "right"}, {}, "kernel"),
         (ncnn_stage, "ncnn/cpu@opt=off,precision=f32", {"opt=off": "right"}, {}, "front end"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -131,6 +132,10 @@ def list_environments(as_json: AsJson = False) -> None:
 @env.command()
 def check(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Default: all.")] = None,
+    platform: Annotated[
+        list[str] | None,
+        typer.Option("--platform", "-p", help="Compare this platform's arithmetic with exact results, for minutes."),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Start each environment's interpreter, and say which platforms run there, with their versions.
@@ -155,17 +160,22 @@ def check(
                 objects.append({"name": each.name, "works": False, "reason": str(error)})
                 continue
             platforms = _platforms(each)
-            objects.append({"name": each.name, "works": True, **asdict(facts), "platforms": platforms})
-            found = check_emulated_arithmetic(each) if each.emulation else []
-            if lines := wrong_arithmetic(found):
+            simulated = _arithmetic(each, platform or (), platforms)
+            objects.append(
+                {"name": each.name, "works": True, **asdict(facts), "platforms": platforms, "simulated": simulated}
+            )
+            emulated = check_emulated_arithmetic(each) if each.emulation else []
+            if lines := wrong_arithmetic(emulated):
                 broken += 1
                 for line in lines:
                     complain(line)
-            objects[-1]["arithmetic"] = [asdict(result) for result in found]
+            objects[-1]["arithmetic"] = [asdict(result) for result in emulated]
             if not as_json:
                 console(out).print(_table(each, facts.python, platforms))
+                for name, found in simulated.items():
+                    out.writelines(f"{name}: {operation}: {text}\n" for operation, text in found.items())
                 if each.emulation:
-                    out.write(f"{each.emulation.words}: {arithmetic_words(found)}\n")
+                    out.write(f"{each.emulation.words}: {arithmetic_words(emulated)}\n")
         if as_json:
             json.dump(objects, out, indent=1)
             out.write("\n")
@@ -199,6 +209,28 @@ def _platforms(where: Environment) -> dict[str, dict[str, Any]]:
         for name, place in registered.items()
         if found[place].available or name in here
     }
+
+
+def _arithmetic(
+    where: Environment, asked: Iterable[str], there: Mapping[str, dict[str, Any]]
+) -> dict[str, dict[str, str]]:
+    """How exact the platforms asked for compute in the environment, by operation; Raises `EnvironmentProblem`
+    for one that does not run there and where a check fails, `PlatformError` for a name that is none."""
+    from mindgap.platforms.name import parse
+    from mindgap.platforms.registry import find as find_platform
+    from mindgap.platforms.registry import places
+    from mindgap.platforms.simulated_arithmetic import check_elsewhere
+
+    found = dict[str, dict[str, str]]()
+    for name in asked:
+        platform = parse(name)
+        backend, _ = find_platform(platform)
+        if there.get(f"{platform.device_mode}@env={where.name}", {}).get("available"):
+            complain(f"checking the arithmetic of {platform}")
+            found[name] = check_elsewhere(where, platform, backend, places()[platform.device_mode])
+        else:
+            raise EnvironmentProblem(f"{platform.device_mode} does not run in environment {where.name}")
+    return found
 
 
 def _table(where: Environment, python: str, platforms: dict[str, dict[str, Any]]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mindgap.platforms import host
@@ -90,7 +90,7 @@ class HostRuntime:
     missing: why it cannot run though its modules can be imported; empty where it can, or they cannot.
     script: how a script runs it (`protocol.Scripted`), from options that are not at their defaults.
     file_suffixes: of the model files that it runs; `file_script`: how, from options that are not at their defaults.
-    stage_at_fault, packages, recipe, front_end, forkable, alternatives: as in `protocol`.
+    stage_at_fault, packages, recipe, front_end, forkable, alternatives, execution: as in `protocol`.
     """
 
     modules: Mapping[str, str]
@@ -107,6 +107,7 @@ class HostRuntime:
     file_suffixes: tuple[str, ...] = ()
     file_script: Callable[[Options, str], ScriptRunner | None] = _no_file
     alternatives: tuple[Alternative, ...] = ()
+    execution: str = ""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -114,7 +115,8 @@ class HostRuntime:
 
     def probe(self) -> Availability:
         reason = self.missing()
-        return Availability(False, reason) if reason else host.available(self.modules)
+        found = Availability(False, reason) if reason else host.available(self.modules)
+        return replace(found, execution=self.execution)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         return self.variables(self.checked(options))

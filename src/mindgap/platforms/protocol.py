@@ -27,12 +27,16 @@ INFERENCE_ONLY: Final = "inference_only"
 PYTORCH_DECOMPOSITIONS: Final = "pytorch_decompositions"
 #: Key of `describe()`: `simulated` or `emulated` where no device, or another instruction set, computes. Absent: native.
 EXECUTION: Final = "execution"
+#: Key of `describe()`: the language that promises how accurate the functions of the platform's kernels are (`WGSL`).
+ACCURACY: Final = "accuracy"
+#: Key of `describe()`: how exact the arithmetic is of a platform that no hardware runs (`simulated_arithmetic`).
+ARITHMETIC: Final = "arithmetic"
 #: Key of `describe()`: how many copies of the weights the platform makes for itself. Absent means `MOST_COPIES`.
 WEIGHT_COPIES: Final = "weight_copies"
 #: A runtime that transposes weights and packs them for its kernels holds both.
 MOST_COPIES: Final = 2.0
-#: Keys of `describe()` that a backend's code declares. They do not depend on the machine, so fingerprints omit them.
-DECLARED: Final = frozenset({INFERENCE_ONLY, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES})
+#: Keys of `describe()` that a backend's code declares, or that are known later. Fingerprints omit them.
+DECLARED: Final = frozenset({INFERENCE_ONLY, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES, ACCURACY, ARITHMETIC})
 #: Key of `Executable.facts`: operators that ended in a fallback of the device's package, where nothing shows whether
 #: that runs on the CPU.
 UNVERIFIED: Final = "may_have_run_on_the_cpu"

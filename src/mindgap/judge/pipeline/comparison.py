@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Array, Graph, UnknownOperator, materialise_all
 from mindgap.graph.activity import doing
+from mindgap.graph.compare.verdict import CALM
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.judge.trace.known_failures import KnownFailures
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.protocol import MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
+from mindgap.platforms.protocol import ACCURACY, MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
 from mindgap.results.settings import RunSettings
@@ -54,7 +55,8 @@ class RunContext:
     """Runs graphs under one session's settings.
 
     `execute`: runs a job on any platform. `tensors`: where tensors beside graphs are stored. `describe`: what a
-    platform reports of itself. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence. `failures`:
+    platform reports of itself. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence, and by
+    its `ACCURACY` findings are judged again. `failures`:
     what made platforms fail in the session's graphs. `script`: writes the script of each fault of a row.
     """
 
@@ -72,6 +74,10 @@ class RunContext:
     def decomposes(self, platform: PlatformName) -> bool:
         """Whether the platform declares that it compiles PyTorch's decompositions."""
         return bool(self.describe(platform).get(PYTORCH_DECOMPOSITIONS, False))
+
+    def accuracy(self, platform: PlatformName) -> str:
+        """The language that promises how accurate the platform's functions are; empty for none."""
+        return str(self.describe(platform).get(ACCURACY, ""))
 
     def weight_copies(self, platform: PlatformName) -> float:
         """How many copies of a graph's weights the platform makes for itself."""
@@ -108,7 +114,8 @@ class GraphComparison:
         self._whole: Outcome | None = None
         #: Whole outputs of the platforms that are being judged.
         self._wholes: dict[PlatformName, Outcome] = {}
-        self._judge: Judge | None = None
+        #: By the language that promises the accuracy of functions.
+        self._judges: dict[str, Judge] = {}
         self._judging = threading.Lock()
 
     def model(self, timings: Mapping[str, float]) -> Model:
@@ -123,7 +130,7 @@ class GraphComparison:
             row = self.decide(self.run(platform))
         except OutOfTime as error:
             # What the judge was doing is half done: nothing is concluded of it. Outputs stay for `row_so_far`.
-            self._judge = None
+            self._judges.clear()
             return self.row_so_far(platform, str(error))
         self._wholes.pop(platform, None)
         self.outcomes[platform] = dataclasses.replace(self.outcomes[platform], arrays=None, repeats=())
@@ -186,15 +193,21 @@ class GraphComparison:
 
             try:
                 judgement = judge.judge(whole, reference)
+                language = self.context.accuracy(row.platform)
+                if language and judgement.verdict not in CALM:
+                    judgement = by_promise(judgement, self._the_judge(language).judge(whole, reference), language)
             except (OracleMemoryError, UnknownOperator) as error:
                 return dataclasses.replace(row, unjudged=True, detail=f"not judged: {error}")
             return with_judgement(row, judgement, self.context, time.perf_counter() - started)
 
-    def beyond_rounding(self, outputs: Sequence[Array], inputs: Sequence[Array] | None = None) -> list[bool]:
-        """Returns, for each of these outputs, whether rounding cannot lead there. Raises `MindgapError` and
-        `OracleError`. `inputs`: in place of the graph's own."""
+    def beyond_rounding(
+        self, platform: PlatformName, outputs: Sequence[Array], inputs: Sequence[Array] | None = None
+    ) -> list[bool]:
+        """Returns, for each of these outputs, whether neither rounding nor the accuracy that the platform's language
+        promises leads there. Raises `MindgapError` and `OracleError`. `inputs`: in place of the graph's own."""
+        accuracy = self.context.accuracy(platform)
         with self._judging:
-            judge = self._the_judge() if inputs is None else self._new_judge(inputs)
+            judge = self._the_judge(accuracy) if inputs is None else self._new_judge(inputs, accuracy)
             return judge.beyond_rounding(outputs)
 
     def whole_reference(self) -> Outcome:
@@ -209,7 +222,7 @@ class GraphComparison:
             try:
                 judgement = self._the_judge().judge_failure(outcome)
             except (OutOfTime, UnknownOperator) as error:
-                self._judge = None
+                self._judges.clear()
                 return dataclasses.replace(row, detail=f"{outcome.status} (no operator is named: {error})")
             return with_judgement(row, judgement, self.context, time.perf_counter() - started)
 
@@ -220,12 +233,12 @@ class GraphComparison:
             self._whole = self.context.run(reference, self.graph, "outputs") if again else self.reference
         return self._whole
 
-    def _the_judge(self) -> Judge:
-        if self._judge is None:
-            self._judge = self._new_judge(materialise_all(self.graph, self.context.tensors))
-        return self._judge
+    def _the_judge(self, accuracy: str = "") -> Judge:
+        if accuracy not in self._judges:
+            self._judges[accuracy] = self._new_judge(materialise_all(self.graph, self.context.tensors), accuracy)
+        return self._judges[accuracy]
 
-    def _new_judge(self, inputs: Sequence[Array]) -> Judge:
+    def _new_judge(self, inputs: Sequence[Array], accuracy: str = "") -> Judge:
         from mindgap.judge.trace.judge import Judge
 
         settings = self.context.settings
@@ -240,7 +253,16 @@ class GraphComparison:
             dtypes=self.context.dtypes,
             decomposes=self.context.decomposes,
             failures=self.context.failures,
+            accuracy=accuracy,
         )
+
+
+def by_promise(usual: Judgement, promised: Judgement, language: str) -> Judgement:
+    """The judgement by what a language promises, of what is a finding by the usual bounds."""
+    if promised.verdict not in CALM:
+        return promised
+    detail = f"beyond the usual bounds, within the accuracy that {language} promises: {usual.detail}"
+    return dataclasses.replace(promised, detail=detail)
 
 
 def without_judge(row: Row, outcome: Outcome, reference: Outcome) -> Row:

@@ -133,7 +133,7 @@ def _outputs_compared(
         return _structure_compared(comparison, row, run, reference)
     else:
         try:
-            beyond = comparison.beyond_rounding((*ours, *reference[len(ours) :]))
+            beyond = comparison.beyond_rounding(row.platform, (*ours, *reference[len(ours) :]))
         except OutOfTime:
             raise
         except Exception as error:  # no oracle: what is not known is not said
@@ -177,7 +177,8 @@ def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathS
     if outputs is None or distance(run.other_eager, outputs[: len(run.other_eager)]) > _FAR:
         return None
     try:
-        if not any(comparison.beyond_rounding((*run.other_outputs, *outputs[len(run.other_outputs) :]), inputs)):
+        others = (*run.other_outputs, *outputs[len(run.other_outputs) :])
+        if not any(comparison.beyond_rounding(run.platform, others, inputs)):
             return None
     except OutOfTime:
         raise

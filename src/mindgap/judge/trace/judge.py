@@ -24,6 +24,7 @@ from mindgap.judge.oracle import (
     examine_value_cheaply,
     internal_values,
 )
+from mindgap.judge.oracle.bounds.promises import promised_by
 from mindgap.judge.oracle.evaluation.formats import FORMATS
 from mindgap.judge.trace.blame import blamed
 from mindgap.judge.trace.culprit_search import CulpritSearch, ObservedOutputs
@@ -64,14 +65,16 @@ class Judge:
     roles of nodes (which take one more run of each side). `internal`: judge results that no public function returns
     like any other. `dtypes`: what a platform does to each dtype, which may explain a finding.
     `decomposes`: whether a platform declares `PYTORCH_DECOMPOSITIONS`. `failures`: what made platforms fail in other
-    graphs.
+    graphs. `accuracy`: the language whose promises of accuracy bounds take in (`bounds.promises`), empty for none.
     """
 
     def __init__(
         self, graph: Graph, inputs: Sequence[Array], execute: Execute, reference: PlatformName, *, trace: bool = True,
         deadline_s: float = 300.0, internal: bool = False, dtypes: Dtypes | None = None,
         decomposes: Callable[[PlatformName], bool] = lambda platform: False, failures: KnownFailures | None = None,
+        accuracy: str = "",
     ) -> None:  # fmt: skip
+        self._accuracy = accuracy
         self._graph, self._inputs, self._execute, self._reference = graph, list(inputs), execute, reference
         self._asked = graph
         self._trace, self._deadline_s = trace, deadline_s
@@ -94,7 +97,8 @@ class Judge:
                 return self.judge_failure(outcome)
             if outcome.arrays is None or reference.arrays is None:
                 raise MindgapError("to judge two outcomes, ask for whole outputs of both (Job.want = 'outputs')")
-            judgement = self._decide(outcome, outcome.arrays, reference.arrays)
+            with promised_by(self._accuracy):
+                judgement = self._decide(outcome, outcome.arrays, reference.arrays)
             return replace(judgement, profiles=fixed_tolerances(outcome.arrays, reference.arrays))
 
     def _decide(self, outcome: Outcome, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> Judgement:

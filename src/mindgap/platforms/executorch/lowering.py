@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,7 +19,12 @@ from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.executorch import messages
 from mindgap.platforms.messages import loading_error
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
-from mindgap.platforms.pytorch.compilation.exported_program import export_program, operator_named, quiet
+from mindgap.platforms.pytorch.compilation.exported_program import (
+    ExportedGraph,
+    export_program,
+    operator_named,
+    quiet,
+)
 
 XNNPACK: Final = "XNNPACK"
 KERNELS: Final = "ExecuTorch's kernels"
@@ -50,23 +56,39 @@ class Lowered:
 def lower(graph: Graph, inputs: Sequence[Array], delegate: str) -> Lowered:
     """Lowers the graph. `delegate`: `xnnpack` or `none`. Raises `Unsupported` or `CompileFailure`."""
     graph = with_layouts_taken(graph)
-    program = export_program(graph, inputs)
+    edge, program = lower_to_edge(graph, inputs, partitioners(delegate))
     called = program.operators()
+    # `to_executorch` rewrites the graph in place.
+    taken = delegation(edge.exported_program().graph_module, delegate)
+    with _typed_errors(called):
+        made = edge.to_executorch()
+    plan = made.executorch_program.execution_plan[0]
+    _require_delegateedge_calls(plan, taken)
+    kernels = tuple(_kernel(operator) for operator in plan.operators)
+    return Lowered(bytes(made.buffer), graph, program.fed, kernels, called, taken)
+
+
+def lower_to_edge(graph: Graph, inputs: Sequence[Array], partitioner: list[Any] | None) -> tuple[Any, ExportedGraph]:
+    """Lowers a graph to the edge dialect, with the parts of a delegate, and exports it before.
+
+    Returns ExecuTorch's `EdgeProgramManager`, and the exported program. Raises `Unsupported` or `CompileFailure`.
+    """
+    program = export_program(graph, inputs)
     exir: Any = importlib.import_module("executorch.exir")
+    with _typed_errors(program.operators()):
+        return exir.to_edge_transform_and_lower(program.exported, partitioner=partitioner), program
+
+
+@contextmanager
+def _typed_errors(called: Sequence[str]) -> Generator[None]:
+    """Converts what ExecuTorch's exporter raises to a refusal or failure. `called`: the operators of the program."""
     try:
         with torch.no_grad(), quiet():
-            edge = exir.to_edge_transform_and_lower(program.exported, partitioner=partitioners(delegate))
-            # `to_executorch` rewrites the graph in place.
-            taken = delegation(edge.exported_program().graph_module, delegate)
-            made = edge.to_executorch()
+            yield
     except Exception as error:
         found = messages.read(error)
         text = messages.exporter_text(error)
         raise loading_error(found.kind, text, operator_named(text, called)) from error
-    plan = made.executorch_program.execution_plan[0]
-    _require_delegate_calls(plan, taken)
-    kernels = tuple(_kernel(operator) for operator in plan.operators)
-    return Lowered(bytes(made.buffer), graph, program.fed, kernels, called, taken)
 
 
 def with_layouts_taken(graph: Graph) -> Graph:
@@ -106,7 +128,7 @@ def partitioners(delegate: str) -> list[Any] | None:
 
 def delegation(module: torch.fx.GraphModule, delegate: str) -> Delegation:
     """Counts the operators of the edge dialect inside the parts that the delegate took, and outside."""
-    outside = _calls(module)
+    outside = edge_calls(module)
     if delegate == "none":
         return Delegation(KERNELS, dict(outside))
     inside, parts = Counter[str](), 0
@@ -114,11 +136,12 @@ def delegation(module: torch.fx.GraphModule, delegate: str) -> Delegation:
         if node.op == "call_function" and node.target is torch.ops.higher_order.executorch_call_delegate:
             parts += 1
             lowered: Any = getattr(module, str(node.args[0].target))
-            inside += _calls(lowered.original_module.graph_module)
+            inside += edge_calls(lowered.original_module.graph_module)
     return Delegation(XNNPACK, dict(inside), dict(outside), KERNELS, parts)
 
 
-def _calls(module: torch.fx.GraphModule) -> Counter[str]:
+def edge_calls(module: torch.fx.GraphModule) -> Counter[str]:
+    """Counts the operators of PyTorch that a program of the edge dialect calls."""
     found = Counter[str]()
     kind: Any = OpOverload
     for node in module.graph.nodes:
@@ -131,7 +154,7 @@ def _calls(module: torch.fx.GraphModule) -> Counter[str]:
     return found
 
 
-def _require_delegate_calls(plan: Any, taken: Delegation) -> None:
+def _require_delegateedge_calls(plan: Any, taken: Delegation) -> None:
     """Raises `CompileFailure` for a program that does not call the delegate for each part that it took."""
     backends = [str(each.id) for each in plan.delegates]
     calls = sum(

@@ -72,5 +72,8 @@ def runtime_text(error: BaseException, printed: str) -> str:
 
 
 def exporter_text(error: BaseException) -> str:
-    """The message of an exception, without the advice that the verifier gives."""
+    """The message of an exception, without the advice that the verifier gives; of its cause where it only lists the
+    passes that ran before."""
+    if str(error).startswith("An error occurred when running the"):
+        error = causes(error)[-1]
     return f"{type(error).__name__}: {str(error).partition('There are a few things to try')[0].strip()}"

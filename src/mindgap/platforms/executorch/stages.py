@@ -1,4 +1,4 @@
-"""Tells the stage at fault for ExecuTorch: the edge dialect, the delegate, the lowering to a program, the runtime."""
+"""Tells the stage at fault for ExecuTorch and for TOSA: the edge dialect, the delegate, the program, the runtime."""
 
 from __future__ import annotations
 
@@ -24,3 +24,12 @@ def executorch_stage(runs: VariantRuns) -> Stage:
         return stage_of_failure(runs, steps if delegate != "none" else [steps[0], steps[2]], load="runtime load")
     shown = runs.ask(runs.beside(f"{_PLACE}:EDGE"), "The program in the edge dialect in eager PyTorch")
     return stage_by(shown, shows="front end", right="kernel")
+
+
+def tosa_stage(runs: VariantRuns) -> Stage:
+    """The front end, or the Arm backend's lowering to TOSA and the reference model, which no run tells apart."""
+    if runs.fails:
+        steps = [Step(f"{_PLACE}:TRANSLATED@delegate=none", "front end", "The lowering to the edge dialect alone")]
+        return stage_of_failure(runs, steps, load="delegate")
+    shown = runs.ask(runs.beside(f"{_PLACE}:EDGE"), "The program in the edge dialect in eager PyTorch")
+    return stage_by(shown, shows="front end", right="delegate")

@@ -1,9 +1,13 @@
-"""Backend `ncnn/cpu`: converts a graph with pnnx, and runs the model in ncnn on the CPU."""
+"""Backends `ncnn/cpu` and `ncnn/vulkan`: convert a graph with pnnx, and run it in ncnn, on the CPU or with Vulkan.
+
+ncnn runs a layer without shaders on the CPU. On `ncnn/vulkan` a graph with such a layer is refused.
+"""
 
 from __future__ import annotations
 
 import importlib
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,12 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mindgap.graph import Graph
-from mindgap.platforms import dtype_policy, host
+from mindgap.platforms import dtype_policy, host, vulkan_driver
+from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.messages import running_error
 from mindgap.platforms.ncnn import messages
 from mindgap.platforms.ncnn.stages import ncnn_stage
 from mindgap.platforms.protocol import (
+    ACCURACY,
+    EXECUTION,
     INFERENCE_ONLY,
     Array,
     CompileFailure,
@@ -26,7 +33,8 @@ from mindgap.platforms.protocol import (
     RunFailure,
     Unsupported,
 )
-from mindgap.platforms.script_runner import read_runner
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
+from mindgap.platforms.simulated_arithmetic import known_arithmetic
 from mindgap.platforms.standard_error import kept_standard_error
 
 if TYPE_CHECKING:
@@ -47,6 +55,7 @@ _OPTIONS: Final = (
     threads("threads of ncnn (default: one per large physical core)"),
 )
 _PACKAGES: Final = ("ncnn", "pnnx")
+_VULKAN: Final = "ncnn's shaders"
 #: Attributes of `ncnn.Option` that an option of the platform switches off.
 _REDUCED: Final = (
     "use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_packed", "use_bf16_storage",
@@ -55,30 +64,41 @@ _OPTIMISED: Final = ("use_winograd_convolution", "use_sgemm_convolution", "use_p
 
 
 class NcnnPlatform:
-    """Converts graphs and makes nets. `fp16`: weights are stored in float16. `settings`: of `ncnn.Option`."""
+    """Converts graphs and makes nets.
 
-    def __init__(self, fp16: bool, settings: Mapping[str, str | int]) -> None:
-        self._fp16 = fp16
-        self._settings = settings
+    fp16: weights are stored in float16.
+    settings: of `ncnn.Option`.
+    vulkan: layers run with Vulkan.
+    """
+
+    def __init__(self, fp16: bool, settings: Mapping[str, str | int], *, vulkan: bool = False) -> None:
+        """Raises `Fallback` for a setting that is not in force, and where Vulkan has no loader, driver or device."""
+        self._fp16, self._vulkan = fp16, vulkan
+        self._settings = {"use_vulkan_compute": vulkan, **settings}
+        self._facts = {**vulkan_driver.described(), ACCURACY: "SPIR-V"} if vulkan else dict[str, Any]()
         self._library: Any = importlib.import_module("ncnn")
+        if vulkan and self._library.get_gpu_count() == 0:
+            raise Fallback("ncnn finds no Vulkan device")
         found = self._net().opt
-        for name, value in settings.items():
+        for name, value in self._settings.items():
             if getattr(found, name) != value:
                 raise Fallback(f"ncnn has not taken {name}={value}: it has {getattr(found, name)}")
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `ncnn_options`: every switch of `ncnn.Option` that is in force."""
         option = self._net().opt
-        return {
+        said = {
             **host.described(MODULES),
+            **self._facts,
             "ncnn_options": {name: getattr(option, name) for name in dir(option) if name.startswith("use_")},
             "weights_in_float16": self._fp16,
             "threads": self._settings.get("num_threads"),
             "threads_in_force": int(option.num_threads),
             INFERENCE_ONLY: True,
             "exporter": "torch.jit.trace, pnnx",
-            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
+        arithmetic = known_arithmetic(said) if EXECUTION in said else dict[str, Any]()
+        return {**said, **arithmetic, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Converts and loads the graph. Raises `Unsupported` for what pnnx or ncnn lacks, else `CompileFailure`."""
@@ -86,7 +106,11 @@ class NcnnPlatform:
 
         if graph.grad:
             raise Unsupported("backward", "a model of ncnn's has no backward pass")
-        return NcnnExecutable(graph, self._library, self._net(), convert(graph, inputs, fp16=self._fp16))
+        net = self._net()
+        made = NcnnExecutable(graph, self._library, net, convert(graph, inputs, fp16=self._fp16))
+        if self._vulkan:
+            made.facts = _vulkan_layers(graph, net)
+        return made
 
     def _net(self) -> Any:
         net = self._library.Net()
@@ -99,7 +123,8 @@ class NcnnExecutable:
     """Runs one model. Every call has an extractor of its own, as in the script that pnnx writes."""
 
     def __init__(self, graph: Graph, library: Any, net: Any, converted: Converted) -> None:
-        """Raises `CompileFailure` for a model that ncnn does not load."""
+        """Raises `CompileFailure` for a model that ncnn does not load. `facts`: the layers that Vulkan runs."""
+        self.facts = dict[str, Any]()
         self._graph = graph
         self._library = library
         self._net = net
@@ -149,6 +174,16 @@ class NcnnExecutable:
         return np.array(matrix.numpy(batch_index=batch), order="C")
 
 
+def _vulkan_layers(graph: Graph, net: Any) -> dict[str, Any]:
+    """The layers of a loaded net, as a fact. Raises `Unsupported` where Vulkan does not run all of them."""
+    layers = [each for each in net.layers() if each.type != "Input"]
+    left = [*dict.fromkeys(str(each.type) for each in layers if not each.support_vulkan)]
+    if left:
+        op = messages.aten_operator(graph, ()) or f"ncnn.{left[0]}"
+        raise Unsupported(op, f"ncnn runs {', '.join(left)} on the CPU, it has no shaders for them", left[1:])
+    return Delegation(_VULKAN, dict(Counter(str(each.type) for each in layers))).as_fact()
+
+
 def properties(options: Options) -> dict[str, str | int]:
     """Returns what the options set in `ncnn.Option`."""
     found = dict[str, str | int]()
@@ -160,13 +195,30 @@ def properties(options: Options) -> dict[str, str | int]:
     return found if number is None else {**found, "num_threads": number}
 
 
+def _script(options: Options) -> ScriptRunner:
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=properties(options))
+
+
+def _vulkan_script(options: Options) -> ScriptRunner:
+    given = {"use_vulkan_compute": True, **properties(options)}
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=given)
+
+
 BACKEND: Final = HostRuntime(
     MODULES,
-    lambda options: NcnnPlatform(
-        options["precision"] == "default", {"use_vulkan_compute": False, **properties(options)}
-    ),
+    lambda options: NcnnPlatform(options["precision"] == "default", properties(options)),
     _OPTIONS,
-    script=lambda options: read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=properties(options)),
+    script=_script,
+    stage_at_fault=ncnn_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("ncnn.toml"),
+)
+VULKAN: Final = HostRuntime(
+    MODULES,
+    lambda options: NcnnPlatform(options["precision"] == "default", properties(options), vulkan=True),
+    (*_OPTIONS, vulkan_driver.DEVICE),
+    variables=vulkan_driver.variables,
+    script=_vulkan_script,
     stage_at_fault=ncnn_stage,
     packages=_PACKAGES,
     recipe=Path(__file__).with_name("ncnn.toml"),

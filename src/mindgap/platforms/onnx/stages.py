@@ -21,10 +21,12 @@ def onnxruntime_stage(runs: VariantRuns) -> Stage:
     return _before_model(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
 
 
-def openvino_provider_stage(runs: VariantRuns) -> Stage:
-    """The OpenVINO provider, where the CPU provider of the same package gives the right result for the same model;
+def provider_stage(runs: VariantRuns) -> Stage:
+    """The execution provider, where the CPU provider of the same package gives the right result for the same model;
     else as for `onnxruntime/cpu`."""
-    options = {name: value for name, value in runs.name.options.items() if name != "precision"}
+    options = {
+        name: value for name, value in runs.name.options.items() if name in ("opt", "threads", "delegate", "env")
+    }
     if options.get("delegate") == "none":
         return onnxruntime_stage(runs)
     shown = runs.ask(PlatformName(runs.name.device_mode, {**options, "delegate": "none"}))

@@ -1,7 +1,7 @@
-"""`onnxruntime/cpu` and `onnxruntime/openvino`: run ONNX models on ONNX Runtime's execution providers.
+"""`onnxruntime/cpu` and `onnxruntime/PROVIDER`: run ONNX models on ONNX Runtime's execution providers.
 
 Comes in: a `Graph` and its inputs. Goes out: its outputs, or a refusal or failure read from ONNX Runtime's message.
-The entry points are `BACKEND` for the CPU provider, and `openvino_provider.BACKEND`.
+The entry points are `BACKEND` for the CPU provider, and one backend of `providers` for each of the others.
 """
 
 from mindgap.platforms.onnxruntime.backend import BACKEND

@@ -20,6 +20,16 @@ TABLE: Final = MessageTable(
             r"\bNOT_IMPLEMENTED\b",
             "ONNX Runtime's typed status: it has no kernel for this operator, operator set or dtype",
         ),
+        refusal(
+            "no provider for a node",
+            r"IsNodeCompatibleWithProvider",
+            "no provider of the session took the node: ONNX Runtime finds it while it places copies between them",
+        ),
+        refusal(
+            "float16 on a device without it",
+            r"requires f16 but the device does not support it",
+            "the shader needs the feature shader-f16 of WebGPU, which the device lacks",
+        ),
         failure(
             "dtype outside the definition",
             r"Type Error: Type '[^']+' of (?:input|output) parameter .* is invalid",

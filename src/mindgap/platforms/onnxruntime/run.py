@@ -1,4 +1,4 @@
-"""Runs a model on ONNX Runtime as its users do: export, then a session of the CPU or the OpenVINO provider."""
+"""Runs a model on ONNX Runtime as its users do: export, then a session of an execution provider."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 import onnxruntime
 import torch
 
-from mindgap.platforms.onnxruntime.provider_settings import ProviderSettings
-
 if TYPE_CHECKING:
     from mindgap.platforms.script_runner import Fresh
 
-PROPERTIES: dict[str, str] = ProviderSettings().provider_options
+PROPERTIES: dict[str, str] = {}
 
 
 def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -54,5 +52,20 @@ def run_openvino(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         program.model_proto.SerializeToString(), options, providers=providers, enable_fallback=0
     )
     assert len(session.get_providers()) == len(providers), "this onnxruntime has no OpenVINO provider"
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
+
+def run_alone(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs on a provider within ONNX Runtime, where the CPU provider may run nothing."""
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    providers = [("CUDAExecutionProvider", PROPERTIES)]
+    session = onnxruntime.InferenceSession(
+        program.model_proto.SerializeToString(), options, providers=providers, enable_fallback=0
+    )
+    assert session.get_providers()[0] == providers[0][0], "this onnxruntime lacks the provider"
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]

@@ -31,6 +31,8 @@ _UNNAMED: Final = {
     "tensor(float8e5m2)": "float8_e5m2",
     "tensor(float8e5m2fnuz)": "float8_e5m2fnuz",
 }
+#: ONNX Runtime's message where the CPU provider may run nothing and would.
+_LEFT_TO_CPU: Final = "graph nodes that are assigned to the default CPU EP"
 
 
 def runtime() -> Any:
@@ -38,12 +40,23 @@ def runtime() -> Any:
     return importlib.import_module("onnxruntime")
 
 
-def new_session(exported: Exported, providers: Sequence[Provider], opt: str, threads: int | None) -> Any:
-    """Makes a session that records which provider gets which node. `threads`: None leaves the number to ONNX Runtime.
+class LeftToCpu(Exception):
+    """The provider leaves nodes to the CPU provider, in a session that forbids it."""
+
+
+def new_session(
+    exported: Exported, providers: Sequence[Provider], opt: str, threads: int | None, *, alone: bool = False,
+    plugin: Any = None,
+) -> Any:  # fmt: skip
+    """Makes a session that records which provider gets which node.
 
     A session reads the weights outside the model where they are: they must outlive it.
 
-    Raises `Unsupported` or `CompileFailure`.
+    threads: None leaves the number to ONNX Runtime.
+    alone: ONNX Runtime makes no session where the CPU provider would run a node.
+    plugin: the device of a plug-in that is the first of `providers`; None for providers within ONNX Runtime.
+
+    Raises `Unsupported`, `CompileFailure` or, with `alone`, `LeftToCpu`.
     """
     onnxruntime = runtime()
     settings = onnxruntime.SessionOptions()
@@ -53,13 +66,20 @@ def new_session(exported: Exported, providers: Sequence[Provider], opt: str, thr
     settings.intra_op_num_threads = threads or 0
     settings.log_severity_level = 4
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if alone:
+        settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    names = {} if plugin is not None else {"providers": [*providers]}
+    if plugin is not None:
+        settings.add_provider_for_devices([plugin], providers[0][1])
     weights = exported.external.arrays
     if weights:
         settings.add_external_initializers([*weights], [_to_ort(array) for array in weights.values()])
     try:
         # With its own fallback, a session that cannot be made is made again without the provider.
-        session = onnxruntime.InferenceSession(exported.model, settings, providers=[*providers], enable_fallback=0)
+        session = onnxruntime.InferenceSession(exported.model, settings, enable_fallback=0, **names)
     except Exception as error:
+        if alone and _LEFT_TO_CPU in str(error):
+            raise LeftToCpu from error
         raise _typed(error, exported.origin) from error
     # Most weights are packed for their kernels by now.
     exported.external.forget_pages()

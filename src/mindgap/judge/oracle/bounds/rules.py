@@ -26,6 +26,7 @@ import torch
 from mindgap.graph import TensorSpec
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle.bounds.overflow import out_of_range
+from mindgap.judge.oracle.bounds.promises import promised_error
 from mindgap.judge.oracle.evaluation.float64 import BoundCall, OracleError, OracleMemoryError, evaluate, first_line
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real
 from mindgap.judge.oracle.evaluation.step_noise import StepNoise
@@ -137,9 +138,19 @@ def bounds_of(
     )  # fmt: skip
     found = _apply(site)
     step = max(f.u * f.tiny for f in formats)
-    narrowed = [_narrow(site, b, y, step) for b, y in zip(found.slots, results, strict=True)]
+    slots = [_as_promised(site, b, y) for b, y in zip(found.slots[:1], results[:1], strict=True)] + found.slots[1:]
+    narrowed = [_narrow(site, b, y, step) for b, y in zip(slots, results, strict=True)]
     marked = [_ranged(site, b, y, s) for b, y, s in zip(narrowed, results, call.node.outputs, strict=True)]
     return OperatorBounds(marked, found.missing)
+
+
+def _as_promised(site: Site, bound: Bound | None, result: Any) -> Bound | None:
+    """A bound whose limit, sixteen hard errors, is at least what the platform's language promises."""
+    error = promised_error(site, result)
+    if error is None:
+        return bound
+    least = error / 16
+    return Bound(least, least) if bound is None else _wider(bound, Bound(least, least, bound.hazard))
 
 
 def _ranged(site: Site, bound: Bound | None, result: Any, spec: TensorSpec | None) -> Bound | None:
@@ -273,7 +284,7 @@ class _Responses:
 def _wider(one: Bound | None, other: Bound | None) -> Bound | None:
     if one is None or other is None:
         return one or other
-    return Bound(torch.maximum(one.typical, other.typical), torch.maximum(one.hard, other.hard))
+    return Bound(torch.maximum(one.typical, other.typical), torch.maximum(one.hard, other.hard), other.hazard)
 
 
 def _is_float(value: Any) -> bool:

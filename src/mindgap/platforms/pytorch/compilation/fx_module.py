@@ -23,7 +23,7 @@ def foldable(graph: Graph) -> frozenset[int]:
 def to_fx(graph: Graph, device: str, folded: Mapping[int, torch.Tensor] | None = None) -> torch.fx.GraphModule:
     """Makes a module that takes the inputs not in `folded`, in order, and returns the outputs as a tuple.
 
-    The folded ones are frozen parameters of it (buffers where they are no floats). It writes to inputs where
+    The folded ones are buffers of it or frozen parameters, as in the model. It writes to inputs where
     the graph does: give it copies. Raises `UnknownOperator`.
     """
     folded = folded or {}
@@ -33,7 +33,10 @@ def to_fx(graph: Graph, device: str, folded: Mapping[int, torch.Tensor] | None =
     for index in range(len(graph.inputs)):
         if index in folded:
             name = f"held_{index}"
-            root.register_parameter(name, torch.nn.Parameter(folded[index], requires_grad=False))
+            if graph.inputs[index].role == "buffer":
+                root.register_buffer(name, folded[index])
+            else:
+                root.register_parameter(name, torch.nn.Parameter(folded[index], requires_grad=False))
             values.append(built.get_attr(name))
         else:
             values.append(built.placeholder(f"input_{index}"))

@@ -19,7 +19,7 @@ from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.judge.pipeline.comparison import Execute, no_description
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, row_of
 from mindgap.platforms.name import PlatformName, recorded
-from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
+from mindgap.platforms.protocol import ACCURACY, PYTORCH_DECOMPOSITIONS
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
@@ -195,7 +195,7 @@ class JudgeProcess:
     def _facts(self, platform: PlatformName) -> dict[str, Any]:
         """Returns the parts of a platform's description that judging uses."""
         description = self._describe(platform)
-        return {key: description[key] for key in ("dtypes", PYTORCH_DECOMPOSITIONS) if key in description}
+        return {key: description[key] for key in ("dtypes", PYTORCH_DECOMPOSITIONS, ACCURACY) if key in description}
 
     def _run(self, frame: Frame, meter: _Meter) -> tuple[dict[str, Any], list[Any]]:
         """Runs a job that the judge requested, and returns the answer."""

@@ -1,0 +1,163 @@
+"""Backend `executorch/tosa`: lowers a graph to TOSA with ExecuTorch's Arm backend, and runs it in Arm's model.
+
+TOSA is the operator set that Arm's NPUs take. Arm's reference model interprets it on the host's processors: no NPU and
+no compiler of one (Vela, of Ethos-U) takes part. A graph of which the backend leaves an operator is refused.
+"""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mindgap.graph import Graph
+from mindgap.platforms import host
+from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.executorch.stages import tosa_stage
+from mindgap.platforms.host_runtime import HostRuntime
+from mindgap.platforms.protocol import (
+    EXECUTION,
+    INFERENCE_ONLY,
+    Array,
+    CompileFailure,
+    Executable,
+    Options,
+    RunFailure,
+    Unsupported,
+)
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
+from mindgap.platforms.simulated_arithmetic import known_arithmetic
+
+if TYPE_CHECKING:
+    import torch
+
+MODULES: Final = {"torch": "torch", "executorch": "executorch", "tosa_reference_model": "tosa-tools"}
+#: The version and the profile of TOSA: floating point.
+SPECIFICATION: Final = "TOSA-1.0+FP"
+_SIMULATED: Final = "simulated"
+_TOSA: Final = "TOSA"
+_PACKAGES: Final = ("executorch", "tosa-tools")
+
+
+class TosaPlatform:
+    """Lowers graphs to TOSA."""
+
+    def __init__(self) -> None:
+        self._model: Any = importlib.import_module("tosa_reference_model")
+
+    def describe(self) -> Mapping[str, Any]:
+        said = {
+            **host.described(MODULES),
+            EXECUTION: _SIMULATED,
+            "device": "TOSA, Arm's reference model on the host's processors",
+            "specification": SPECIFICATION,
+            INFERENCE_ONLY: True,
+            "exporter": "torch.export, to_edge_transform_and_lower",
+        }
+        return {**said, **known_arithmetic(said)}
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        """Lowers the graph. Raises `Unsupported` for what is not TOSA's, else `CompileFailure`."""
+        from mindgap.platforms.executorch.lowering import edge_calls, lower_to_edge, with_layouts_taken
+
+        if graph.grad:
+            raise Unsupported("backward", "TOSA is for inference")
+        graph = with_layouts_taken(graph)
+        edge, program = lower_to_edge(graph, inputs, _partitioners())
+        module = edge.exported_program().graph_module
+        left = [str(node.target) for node in module.graph.nodes if _is_left(node)]
+        if left:
+            names = [*edge_calls(module)] or left
+            raise Unsupported(names[0], f"ExecuTorch's Arm backend leaves {', '.join(names)}", names[1:])
+        return TosaExecutable(self._model, module, graph, program.fed)
+
+
+def _partitioners() -> list[Any]:
+    tosa: Any = importlib.import_module("executorch.backends.arm.tosa")
+    specification = tosa.TosaSpecification.create_from_string(SPECIFICATION)
+    spec: Any = importlib.import_module("executorch.backends.arm.tosa.compile_spec").TosaCompileSpec(specification)
+    return [importlib.import_module("executorch.backends.arm.tosa.partitioner").TOSAPartitioner(spec)]
+
+
+def _is_left(node: torch.fx.Node) -> bool:
+    import torch
+
+    parts = (torch.ops.higher_order.executorch_call_delegate, operator.getitem)
+    return node.op == "call_function" and node.target not in parts
+
+
+class TosaExecutable:
+    """Runs the parts of one graph. `facts`: the operators that are in TOSA, all of the graph's.
+
+    `module`: calls of parts, whose inputs are the graph's or results of other parts.
+    """
+
+    def __init__(self, model: Any, module: torch.fx.GraphModule, graph: Graph, fed: Sequence[int]) -> None:
+        """Raises `Unsupported` for a graph without a part: nothing of it is TOSA's."""
+        from mindgap.platforms.executorch.lowering import edge_calls
+
+        self._model, self._module, self._graph, self._fed = model, module, graph, fed
+        self._parts = {node: self._part(node) for node in module.graph.nodes if node.op == "get_attr"}
+        taken = Counter[str]()
+        for part in self._parts.values():
+            taken += edge_calls(part.original_module.graph_module)
+        if not taken:
+            raise Unsupported("model", "no operator of it is left when it is lowered to TOSA")
+        self.facts = Delegation(_TOSA, dict(taken), parts=len(self._parts)).as_fact()
+
+    def _part(self, node: torch.fx.Node) -> Any:
+        found: Any = getattr(self._module, str(node.target))
+        if found.backend_id != "TOSABackend":
+            raise CompileFailure(f"a part was lowered for {found.backend_id}, not for TOSABackend")
+        return found
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Runs the parts in order. Raises `RunFailure` where the reference model does not call the result valid."""
+        values: dict[Any, Any] = {}
+        remaining = iter(self._fed)
+        for node in self._module.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = self._operand(inputs, next(remaining))
+            elif node.op == "output":
+                return [np.array(values[each], order="C") for each in node.args[0]]
+            elif node in self._parts:
+                values[node] = self._parts[node]
+            elif node.target is operator.getitem:
+                values[node] = values[node.args[0]][node.args[1]]
+            else:
+                values[node] = self._run(*(values[each] for each in node.args))
+        raise RunFailure("the lowered program has no output")
+
+    def _operand(self, inputs: Sequence[Array], number: int) -> Array:
+        from mindgap.aten.tensors import input_tensors, to_numpy
+
+        return np.ascontiguousarray(to_numpy(input_tensors(self._graph, inputs)[number]))
+
+    def _run(self, part: Any, *operands: Array) -> list[Array]:
+        try:
+            found, status = self._model.run(part.processed_bytes, [*operands])
+        except Exception as error:
+            raise RunFailure(f"TOSA's reference model: {type(error).__name__}: {error}") from error
+        if status != self._model.GraphStatus.TOSA_VALID:
+            raise RunFailure(f"TOSA's reference model ends with {status.name}, not with TOSA_VALID")
+        return list(found)
+
+
+def _script(options: Options) -> ScriptRunner:
+    return read_runner(Path(__file__).with_name("tosa_run.py"), _PACKAGES)
+
+
+BACKEND: Final = HostRuntime(
+    MODULES,
+    lambda options: TosaPlatform(),
+    script=_script,
+    stage_at_fault=tosa_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("tosa.toml"),
+    execution=_SIMULATED,
+)

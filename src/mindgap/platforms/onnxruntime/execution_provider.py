@@ -1,0 +1,212 @@
+"""What mindgap knows of one execution provider of ONNX Runtime, and which nodes of a session it took."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.host_runtime import Option
+from mindgap.platforms.onnxruntime.session import Provider, new_session, runtime
+from mindgap.platforms.protocol import Fallback, Options
+
+if TYPE_CHECKING:
+    from mindgap.platforms.onnx.export import Exported
+
+CPU: Final = "CPUExecutionProvider"
+#: Value of the option `delegate`: the CPU provider of the same package alone.
+NO_DELEGATE: Final = "none"
+
+
+def _no_variables(options: Options) -> Mapping[str, str]:
+    return {}
+
+
+def _nothing() -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderOption:
+    """An option of the platform that becomes options of the provider.
+
+    key: the provider's option that gets the value as it is.
+    entries: value -> the provider's options; a value without an entry leaves the provider as its users find it.
+    dtype: value -> the dtype in which products of float32 then have to be computed.
+    """
+
+    option: Option
+    key: str = ""
+    entries: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    dtype: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def given(self, value: str) -> Mapping[str, str]:
+        """The provider's options for a value."""
+        return {self.key: value} if self.key else self.entries.get(value, {})
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionProvider:
+    """One execution provider.
+
+    name: ONNX Runtime's name of it. mode: the platform's, behind `onnxruntime/`.
+    distribution: the package that brings it. plugin: the module of a plug-in, empty for a provider within ONNX Runtime.
+    plugin_options: the provider's option -> the function of that module that gives its value.
+    script: the function of `run.py` that a script runs. That of a plug-in is `run` of `MODE_run.py`.
+    fixed, options: the provider's options, and those of the platform.
+    shares: ONNX Runtime's CPU provider runs what it does not take, as for its users. Otherwise such a graph is refused.
+    systems: those that its package is made for, as `sys.platform` has them; empty for all.
+    nodes: patterns of the device files of its hardware; empty where it needs none.
+    hardware: what it runs on, for the reason why it is not available.
+    execution: `simulated` where its package has no hardware at all to run on; empty for native execution.
+    accuracy: the language that promises how accurate its functions are (`protocol.ACCURACY`); empty for none.
+    variables: the environment variables of its worker, from the platform's options.
+    facts: what its description says besides. It is called before the first session.
+    """
+
+    name: str
+    mode: str
+    distribution: str
+    hardware: str
+    script: str = "run_alone"
+    plugin: str = ""
+    plugin_options: Mapping[str, str] = field(default_factory=dict[str, str])
+    fixed: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: tuple[ProviderOption, ...] = ()
+    shares: bool = False
+    systems: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    execution: str = ""
+    accuracy: str = ""
+    variables: Callable[[Options], Mapping[str, str]] = _no_variables
+    facts: Callable[[], Mapping[str, Any]] = _nothing
+
+    def missing(self) -> str:
+        """Why it cannot run here, empty where it can. Imports nothing."""
+        if self.systems and sys.platform not in self.systems:
+            return f"{self.name} runs on {self.hardware}, on {' or '.join(self.systems)} only"
+        if not self.plugin and importlib.util.find_spec("onnxruntime") is None:
+            return ""
+        try:
+            importlib.metadata.version(self.distribution)
+        except importlib.metadata.PackageNotFoundError:
+            where = "beside it" if self.plugin else "in its place"
+            return f"the installed onnxruntime has no {self.name} ({self.distribution} has it, {where})"
+        if self.nodes and not any(list(Path("/").glob(each.lstrip("/"))) for each in self.nodes):
+            return f"{self.name} runs on {self.hardware}: this machine has no {' or '.join(self.nodes)}"
+        return ""
+
+    def module_options(self) -> dict[str, str]:
+        """The options that the plug-in's module gives. Imports it."""
+        return {key: str(getattr(self._module(), name)()) for key, name in self.plugin_options.items()}
+
+    def device(self) -> Any:
+        """The first device of a plug-in, which is registered with ONNX Runtime; None for a provider within it.
+
+        Raises `Fallback` for a plug-in without a device.
+        """
+        if not self.plugin:
+            return None
+        found = self._devices()
+        if not found:
+            runtime().register_execution_provider_library(self.name, self._module().get_library_path())
+            found = self._devices()
+        if not found:
+            raise Fallback(f"{self.distribution} finds no device for {self.name}")
+        return found[0]
+
+    def _devices(self) -> list[Any]:
+        return [each for each in runtime().get_ep_devices() if each.ep_name == self.name]
+
+    def _module(self) -> Any:
+        return importlib.import_module(self.plugin)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """A provider with the options of the platform, and their defaults."""
+
+    provider: ExecutionProvider
+    options: Options = field(default_factory=dict[str, str])
+
+    @property
+    def delegates(self) -> bool:
+        """Whether the provider is in the session at all."""
+        return self.options.get("delegate") != NO_DELEGATE
+
+    @property
+    def opt(self) -> str:
+        """ONNX Runtime's graph optimisations: `all` or `off`."""
+        return self.options.get("opt", "all")
+
+    @property
+    def threads(self) -> int | None:
+        """None leaves the number to ONNX Runtime and the provider."""
+        return int(self.options["threads"]) if "threads" in self.options else None
+
+    @property
+    def alone(self) -> bool:
+        """Whether the CPU provider may take no node."""
+        return self.delegates and not self.provider.shares
+
+    @property
+    def provider_options(self) -> dict[str, str]:
+        """The provider's options, without those of a plug-in's module."""
+        found = dict(self.provider.fixed)
+        for each in self.provider.options:
+            if each.option.name in self.options:
+                found |= each.given(self.options[each.option.name])
+        return found
+
+    @property
+    def providers(self) -> list[Provider]:
+        """The providers of a session, in the order in which they are offered nodes."""
+        given = {**self.provider.module_options(), **self.provider_options} if self.delegates else {}
+        return [(self.provider.name, given), CPU] if self.delegates else [CPU]
+
+    def session(self, exported: Exported, *, alone: bool) -> Any:
+        """Makes a session. `alone`: the CPU provider may take no node.
+
+        Raises `Unsupported`, `CompileFailure`, `Fallback` or, with `alone`, `LeftToCpu`.
+        """
+        plugin = self.provider.device() if self.delegates else None
+        # ONNX Runtime adds the CPU provider by itself, and forbids to name and to forbid it.
+        providers = self.providers[:1] if alone else self.providers
+        return new_session(exported, providers, self.opt, self.threads, alone=alone, plugin=plugin)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype in which products of float32 have to be computed, empty for any."""
+        for each in self.provider.options:
+            found = each.dtype.get(self.options.get(each.option.name, ""))
+            if found:
+                return found
+        return ""
+
+
+def assigned(session: Any, settings: ProviderSettings) -> Delegation:
+    """Returns which nodes the provider took, and which it left to the CPU provider.
+
+    Raises `Fallback` for a session without the provider: ONNX Runtime leaves out one that it cannot make, and only logs
+    it.
+    """
+    name = settings.provider.name
+    wanted = [name, CPU] if settings.delegates else [CPU]
+    if session.get_providers() != wanted:
+        raise Fallback(f"ONNX Runtime runs on {session.get_providers()}, not on {wanted}")
+    delegate, otherwise = (name, CPU) if settings.delegates else (CPU, "")
+    ran, rest, parts = Counter[str](), Counter[str](), 0
+    for part in session.get_provider_graph_assignment_info():
+        names = [str(node.op_type) for node in part.get_nodes()]
+        if part.ep_name not in wanted:
+            raise Fallback(f"ONNX Runtime gave {names} to {part.ep_name}")
+        (ran if part.ep_name == delegate else rest).update(names)
+        parts += part.ep_name == name
+    return Delegation(delegate, dict(ran), dict(rest), otherwise, parts)

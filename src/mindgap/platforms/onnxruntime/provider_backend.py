@@ -1,0 +1,179 @@
+"""Backends `onnxruntime/PROVIDER`: run ONNX models on one of ONNX Runtime's execution providers.
+
+A provider that `shares` a graph leaves nodes to ONNX Runtime's CPU provider, and says which. Of any other, a graph with
+such a node is refused, with the node's operator: ONNX Runtime itself is told to make no session then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mindgap.graph import Graph
+from mindgap.platforms import dtype_policy, host
+from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.host_runtime import HostRuntime, Option
+from mindgap.platforms.messages import Reading
+from mindgap.platforms.onnx.messages import aten_operator
+from mindgap.platforms.onnx.stages import provider_stage
+from mindgap.platforms.onnxruntime.execution_provider import (
+    CPU,
+    NO_DELEGATE,
+    ExecutionProvider,
+    ProviderSettings,
+    assigned,
+)
+from mindgap.platforms.onnxruntime.session import LeftToCpu, OnnxRuntimeExecutable, runtime
+from mindgap.platforms.onnxruntime.settings_check import require_settings
+from mindgap.platforms.protocol import (
+    ACCURACY,
+    EXECUTION,
+    INFERENCE_ONLY,
+    Array,
+    Executable,
+    Options,
+    Unsupported,
+)
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
+from mindgap.platforms.simulated_arithmetic import known_arithmetic
+
+if TYPE_CHECKING:
+    from mindgap.platforms.onnx.export import Exported
+
+_OPT: Final = Option("opt", "ONNX Runtime's graph optimisations (default all)", ("all", "off"))
+
+
+class ProviderPlatform:
+    """Makes sessions with one set of options."""
+
+    def __init__(self, settings: ProviderSettings, modules: Mapping[str, str]) -> None:
+        """Raises `Fallback` where the provider is not registered, or a setting is not in force."""
+        runtime().set_default_logger_severity(4)
+        self._settings, self._modules = settings, modules
+        self._facts = settings.provider.facts() if settings.delegates else dict[str, Any]()
+        #: What a float32 matrix product and a convolution are computed in.
+        self._precision = require_settings(settings)
+
+    def describe(self) -> Mapping[str, Any]:
+        settings, provider = self._settings, self._settings.provider
+        execution = provider.execution if settings.delegates else ""
+        said = {
+            **host.described(self._modules),
+            **self._facts,
+            **({EXECUTION: execution} if execution else {}),
+            **({ACCURACY: provider.accuracy} if provider.accuracy and settings.delegates else {}),
+            "providers": [provider.name, CPU] if settings.delegates else [CPU],
+            "provider_options": settings.provider_options if settings.delegates else {},
+            "graph_optimization": settings.opt,
+            "precision_asked": settings.options.get("precision", "default"),
+            "precision_in_force": self._precision,
+            "threads": settings.threads,
+            "execution_mode": "sequential",
+            INFERENCE_ONLY: True,
+            "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+        }
+        arithmetic = known_arithmetic(said) if EXECUTION in said else dict[str, Any]()
+        return {**said, **arithmetic, dtype_policy.KEY: dtype_policy.measured_dtypes(_TakenWhole(self))}
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> OnnxRuntimeExecutable:
+        """Makes a session of the graph's ONNX model. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
+        from mindgap.platforms.onnx.export_cache import shared_export
+
+        if graph.grad:
+            raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")
+        exported = shared_export(graph, inputs, apart=True)
+        try:
+            session = self._settings.session(exported, alone=self._settings.alone)
+        except LeftToCpu as error:
+            raise self._refusal(exported) from error
+        found = assigned(session, self._settings)
+        if self._settings.alone and not found.ran and not self._settings.provider.plugin and exported.inputs:
+            # ONNX Runtime records no nodes of providers that run them one by one. No other provider may run one.
+            found = replace(found, ran=dict(Counter(exported.origin.values())))
+        if self._settings.alone and not found.ran:
+            why = f"ONNX Runtime computed all of it before {found.delegate} got a node"
+            raise Unsupported("model", f"{why}; opt=off leaves more to the provider")
+        return OnnxRuntimeExecutable(session, exported, graph, found)
+
+    def _refusal(self, exported: Exported) -> Unsupported:
+        """Names the operators that are left to the CPU provider, in a session that may leave them."""
+        name = self._settings.provider.name
+        try:
+            session = self._settings.session(exported, alone=False)
+            parts = session.get_provider_graph_assignment_info()
+        except Unsupported as error:
+            return error
+        except Exception as error:  # the provider fails for what it takes
+            return Unsupported("model", f"{name} leaves nodes to the CPU provider, and takes none of the rest: {error}")
+        left = [
+            aten_operator(Reading("refusal", None, str(node.name), str(node.op_type)), exported.origin)
+            for part in parts
+            if part.ep_name == CPU
+            for node in part.get_nodes()
+        ]
+        names = [*dict.fromkeys(left)]
+        return Unsupported(names[0], f"{name} leaves {', '.join(names)} to the CPU provider", names[1:])
+
+
+class _TakenWhole:
+    """The platform for graphs that the provider takes whole: the CPU provider's dtypes say nothing of it."""
+
+    def __init__(self, platform: ProviderPlatform) -> None:
+        self._platform = platform
+
+    def describe(self) -> Mapping[str, Any]:
+        return self._platform.describe()
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        """Raises `Unsupported` where the provider gives an operator back."""
+        loaded = self._platform.load(graph, inputs)
+        found = delegation_of(loaded.facts)
+        if found is not None and found.gave_back:
+            names = ", ".join(sorted(found.gave_back))
+            raise Unsupported("model", f"{found.delegate} gave back {names}")
+        return loaded
+
+
+def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) -> HostRuntime:
+    """Makes the backend of a provider. It has the options `delegate` and `opt`, and those of the provider."""
+    modules = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript"}
+    modules |= (
+        {"onnxruntime": "onnxruntime", provider.plugin: provider.distribution}
+        if provider.plugin
+        else {"onnxruntime": provider.distribution}
+    )
+    packages = tuple(dict.fromkeys((provider.distribution, modules["onnxruntime"], "onnx", "onnxscript")))
+    delegate = Option(
+        "delegate",
+        f"{provider.name} (default), or the CPU provider of the same package alone",
+        (provider.mode, NO_DELEGATE),
+    )
+
+    def script(options: Options) -> ScriptRunner:
+        folder, settings = Path(__file__).parent, ProviderSettings(provider, options)
+        if not settings.delegates:
+            return read_runner(folder / "run.py", packages, "run" if settings.opt == "all" else "run_unoptimised")
+        edits = {"ORT_ENABLE_ALL": "ORT_DISABLE_ALL"} if "opt" in options else dict[str, str]()
+        given = settings.provider_options
+        if provider.plugin:
+            return read_runner(folder / f"{provider.mode}_run.py", packages, properties=given, edits=edits)
+        if provider.script == "run_alone":
+            edits['"CUDAExecutionProvider"'] = f'"{provider.name}"'
+        return read_runner(folder / "run.py", packages, provider.script, properties=given, edits=edits)
+
+    return HostRuntime(
+        modules,
+        lambda options: ProviderPlatform(ProviderSettings(provider, options), modules),
+        (delegate, _OPT, *(each.option for each in provider.options)),
+        variables=provider.variables,
+        missing=provider.missing,
+        script=script,
+        stage_at_fault=provider_stage,
+        packages=packages,
+        recipe=recipe,
+        execution=provider.execution,
+        front_end=lambda options: "torch.onnx",
+    )

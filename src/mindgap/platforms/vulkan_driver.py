@@ -1,0 +1,113 @@
+"""Finds Vulkan drivers, of hardware and of software, by the files that describe them to Vulkan's loader."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.platforms.host_runtime import Option
+from mindgap.platforms.protocol import EXECUTION, Fallback, Options, PlatformError
+
+#: The variable that names the only drivers that the loader may use.
+VARIABLE: Final = "VK_DRIVER_FILES"
+#: Software drivers: they compute on the host's processors.
+SOFTWARE: Final[Mapping[str, str]] = {"swiftshader": "*swiftshader*icd*.json", "lavapipe": "lvp_icd*.json"}
+#: How to get one.
+_REMEDY: Final[Mapping[str, str]] = {
+    "swiftshader": "Chromium and Chrome bring it (apt-get install chromium)",
+    "lavapipe": "Mesa has it (apt-get install mesa-vulkan-drivers)",
+}
+#: VK_PHYSICAL_DEVICE_TYPE_CPU
+_PROCESSOR: Final = 4
+_FOLDERS: Final = (
+    "/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/lib/chromium",
+    "/usr/lib/chromium-browser", "/opt/google/chrome",
+)  # fmt: skip
+
+DEVICE: Final = Option(
+    "device",
+    "the Vulkan driver: the system's choice (default), or a software driver, which computes on processors",
+    ("default", *SOFTWARE),
+)
+
+
+def variables(options: Options) -> Mapping[str, str]:
+    """The environment variables of a worker with the option `device`. Raises `PlatformError` for an absent driver."""
+    device = options.get("device", "default")
+    return {} if device == "default" else {VARIABLE: str(driver_file(device))}
+
+
+def driver_file(device: str) -> Path:
+    """The file that describes a software driver. Raises `PlatformError` where there is none."""
+    found = next((each for folder in _FOLDERS for each in sorted(Path(folder).glob(SOFTWARE[device]))), None)
+    if found is None:
+        raise PlatformError(
+            f"device={device}: no such Vulkan driver in {', '.join(_FOLDERS)}: {_REMEDY[device]}, or name its file in "
+            f"{VARIABLE} and leave the option out"
+        )
+    return found
+
+
+def load_loader() -> Any:
+    """Loads Vulkan's loader for the whole process: the system's, else one beside a driver that the environment names.
+
+    Raises `Fallback` without one: nothing that uses Vulkan works then.
+    """
+    beside = [Path(each).parent / "libvulkan.so.1" for each in os.environ.get(VARIABLE, "").split(":") if each]
+    for each in (ctypes.util.find_library("vulkan"), *map(str, beside)):
+        try:
+            if each:
+                return ctypes.CDLL(each, ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+    raise Fallback("Vulkan's loader libvulkan.so.1 is not on this machine: apt-get install libvulkan1")
+
+
+@dataclass(frozen=True, slots=True)
+class VulkanDevice:
+    """A device of Vulkan. `driver`: the driver's version by its maker. `software`: it computes on processors."""
+
+    name: str
+    api: str
+    driver: int
+    software: bool
+
+
+def devices() -> list[VulkanDevice]:
+    """The devices that Vulkan's loader finds, in its order. Raises `Fallback` without a loader or a device."""
+    loader = load_loader()
+    instance, count = ctypes.c_void_p(), ctypes.c_uint32()
+    # VkInstanceCreateInfo: its type (1), and nothing asked for.
+    created = loader.vkCreateInstance((ctypes.c_uint64 * 8)(1), None, ctypes.byref(instance))
+    if created != 0:
+        raise Fallback(f"Vulkan's loader finds no driver (vkCreateInstance: {created}): {'; '.join(_REMEDY.values())}")
+    loader.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
+    handles = (ctypes.c_void_p * count.value)()
+    loader.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), handles)
+    found = [_device(loader, handle) for handle in handles]
+    loader.vkDestroyInstance(instance, None)
+    if not found:
+        raise Fallback("Vulkan's driver has no device")
+    return found
+
+
+def _device(loader: Any, handle: int | None) -> VulkanDevice:
+    """Reads VkPhysicalDeviceProperties: five numbers of 32 bits, then a name of 256 bytes."""
+    properties = ctypes.create_string_buffer(4096)
+    loader.vkGetPhysicalDeviceProperties(ctypes.c_void_p(handle), properties)
+    api, driver, _vendor, _device, kind = struct.unpack_from("<5I", properties)
+    name = properties.raw[20:276].partition(b"\0")[0].decode(errors="replace")
+    return VulkanDevice(name, f"{api >> 22 & 0x7F}.{api >> 12 & 0x3FF}.{api & 0xFFF}", driver, kind == _PROCESSOR)
+
+
+def described() -> dict[str, Any]:
+    """What a description says of the devices; `emulated` where all of them are processors. Raises `Fallback`."""
+    found = devices()
+    emulated = {EXECUTION: "emulated"} if all(each.software for each in found) else dict[str, str]()
+    return {**emulated, "vulkan_devices": [asdict(each) for each in found]}

@@ -1,0 +1,66 @@
+"""Platforms on Vulkan's software drivers: WebGPU of ONNX Runtime, and ncnn's shaders. Skipped without such a driver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import mindgap
+from mindgap.platforms import vulkan_driver
+from mindgap.platforms.name import parse
+from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.registry import find
+from mindgap.run.outcome import Job
+from platforms.elsewhere import workers
+from platforms.onnx_graphs import captured, eager, normal
+
+WEBGPU = "onnxruntime/webgpu@device=swiftshader"
+NCNN = "ncnn/vulkan@device=swiftshader,precision=f32"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def driver():
+    try:
+        return vulkan_driver.driver_file("swiftshader")
+    except PlatformError as error:
+        pytest.skip(str(error))
+
+
+def test_a_driver_that_is_absent_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(vulkan_driver, "_FOLDERS", ("/nowhere",))
+    with pytest.raises(PlatformError, match=r"device=lavapipe: no such Vulkan driver in /nowhere: Mesa has it"):
+        find(parse("ncnn/vulkan@device=lavapipe"))
+
+
+@pytest.mark.parametrize(("platform", "op", "left"), [
+    (WEBGPU, torch.erfinv, "aten.erfinv.default"),
+    (NCNN, lambda x: torch.relu(x).cumsum(-1), "ncnn.CumulativeSum"),
+])  # fmt: skip
+def test_what_runs_and_what_is_refused(platform: str, op, left: str):
+    with workers(platform) as pool:
+        graph, inputs = captured(lambda x: torch.relu(x) * 2, normal(1, 4, 16))
+        outcome = pool.run(Job(platform, graph, want="outputs"))
+        assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
+        np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
+        assert outcome.facts["delegation"]["ran"] and not outcome.facts["delegation"]["gave_back"]
+        said = pool.describe(platform)
+        assert said["execution"] == "emulated" and said["vulkan_devices"][0]["software"]
+        graph, _ = captured(op, normal(1, 4, 16))
+        outcome = pool.run(Job(platform, graph))
+        assert (outcome.status, outcome.op) == ("unsupported", left), outcome.message
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("platform", "language"), [(WEBGPU, "WGSL"), (NCNN, "SPIR-V")])
+def test_what_a_shading_language_allows_is_calm(platform: str, language: str):
+    with workers(platform):
+        report = mindgap.diff(Sine(), (normal(1, 4, 64),), platforms=[platform])
+    (row,) = [each for each in report.rows if each.platform == platform]
+    assert row.verdict == "rounding"
+    assert row.detail.startswith(f"beyond the usual bounds, within the accuracy that {language} promises: sin(")
+
+
+class Sine(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x)
