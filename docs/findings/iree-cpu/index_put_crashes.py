@@ -11,7 +11,7 @@ memory holds. In four shapes and three runs each, with a mask that the program c
 an input, `torch.index_put` ended the process with SIGSEGV in each of six runs; the second reproducer has such a mask
 and overwrites the first element.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

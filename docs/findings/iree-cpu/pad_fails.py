@@ -9,7 +9,7 @@ The translation writes `tensor.pad low[0, -1] high[0, 1]`, with the negative amo
 type of the input, the operation is folded to its input. Else a later pass refuses it ("expected offsets to be non-
 negative").
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

@@ -12,7 +12,7 @@ LiteRT's converter takes stablehlo.convolution with lhs_dilate in one dimension 
 the padding fit (`MatchWithResizeBilinearOp` in TensorFlow's MLIR sources); it does not look at the kernel. The
 converted model has RESIZE_BILINEAR in place of TRANSPOSE_CONV, and nothing in it reads the weights.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

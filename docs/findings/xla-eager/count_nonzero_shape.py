@@ -8,7 +8,7 @@ Right for: int64; `torch.count_nonzero(x).to(torch.int64)` on the device.
 `NodeOutputShape` in torch_xla/csrc/ops/count_nonzero.cpp declares the element type of the input. The lowering counts
 in int32, and the count is converted to the declared type where it is read.
 
-Seen with torch 2.9.0.
+Seen with torch 2.9.0, torch_xla 2.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
