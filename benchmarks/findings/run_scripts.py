@@ -82,7 +82,7 @@ def main() -> int:
         if python:
             answer, printed = run(os.path.abspath(python), directory / name)
             versions = next(iter(printed.splitlines()), "")
-            runs.note(name, versions={versions: answer} if answer != "not checked" else {})
+            runs.note(name, versions={versions: answer} if answer.startswith(("fault", "no fault")) else {})
         else:
             answer = _renewed(directory, causes[name], facts, runs, arguments.keep_text)
         print(f"{answer}: {name}", flush=True)
