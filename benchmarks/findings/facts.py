@@ -45,7 +45,8 @@ class Facts:
     `native_reason`: why there is none. `functions`: public functions that users call. `uses`, `values_only`,
     `ordinary_values`: as in `ConditionUse`. `outside`: memory outside a tensor is read. `damage`: what a user gets in
     the case of ordinary size. `known`: what the runtime's documentation or maintainers say. `platform`: what the script
-    runs, if it is not the platform of the cause.
+    runs, if it is not the platform of the cause. `package`: the code at fault, whose versions count, if the stage does
+    not tell it.
 
     Of an entry that no campaign found (`by_hand.py`): `platform`, `operators`, overloads; `dtypes`, of the inputs;
     `signature`, of a failure its message, of another shape `A becomes B`; `verdict`, by default that of the damage;
@@ -70,6 +71,7 @@ class Facts:
     error: str = ""
     known: str = ""
     platform: str = ""
+    package: str = ""
     operators: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     signature: str = ""

@@ -102,7 +102,7 @@ def with_facts(cause: Cause, facts: Facts, runs: Mapping[str, Any], merged: Sequ
         native=f"{Path(cause.findings[0].script).parent}/{facts.native}" if facts.native else "",
         error=facts.error,
         uses="" if facts.use is None else facts.use.text,
-        versions=tuple(filter(None, [versions_text(_answers(runs), _package(cause))])),
+        versions=tuple(filter(None, [versions_text(_answers(runs), _package(cause, facts))])),
         merged=tuple(merged),
     )
 
@@ -112,10 +112,13 @@ def _answers(runs: Mapping[str, Any]) -> dict[str, str]:
     return {first: runs.get("answer", ""), **runs.get("versions", {})}
 
 
-def _package(cause: Cause) -> str:
+def _package(cause: Cause, facts: Facts) -> str:
     """The package whose versions count: that of the code at fault."""
-    if cause.stage == "exporter" and "frontend=onnx" not in cause.platforms[0]:
-        return "onnxscript"
+    if facts.package:
+        return facts.package
+    device = cause.findings[0].platform.device
+    if cause.stage == "exporter" or (device == "jax" and cause.stage == "front end"):
+        return "onnxscript" if cause.stage == "exporter" else "torchax"
     runner = runner_of(Target.of(cause.findings[0].platform))
     return (*(runner.packages if runner is not None else ()), "torch")[0]
 

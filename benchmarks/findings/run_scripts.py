@@ -11,6 +11,7 @@ another version of its runtime, and keeps its answer for each. Exit status 1 whe
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import re
@@ -33,20 +34,19 @@ _LOCK = threading.Lock()
 
 
 class Runs:
-    """What was printed, by script, in `runs.json`. It is saved after each run."""
+    """What was printed, by script, in `runs.json`. It is read and saved again at each run, for runs side by side."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "runs.json"
-        self.by_script: dict[str, dict[str, Any]] = (
-            json.loads(self._file.read_text(encoding="utf-8")) if self._file.exists() else {}
-        )
 
     def note(self, script: str, **found: Any) -> None:
-        with _LOCK:
-            entry = self.by_script.setdefault(script, {})
+        with _LOCK, (self._file.parent / FILE_NAME).open(encoding="utf-8") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            by_script = json.loads(self._file.read_text(encoding="utf-8")) if self._file.exists() else {}
+            entry = by_script.setdefault(script, {})
             for key, value in found.items():
                 entry[key] = {**entry.get(key, {}), **value} if key == "versions" else value
-            text = json.dumps(dict(sorted(self.by_script.items())), indent=1, ensure_ascii=False)
+            text = json.dumps(dict(sorted(by_script.items())), indent=1, ensure_ascii=False)
             self._file.write_text(text + "\n", encoding="utf-8")
 
 
@@ -82,7 +82,7 @@ def main() -> int:
         if python:
             answer, printed = run(os.path.abspath(python), directory / name)
             versions = next(iter(printed.splitlines()), "")
-            runs.note(name, versions={versions: answer} if answer != "not checked" else {})
+            runs.note(name, versions={versions: answer} if answer.startswith(("fault", "no fault")) else {})
         else:
             answer = _renewed(directory, causes[name], facts, runs, arguments.keep_text)
         print(f"{answer}: {name}", flush=True)

@@ -34,6 +34,7 @@ UNKNOWN = OperatorCall("aten.add.Tensor", {"alpha": 1}, ("self", "other"), (None
         ("dtypes[0].startswith('bfloat')", True, False),
         ("len([n for n in shapes[0][1:] if n in (4, 8)]) == 2", True, False),
         ("args['no_such'] == 1", False, False),
+        ("op.startswith('aten.add.')", False, True),
     ],
 )
 def test_a_condition_is_met_or_not_and_what_is_not_known_does_not_meet_it(

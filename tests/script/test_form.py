@@ -75,6 +75,10 @@ def test_only_the_known_exception_is_the_fault(tmp_path: Path, raises: str, stat
     assert ran(tmp_path, form)[1].splitlines()[-1] == NO_FAULT
 
 
+def test_what_raises_in_eager_pytorch_already_cannot_be_checked(tmp_path: Path) -> None:
+    assert ran(tmp_path, ScriptForm("a title", EAGER, RAISING, "fails", failure=("TypeError", "")))[0] == 2
+
+
 def test_a_missing_package_is_no_fault(tmp_path: Path) -> None:
     form = ScriptForm("a title", Target("tvm/cpu"), CASES, "fails", failure=("ImportError", ""))
     text = script_source(form)

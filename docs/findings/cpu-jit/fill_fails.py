@@ -1,11 +1,12 @@
-"""cpu/jit: `torch.fill(x, True)` traced by `torch.jit.trace` ends in an internal assertion
+"""cpu/jit: `torch.fill(x, v)` cannot be traced by `torch.jit.trace`: internal assertion
 
-Condition: the value is a bool.
+Condition: every call of the out-of-place `torch.fill`, with a bool, an integer, a float or a tensor as value.
 
-Right for: `torch.fill(x, 1.0)`.
+Right for: `x.fill_(1)`; `torch.full_like(x, 1)`; `torch.jit.script` of `torch.fill(x, True)` and `torch.fill(x,
+1.0)`.
 
-Tracing renames `fill` to `full_like`, and the interpreter has no `full_like` with a bool; the message asks to report
-a bug.
+The tracer renames `fill` to `full_like` and writes the node with two of its seven inputs. No schema of `full_like`
+takes that, so the alias analysis asserts; its message asks to report a bug.
 
 Seen with torch 2.13.0+cpu.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -13,6 +14,7 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 try:
@@ -26,14 +28,20 @@ PACKAGES = ('torch',)
 
 class Model(torch.nn.Module):
     def forward(self, x0):
+        return torch.fill(x0, 1.0)
+
+
+class Bool(torch.nn.Module):
+    def forward(self, x0):
         return torch.fill(x0, True)
 
 
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([0.0]),)),
     "ordinary size": (Model, lambda: (torch.zeros(4, 8),)),
+    "bool": (Bool, lambda: (torch.zeros(4, 8),)),
 }
-FAILURE = ("RuntimeError", "INTERNAL ASSERT FAILED")
+FAILURE = ("RuntimeError", "have an op for aten::full_like but it isn't a special case")
 
 
 def run(model, fresh):

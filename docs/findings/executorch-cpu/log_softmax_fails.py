@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 try:

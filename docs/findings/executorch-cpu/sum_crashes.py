@@ -17,6 +17,7 @@ import platform
 import signal
 import subprocess
 import sys
+import traceback
 from importlib.metadata import version
 
 try:
@@ -29,9 +30,9 @@ except ImportError as missing:
     sys.exit(2)
 
 PACKAGES = ('torch', 'executorch')
+
+
 LIMIT_S = 150
-
-
 SIGNAL = "SIGABRT"
 
 

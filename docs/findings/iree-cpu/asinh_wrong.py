@@ -1,12 +1,13 @@
 """iree/cpu: `asinh(-5000)` is -inf, and `asinh` of small or negative values loses digits
 
-Condition: `x` is negative (4 digits are right at -100, none at -5000) or small (none at 1e-9); float32.
+Condition: `x` is negative (4 digits are right at -100, 0.3 % off at -1000, none right at -5000) or small (none at
+1e-9); `inf` where the square overflows (1e20); float32.
 
 Right for: `asinh` of 3 and of 5000.
 
-`asinh(x)` is computed as `log(x + sqrt(x * x + 1))`.
+MLIR expands `math.asinh(x)` to `log(x + sqrt(x * x + 1))`.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

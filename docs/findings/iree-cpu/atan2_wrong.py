@@ -8,7 +8,7 @@ MLIR expands `math.atan2` to `atan(y / x)` with corrections. It selects NaN wher
 the sign of `y / x`, which is lost for -0.0. C and IEEE 754 define `atan2(0, 0)` as 0, and eager PyTorch gives that.
 The polynomial for `atan` has an error of up to 3.5e-6, in `torch.atan` too.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

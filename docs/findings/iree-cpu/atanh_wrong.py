@@ -4,9 +4,9 @@ Condition: `x` is small beside 1 (1.3 % at 1e-6, 100 % at 1e-9; float32).
 
 Right for: `x` of -0.5; `log1p` of the same values.
 
-`atanh(x)` is computed as `0.5 * log((1 + x) / (1 - x))`.
+MLIR expands `math.atanh(x)` to `0.5 * log((1 + x) / (1 - x))`.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

@@ -4,7 +4,11 @@ Condition: the input has three dimensions (channels, height, width), with any di
 
 Right for: the same input with a batch dimension of 1.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+torch-mlir's conversion of `aten.convolution` takes the number of spatial dimensions from the input's rank. For
+(channels, height, width) it builds a 1-d convolution of 2-d operands (`linalg::Conv1DNcwFcwOp`), and reads an operand
+that is not there.
+
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -13,6 +17,7 @@ import platform
 import signal
 import subprocess
 import sys
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported

@@ -4,7 +4,7 @@ Condition: `per_sample_weights` is given, with offsets and without.
 
 Right for: `embedding_bag(mode="sum")` without them.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

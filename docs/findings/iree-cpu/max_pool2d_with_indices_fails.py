@@ -8,7 +8,7 @@ Right for: `ceil_mode=False`; `ceil_mode=True` with output sizes of 2 and more.
 With `ceil_mode` the translation pads the far edge by one stride, needed or not. If the output has size 1, the size of
 the window is inferred from the padded input, and does not fit the kernel.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -16,6 +16,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported

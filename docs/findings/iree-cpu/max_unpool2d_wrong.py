@@ -8,7 +8,7 @@ Right for: pooling with kernel 2 and stride 2, then `max_unpool2d`.
 Each output element is compared with the index of the one input element whose cell holds it. An index of another cell
 never fits, so the element is lost.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

@@ -7,7 +7,7 @@ Right for: strides of 2 and 4 (and 5 for `max_unpool2d` of (1, 1, 4, 4)) where t
 The translation reads the input by `d floordiv 3`. The compiler's code generation chooses a tile of 4, and the tiling
 refuses a tile that does not fit the 3.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported

@@ -6,7 +6,7 @@ returned as it is, compilation fails with a message.
 The pass that rewrites `meshgrid` with `view` and `expand` gives its results the type `!torch.tensor`, where the
 program has value tensors with sizes (`!torch.vtensor<[3,4],f32>`).
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -15,6 +15,7 @@ import platform
 import signal
 import subprocess
 import sys
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported
@@ -30,9 +31,9 @@ except ImportError as missing:
 
 PACKAGES = ('torch', 'iree-base-compiler', 'iree-base-runtime', 'iree-turbine')
 PROPERTIES = {'iree-hal-target-backends': 'llvm-cpu', 'iree-input-demote-f64-to-f32': 'false'}
+
+
 LIMIT_S = 150
-
-
 SIGNAL = ""
 
 

@@ -4,7 +4,7 @@ Condition: the tensor is empty, and sizes that are not 0 move ((2, 0) to (0, 2))
 
 Right for: `reshape(0, 4)` and `flatten(1)` of (0, 2, 2); `matmul`, `linear`, `conv2d` and `relu` of an empty batch.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -13,6 +13,7 @@ import platform
 import signal
 import subprocess
 import sys
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported

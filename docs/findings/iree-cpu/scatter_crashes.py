@@ -7,7 +7,7 @@ Right for: the same dimension with its positive number; `gather` with `dim=-1`.
 The translation writes the index of the dimension into a list at the place `dim`, without adding the rank to a
 negative one: it writes before the start of the list.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -16,6 +16,7 @@ import platform
 import signal
 import subprocess
 import sys
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported
@@ -31,9 +32,9 @@ except ImportError as missing:
 
 PACKAGES = ('torch', 'iree-base-compiler', 'iree-base-runtime', 'iree-turbine')
 PROPERTIES = {'iree-hal-target-backends': 'llvm-cpu', 'iree-input-demote-f64-to-f32': 'false'}
+
+
 LIMIT_S = 150
-
-
 SIGNAL = ""
 
 

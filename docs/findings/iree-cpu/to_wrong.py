@@ -7,7 +7,7 @@ Right for: floats up to 127; a tensor of one element; integers of 128 to 255; `t
 The translation uses `arith.fptosi` for every integer dtype. 128 to 255 do not fit a signed integer of 8 bits, so the
 result is undefined there; on this processor it is 127.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

@@ -1,4 +1,4 @@
-"""jax/cpu: `x + y` of bool tensors gives int32: 2 for True
+"""jax/cpu: `x + y` of bool tensors gives integers: 2 for True
 
 Condition: both operands are bool.
 

@@ -15,6 +15,7 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 import os
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu', 'NPROC': '1'})  # before PyTorch is imported

@@ -7,7 +7,7 @@ Right for: `padding=1`, `padding=(1, 1)`, no `padding`; `conv2d(padding=[1])`.
 `_aten_avg_pool` in litert_torch/backend/lowerings/_jax_lowerings/torchax_ops.py repeats a padding of one element only
 if it is a list; `_lower_to_ir_text` in litert_torch/backend/jax_bridge/_wrap.py turns all lists into tuples first.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported

@@ -8,7 +8,7 @@ padding_mode="circular")`.
 `_conv1d_decomp` in litert_torch/backend/lowerings/_decomp_registry.py writes `[0, *padding]`, which takes the word
 "same" apart into its letters.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -16,6 +16,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported

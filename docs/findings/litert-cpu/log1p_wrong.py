@@ -7,7 +7,7 @@ Right for: `log1p`, `asinh` and `atanh` of 0.3 and more; `asinh` of 1e20 and -50
 LiteRT's converter writes ADD and LOG for stablehlo.log_plus_one. litert-torch's programs for asinh and atanh end with
 log_plus_one.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

@@ -7,7 +7,7 @@ Right for: `^` of int32; `logical_and`, `logical_or`, `logical_not`; `|` and `&`
 LiteRT's converter has no rule for stablehlo.xor of bool and leaves it in the module; the export then fails with an
 empty message. `not_equal` would be the same operation.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported

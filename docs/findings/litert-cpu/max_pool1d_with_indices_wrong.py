@@ -7,7 +7,7 @@ Right for: the values of the same call; `max_pool2d` without `return_indices`.
 `_aten_max_pool2d_with_indices` and its 3-D sibling in litert_torch/backend/lowerings/_jax_lowerings/lowerings.py
 return `jnp.zeros_like` for the indices, without a message. `max_pool1d` gives the same.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

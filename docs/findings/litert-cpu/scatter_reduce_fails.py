@@ -7,7 +7,7 @@ Right for: `scatter` and `index_put` without a reduction.
 LiteRT's converter turns the body of stablehlo.scatter into TFLite's ADD, MUL, MAXIMUM or MINIMUM. The runtime's
 STABLEHLO_SCATTER accepts a body of STABLEHLO_ADD and its like only, and refuses to prepare.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported

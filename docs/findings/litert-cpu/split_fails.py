@@ -8,7 +8,7 @@ The lowering of aten.split_with_sizes (`split_with_sizes` in
 litert_torch/backend/lowerings/_jax_lowerings/torchax_ops.py) returns a list of one array; `sanitize_result_elty` in
 litert_torch/backend/jax_bridge/_wrap.py takes the list for an array, since there is one result.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -16,6 +16,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported

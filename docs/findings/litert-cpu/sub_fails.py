@@ -7,7 +7,7 @@ Right for: `alpha=1`; `addmm(alpha=0.5)`.
 `_aten_add_tensor` and `_aten_sub_tensor` in litert_torch/backend/lowerings/_jax_lowerings/lowerings.py have no
 parameter `alpha`.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported

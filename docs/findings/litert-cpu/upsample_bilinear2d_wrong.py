@@ -10,7 +10,7 @@ the scale is not among its attributes (`_aten_upsample_bilinear2d_vec` in
 litert_torch/_convert/fx_passes/build_aten_composite_pass.py). LiteRT then takes the quotient of the sizes as the
 scale. PyTorch takes the given scale.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

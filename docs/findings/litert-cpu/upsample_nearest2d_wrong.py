@@ -10,7 +10,7 @@ litert-torch marks the operator as the composite `tfl.resize_nearest_neighbor` w
 RESIZE_NEAREST_NEIGHBOR with half_pixel_centers=true: the pixel floor((i + 0.5) * scale). PyTorch's `nearest` takes
 floor(i * scale). A scale_factor whose output is rounded, as 1.7, is lost too.
 
-Seen with torch 2.13.0+cpu, litert-torch 0.10.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

@@ -1,11 +1,12 @@
-"""onnx/reference: `GatherElements` refuses indices that are smaller than the data (`torch.gather`, `quantile`)
+"""onnx/reference: `GatherElements` with a negative axis refuses indices that are smaller than the data
 
-Condition: the indices have another size than the data in a dimension other than `axis`, or in the last for
-`quantile`.
+Condition: the axis is negative and the indices have another size than the data there (`torch.gather(x, -1, i)`,
+`quantile`, whose export has axis -1); or, with any axis, another size in another dimension.
 
-Right for: indices of the size of the data.
+Right for: axis 1 of two with fewer indices along it; indices of the size of the data.
 
-The evaluator's check wants all dimensions but the axis to be equal, which ONNX does not ask for.
+The evaluator compares the dimensions before and behind the axis by `shape[axis + 1:]`, which is all dimensions for
+axis -1. It also wants them equal, where ONNX lets the indices be smaller.
 
 Seen with torch 2.13.0+cpu, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -13,6 +14,7 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 try:
@@ -31,14 +33,20 @@ class Model(torch.nn.Module):
         return torch.gather(x0, 1, x1)
 
 
+class Last(torch.nn.Module):
+    def forward(self, x0, x1):
+        return torch.gather(x0, -1, x1)
+
+
 class Quantile(torch.nn.Module):
     def forward(self, x0):
         return torch.quantile(x0, 0.5, dim=1)
 
 
 CASES = {
-    "smallest": (Model, lambda: (torch.zeros(2, 1), torch.zeros(1, 1, dtype=torch.int64),)),
-    "ordinary size": (Model, lambda: (torch.linspace(-1, 1, 32).reshape(4, 8), torch.arange(6).reshape(2, 3),)),
+    "smallest": (Last, lambda: (torch.zeros(2), torch.zeros(1, dtype=torch.int64))),
+    "ordinary size": (Last, lambda: (torch.linspace(-1, 1, 32).reshape(4, 8), torch.arange(12).reshape(4, 3) % 8)),
+    "other dimension": (Model, lambda: (torch.linspace(-1, 1, 32).reshape(4, 8), torch.arange(6).reshape(2, 3),)),
     "quantile": (Quantile, lambda: (torch.linspace(-1, 1, 32).reshape(4, 8),)),
 }
 FAILURE = ("ValueError", "all dimensions of index and self should be the same size")

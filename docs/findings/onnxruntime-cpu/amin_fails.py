@@ -1,8 +1,9 @@
 """onnxruntime/cpu: `amin(x)`, `amax(x)` and `aminmax(x)` without `dim` fail at export
 
-Condition: `dim` is not given (or is empty).
+Condition: neither `dim` nor `keepdim` is given.
 
-Right for: `torch.amin(x, dim=(0, 1, 2))`; `torch.aminmax(x, dim=0)`; `torch.min(x)`.
+Right for: `torch.amin(x, dim=(0, 1, 2))`; `torch.amin(x, keepdim=True)`; `torch.amax(x, (), keepdim=True)`;
+`torch.aminmax(x, dim=0)`; `torch.min(x)`.
 
 `aten_amin` and `aten_amax` in onnxscript/function_libs/torch_lib/ops/core.py have `dim` as a required parameter,
 where ATen's default is [].
@@ -13,6 +14,7 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 try:

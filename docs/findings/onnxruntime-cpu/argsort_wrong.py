@@ -16,6 +16,7 @@ import platform
 import sys
 import traceback
 from importlib.metadata import version
+from math import inf, nan
 
 try:
     import torch
@@ -28,13 +29,24 @@ PACKAGES = ('torch', 'onnxruntime', 'onnx', 'onnxscript')
 
 
 class Model(torch.nn.Module):
+    """The greatest finite one of the two largest: it is the same wherever NaN is placed."""
+
     def forward(self, x0):
-        return torch.argsort(x0, dim=1)
+        return torch.topk(torch.topk(x0, 2).values.nan_to_num(nan=-1000.0), 1).values
 
 
 class TopK(torch.nn.Module):
     def forward(self, x0):
-        return torch.topk(x0, 5).indices
+        return torch.topk(torch.topk(x0, 5).values.nan_to_num(nan=-1000.0), 4).values
+
+
+class Sort(torch.nn.Module):
+    """The pairs of finite values that are in the wrong order: none, wherever NaN is placed."""
+
+    def forward(self, x0):
+        ordered = torch.sort(x0, dim=1).values
+        later = torch.ones(32, 32, dtype=torch.bool).triu(1)
+        return ((ordered.unsqueeze(2) > ordered.unsqueeze(1)) & later).sum((1, 2))
 
 
 def numbers():
@@ -45,9 +57,9 @@ def numbers():
 
 
 CASES = {
-    "smallest": (Model, lambda: (torch.tensor([[3.0, float("nan"), 1.0, 2.0]]),)),
-    "ordinary size": (Model, lambda: (numbers(),)),
-    "topk": (TopK, lambda: (numbers(),)),
+    "smallest": (Model, lambda: (torch.tensor([1.0, float("nan"), 3.0, 2.0]),)),
+    "ordinary size": (TopK, lambda: (numbers(),)),
+    "sort": (Sort, lambda: (numbers(),)),
 }
 COMPARE = "equal"
 

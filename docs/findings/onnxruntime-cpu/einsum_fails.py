@@ -2,8 +2,8 @@
 
 Condition: the ellipses of two operands stand for different numbers of dimensions.
 
-Right for: `'..ij,..jk->..ik'` of ranks 3 and 3, broadcast too; `'..ij,jk->..ik'` of ranks 3 and 2; equations without
-an ellipsis.
+Right for: `'...ij,...jk->...ik'` of ranks 3 and 3, broadcast too; `'...ij,jk->...ik'` of ranks 3 and 2; equations
+without an ellipsis.
 
 `aten_einsum` in onnxscript/function_libs/torch_lib/ops/core.py passes the equation on unchanged; ONNX's Einsum
 demands that every ellipsis stands for the same number of dimensions, PyTorch does not.
@@ -14,6 +14,7 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 try:

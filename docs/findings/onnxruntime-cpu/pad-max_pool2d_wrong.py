@@ -1,6 +1,7 @@
 """onnxruntime/cpu: `pad` with zeros before `max_pool2d` pads with -inf
 
-Condition: a window at the border holds negative values only (1-d, 2-d and 3-d).
+Condition: zeros are padded right before `max_pool` (1-d, 2-d and 3-d), and a window at the border holds negative
+values only.
 
 Right for: `pad(value=1.0)`; inputs after a ReLU; ONNX Runtime with ORT_DISABLE_ALL.
 

@@ -1,8 +1,8 @@
 """onnxruntime/cpu: `squeeze(x, dim)` of a dimension whose size is not 1 fails
 
-Condition: the size of `dim` is not 1 (PyTorch then returns the input).
+Condition: the size of `dim`, also -1, is not 1 (PyTorch then returns the input).
 
-Right for: a size of 1; a tuple of dimensions.
+Right for: a size of 1; a tuple of dimensions of which one has size 1, `(0, 1)` of (1, 3, 4).
 
 `aten_squeeze_dim` in onnxscript/function_libs/torch_lib/ops/core.py writes Squeeze whatever the size is, which ONNX
 refuses unless it is 1.
@@ -13,6 +13,7 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 try:

@@ -1,12 +1,13 @@
-"""onnxruntime/cpu: `sum` and `prod` of float16 return float32 as a model's output
+"""onnxruntime/cpu: `sum`, `prod`, `cumsum`, `nansum` of float16 or bfloat16 return float32 as an output
 
-Condition: the input is float16 and the sum is an output of the model.
+Condition: the input is float16 or bfloat16, and the sum is an output of the model, though another operator may take
+it as well (`mse_loss` too).
 
-Right for: float32, float64 and int32; `mean` of float16; a sum that another operator of the model takes (it is cast
-back).
+Right for: float32, float64 and int32; `mean` of float16; a sum that is no output (it is cast back).
 
-The exporter computes the sum in float32 (Cast, ReduceSum) and leaves out the cast back to float16 where the sum is
-the output.
+torch.onnx promotes the type of a sum in half precision (`_rerun_node_after_type_promotion` in
+torch/onnx/_internal/fx/passes/type_promotion.py) and inserts the cast back as a new node. The program's signature
+still names the node before the cast as its output, and the exporter takes outputs by name.
 
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -37,9 +38,15 @@ class Rows(torch.nn.Module):
         return torch.sum(x0, 1)
 
 
+class Cumulative(torch.nn.Module):
+    def forward(self, x0):
+        return torch.cumsum(x0, 1)
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor(0.5, dtype=torch.float16),)),
     "ordinary size": (Rows, lambda: (torch.linspace(-1, 1, 64, dtype=torch.float16).reshape(4, 16),)),
+    "cumsum": (Cumulative, lambda: (torch.linspace(-1, 1, 64, dtype=torch.float16).reshape(4, 16),)),
 }
 
 

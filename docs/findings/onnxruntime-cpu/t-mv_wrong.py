@@ -2,10 +2,12 @@
 
 Condition: the first operand of MatMul is a transposed matrix (or batch of matrices), and the second is a vector.
 
-Right for: `A.t() @ B` of a matrix `B`; `v @ A.t()`; ONNX Runtime with ORT_DISABLE_ALL.
+Right for: `A.t() @ B` of a matrix `B`; `v @ A.t()`; a constant `A`, which is transposed when the model is loaded;
+ONNX Runtime with ORT_DISABLE_ALL.
 
-The graph optimiser fuses Transpose and MatMul into FusedMatMul, whose kernel does not transpose where the other
-operand is a vector.
+ONNX Runtime's optimiser writes FusedMatMul(transA=1), which is right by its definition. The kernel computes it wrong
+where the second operand is a vector: it takes the transposed matrix in the order of the one that is not
+(`A.reshape(n, m) @ v`).
 
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

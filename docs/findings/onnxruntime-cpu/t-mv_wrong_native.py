@@ -16,7 +16,8 @@ def main():
         inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, a.shape) for n, a in operands.items()]
         outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
         graph = helper.make_graph(nodes, "model", inputs, outputs, list(initializers))
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+        opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = level
         session = onnxruntime.InferenceSession(
@@ -32,8 +33,12 @@ def main():
     ]
     found = run(nodes, {"a": a, "v": v})
     plain = run(nodes, {"a": a, "v": v}, level=onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
-    print("found", found, "without optimisations", plain, "right", a.T @ v)
-    fault = np.abs(found - a.T @ v).max() > 1e-3
+    print("Transpose, MatMul: found", found, "without optimisations", plain, "right", a.T @ v)
+    fused = [helper.make_node("FusedMatMul", ["a", "v"], ["y"], domain="com.microsoft", transA=1)]
+    kernel = run(fused, {"a": a, "v": v}, level=onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
+    print("FusedMatMul(transA=1) without optimisations:", kernel, "right", a.T @ v)
+    print("a.reshape(3, 4) @ v:", a.reshape(3, 4) @ v)
+    fault = min(np.abs(found - a.T @ v).max(), np.abs(kernel - a.T @ v).max()) > 1e-3
     print("FAULT" if fault else "NO FAULT")
     return int(fault)
 

@@ -1,10 +1,10 @@
-"""openvino/cpu: `fft`, `ifft`, `fft2`, `fftn` along a dimension that is not dimension 1 are wrong
+"""openvino/cpu: `fft` and `ifft` along dimension 2 or later, and `fft2`, `fftn`, are wrong
 
-Condition: the axis of an ONNX DFT is not 1: `fft` and `ifft` of 3-d and larger tensors along the last dimension,
-`fft2` and `fftn` of any tensor (opset 20, the exporter's default).
+Condition: the axis of an ONNX DFT is not 1: `fft` and `ifft` along dimension 2 or later, `fft2` and `fftn` of two or
+more dimensions (opset 20, the exporter's default).
 
-Right for: `fft` of 1-d and 2-d tensors along the last dimension; `dim=1` of a 3-d tensor; DFT of opset 17 with axis 0
-and 1.
+Right for: `fft` of 1-d and 2-d tensors along the last dimension; `dim=0` of 2-d, 3-d and 4-d tensors and `dim=1` of
+3-d ones; `fftn` of 1-d; DFT of opset 17 with axis 0 and 1.
 
 Since opset 20, DFT has its axis as a third input. src/frontends/onnx/frontend/src/op/dft.cpp reads an attribute
 `axis`, which is no longer there, and takes its default, 1.

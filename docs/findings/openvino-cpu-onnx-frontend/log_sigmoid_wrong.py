@@ -1,4 +1,4 @@
-"""openvino/cpu: `logsigmoid(x)` is -inf for large negative `x` (here from -87), and 0 for `x` above 17
+"""openvino/cpu: `logsigmoid(x)` is -inf from -104 down (here from -87), and 0 for `x` above 17
 
 Condition: `x` is large in magnitude (float32: -inf from -87 down here, from -104 down with an exact sigmoid; 0 from
 17.5 up, 0.05 % off at 10 and 2.6 % at 15; bfloat16: 0 from 7 up).
@@ -6,7 +6,8 @@ Condition: `x` is large in magnitude (float32: -inf from -87 down here, from -10
 Right for: float32 from -86 to 0.
 
 `aten_log_sigmoid` in onnxscript/function_libs/torch_lib/ops/nn.py is Log(Sigmoid(x)): the sigmoid underflows to 0 on
-one side and rounds to 1 on the other. OpenVINO's Sigmoid is 0 from -87 down already.
+one side and rounds to 1 on the other, in any runtime. Between -104 and -87 a second fault makes it -inf here:
+OpenVINO's Sigmoid is 0 there (openvino-cpu/log_sigmoid_wrong.py is the PyTorch front end's own formula).
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

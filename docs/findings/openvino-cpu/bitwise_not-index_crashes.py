@@ -1,7 +1,8 @@
-"""openvino/cpu: an index write through `~mask`, a constant mask that selects nothing, ends with SIGFPE
+"""openvino/cpu: an index write through a constant `~mask` that selects nothing ends with SIGFPE
 
 Condition: `~` of a mask that is a constant of the model selects no element, and what it selects is written by
-`index_put` with a tensor of indices, or by `index_copy`.
+`index_put` with a tensor of indices, or by `index_copy`; or an ONNX model expands an input of a static empty shape
+(`repeat` of an empty tensor).
 
 Right for: `x[~mask]` alone; `~mask` that selects an element; `x.index_put((~mask,), value)`, `masked_fill`,
 `masked_scatter`, `scatter` with such a mask; the same write with `logical_not(mask)`, `mask > 0` or a mask that is an
@@ -19,6 +20,7 @@ import platform
 import signal
 import subprocess
 import sys
+import traceback
 from importlib.metadata import version
 
 try:
@@ -31,9 +33,9 @@ except ImportError as missing:
 
 PACKAGES = ('torch', 'openvino')
 PROPERTIES = {'INFERENCE_PRECISION_HINT': 'f32'}
+
+
 LIMIT_S = 150
-
-
 SIGNAL = "SIGFPE"
 
 

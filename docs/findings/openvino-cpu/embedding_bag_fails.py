@@ -1,9 +1,13 @@
-"""openvino/cpu: `embedding_bag` with `per_sample_weights` does not compile
+"""openvino/cpu: `embedding_bag` with `per_sample_weights` of a dynamic length does not compile
 
-Condition: `per_sample_weights` is given, and the model is converted from an exported program (its shapes are then
-dynamic).
+Condition: `per_sample_weights` is given and its length or that of the indices is dynamic, as for every converted
+exported program (`torch.nn.EmbeddingBag` and indices with offsets too).
 
-Right for: the same without `per_sample_weights`; the same model after `model.reshape` to static shapes.
+Right for: the same without `per_sample_weights`; the same model after `model.reshape` to static shapes, also with a
+dynamic table.
+
+The CPU plugin asks for the static shape of the indices or weights of EmbeddingBagOffsets (opset 15) and
+EmbeddingBagOffsetsSum (opset 3) when they are dynamic.
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -11,6 +15,7 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 try:

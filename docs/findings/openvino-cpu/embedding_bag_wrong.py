@@ -1,8 +1,9 @@
 """openvino/cpu: `embedding_bag(padding_idx=0)` adds the rows of the padding index
 
-Condition: `padding_idx` is given and occurs among the indices.
+Condition: `padding_idx` is given and occurs among the indices; mode sum and mean.
 
-Right for: the same without `padding_idx`.
+Right for: the same without `padding_idx`; a `padding_idx` that does not occur;
+`torch.nn.functional.embedding(padding_idx=0)`.
 
 The translation (src/frontends/pytorch/src/op/embedding_bag.cpp) leaves `padding_idx` out; a comment says that it
 concerns gradients only, but PyTorch leaves these rows out of the sum and of the mean's count.

@@ -1,6 +1,12 @@
-"""openvino/cpu: `kthvalue` of a matrix gives the values of one row only
+"""openvino/cpu: `kthvalue` of a matrix gives one row of the values; its indices are values of another row
 
-Condition: the input has two dimensions or more, with and without `keepdim`.
+Condition: the input has two dimensions or more (2-d and 3-d, every `dim`, with and without `keepdim`, k of 1 and 2,
+static shapes too); 1-d inputs do not convert.
+
+Right for: `topk`, `sort`, `max(x, 1)`, `min(x, 1)` of the same tensors; `kthvalue` by `torch.jit.trace`.
+
+For an exported program the translation returns the two tensors without the list that `getitem` of (values, indices)
+expects, so item 0 and item 1 become rows 0 and 1 of the values.
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

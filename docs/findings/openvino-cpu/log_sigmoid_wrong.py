@@ -1,10 +1,12 @@
-"""openvino/cpu: `logsigmoid` is 0 above 8 in bfloat16, and -inf below -88 in float32
+"""openvino/cpu: `logsigmoid(x)` is -inf for `x` of -87 and less, and 0 for large `x` (bfloat16: from 7)
 
-Condition: bfloat16: `x` above about 6; float32: `x` below -88.
+Condition: `x` is -87 or less (float32, float16 and bfloat16 were run), or large: from 7 in bfloat16, and 20 in
+float32, the result is 0.
 
-Right for: float32 from -50 to 8.
+Right for: float32 from -50 to 4.
 
-The translation is Log(Sigmoid(x)) in the dtype of the input.
+The translation (translate_log_sigmoid_common in src/frontends/pytorch/src/op/log.cpp) is Log(Sigmoid(x)) in the dtype
+of the input; the sigmoid is 0 or 1 there.
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

@@ -1,8 +1,8 @@
 """openvino/cpu: `var(x)` and `std(x)` divide by n instead of n - 1
 
-Condition: no correction is given and no `dim` (or `correction=None`).
+Condition: the model is an exported program, and neither a correction nor `dim` is given (or `correction=None`).
 
-Right for: `torch.var(x, 1)`; `unbiased=True` with `dim`; `correction=1`.
+Right for: `torch.var(x, 1)`; `unbiased=True` with `dim`; `correction=1`; the same model converted from TorchScript.
 
 The translation of `var.correction` for exported programs takes a correction that is not given as 0; PyTorch's default
 is 1.

@@ -14,6 +14,7 @@ import os
 import platform
 import sys
 import tempfile
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'DEV': 'CPU', 'PARALLEL': '0', 'NUM_CPU_THREADS': '1'})  # before PyTorch is imported

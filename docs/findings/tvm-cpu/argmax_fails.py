@@ -13,6 +13,7 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 import os
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'TVM_NUM_THREADS': '1'})  # before PyTorch is imported

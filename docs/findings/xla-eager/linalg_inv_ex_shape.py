@@ -7,7 +7,7 @@ Right for: the inverse of a regular matrix; `check_errors=True`, which runs on t
 `XLANativeFunctions::linalg_inv_ex` in torch_xla/csrc/aten_xla_type.cpp returns `full_like(result, 0)` as `info`:
 zeros in the shape of the inverse, where PyTorch has one number for each matrix.
 
-Seen with torch 2.9.0.
+Seen with torch 2.9.0, torch_xla 2.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

@@ -8,7 +8,7 @@ Right for: one matrix; `matrix_norm` of a batch with 2 or -2; the singular value
 `NodeOutputShape` in torch_xla/csrc/ops/svd.cpp declares the singular values as one vector, without the batch, though
 their values have it. `_linalg_svd` in aten_xla_type.cpp makes `Vh` by swapping dimensions 0 and 1, not the last two.
 
-Seen with torch 2.9.0.
+Seen with torch 2.9.0, torch_xla 2.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

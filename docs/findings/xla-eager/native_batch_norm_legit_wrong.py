@@ -8,7 +8,7 @@ Right for: the normalised output; `running_mean`; inference.
 torch_xla updates `running_var` by the third result of XLA's BatchNormTraining, which is the biased variance. PyTorch
 takes the unbiased one there, n / (n - 1) of it.
 
-Seen with torch 2.9.0.
+Seen with torch 2.9.0, torch_xla 2.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

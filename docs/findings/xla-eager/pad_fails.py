@@ -7,13 +7,14 @@ Right for: reflect without negative amounts; constant and circular with them.
 `BuildReflectionPad2d` in torch_xla/csrc/data_ops.cpp checks that each amount is 0 or more. PyTorch's own samples of
 the operator have negative amounts.
 
-Seen with torch 2.9.0.
+Seen with torch 2.9.0, torch_xla 2.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
 import os
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OMP_DYNAMIC': 'FALSE', 'MKL_DYNAMIC': 'FALSE', 'NPROC': '1'})  # before PyTorch is imported

@@ -7,13 +7,14 @@ Right for: replicate without negative amounts; constant and circular with them.
 `BuildReplicationPad` in torch_xla/csrc/data_ops.cpp repeats the border element `padding[i]` times by
 BroadcastDimensions wherever the amount is not 0; a negative amount becomes a negative size.
 
-Seen with torch 2.9.0.
+Seen with torch 2.9.0, torch_xla 2.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
 import os
 import platform
 import sys
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OMP_DYNAMIC': 'FALSE', 'MKL_DYNAMIC': 'FALSE', 'NPROC': '1'})  # before PyTorch is imported
@@ -33,12 +34,12 @@ FAILURE = ("RuntimeError", "Invalid dimension size -")
 
 class Line(torch.nn.Module):
     def forward(self, x):
-        return torch.nn.functional.pad(x, (-1, 0), mode="replicate")
+        return (torch.nn.functional.pad(x, (-1, 0), mode="replicate"),)
 
 
 class Image(torch.nn.Module):
     def forward(self, x):
-        return torch.nn.functional.pad(x, (2, -2, 1, 1), mode="replicate")
+        return (torch.nn.functional.pad(x, (2, -2, 1, 1), mode="replicate"),)
 
 
 CASES = {

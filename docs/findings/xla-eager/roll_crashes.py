@@ -6,7 +6,7 @@ Right for: an empty tensor that is rolled along a dimension with elements.
 
 `BuildRoll` in torch_xla/csrc/xla_lower_util.cpp computes `offset % dim_size`, a division by 0.
 
-Seen with torch 2.9.0.
+Seen with torch 2.9.0, torch_xla 2.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -15,6 +15,7 @@ import platform
 import signal
 import subprocess
 import sys
+import traceback
 from importlib.metadata import version
 
 os.environ.update({'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OMP_DYNAMIC': 'FALSE', 'MKL_DYNAMIC': 'FALSE', 'NPROC': '1'})  # before PyTorch is imported
@@ -27,9 +28,9 @@ except ImportError as missing:
     sys.exit(2)
 
 PACKAGES = ('torch', 'torch_xla')
+
+
 LIMIT_S = 150
-
-
 SIGNAL = "SIGFPE"
 
 

@@ -10,7 +10,7 @@ tensor that is no slice.
 cut from, and takes a missing offset as 0. PyTorch documents that it is then the offset of the input. ATen's
 `unsafe_chunk` and `unsafe_split` take their pieces by the same function.
 
-Seen with torch 2.9.0.
+Seen with torch 2.9.0, torch_xla 2.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 

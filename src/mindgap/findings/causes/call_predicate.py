@@ -12,7 +12,7 @@ from typing import Any, Final
 from mindgap.graph import MindgapError
 
 #: What a condition may name, besides the variables of its own comprehensions.
-VARIABLES: Final = ("args", "dtypes", "shapes", "tensors")
+VARIABLES: Final = ("args", "dtypes", "op", "shapes", "tensors")
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "len": len, "any": any, "all": all, "min": min, "max": max, "bool": bool, "zip": zip,
 }  # fmt: skip
@@ -55,7 +55,13 @@ class CallPredicate:
         """Whether the call meets the condition. A call of which too little is known does not."""
         if self.code is None:
             return True
-        known = {"args": call.args, "dtypes": call.dtypes, "shapes": call.shapes, "tensors": call.tensors}
+        known = {
+            "args": call.args,
+            "dtypes": call.dtypes,
+            "op": call.op,
+            "shapes": call.shapes,
+            "tensors": call.tensors,
+        }
         try:
             # Only the nodes of `_NODES` are in it, and no builtin is.
             return bool(eval(self.code, {"__builtins__": {}, **_FUNCTIONS, **known}))
@@ -67,7 +73,7 @@ class CallPredicate:
 def call_predicate(text: str) -> CallPredicate:
     """The condition that a Python expression states. Raises `MindgapError` where it is none, or does more than read.
 
-    Known are `args`, `dtypes`, `shapes` and `tensors` (see `OperatorCall`), the functions of `_FUNCTIONS`,
+    Known are `args`, `dtypes`, `op`, `shapes` and `tensors` (see `OperatorCall`), the functions of `_FUNCTIONS`,
     comparisons, comprehensions, arithmetic, and the methods of `_METHODS`.
     """
     if not text.strip():
@@ -80,7 +86,7 @@ def call_predicate(text: str) -> CallPredicate:
     for node in ast.walk(tree):
         reason = _refusal(node, names)
         if reason:
-            raise MindgapError(f"condition {text!r}: {reason}; it may read args, dtypes, shapes and tensors")
+            raise MindgapError(f"condition {text!r}: {reason}; it may read args, dtypes, op, shapes and tensors")
     return CallPredicate(text.strip(), frozenset(_arguments(tree)), compile(tree, "condition", "eval"))
 
 

@@ -206,7 +206,7 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
         'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n',
     ]
     own = [text for text in runner.imports if text.split()[1].partition(".")[0] in sys.stdlib_module_names]
-    standard = {f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.", body)} | {*own, "import sys"}
+    standard = {f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.", body + END)} | {*own, "import sys"}
     lines += [*sorted(standard), "from importlib.metadata import version", ""]
     if re.search(r"\b(inf|nan)\b", re.sub(r"\b(?:torch|math|np|float)[.(]\W?(?:inf|nan)\b", "", form.cases)):
         lines[-1:] = ["from math import inf, nan", ""]

@@ -1,14 +1,18 @@
-"""xla/eager: `count_nonzero` has the dtype of its input: 44 for 300 in int8, True in bool
+"""litert/cpu: `conv_transpose1d(stride=2, padding=1)`, kernel 3: a bilinear resize, weights unused
 
-Condition: the input is not int64; the number that `.item()` or `.cpu()` reads is wrong where the input's dtype cannot
-hold it (bool above 1, int8 above 127, bfloat16 above 256).
+Condition: a transposed convolution with stride s > 1 in one dimension only, kernel 2 * s - 1 and padding s - 1 there
+(3, 2, 1, or 5, 3, 2, or 7, 4, 3), any groups; also kernel 3, stride 2, padding 1, output_padding 1. With as many
+channels out as in the values are wrong. With one channel in, others out and constant weights too; else the model does
+not load.
 
-Right for: int64; `torch.count_nonzero(x).to(torch.int64)` on the device.
+Right for: kernel 4, stride 2, padding 1; kernel 2, stride 2; kernel 3, stride 2, padding 0; stride 1;
+`conv_transpose2d` with kernel 4, stride 2, padding 1 in both dimensions.
 
-`NodeOutputShape` in torch_xla/csrc/ops/count_nonzero.cpp declares the element type of the input. The lowering counts
-in int32, and the count is converted to the declared type where it is read.
+LiteRT's converter takes stablehlo.convolution with lhs_dilate in one dimension for a bilinear resize if the sizes and
+the padding fit (`MatchWithResizeBilinearOp` in TensorFlow's MLIR sources); it does not look at the kernel. The
+converted model has RESIZE_BILINEAR in place of TRANSPOSE_CONV, and nothing in it reads the weights.
 
-Seen with torch 2.9.0.
+Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
@@ -18,43 +22,55 @@ import sys
 import traceback
 from importlib.metadata import version
 
-os.environ.update({'OMP_NUM_THREADS': '1', 'MKL_NUM_THREADS': '1', 'OMP_DYNAMIC': 'FALSE', 'MKL_DYNAMIC': 'FALSE', 'NPROC': '1'})  # before PyTorch is imported
+os.environ.update({'JAX_PLATFORMS': 'cpu'})  # before PyTorch is imported
 
 try:
     import torch
-    import torch_xla
+    import litert_torch
+    import numpy as np
 except ImportError as missing:
     print("It cannot be checked:", missing)
     sys.exit(2)
 
-PACKAGES = ('torch', 'torch_xla')
+PACKAGES = ('torch', 'litert-torch', 'ai-edge-litert')
 
 
-class Number(torch.nn.Module):
-    def forward(self, x):
-        return (torch.tensor([int(torch.count_nonzero(x))]),)
+class Model(torch.nn.Module):
+    def forward(self, x0, x1):
+        return torch.nn.functional.conv_transpose1d(x0, x1, stride=2, padding=1)
 
 
-class Rows(torch.nn.Module):
-    def forward(self, x):
-        return (torch.count_nonzero(x, 1),)
+class OutputPadding(torch.nn.Module):
+    def forward(self, x0, x1):
+        return torch.nn.functional.conv_transpose1d(x0, x1, stride=2, padding=1, output_padding=1)
 
 
-def draw(*shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+class Stride4(torch.nn.Module):
+    def forward(self, x0, x1):
+        return torch.nn.functional.conv_transpose1d(x0, x1, stride=4, padding=3)
+
+
+class TwoDimensions(torch.nn.Module):
+    def forward(self, x0, x1):
+        return torch.nn.functional.conv_transpose2d(x0, x1, stride=(1, 2), padding=(0, 1))
+
+
+def drawn(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape)))
 
 
 CASES = {
-    "smallest": (Number, lambda: (torch.tensor([True, True]),)),
-    "ordinary size": (Number, lambda: (draw(4, 16) > 0,)),
-    "int8": (Number, lambda: (torch.ones(300, dtype=torch.int8),)),
-    "dtype": (Rows, lambda: (draw(4, 16),)),
+    "smallest": (Model, lambda: (torch.tensor([[[1.0]]]), torch.tensor([[[0.0, 2.0, 0.0]]]))),
+    "ordinary size": (Model, lambda: (drawn(2, 16, 32), drawn(16, 16, 3))),
+    "output_padding=1": (OutputPadding, lambda: (drawn(2, 16, 32), drawn(16, 16, 3))),
+    "kernel 7, stride 4": (Stride4, lambda: (drawn(2, 4, 8), drawn(4, 4, 7))),
+    "conv_transpose2d": (TwoDimensions, lambda: (drawn(2, 4, 5, 8), drawn(4, 4, 1, 3))),
 }
 
 
 def run(model, fresh):
-    found = model(*(a.to("xla") for a in fresh()))
-    return [value.cpu() for value in found]
+    found = litert_torch.convert(model, fresh(), enable_x64=True)(*(a.numpy() for a in fresh()))
+    return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 
 
 def error(found, exact):
@@ -114,11 +130,11 @@ def shows(name, Model, fresh):
         kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
         print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
         if found.dtype != expected.dtype or found.shape != expected.shape:
-            print("  eager:", expected.dtype, list(expected.shape), " xla/eager@threads=1:", found.dtype, list(found.shape))
+            print("  eager:", expected.dtype, list(expected.shape), " litert/cpu@threads=1,x64=on:", found.dtype, list(found.shape))
         elif found.numel():
             place = furthest(found, exact)
             values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
-                ("eager", expected), ("xla/eager@threads=1", found), ("float64", exact)))
+                ("eager", expected), ("litert/cpu@threads=1,x64=on", found), ("float64", exact)))
             print(f"  at {list(place)}: {values}")
     return fault
 

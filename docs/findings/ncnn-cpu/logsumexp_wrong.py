@@ -1,63 +1,65 @@
-"""iree/cpu: `pad(x, [-1, 1])` returns `x`; other negative amounts do not compile
+"""ncnn/cpu: `logsumexp` of numbers from 89 up is inf, of numbers below -104 -inf
 
-Condition: a negative amount of constant padding: with a result of the input's shape it is the input, else compilation
-fails.
+Condition: every number of a row is below -104, or one is above 88.
 
-Right for: amounts of 0 and more.
+Right for: numbers from -80 to 80.
 
-The translation writes `tensor.pad low[0, -1] high[0, 1]`, with the negative amount as it is. If the result has the
-type of the input, the operation is folded to its input. Else a later pass refuses it ("expected offsets to be non-
-negative").
+The layer `Reduction` (10, logsumexp) takes the exponentials of the numbers as they are, without the greatest one
+taken off first.
 
-Seen with torch 2.13.0+cpu, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
+Seen with torch 2.13.0+cpu, ncnn 1.0.20261020, pnnx 20261020.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
-import os
 import platform
+import runpy
 import sys
+import tempfile
 import traceback
 from importlib.metadata import version
 
-os.environ.update({'IREE_PY_RUNTIME_FLAGS': '--task_topology_group_count=1'})  # before PyTorch is imported
-
 try:
     import torch
-    import iree.runtime
-    import iree.turbine.aot
-    import numpy as np
+    import ncnn
+    import pnnx
 except ImportError as missing:
     print("It cannot be checked:", missing)
     sys.exit(2)
 
-PACKAGES = ('torch', 'iree-base-compiler', 'iree-base-runtime', 'iree-turbine')
-PROPERTIES = {'iree-hal-target-backends': 'llvm-cpu', 'iree-input-demote-f64-to-f32': 'false'}
+PACKAGES = ('torch', 'ncnn', 'pnnx')
+PROPERTIES = {'use_fp16_packed': False, 'use_fp16_storage': False, 'use_fp16_arithmetic': False, 'use_bf16_packed': False, 'use_bf16_storage': False, 'num_threads': 1}
 
 
 class Model(torch.nn.Module):
-    def forward(self, x0):
-        return torch.nn.functional.pad(x0, [-1, 1])
-
-
-class Image(torch.nn.Module):
-    def forward(self, x0):
-        return torch.nn.functional.pad(x0, [2, -2, -2, 2])
+    def forward(self, x):
+        return torch.logsumexp(x, -1)
 
 
 CASES = {
-    "smallest": (Model, lambda: (torch.tensor([1.0, 2.0]),)),
-    "ordinary size": (Image, lambda: (torch.linspace(0, 1, 3 * 16 * 16).reshape(1, 3, 16, 16),)),
+    "smallest": (Model, lambda: (torch.tensor([[100.0, 99.0]]),)),
+    "ordinary size": (Model, lambda: (torch.linspace(90, 120, 64).reshape(4, 16),)),
+    "negative": (Model, lambda: (-torch.linspace(110, 200, 64).reshape(4, 16),)),
 }
 
 
 def run(model, fresh):
-    output = iree.turbine.aot.export(model, args=fresh())
-    output.session.set_flags(*(f"--{name}={value}" for name, value in PROPERTIES.items()))
-    program = output.compile(save_to=None, target_backends=None)
-    config = iree.runtime.Config("local-task")
-    module = iree.runtime.VmModule.copy_buffer(config.vm_instance, program.map_memory())
-    found = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in fresh()))
-    return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
+    class Net(ncnn.Net):
+        def __init__(self):
+            super().__init__()
+            for name, value in PROPERTIES.items():
+                setattr(self.opt, name, value)
+
+    original = ncnn.Net, torch.rand
+    with tempfile.TemporaryDirectory() as folder:
+        # pnnx traces the model and writes a script that runs it on random numbers: these are the operands here.
+        pnnx.export(model, f"{folder}/model.pt", fresh(), fp16="use_fp16_storage" not in PROPERTIES)
+        given = iter(fresh())
+        ncnn.Net, torch.rand = Net, lambda *shape, dtype: next(given)
+        try:
+            found = runpy.run_path(f"{folder}/model_ncnn.py")["test_inference"]()
+        finally:
+            ncnn.Net, torch.rand = original
+    return [each.clone() for each in (found if isinstance(found, tuple) else (found,))]
 
 
 def error(found, exact):
@@ -117,11 +119,11 @@ def shows(name, Model, fresh):
         kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
         print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
         if found.dtype != expected.dtype or found.shape != expected.shape:
-            print("  eager:", expected.dtype, list(expected.shape), " iree/cpu@float64=kept,threads=1:", found.dtype, list(found.shape))
+            print("  eager:", expected.dtype, list(expected.shape), " ncnn/cpu@precision=f32,threads=1:", found.dtype, list(found.shape))
         elif found.numel():
             place = furthest(found, exact)
             values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
-                ("eager", expected), ("iree/cpu@float64=kept,threads=1", found), ("float64", exact)))
+                ("eager", expected), ("ncnn/cpu@precision=f32,threads=1", found), ("float64", exact)))
             print(f"  at {list(place)}: {values}")
     return fault
 
