@@ -113,7 +113,7 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         "message": reason(first) if first.message and first.verdict in ("failed", "reference_failed") else "",
         # Metrics, and the command, are of the captured graph, which is right here.
         "size": "" if _is_of_export(first) else _sizes(rows),
-        "advice": first.advice,
+        "advice": first.advice.replace("; ", "\n"),
         "script": "" if _is_of_export(first) else reduce_command(report, first),
     }
     fields = tuple((name, text) for name in LABELS if (text := clean(told.get(name, ""))))
