@@ -78,6 +78,8 @@ OTHER_FORMS = [
     "litert/cpu@x64=on", "ncnn/cpu@opt=off,precision=f32", "iree/cpu@target=vmvx", "onnxruntime/openvino@delegate=none",
     "onnxruntime/qnn@soc=SM8550",
 ]  # fmt: skip
+#: They need a Vulkan driver: `test_vulkan.py` has one.
+ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan")
 #: Module of a `run.py` -> its functions, for runtimes of mindgap's own environment.
 FUNCTIONS = [
     ("pytorch", "run"), ("pytorch", "run_traced"), ("pytorch", "run_compiled"), ("pytorch", "run_ahead"),
@@ -174,7 +176,7 @@ def test_the_function_of_a_script_runs_a_model(folder: str, function: str) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("platform", [*RUNTIMES, *OTHER_FORMS])
+@pytest.mark.parametrize("platform", [*(name for name in RUNTIMES if name not in ON_VULKAN), *OTHER_FORMS])
 def test_a_script_runs_where_the_platform_runs(platform: str, tmp_path: Path) -> None:
     info = platform_info(platform)
     if not info.available:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 import mindgap
+from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
 from mindgap.platforms import vulkan_driver
 from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import PlatformError
@@ -14,6 +20,7 @@ from mindgap.platforms.registry import find
 from mindgap.run.outcome import Job
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
+from platforms.test_conformance import CASES
 
 WEBGPU = "onnxruntime/webgpu@device=swiftshader"
 NCNN = "ncnn/vulkan@device=swiftshader,precision=f32"
@@ -59,6 +66,18 @@ def test_what_a_shading_language_allows_is_calm(platform: str, language: str):
     (row,) = [each for each in report.rows if each.platform == platform]
     assert row.verdict == "rounding"
     assert row.detail.startswith(f"beyond the usual bounds, within the accuracy that {language} promises: sin(")
+
+
+@pytest.mark.nightly
+def test_a_script_runs_on_a_software_driver(tmp_path: Path):
+    with workers(WEBGPU):
+        target = target_of(parse(WEBGPU))
+    text = script_source(ScriptForm("relu", target, CASES))
+    assert text is not None
+    (tmp_path / "script.py").write_text(text)
+    command = [target.python or sys.executable, str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == NO_FAULT, done.stdout + done.stderr
 
 
 class Sine(torch.nn.Module):

@@ -30,6 +30,7 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
             for name, value in PROPERTIES.items():
                 setattr(self.opt, name, value)
 
+    assert ncnn.get_gpu_count() or not PROPERTIES.get("use_vulkan_compute"), "ncnn finds no Vulkan device"
     original = ncnn.Net, torch.rand
     with tempfile.TemporaryDirectory() as folder:
         # pnnx traces the model and writes a script that runs it on random numbers: these are the operands here.

@@ -59,7 +59,7 @@ class ExecutionProvider:
     name: ONNX Runtime's name of it. mode: the platform's, behind `onnxruntime/`.
     distribution: the package that brings it. plugin: the module of a plug-in, empty for a provider within ONNX Runtime.
     plugin_options: the provider's option -> the function of that module that gives its value.
-    script: the function of `run.py` that a script runs. That of a plug-in is `run` of `MODE_run.py`.
+    script: the function of `run.py` that a script runs, where there is no `MODE_run.py`, whose function is `run`.
     fixed, options: the provider's options, and those of the platform.
     shares: ONNX Runtime's CPU provider runs what it does not take, as for its users. Otherwise such a graph is refused.
     systems: those that its package is made for, as `sys.platform` has them; empty for all.

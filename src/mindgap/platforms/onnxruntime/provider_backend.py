@@ -158,8 +158,9 @@ def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) ->
             return read_runner(folder / "run.py", packages, "run" if settings.opt == "all" else "run_unoptimised")
         edits = {"ORT_ENABLE_ALL": "ORT_DISABLE_ALL"} if "opt" in options else dict[str, str]()
         given = settings.provider_options
-        if provider.plugin:
-            return read_runner(folder / f"{provider.mode}_run.py", packages, properties=given, edits=edits)
+        own = folder / f"{provider.mode}_run.py"
+        if own.exists():
+            return read_runner(own, packages, properties=given, edits=edits)
         if provider.script == "run_alone":
             edits['"CUDAExecutionProvider"'] = f'"{provider.name}"'
         return read_runner(folder / "run.py", packages, provider.script, properties=given, edits=edits)
