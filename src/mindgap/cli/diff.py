@@ -158,7 +158,7 @@ def diff(
         with (
             progress() as tell,
             source_client(tensors, settings.deadline_s, capture_env, limit) as client,
-            OwnPathClient(settings.deadline_s, files, sizes) as exporting,
+            OwnPathClient(settings.deadline_s, files, sizes, limit) as exporting,
         ):
             beside = exporting if own_path and not backward and capture_env is None else None
             found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward, beside)

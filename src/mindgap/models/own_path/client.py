@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -23,7 +24,7 @@ from mindgap.platforms.registry import find
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.run.channel import Array, Frame
 from mindgap.run.process import RequestLimits, WorkerFailed
-from mindgap.run.worker_client import CannotOpen, WorkerClient, WorkerStart
+from mindgap.run.worker_client import LEAST_S, CannotOpen, WorkerClient, WorkerStart
 
 if TYPE_CHECKING:
     from typing import Self
@@ -105,11 +106,14 @@ class OwnPathClient:
     """Runs programs by the way of platforms' users, in processes of its own. Thread-safe; a context manager."""
 
     def __init__(
-        self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None, dynamic: Sequence[DynamicSize] = ()
-    ) -> None:
-        """`deadline_s`: seconds for one program on one platform. `files`: ready-made models of the program, which run
+        self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None, dynamic: Sequence[DynamicSize] = (),
+        budget_s: float | None = None,
+    ) -> None:  # fmt: skip
+        """`deadline_s`: seconds for one program on one platform. `budget_s`: for all together, from now. `files`: ready-made models of the program, which run
         in place of an export. `dynamic`: dimensions that `run_sizes` exports as dynamic ones."""
         self._deadline_s, self._files, self._dynamic = deadline_s, dict(files or {}), tuple(dynamic)
+        self._until = math.inf if budget_s is None else time.monotonic() + budget_s
+        self._stopped = False
         self._clients: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[WorkerClient, threading.Lock]] = {}
         self._lock = threading.Lock()
         # A process dies with the thread that started it, and callers' threads are short.
@@ -129,7 +133,8 @@ class OwnPathClient:
         try:
             frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S)
         except WorkerFailed as failed:
-            fed = not isinstance(failed, CannotOpen)
+            # What was ended for time, or from outside, says nothing of the platform.
+            fed = not (isinstance(failed, CannotOpen) or self._stopped or time.monotonic() >= self._until)
             line = users_line(failed.tail)
             return OwnRun(
                 platform,
@@ -184,6 +189,7 @@ class OwnPathClient:
 
     def stop(self) -> None:
         """Ends the processes from another thread."""
+        self._stopped = True
         with self._lock:
             clients = [client for client, _ in self._clients.values()]
         for client in clients:
@@ -206,11 +212,14 @@ class OwnPathClient:
         self, kind: str, source: str, platform: PlatformName, backend: Backend, runner: ScriptRunner, **more: object
     ) -> Frame:
         """Raises `WorkerFailed`, and `MindgapError` for a program that cannot be opened or built there."""
+        left = self._until - time.monotonic()
+        if self._stopped or left <= 0:
+            raise MindgapError("interrupted" if self._stopped else "the time budget was used up")
         client, lock = self._client(platform, backend)
         with lock:
             asked = {"kind": kind, "source": source, "runner": runner_json(runner), **more}
             stage = f"running the program by {self._way(platform, runner)}"
-            frame = client.ask(asked, (), RequestLimits(self._deadline_s), stage)
+            frame = client.ask(asked, (), RequestLimits(min(self._deadline_s, max(left, LEAST_S))), stage)
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
             if broken:
