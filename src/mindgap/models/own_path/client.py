@@ -109,8 +109,9 @@ class OwnPathClient:
         self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None, dynamic: Sequence[DynamicSize] = (),
         budget_s: float | None = None,
     ) -> None:  # fmt: skip
-        """`deadline_s`: seconds for one program on one platform. `budget_s`: for all together, from now. `files`: ready-made models of the program, which run
-        in place of an export. `dynamic`: dimensions that `run_sizes` exports as dynamic ones."""
+        """`deadline_s`: seconds for one program on one platform. `files`: ready-made models of the program, which run
+        in place of an export. `dynamic`: dimensions that `run_sizes` exports as dynamic ones. `budget_s`: for all
+        together, from now."""
         self._deadline_s, self._files, self._dynamic = deadline_s, dict(files or {}), tuple(dynamic)
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._stopped = False
