@@ -1,6 +1,6 @@
-"""executorch/cpu: `max_pool2d`, `avg_pool2d` and `PReLU` of a 3-d input fail in the XNNPACK partitioner
+"""executorch/cpu: `max_pool2d`, `avg_pool2d` of (C, H, W) and `PReLU` of any rank but 4 fail (XNNPACK)
 
-Condition: an input of three dimensions (C, H, W), also behind a `conv2d`.
+Condition: pools: an input (C, H, W), also behind a `conv2d`; `PReLU`: an input of 1, 2, 3 or 5 dimensions.
 
 Right for: (N, C, H, W); the same model without the partitioner; `conv2d` and `max_pool1d` without a batch.
 

@@ -1,10 +1,10 @@
-"""iree/cpu: `log10` of float32 does not link: undefined symbol `log10f`
+"""iree/cpu: `log10` does not link: undefined symbol `log10f` (float64: `log10`)
 
-Condition: every call (float32).
+Condition: every call (float32 and float64).
 
 Right for: `log`, `log2`, `exp2`, `expm1`, `erf`, `tan`, `sinh`, `cosh`, `acosh` and `asin` of float32.
 
-The compiled program calls `log10f`, which the library that IREE links into programs lacks.
+The compiled program calls `log10f`, or `log10` for float64, which the library that IREE links into programs lacks.
 
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

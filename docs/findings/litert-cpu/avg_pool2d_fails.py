@@ -1,11 +1,12 @@
-"""litert/cpu: `avg_pool2d` and `avg_pool3d` with a single-element `padding` tuple fail to convert
+"""litert/cpu: `avg_pool2d`, `avg_pool3d` with a one-element `padding`, `kernel_size` or `stride` fail
 
-Condition: `padding` is a list or tuple of one element, of any value.
+Condition: `padding`, `kernel_size` or `stride` is a list or tuple of one element, of any value.
 
-Right for: `padding=1`, `padding=(1, 1)`, no `padding`; `conv2d(padding=[1])`.
+Right for: numbers; `padding=(1, 1)`, no `padding`; `conv2d(padding=[1])`.
 
 `_aten_avg_pool` in litert_torch/backend/lowerings/_jax_lowerings/torchax_ops.py repeats a padding of one element only
-if it is a list; `_lower_to_ir_text` in litert_torch/backend/jax_bridge/_wrap.py turns all lists into tuples first.
+if it is a list; `_lower_to_ir_text` in litert_torch/backend/jax_bridge/_wrap.py turns all lists into tuples first. It
+never repeats `kernel_size` and `stride` of one element.
 
 Seen with torch 2.13.0+cpu, litert-torch 0.10.0, ai-edge-litert 2.3.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

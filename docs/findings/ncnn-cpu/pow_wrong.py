@@ -5,9 +5,9 @@ elements or more (`**`, `torch.pow`; -2, -1, 3, 4, 0.5 and 1.5 were run).
 
 Right for: positive `x`; `x ** 2`; `x * x * x`; tensors of one element.
 
-The vectorised power is `exp(y * log(x))`. The logarithm of a negative number is NaN and that of 0 is -inf, and the
-vectorised exponential makes its greatest result, 2.4e38, of both. The loop for single elements calls `pow`, which is
-right.
+The vectorised power is `exp(y * log(x))`, which holds for positive `x` only. The logarithm of a negative number is
+NaN and that of 0 is -inf; the result is 2.4e38, near the greatest of the vectorised exponential. Tensors of less than
+4 elements are right.
 
 Seen with torch 2.13.0+cpu, ncnn 1.0.20261020, pnnx 20261020.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

@@ -4,8 +4,8 @@ Condition: an output of the model is a constant (as the indices of a sort of a 0
 
 Right for: the same model without that output.
 
-The provider hands OpenVINO a part of the graph whose output is an initialiser, which OpenVINO's ONNX front end does
-not find.
+The provider hands OpenVINO a part of the graph whose output is an initialiser, as a model in which no node makes that
+output.
 
 Seen with torch 2.13.0+cpu, onnxruntime-openvino 1.24.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

@@ -4,9 +4,8 @@ Condition: `x` is below about -8 (float32: 0.9 % off at -12, 100 % at -20).
 
 Right for: `x` from -5 up.
 
-The CPU plugin runs oneDNN's eltwise_mish, which computes the tanh of a softplus by a quotient in `(1 + exp(x)) ** 2`:
-a small exponential is lost beside 1. It is another kernel than that of SoftPlus (softplus_wrong.py), whose error is
-another.
+The CPU plugin computes `x * (q - 1) / (q + 1)` with `q = (1 + exp(x)) ** 2`: a small exponential is lost beside 1. It
+is another kernel than that of SoftPlus (softplus_wrong.py of the ONNX front end), whose error is another.
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

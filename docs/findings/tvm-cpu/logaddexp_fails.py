@@ -1,11 +1,12 @@
-"""tvm/cpu: A product of two bool tensors does not compile (so `isfinite`, `logaddexp`, `isclose`)
+"""tvm/cpu: `*`, `+`, `-` and `maximum` of two bool tensors do not compile (so `isfinite`, `logaddexp`)
 
-Condition: two bool tensors are multiplied.
+Condition: two bool tensors are multiplied, added, subtracted by relax.op.subtract, or compared by maximum.
 
-Right for: `&` of the same bool tensors; `torch.logical_and`.
+Right for: `&` of the same bool tensors; `torch.logical_and`; a bool tensor times a float or an int64 one.
 
-The LLVM code generator's multiplication knows no bool (check of kDLFloat in CreateMul). PyTorch's decomposition of
-isfinite, which logaddexp and isclose use, multiplies two bools.
+The LLVM code generator's arithmetic knows no bool (check of kDLFloat in CreateMul; CreateAdd, CreateSub and the
+comparison of maximum have the same). PyTorch's decomposition of isfinite, which logaddexp and isclose use, multiplies
+two bools.
 
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
