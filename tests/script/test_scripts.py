@@ -120,7 +120,7 @@ def test_compilers(platform: str) -> None:
         ("iree/cpu@cpu=haswell,float64=kept,opt=O2", "{'iree-hal-target-backends': 'llvm-cpu', "
          "'iree-input-demote-f64-to-f32': 'false', 'iree-llvmcpu-target-cpu': 'haswell', 'iree-opt-level': 'O2'}"),
         ("onnxruntime/openvino@opt=off,precision=f32,threads=2",
-         "{'device_type': 'CPU', 'num_of_threads': '2', 'precision': 'FP32'}"),
+         "{'device_type': 'CPU', 'precision': 'FP32', 'num_of_threads': '2'}"),
         ("tvm/cpu@cpu=haswell,opt=off", "{'kind': 'llvm', 'mcpu': 'haswell', 'opt-level': 0}"),
     ],
 )  # fmt: skip
