@@ -16,8 +16,13 @@ class Ran:
     err: str
 
 
-def mindgap(*arguments: str | Path, cwd: Path, home: Path | None = None) -> Ran:
-    """`mindgap ARGUMENTS` in `cwd`, with one thread and a tensor store of its own."""
+def mindgap(*arguments: str | Path, cwd: Path, home: Path | None = None, own_path: bool = False) -> Ran:
+    """`mindgap ARGUMENTS` in `cwd`, with one thread and a tensor store of its own.
+
+    `own_path`: `diff` takes programs the way of each platform's users too, which exports each a second time.
+    """
+    if arguments[:1] == ("diff",) and not own_path:
+        arguments = ("diff", "--no-own-path", *arguments[1:])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MINDGAP_HOME": str(home or cwd / "home"), "COLUMNS": "200"}
     done = subprocess.run(
         [sys.executable, "-m", "mindgap.cli", *map(str, arguments)],

@@ -169,6 +169,7 @@ def test_a_resumed_run_runs_what_the_store_lacks(folder: Path, capfd: pytest.Cap
     assert main(["upgrade", *sources, *asked, "--resume"]) == 2
 
 
+@pytest.mark.nightly
 def test_what_has_rows_of_one_platform_is_not_captured_again_for_another(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,7 @@ def test_one_subject_needs_no_batch(log: Path) -> None:
     assert log.read_text().split() == ["one"]
 
 
+@pytest.mark.nightly
 def test_loading_together_takes_half_of_a_budget(log: Path) -> None:
     """Then what can be loaded still runs."""
     started = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 from pathlib import Path
@@ -23,22 +24,35 @@ Rows = dict[tuple[str, str], dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("own_path")
+def folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder with the programs, which all test processes share."""
+    own = tmp_path_factory.getbasetemp()
+    made = (own if worker_id == "master" else own.parent) / "own_path"
+    made.mkdir(exist_ok=True)
     for name in ("programs.py", "custom.py"):
-        shutil.copy(Path(__file__).with_name(name), made / name)
+        # Renamed, so that no process reads half of a file.
+        Path(shutil.copy(Path(__file__).with_name(name), made / f"{name}.{worker_id}")).rename(made / name)
     return made
+
+
+def rows_once(folder: Path, name: str, *arguments: str) -> Rows:
+    """The rows of one command, by program and platform. It runs once, whichever test process needs them first."""
+    report = folder / f"{name}.json"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not report.exists():
+            ran = mindgap("diff", *arguments, "--json", cwd=folder, own_path=True)
+            assert ran.status == 1, ran.err
+            report.write_text(ran.out)
+    return {(row["model"].partition(":")[2], row["platform"]): row for row in json.loads(report.read_text())["rows"]}
 
 
 @pytest.fixture(scope="module")
 def rows(folder: Path) -> Rows:
-    """All programs on four platforms, in one command."""
+    """All programs on three platforms, in one command."""
     sources = [*(f"programs.py:{name}" for name in PROGRAMS), "custom.py:custom_operator"]
     platforms = ("-p", "cpu/jit", "-p", ONNX, "-p", OPENVINO)
-    ran = mindgap("diff", *sources, *platforms, "--json", "--store", "store", "--html", "page.html", cwd=folder)
-    assert ran.status == 1, ran.err
-    (folder / "report.json").write_text(ran.out)
-    return {(row["model"].partition(":")[2], row["platform"]): row for row in json.loads(ran.out)["rows"]}
+    return rows_once(folder, "report", *sources, *platforms, "--store", "store", "--html", "page.html")
 
 
 def line_of(text: str, file: str = "programs.py") -> str:
@@ -137,7 +151,7 @@ def test_the_store_has_it(folder: Path, rows: Rows) -> None:
 
 
 def test_it_can_be_left_out(folder: Path) -> None:
-    ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--no-own-path", "--json", cwd=folder)
+    ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--no-own-path", "--json", cwd=folder, own_path=True)
     (row,) = json.loads(ran.out)["rows"]
     assert ran.status == 0 and row["own_path"] is None
 
@@ -145,7 +159,17 @@ def test_it_can_be_left_out(folder: Path) -> None:
 def test_a_deployed_file_takes_the_place_of_the_export(folder: Path) -> None:
     model, args = programs.onnx_branch()
     torch.onnx.export(model, args, folder / "deployed.onnx", dynamo=True, verbose=False, external_data=False)
-    ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--as", f"{ONNX}=deployed.onnx", "--json", cwd=folder)
+    ran = mindgap(
+        "diff",
+        "programs.py:onnx_branch",
+        "-p",
+        ONNX,
+        "--as",
+        f"{ONNX}=deployed.onnx",
+        "--json",
+        cwd=folder,
+        own_path=True,
+    )
     (row,) = json.loads(ran.out)["rows"]
     assert ran.status == 1 and row["verdict"] == "export" and row["own_path"]["way"] == "deployed.onnx"
     assert row["detail"].startswith("deployed.onnx gives other outputs than the captured graph on this platform")
@@ -161,7 +185,7 @@ def test_a_deployed_file_takes_the_place_of_the_export(folder: Path) -> None:
     ],
 )
 def test_a_file_that_cannot_be_taken_is_an_error_in_one_line(folder: Path, given: str, said: str) -> None:
-    ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--as", given, cwd=folder)
+    ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--as", given, cwd=folder, own_path=True)
     (line,) = ran.err.splitlines()
     assert ran.status == 2 and line.startswith(f"mindgap: --as {given}: ") and line.endswith(said)
 
@@ -171,9 +195,7 @@ def sized(folder: Path) -> Rows:
     """Programs exported with a dynamic dimension."""
     sources = [f"programs.py:{name}" for name in ("size_frozen", "size_assumed", "any_size")]
     platforms = ("-p", "cpu/jit", "-p", ONNX, "-p", OPENVINO)
-    ran = mindgap("diff", *sources, *platforms, "--dynamic", "batch=2..8", "--json", cwd=folder)
-    assert ran.status == 1, ran.err
-    return {(row["model"].partition(":")[2], row["platform"]): row for row in json.loads(ran.out)["rows"]}
+    return rows_once(folder, "sized", *sources, *platforms, "--dynamic", "batch=2..8")
 
 
 def test_one_export_is_run_at_several_sizes(sized: Rows) -> None:
