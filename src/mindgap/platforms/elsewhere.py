@@ -49,6 +49,11 @@ class BackendElsewhere:
         raise PlatformError(f"platforms of environment {self.where.name} are opened by its own workers only")
 
 
+def declared(backend: Backend) -> Backend:
+    """Returns a backend as its package declares it, wherever its workers run."""
+    return backend.backend if isinstance(backend, BackendElsewhere) else backend
+
+
 @dataclass(frozen=True)
 class BackendWithoutEnvironment:
     """A backend whose packages mindgap's own environment lacks, and whose recipe has not been followed yet.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mindgap.findings.script.target import Target, packages_of
 from mindgap.platforms.eager import EagerBackend
-from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.elsewhere import BackendElsewhere, declared
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import NotNative
@@ -31,7 +31,7 @@ def target_of(platform: PlatformName) -> Target:
     python = python_version() if where is None else where.facts().python
     versions = {**package_versions(platform, packages_of(platform.device_mode)), "python": python}
     target = Target.of(platform, variables, "" if where is None else where.python, versions)
-    inner = backend.backend if isinstance(backend, BackendElsewhere) else backend
+    inner = declared(backend)
     if where is not None and where.emulation is not None:
         target = replace(target, execution=where.emulation.words)
     elif isinstance(inner, NotNative):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from mindgap.graph import materialise_all
-from mindgap.graph.compare.culprit import Culprit, SubmoduleCulprit
+from mindgap.graph import Array, materialise_all
+from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Verdict
@@ -28,26 +27,26 @@ _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 _OTHER: Final = 1e-3
 _FAR: Final = 0.5
-#: A distance that stands for an infinite one.
-_MOST: Final = 1e300
 
 #: Finds the submodule at fault: how far the outputs are apart, None for a failure.
 Locate = Callable[[float | None], Located | None]
-Array = np.ndarray[Any, Any]
 
 
 def with_own_path(comparison: GraphComparison, row: Row, run: OwnRun, locate: Locate) -> Row:
     """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault."""
     status, detail, apart = _compared(comparison, row, run)
-    about = OwnPath(
-        status, run.way, detail, tuple(_words(*each) for each in run.asked), run.training, run.seconds
-    )  # fmt: skip
+    asked = tuple(_words(*each) for each in run.asked)
+    about = OwnPath(status, run.way, detail, asked, run.training, run.seconds)
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok"):
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
-    found = locate(apart)
-    culprit, where = _culprit(run, found)
+    found = locate(apart) or Located("", "")
+    line = _line(run, found.path)
+    label = f"{found.path} ({line})" if found.path and line else found.path or line
+    where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
+    where += "" if found.complete else "; its submodules were not all tried"
     verdict: Verdict = "failed" if status == "failed" else "export"
-    return _with_fault(row, Fault(culprit, verdict, None, (), f"{detail}{where}{_why(run, culprit)}"), about)
+    fault = Fault(SubmoduleCulprit(found.path, label), verdict, detail=f"{detail}{where}{_why(run, found.path)}")
+    return _with_fault(row, fault, about)
 
 
 def _with_fault(row: Row, fault: Fault, about: OwnPath) -> Row:
@@ -80,9 +79,8 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun) -> Row:
         return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=_joined(own.detail, about)))
     said = "; ".join(_of_size(each) for each in wrong)
     detail = f"{own.way or 'the export'} with dynamic dimensions is wrong or fails: {said} (of {sizes}){left_out}"
-    culprit, _ = _culprit(run, None)
-    line = next((each.line for each in wrong if each.line), culprit.label)
-    fault = Fault(SubmoduleCulprit("", line), "export", None, (), f"{detail}{_why(run, culprit)}")
+    line = next((each.line for each in wrong if each.line), _line(run, ""))
+    fault = Fault(SubmoduleCulprit("", line), "export", detail=f"{detail}{_why(run, '')}")
     return _with_fault(row, fault, dataclasses.replace(own, status="differs", detail=_joined(own.detail, detail)))
 
 
@@ -93,7 +91,7 @@ def _joined(first: str, second: str) -> str:
 def _of_size(run: SizeRun) -> str:
     if run.apart is None:
         return f"at {run.words}: {run.message}"
-    size = "another shape, or NaN or infinity" if run.apart >= _MOST else f"off by {run.apart:.2g}"
+    size = "another shape, or NaN or infinity" if run.apart == math.inf else f"off by {run.apart:.2g}"
     return f"at {run.words}: {size}"
 
 
@@ -129,7 +127,7 @@ def _outputs_compared(
         status: OwnPathStatus = "same"
     elif not comparison.context.settings.judge:
         return "unjudged", "the judge was left out", apart
-    elif [(a.shape, a.dtype) for a in ours] != [(a.shape, a.dtype) for a in reference[: len(ours)]]:
+    elif _forms(ours) != _forms(reference[: len(ours)]):
         return _structure_compared(comparison, row, run, reference)
     else:
         try:
@@ -158,9 +156,9 @@ def _structure_compared(
     ours = run.outputs or ()
     graphs = _graphs_own(comparison, row.platform)
     if graphs is not None and _forms(graphs[: len(ours)]) == _forms(ours):
-        return "as_graph", f"{run.words} gives the forms that the captured graph gives", np.inf
+        return "as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf
     forms = f"{', '.join(_forms(ours))} where the program returns {', '.join(_forms(reference[: len(ours)]))}"
-    return "differs", f"{run.words} gives {forms}", np.inf
+    return "differs", f"{run.words} gives {forms}", math.inf
 
 
 def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | None:
@@ -196,7 +194,7 @@ def _with_arguments(comparison: GraphComparison, arguments: Sequence[Array]) -> 
     """The graph's inputs with other arguments. None where the program's arguments are not the graph's."""
     inputs = materialise_all(comparison.graph, comparison.context.tensors)
     places = [place for place, given in enumerate(comparison.graph.inputs) if given.role == "input"]
-    if [(inputs[p].shape, inputs[p].dtype) for p in places] != [(a.shape, a.dtype) for a in arguments]:
+    if _forms([inputs[place] for place in places]) != _forms(arguments):
         return None
     for place, array in zip(places, arguments, strict=True):
         inputs[place] = array
@@ -210,7 +208,7 @@ def _graphs_own(comparison: GraphComparison, platform: PlatformName) -> Sequence
 
 
 def _far(run: OwnRun, apart: float, other: str) -> str:
-    size = "NaN or infinity where the other is finite" if apart == np.inf else f"{apart:.2g} of the largest magnitude"
+    size = "NaN or infinity where the other is finite" if apart == math.inf else f"{apart:.2g} of the largest magnitude"
     return f"{run.words} gives other outputs than {other}: {size}, more than rounding explains"
 
 
@@ -218,38 +216,36 @@ def _forms(arrays: Sequence[Array]) -> list[str]:
     return [f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays]
 
 
-def _culprit(run: OwnRun, found: Located | None) -> tuple[Culprit, str]:
-    """The submodule to name, and what the detail adds."""
-    path = found.path if found is not None else ""
-    asked = [place for function, place in run.asked if _under(path, place) and _of_export(function)]
-    line = run.line or (_line_of(asked[0]) if asked else run.warned[0][0] if run.warned else "")
-    if found is None or not path:
-        return SubmoduleCulprit(
-            "", line
-        ), "" if found is None or found.complete else "; its submodules were not all tried"
-    return SubmoduleCulprit(
-        path, f"{path} ({line})" if line else path
-    ), f"; submodule {path} ({found.kind}) does it by itself"
+def _line(run: OwnRun, path: str) -> str:
+    """The user's line to name: where it fails, where the program asks how it is run, or where tracing warned."""
+    asked = _asked_inside(run, path)
+    return run.line or (_line_of(asked[0][1]) if asked else run.warned[0][0] if run.warned else "")
 
 
-def _why(run: OwnRun, culprit: Culprit) -> str:
-    """What explains it, where the program itself says so."""
+def _why(run: OwnRun, path: str) -> str:
+    """What explains it, where the program itself says so. `path`: of the submodule at fault."""
     if run.operator:
         return f". It calls the custom operator {run.operator}, which this way does not know"
-    path = culprit.path if isinstance(culprit, SubmoduleCulprit) else ""
-    asked = [_words(function, place) for function, place in run.asked if _under(path, place) and _of_export(function)]
-    if asked:
-        return f". It asks how it is run: {', '.join(asked)}"
+    if asked := _asked_inside(run, path):
+        return f". It asks how it is run: {', '.join(_words(*each) for each in asked)}"
     if run.warned:
         return f". Tracing warned: {'; '.join(f'{sentence} ({line})' for line, sentence in run.warned[:3])}"
-    training = [each for each in run.training if not path or each == path or each.startswith(f"{path}.")]
+    training = [each for each in run.training if _is_inside(path, each)]
     if training:
         return f". In training mode: {', '.join(training[:4])}{' …' if len(training) > 4 else ''}; call .eval() first"
     return ""
 
 
-def _under(path: str, place: str) -> bool:
-    module = place.partition(" (")[0] if " (" in place else ""
+def _asked_inside(run: OwnRun, path: str) -> list[tuple[str, str]]:
+    """What a submodule asks about export, tracing or compilation."""
+    return [
+        (function, place) for function, place in run.asked
+        if _of_export(function) and _is_inside(path, place.partition(" (")[0] if " (" in place else "")
+    ]  # fmt: skip
+
+
+def _is_inside(path: str, module: str) -> bool:
+    """Whether a module is a submodule, or inside it. `path`: empty for the whole program."""
     return not path or module == path or module.startswith(f"{path}.")
 
 

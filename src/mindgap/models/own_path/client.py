@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import MindgapError
 from mindgap.models.own_path.sizes import DynamicSize, SizeRun
 from mindgap.models.sources.client import users_line
-from mindgap.platforms.elsewhere import BackendElsewhere
-from mindgap.platforms.environments import Environment, EnvironmentProblem
+from mindgap.platforms.elsewhere import BackendElsewhere, declared
+from mindgap.platforms.environments import Environment
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import Backend, PlatformError, RunsFiles, RunsPrograms, Scripted
 from mindgap.platforms.registry import find
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from typing import Self
 
 _START_S: Final = 120.0
-#: A program that takes no longer is exported once more, to feed other arguments to what was exported.
+#: What took no longer to export and run is fed other arguments too.
 AGAIN_S: Final = 10.0
 #: Seconds for the search for the submodule at fault.
-_SEARCH_S: Final = 60.0
+SEARCH_S: Final = 60.0
 #: The calls of a runner that export or compile, and run.
 _STEPS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile", "torchax.extract_jax")
 
@@ -81,11 +81,16 @@ class OwnRun:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The innermost submodule that shows a difference or a failure by itself; as `search.Part`."""
+    """The innermost submodule that shows a difference or a failure by itself.
+
+    path: empty for the whole program, none of whose submodules shows it alone.
+    kind: its class.
+    complete: all of its submodules were tried.
+    """
 
     path: str
     kind: str
-    complete: bool
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,7 @@ class OwnPathClient:
         started = time.perf_counter()
         try:
             backend = find(platform)[0]
-            runner = runner_of(backend, platform, self._files.get(platform))
+            runner = program_runner_of(backend, platform, self._files.get(platform))
         except NoOwnPath as error:
             return OwnRun(platform, "", None, reason=str(error), fed=False)
         if runner is None:
@@ -138,16 +143,10 @@ class OwnPathClient:
             fed = not (isinstance(failed, CannotOpen) or self._stopped or time.monotonic() >= self._until)
             line = users_line(failed.tail)
             return OwnRun(
-                platform,
-                way,
-                None,
-                reason=failed.message,
-                line=line,
-                step=way if fed else "",
-                fed=fed,
+                platform, way, None, reason=failed.message, line=line, step=way if fed else "", fed=fed,
                 file=platform in self._files,
-            )
-        except (EnvironmentProblem, MindgapError) as error:
+            )  # fmt: skip
+        except MindgapError as error:
             return OwnRun(platform, way, None, reason=str(error), fed=False)
         seconds = time.perf_counter() - started
         return own_run(platform, way, frame.header, frame.arrays, seconds, file=platform in self._files)
@@ -159,12 +158,12 @@ class OwnPathClient:
         if not self._dynamic or platform in self._files:
             return None
         try:
-            runner = runner_of(backend, platform)
+            runner = program_runner_of(backend, platform)
             if runner is None:
                 return None
             sizes = [[each.name, each.low, each.high] for each in self._dynamic]
             header = self._ask("sizes", source, platform, backend, runner, sizes=sizes).header
-        except (NoOwnPath, WorkerFailed, MindgapError) as error:
+        except (WorkerFailed, MindgapError) as error:
             return SizedRuns((), reason=str(error))
         if header["failure"] is not None:
             failure = header["failure"]
@@ -178,10 +177,9 @@ class OwnPathClient:
         if platform in self._files:
             return None
         backend = find(platform)[0]
-        runner = runner_of(backend, platform)
+        runner = program_runner_of(backend, platform)
         assert runner is not None, "only what ran is located"
-        seconds = min(_SEARCH_S, self._deadline_s)
-        apart = None if apart is None else min(apart, 1e300)
+        seconds = min(SEARCH_S, self._deadline_s)
         try:
             header = self._ask("locate", source, platform, backend, runner, seconds=seconds, apart=apart).header
         except (WorkerFailed, MindgapError):
@@ -272,20 +270,19 @@ def own_run(
     )  # fmt: skip
 
 
-def runner_of(backend: Backend, platform: PlatformName, file: Path | None = None) -> ScriptRunner | None:
+def program_runner_of(backend: Backend, platform: PlatformName, file: Path | None = None) -> ScriptRunner | None:
     """Returns how the platform's users run a program, or a model file of it; None for eager mode. Raises
     `NoOwnPath`."""
-    declared = backend.backend if isinstance(backend, BackendElsewhere) else backend
-    options = platform.backend_options
+    own, options = declared(backend), platform.backend_options
     if platform.mode == "eager" and file is None:
         return None
     try:
         if file is not None:
-            runner = declared.file_runner(options, str(file.resolve())) if isinstance(declared, RunsFiles) else None
-        elif isinstance(declared, RunsPrograms):
-            runner = declared.program_runner(options)
+            runner = own.file_runner(options, str(file.resolve())) if isinstance(own, RunsFiles) else None
+        elif isinstance(own, RunsPrograms):
+            runner = own.program_runner(options)
         else:
-            runner = declared.script_runner(options) if isinstance(declared, Scripted) else None
+            runner = own.script_runner(options) if isinstance(own, Scripted) else None
     except PlatformError:
         raise
     except Exception as error:  # what a third party's backend does wrong stops no comparison
@@ -297,9 +294,8 @@ def runner_of(backend: Backend, platform: PlatformName, file: Path | None = None
 
 def check_file(platform: PlatformName, file: Path) -> None:
     """Raises `MindgapError` for a model file that is not there, or that the platform does not read."""
-    backend = find(platform)[0]
-    declared = backend.backend if isinstance(backend, BackendElsewhere) else backend
-    suffixes = declared.file_suffixes if isinstance(declared, RunsFiles) else ()
+    backend = declared(find(platform)[0])
+    suffixes = backend.file_suffixes if isinstance(backend, RunsFiles) else ()
     if file.suffix not in suffixes:
         reads = f"reads {' and '.join(suffixes)}" if suffixes else "reads no model files"
         raise MindgapError(f"--as {platform}={file}: {platform.device_mode} {reads}")

@@ -5,24 +5,23 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from mindgap.models.own_path.client import (
     AGAIN_S,
+    SEARCH_S,
     Located,
     NoOwnPath,
     OwnRun,
     SizedRuns,
     own_run,
+    program_runner_of,
     runner_json,
-    runner_of,
     way_of,
 )
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import find
-
-_SEARCH_S: Final = 60.0
 
 
 class ProgramHere:
@@ -44,7 +43,7 @@ class ProgramHere:
             why = "a model of the Python API stays in its process: `mindgap diff` takes a program to other environments"
             return OwnRun(platform, "", None, reason=why, fed=False)
         try:
-            runner = runner_of(backend, platform)
+            runner = program_runner_of(backend, platform)
         except NoOwnPath as error:
             return OwnRun(platform, "", None, reason=str(error), fed=False)
         if runner is None:
@@ -62,11 +61,11 @@ class ProgramHere:
         """Finds the submodule that is wrong (or fails: `apart` is None) by itself."""
         from mindgap.aten.state import TORCH_STATE
 
-        runner = runner_of(find(platform)[0], platform)
+        runner = program_runner_of(find(platform)[0], platform)
         assert runner is not None, "only what ran is located"
         with TORCH_STATE, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            asked = {"source": "", "runner": runner_json(runner), "seconds": _SEARCH_S, "apart": apart}
+            asked = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "apart": apart}
             header, _ = self._programs.locate(asked)
         return Located(header["path"], header["kind"], header["complete"])
 

@@ -16,6 +16,7 @@ import torch
 
 from mindgap.aten.torch_private import pytree
 from mindgap.aten.torch_private.custom_operators import custom_operators
+from mindgap.graph import Array
 from mindgap.models.capture.origin import user_line_of, users_line_in
 from mindgap.models.capture.program import leaves, modules_of, named_arguments
 from mindgap.models.corpus.source import one_line
@@ -77,7 +78,7 @@ class FlatProgram(torch.nn.Module):
         #: The tensors among the arguments, in order, and their names.
         self.tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
         self.names = [name for name, leaf in named_arguments(program, args, kwargs) if isinstance(leaf, torch.Tensor)]
-        #: What tracing warned of in the last run: the user's line and the first sentence of each.
+        #: What tracing warned of so far: the user's line and the first sentence of each.
         self.warned: list[tuple[str, str]] = []
         #: What an export is told of dynamic dimensions.
         self.dynamic_shapes: Mapping[str, Any] = {}
@@ -138,7 +139,7 @@ class FlatProgram(torch.nn.Module):
         return found if changed else None
 
 
-def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = None) -> list[np.ndarray[Any, Any]]:
+def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = None) -> list[Array]:
     """Returns the outputs in eager mode. `tensors`: in place of those among the arguments."""
     given = program.fresh() if tensors is None else [tensor.clone() for tensor in tensors]
     with _as_it_was(program.program), torch.no_grad():
@@ -148,7 +149,7 @@ def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = N
 def run_by(
     program: FlatProgram, runner: ScriptRunner, later: Sequence[torch.Tensor] | None = None,
     exports: dict[str, Any] | None = None,
-) -> list[np.ndarray[Any, Any]] | Failure:  # fmt: skip
+) -> list[Array] | Failure:  # fmt: skip
     """Returns the outputs by a runner, or why there are none.
 
     `later`: the tensors that it is fed after the export, which has those among the arguments. A runner that asks for
@@ -213,7 +214,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+def _array(tensor: torch.Tensor) -> Array:
     from mindgap.aten.tensors import to_numpy
 
     # `ascontiguousarray` would make a 0-d array 1-d.

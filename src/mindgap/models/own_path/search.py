@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-import numpy as np
-
+from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.module_calls import WHOLE, call_inside, module_calls
+from mindgap.models.own_path.client import Located
 from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly
 from mindgap.platforms.script_runner import ScriptRunner
 
@@ -20,27 +20,11 @@ _SHARE: Final = 1e-2
 #: The least difference, of the largest magnitude, by floating-point width in bytes: beyond rounding of a submodule.
 _LEAST: Final = {8: 1e-9, 4: 1e-3, 2: 5e-2}
 
-Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """The innermost submodule that shows a difference or a failure by itself.
-
-    path: empty for the whole program, none of whose submodules shows it alone.
-    kind: its class.
-    complete: all of its submodules were tried.
-    """
-
-    path: str
-    kind: str
-    complete: bool = True
-
 
 def first_part(
     program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], runner: ScriptRunner, seconds: float,
     apart: float | None,
-) -> Part:  # fmt: skip
+) -> Located:  # fmt: skip
     """Returns the innermost submodule, the first in order of calls, that is wrong or fails by itself.
 
     A submodule is run on the arguments that the program gives it. `apart`: how far the program itself is off, as
@@ -48,7 +32,7 @@ def first_part(
     """
     until = time.monotonic() + seconds
     paths = [call.path for call in module_calls(program, args, kwargs, seconds / 4) if call.path != WHOLE]
-    found = Part("", type(program).__name__)
+    found = Located("", type(program).__name__)
     left = _children("", paths)
     while left:
         path = left.pop(0)
@@ -59,7 +43,7 @@ def first_part(
         except CaptureError:
             continue
         if _shows(module, given, named, runner, apart):
-            found, left = Part(path, type(module).__name__), _children(path, paths)
+            found, left = Located(path, type(module).__name__), _children(path, paths)
     return found
 
 

@@ -19,7 +19,7 @@ import importlib
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from mindgap.models.sources.worker import answering
 from mindgap.platforms.script_runner import ScriptRunner
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from mindgap.models.own_path.program_run import FlatProgram
 
 Header = dict[str, Any]
-#: An infinite distance in JSON.
-MOST: Final = 1e300
 
 
 def own_path_service(_: Channel) -> Service:
@@ -95,17 +93,16 @@ class Programs:
 
     def sizes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Exports a program with dynamic dimensions, and runs it at several sizes."""
-        from mindgap.models.own_path.dynamic import DynamicSize, run_sizes
+        from mindgap.models.own_path.dynamic import run_sizes
         from mindgap.models.own_path.program_run import Failure
+        from mindgap.models.own_path.sizes import DynamicSize
 
         sizes = [DynamicSize(*each) for each in header["sizes"]]
         flat = self._flat(header["source"])
         found = run_sizes(flat, self._flat(header["source"]), _runner(header), sizes)
         if isinstance(found, Failure):
             return {"kind": "sized", "failure": dataclasses.asdict(found)}, ()
-        runs = [
-            [run.words, None if run.apart is None else min(run.apart, MOST), run.message, run.line] for run in found[0]
-        ]
+        runs = [[run.words, run.apart, run.message, run.line] for run in found[0]]
         return {"kind": "sized", "failure": None, "runs": runs, "left_out": found[1]}, ()
 
     def _flat(self, source: str) -> FlatProgram:
