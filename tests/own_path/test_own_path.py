@@ -226,3 +226,10 @@ def test_an_export_that_is_wrong_at_other_sizes_is_found_with_the_line(sized: Ro
 def test_sizes_that_are_none_are_an_error_in_one_line(given: str) -> None:
     with pytest.raises(MindgapError, match=r"write NAME=LOW\.\.HIGH"):
         parse_sizes(given)
+
+
+@pytest.mark.parametrize("option", ["--no-own-path", "--backward", "--capture-env=absent"])
+def test_what_needs_an_export_is_refused_where_none_is_made(folder: Path, option: str) -> None:
+    sized = ("--dynamic", "batch=2..8", option)
+    ran = mindgap("diff", "programs.py:any_size", "-p", ONNX, *sized, cwd=folder, own_path=True)
+    assert ran.status == 2 and "--as and --dynamic need the program's own export" in ran.err

@@ -146,10 +146,15 @@ def diff(
     base, *wanted = [canonical(platform) for platform in (reference, *platforms)]
     files = _files(artefacts or [], wanted)
     sizes = () if dynamic is None else parse_sizes(dynamic)
-    if sizes and (not own_path or backward):
-        raise MindgapError("--dynamic needs the program's own export: leave out --no-own-path and --backward")
-    if files and (len(sources) > 1 or not own_path or backward):
-        raise MindgapError("--as takes one source, without --backward and --no-own-path: a file is of one program")
+    taken = own_path and not backward and capture_env is None
+    if (sizes or files) and not taken:
+        raise MindgapError(
+            "--as and --dynamic need the program's own export: leave out --no-own-path, --backward and --capture-env"
+        )
+    if files and len(sources) > 1:
+        raise MindgapError("--as takes one source: a file is of one program")
+    if own_path and capture_env is not None:
+        complain(f"the program's own export is left out: the program is opened in environment {capture_env} only")
     settings = RunSettings(base, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
     kept = None if store is None else Store(store)
 
@@ -160,7 +165,7 @@ def diff(
             source_client(tensors, settings.deadline_s, capture_env, limit) as client,
             OwnPathClient(settings.deadline_s, files, sizes, limit) as exporting,
         ):
-            beside = exporting if own_path and not backward and capture_env is None else None
+            beside = exporting if taken else None
             found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward, beside)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
