@@ -26,7 +26,7 @@ import torch
 
 from mindgap.aten.operators import overload
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
 from mindgap.aten.torch_private.overloads import schema_of
 from mindgap.aten.torch_private.pre_dispatch import (
     PreDispatchMode,

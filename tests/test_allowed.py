@@ -11,7 +11,7 @@ from cli.command_line import mindgap
 from mindgap.findings.allowed import Allowance, mark_allowed, parse_allowance, project_allowances
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import Culprit, DtypePolicy, culprit_of
-from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 from mindgap.workflows.diff import Report

@@ -11,7 +11,7 @@ import pytest
 from mindgap.findings.known import Baseline, Known
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import culprit_of
-from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Fault
 from mindgap.workflows.diff import Report
 from report.report_sample import sample
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mindgap.aten.gradient_operators import CALLED_FORWARD, is_gradient_operator
+from mindgap.aten.operators import CALLED_FORWARD, is_gradient_operator
 
 
 class _Calls(TorchDispatchMode):

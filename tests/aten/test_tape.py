@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch
 
-from mindgap.aten.folding import known_at_load, with_constants
+from mindgap.aten.dead_nodes import known_at_load, with_constants
 from mindgap.aten.operators import facts, is_inplace, overload, overload_name
 from mindgap.aten.tape import Tape, clone_strided, flatten_result, written_inputs
 from mindgap.aten.tensors import to_numpy, to_torch

@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from aten.differing_outputs import differing_outputs
-from mindgap.aten.cotangent import cotangent
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import Tape
-from mindgap.aten.tensors import to_torch
+from mindgap.aten.tensors import cotangent, to_torch
 from mindgap.graph import Constant, Graph, Normal, Uniform, decode, encode
 from mindgap.graph.materialisation import materialise_all
 from mindgap.graph.tensors import TensorStore

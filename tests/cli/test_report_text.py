@@ -17,7 +17,7 @@ from cli.command_line import MODELS, mindgap
 from mindgap.cli.tables import print_report
 from mindgap.graph.compare.culprit import DtypePolicy, culprit_of
 from mindgap.graph.compare.example import Example
-from mindgap.graph.compare.weakness import Weakness
+from mindgap.graph.compare.verdict import Weakness
 from mindgap.platforms.name import parse
 from mindgap.report.finding_blocks import blocks
 from mindgap.results.rows import Row

@@ -19,7 +19,7 @@ from mindgap.cli.upgrade_outputs import write_junit
 from mindgap.findings.known import Baseline, load_known
 from mindgap.graph import MindgapError, TensorStore, stored_keys
 from mindgap.graph.compare.culprit import culprit_of
-from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Fault
 from mindgap.models.capture import capture
 from mindgap.platforms.environments.installation import adopt
 from mindgap.platforms.name import parse

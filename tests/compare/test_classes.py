@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.graph.compare.classes import equivalence_classes
 from mindgap.graph.compare.digest import digest_array
+from mindgap.graph.compare.verdict import equivalence_classes
 
 
 @given(

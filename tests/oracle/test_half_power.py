@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from mindgap.judge.oracle.evaluation.half_power import half_power
+from mindgap.judge.oracle.evaluation.float64 import half_power
 
 SPECIAL = [-math.inf, -4.0, -0.0, 0.0, 5e-324, 0.25, 2.0, 1e300, math.inf, math.nan]
 

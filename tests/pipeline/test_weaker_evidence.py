@@ -9,7 +9,7 @@ import pytest
 
 from mindgap.cli.tables import print_report
 from mindgap.graph import Graph
-from mindgap.graph.compare.weakness import Weakness
+from mindgap.graph.compare.verdict import Weakness
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.oracle.bounds import rules
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.executorch.backend import printed_by
 from mindgap.platforms.executorch.messages import RUNTIME_TABLE, TABLE, read, read_runtime, runtime_text
-from mindgap.platforms.executorch.runtime_log import printed_by
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.elsewhere import workers

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mindgap.platforms.tinygrad import BACKEND
-from mindgap.platforms.tinygrad.compiler_errors import CompilerError, compiler_errors
+from mindgap.platforms.tinygrad.backend import CompilerError, compiler_errors
 from mindgap.platforms.tinygrad.messages import TABLE, read
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.aten.folding import known_at_load
+from mindgap.aten.dead_nodes import known_at_load
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.findings.reduction import Answer, ReductionLimits, reduce, simplicity
-from mindgap.findings.reduction.find_integer import find_integer
+from mindgap.findings.reduction.passes import find_integer
 from mindgap.graph import Constant, Graph, GraphError, TensorStore, materialise, materialise_all, operands, validate
 from mindgap.models.capture import capture
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mindgap.graph.compare.culprit import culprit_of
-from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.workflows.diff import Model, PlatformFacts, Refused, Report, Row

@@ -12,7 +12,7 @@ import torch
 from mindgap.findings.allowed import mark_allowed
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import DtypePolicy, culprit_of
-from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Fault
 from mindgap.models.capture import capture
 from mindgap.platforms.name import parse
 from mindgap.results.advice import advised

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorStore
-from mindgap.graph.compare.classes import equivalence_classes
+from mindgap.graph.compare.verdict import equivalence_classes
 from mindgap.report.page import roots
 from mindgap.report.words import MEANINGS
 from mindgap.results.rows import ordered

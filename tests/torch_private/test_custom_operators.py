@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mindgap.aten.torch_private.custom_operators import custom_operators, python_implementation
+from mindgap.aten.torch_private.overloads import custom_operators, python_implementation
 
 
 @torch.library.custom_op("mindgap_private::twice", mutates_args=())

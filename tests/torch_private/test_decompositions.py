@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mindgap.aten.torch_private.decompositions import decomposition_of, reference_of
+from mindgap.aten.torch_private.overloads import decomposition_of, reference_of
 
 
 def test_an_operator_is_decomposed() -> None:

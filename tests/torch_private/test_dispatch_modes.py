@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from mindgap.aten.torch_private.dispatch_modes import (
+from mindgap.aten.torch_private.fake_tensors import (
     FunctionalTensorMode,
     TorchDispatchMode,
     dispatch_functionalize,

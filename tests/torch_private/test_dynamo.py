@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from mindgap.aten.torch_private.dynamo import counters, dynamo_config, list_backends, reset
+from mindgap.aten.torch_private.inductor import counters, dynamo_config, list_backends, reset
 
 
 def test_a_compiled_graph_is_counted() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.aten.torch_private.dynamo import list_backends
 from mindgap.aten.torch_private.inductor import (
     PARTIAL_BACKENDS,
     SWITCHED_OFF,
     default_cache_dir,
     inductor_config,
+    list_backends,
     pick_vec_isa,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mindgap.aten.torch_private.memory_formats import suggest_memory_format
+from mindgap.aten.torch_private.fake_tensors import suggest_memory_format
 
 
 def test_strides_of_images_are_told_apart() -> None:

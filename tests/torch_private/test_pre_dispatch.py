@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
 from mindgap.aten.torch_private.pre_dispatch import (
     PreDispatchMode,
     call_decomposed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mindgap.aten.torch_private.storage import lazy_clone, storage_id
+from mindgap.aten.torch_private.fake_tensors import lazy_clone, storage_id
 
 
 def test_views_share_a_storage_and_copies_do_not() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mindgap.aten.folding import known_at_load
+from mindgap.aten.dead_nodes import known_at_load
 from mindgap.graph import Graph, operands
 from mindgap.judge.trace.failure import failing_part
 from mindgap.judge.trace.judge import Judge

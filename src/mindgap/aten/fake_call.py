@@ -8,7 +8,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.operators import overload_name
-from mindgap.aten.torch_private.memory_formats import suggest_memory_format
+from mindgap.aten.torch_private.fake_tensors import suggest_memory_format
 
 #: Operators whose fake kernel knows bfloat16 only, as on a GPU, while the CPU runs them in any dtype.
 _BF16_ONLY: Final = frozenset({"aten._grouped_mm.default"})

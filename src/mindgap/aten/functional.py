@@ -14,9 +14,8 @@ from typing import Any, Final, cast
 
 import torch
 
-from mindgap.aten.counterpart import counterpart, is_layout_change
+from mindgap.aten.counterpart import Builder, counterpart, is_layout_change
 from mindgap.aten.operators import facts, is_inplace, makes_new
-from mindgap.aten.restride import laid_out_as
 from mindgap.aten.storage import READS_STORAGE, call_on, empty
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
@@ -24,8 +23,8 @@ from mindgap.aten.torch_private.fake_tensors import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
+    storage_id,
 )
-from mindgap.aten.torch_private.storage import storage_id
 from mindgap.aten.view_inverse import Step, same_layout, scattered, write_back, writes_back
 from mindgap.graph import (
     Arg,
@@ -33,6 +32,7 @@ from mindgap.graph import (
     Graph,
     GraphError,
     Labels,
+    MemoryFormat,
     Node,
     Ref,
     TensorSpec,
@@ -43,6 +43,26 @@ from mindgap.graph import (
     renumbered,
     select,
 )
+
+
+def laid_out_as(builder: Builder, number: int, now: torch.Tensor, layout: torch.Tensor) -> int:
+    """Returns a value with the same elements, the strides of `layout`, and no offset; emits a copy if needed.
+
+    `now`: the value's fake tensor. Raises `GraphError` for strides that no permutation of a contiguous tensor has.
+    """
+    alike = now.stride() == layout.stride()
+    if alike and not now.storage_offset():
+        return number
+    order = sorted(range(layout.dim()), key=lambda d: (-layout.stride(d), d))
+    dense = layout.permute(order)
+    if not dense.is_contiguous():
+        raise GraphError(
+            "a write or a read through as_strided, whose base has gaps or overlaps, has no functional form"
+        )
+    turned = builder.emit("aten.permute.default", Ref(number), tuple(order))[0]
+    copied = builder.emit("aten.clone.default", Ref(turned), memory_format=MemoryFormat("contiguous_format"))[0]
+    return builder.emit("aten.permute.default", Ref(copied), tuple(order.index(d) for d in range(len(order))))[0]
+
 
 #: What fake kernels say where values decide, or of batch norms over nothing.
 _BY_VALUES: Final = (DynamicOutputShapeException, DataDependentOutputException, ZeroDivisionError)

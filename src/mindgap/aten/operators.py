@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -9,7 +10,25 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.torch_private.overloads import has_kernel_for
-from mindgap.graph import Node, UnknownOperator
+from mindgap.graph import Arg, Device, DType, Layout, MemoryFormat, Node, Ref, UnknownOperator
+
+_CPU = torch.device("cpu")
+
+
+def attribute(arg: Arg, device: torch.device = _CPU) -> Any:
+    """Converts a dtype, layout, memory format or device; returns any other argument as it is."""
+    if isinstance(arg, (DType, MemoryFormat, Layout)):
+        return getattr(torch, arg.name)
+    return device if isinstance(arg, Device) else arg
+
+
+def bind(arg: Arg, values: Sequence[Any] | Callable[[int], Any], device: torch.device = _CPU) -> Any:
+    """Converts an argument, with references replaced by `values`: a sequence, or a function of the index."""
+    if isinstance(arg, Ref):
+        return values(arg.index) if callable(values) else values[arg.index]
+    if isinstance(arg, tuple):
+        return [bind(item, values, device) for item in arg]
+    return attribute(arg, device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +134,14 @@ def makes_new(op: str) -> bool:
     if known.mutates or known.views or "unsafe" in packet:
         return False
     return packet in _MAKE_NEW or not is_composite(overload(op))
+
+
+#: Packets with `_backward` in their name that a public forward function calls: `torch.istft` calls `unfold_backward`.
+#: A test in tests/aten measures them on PyTorch's operator samples.
+CALLED_FORWARD: Final = frozenset({"unfold_backward"})
+
+
+def is_gradient_operator(op: str) -> bool:
+    """Returns whether no public forward function of PyTorch calls the operator (`aten.tanh_backward.default`)."""
+    packet = packet_of(op)
+    return "_backward" in packet and packet not in CALLED_FORWARD

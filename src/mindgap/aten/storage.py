@@ -12,13 +12,11 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.aten.arguments import bind
 from mindgap.aten.fake_call import fake_call
-from mindgap.aten.operators import facts, makes_new, overload
+from mindgap.aten.operators import bind, facts, makes_new, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, extent, torch_dtype_name
-from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
-from mindgap.aten.torch_private.storage import storage_id
+from mindgap.aten.torch_private.fake_tensors import FakeTensorMode, storage_id
 from mindgap.graph import (
     Arg,
     Graph,

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from mindgap.aten.arguments import attribute
-from mindgap.aten.operators import callable_of, facts
+from mindgap.aten.operators import attribute, callable_of, facts
 from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tensors import extent
 from mindgap.graph import Arg, Graph, Node, Ref, operands, refs

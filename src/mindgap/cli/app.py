@@ -26,14 +26,12 @@ from mindgap.cli.corpus import corpus
 from mindgap.cli.coverage import coverage
 from mindgap.cli.demo import demo
 from mindgap.cli.diff import diff
-from mindgap.cli.env import env
+from mindgap.cli.env import env, platforms
 from mindgap.cli.metamorphic import metamorphic
-from mindgap.cli.platforms import platforms
 from mindgap.cli.reduce import reduce
 from mindgap.cli.report import report
 from mindgap.cli.selftest import selftest
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain
+from mindgap.cli.streams import Exit, complain
 from mindgap.cli.study import study
 from mindgap.cli.synth import synth
 from mindgap.cli.trace import trace

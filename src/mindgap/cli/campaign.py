@@ -18,8 +18,7 @@ import typer
 from mindgap.cli.campaign_view import print_status, running_line, watching
 from mindgap.cli.numbers import finite
 from mindgap.cli.outputs import check_directory, check_files
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
 

@@ -12,8 +12,7 @@ import typer
 from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, UpdateLedger
 from mindgap.cli.numbers import finite
 from mindgap.cli.outputs import write_file
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.platforms.name import recorded
 
 if TYPE_CHECKING:

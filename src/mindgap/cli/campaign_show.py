@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from mindgap.cli.outputs import check_files, write_file
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import console, plain_table
 from mindgap.graph.model_file import SUFFIX
 

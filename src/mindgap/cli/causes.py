@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mindgap.cli.numbers import finite
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 
 if TYPE_CHECKING:
     from mindgap.findings.causes.check import Reproduction

@@ -14,8 +14,7 @@ from mindgap.cli.diff import Jobs, say_loudly, write_pages
 from mindgap.cli.outputs import check_directory, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import subjects
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.graph import default_tensor_store
 from mindgap.models.sources.client import SourceClient

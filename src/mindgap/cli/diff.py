@@ -16,8 +16,7 @@ from mindgap.cli.numbers import budget_left
 from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
-from mindgap.cli.status import Exit, status_of
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream, status_of
 from mindgap.cli.tables import print_report
 from mindgap.findings.allowed import all_allowed, mark_allowed
 from mindgap.findings.known import load_known, mark_known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -9,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import console, plain_table
 from mindgap.platforms.environments import Environment, EnvironmentProblem, environments, find
 from mindgap.platforms.environments.emulated import (
@@ -22,6 +22,33 @@ from mindgap.platforms.environments.emulated import (
 )
 from mindgap.platforms.environments.recipe import emulated_recipes
 from mindgap.platforms.listing import find_recipe, recipes
+
+
+def platforms(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per platform, in a list.")] = False,
+) -> None:
+    """List every platform: there (in which environment, if not mindgap's own) or not and why, versions, hardware,
+    options.
+
+    Example: mindgap platforms --json
+    """
+    with result_stream() as out:
+        from mindgap.platforms.listing import list_platforms
+
+        found = list_platforms()
+        if as_json:
+            json.dump([dataclasses.asdict(info) for info in found], out, indent=1, default=str)
+            out.write("\n")
+            return
+        table = plain_table("platform", "there", "versions, or why not", "hardware", "options")
+        for info in found:
+            versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
+            yes = f"in {info.environment}" if info.environment else "yes"
+            there = (yes, versions) if info.available else ("no", info.reason)
+            hardware = ", ".join(filter(None, (info.hardware, info.execution)))
+            table.add_row(info.platform, *there, hardware, ", ".join(info.options))
+        console(out).print(table)
+
 
 env = typer.Typer(
     no_args_is_help=True,

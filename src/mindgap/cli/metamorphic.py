@@ -9,8 +9,7 @@ import typer
 from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Metrics, Options, put_out, say_loudly, seconds
 from mindgap.cli.outputs import check_files
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
-from mindgap.cli.status import status_of
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import result_stream, status_of
 from mindgap.graph import default_tensor_store
 from mindgap.platforms.name import parse
 from mindgap.workflows.diff import RunSettings

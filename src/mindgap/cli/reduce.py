@@ -11,8 +11,7 @@ from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, Updat
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.numbers import finite
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.name import PlatformName

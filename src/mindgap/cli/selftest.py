@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from mindgap.cli.progress import counting
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import Exit, result_stream
 
 
 def selftest(

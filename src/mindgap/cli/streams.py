@@ -6,7 +6,37 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
+from enum import IntEnum
 from typing import TextIO
+
+from mindgap.workflows.diff import Report
+
+
+class Exit(IntEnum):
+    """The exit statuses."""
+
+    NOTHING_FOUND = 0
+    FINDINGS = 1
+    WRONG_USE = 2
+    TOOL_FAILED = 3
+    INTERRUPTED = 130
+
+
+def status_of(report: Report, *, require_support: bool = False, require_finite: bool = False) -> Exit:
+    """Returns the exit status for a report whose known findings are marked.
+
+    The tool's own failure outweighs findings. They outweigh a source that could not be captured, a report that compares
+    nothing, and rows that were not run, or differ and were not judged. `require_support`: a row that is `unsupported`
+    is a finding. `require_finite`: an output with NaN or infinities is one, on the reference too.
+    """
+    if report.totals.broken:
+        return Exit.TOOL_FAILED
+    if report.totals.new or (require_support and report.totals.words.get("unsupported", 0)):
+        return Exit.FINDINGS
+    if require_finite and not report.finite:
+        return Exit.FINDINGS
+    unknown = any(row.unknown for row in report.rows)
+    return Exit.WRONG_USE if report.refused or report.nothing or unknown else Exit.NOTHING_FOUND
 
 
 @contextmanager

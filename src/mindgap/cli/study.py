@@ -10,8 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.study_deviations import deviations
 from mindgap.cli.tables import console
 from mindgap.results.store import Store

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from mindgap.cli.numbers import seconds_of
 from mindgap.cli.outputs import check_files
 from mindgap.cli.sources import source_client, subjects
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.graph import MindgapError, TensorStore
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from rich.text import Text
 
 from mindgap.cli.diff import Options
 from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import Exit, result_stream
 from mindgap.cli.tables import console
 from mindgap.graph import MindgapError
 

@@ -11,8 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from mindgap.cli.outputs import check_directory, make_directory, write_file
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import Exit, result_stream
 from mindgap.cli.tables import console
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import typer
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import Exit, result_stream
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.workflows.diff import Subject
 

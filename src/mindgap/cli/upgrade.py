@@ -15,8 +15,7 @@ from mindgap.cli.numbers import budget_left, finite
 from mindgap.cli.outputs import check_directory, check_files, each_alone, put_known
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
-from mindgap.cli.status import Exit
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.upgrade_outputs import json_text, page, print_upgrade, write_junit
 from mindgap.findings.known import load_known
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import DtypePolicy
-from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Fault
 from mindgap.results.rows import Report, Row
 
 _EXAMPLE: Final = (

@@ -72,7 +72,7 @@ def _resolved(compiler: str) -> Any:
         except (ImportError, AttributeError) as error:
             # A torch_npu without it registers a backend all the same, which gives every graph back as it came.
             raise Fallback(f"this torch_npu was built without torchair: {error}") from error
-    from mindgap.aten.torch_private.dynamo import list_backends
+    from mindgap.aten.torch_private.inductor import list_backends
 
     registered = list_backends()
     if compiler not in registered:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.row_metrics import RowMetrics
+from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.delegation import Delegation, total
 from mindgap.results.rows import OwnPath
 from mindgap.workflows.diff import Report, Row

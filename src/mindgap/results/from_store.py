@@ -8,10 +8,8 @@ from dataclasses import fields, replace
 from typing import Any, cast
 
 from mindgap.graph.compare.culprit import Culprit, culprit_of
-from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import FINDINGS
-from mindgap.graph.compare.weakness import Weakness
+from mindgap.graph.compare.verdict import FINDINGS, Fault, Weakness
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import recorded
 from mindgap.platforms.protocol import EXECUTION

@@ -11,7 +11,7 @@ from typing import Any
 
 from mindgap.graph import Graph
 from mindgap.graph.compare.culprit import Culprit
-from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import EXECUTION

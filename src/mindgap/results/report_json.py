@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import culprit_json
-from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Fault
 from mindgap.results.rows import Report, Row
 
 #: Raised when a field changes its meaning; a new field alone leaves it as it is.

@@ -12,13 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
 
-from mindgap.graph.compare.classes import equivalence_classes
 from mindgap.graph.compare.culprit import Culprit
 from mindgap.graph.compare.example import Example
-from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import CALM, FINDINGS, Blame, Verdict
-from mindgap.graph.compare.weakness import Weakness
+from mindgap.graph.compare.verdict import CALM, FINDINGS, Blame, Fault, Verdict, Weakness, equivalence_classes
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Outcome, Status

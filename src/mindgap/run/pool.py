@@ -20,12 +20,33 @@ from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.machine import memory_bytes
 from mindgap.run.outcome import Job, Outcome, Prepared
-from mindgap.run.shared_directory import make_shared
 from mindgap.run.worker_client import WorkerStart
 from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor, run_batch
 
 if TYPE_CHECKING:
     from typing import Self
+import tempfile
+
+import psutil
+
+_PREFIX: Final = "mindgap-shared-"
+
+
+def make_shared() -> Path:
+    """Makes a directory that only this user can read. Removes directories of processes that have ended.
+
+    Raises `MindgapError` where no temporary directory can be written.
+    """
+    try:
+        parent = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise MindgapError(f"{error.strerror or error}: TMPDIR names another") from None
+    for old in parent.glob(f"{_PREFIX}*"):
+        pid = old.name.removeprefix(_PREFIX).split("-")[0]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+
 
 _SERVICE: Final = "mindgap.run.worker:platform_service"
 #: Resident bytes at which a worker empties its caches while one large graph has the machine for itself.

@@ -40,7 +40,7 @@ from mindgap.run.channel import Array, ChannelClosed, Frame, FrameReader, send_f
 from mindgap.run.log_setup import configure_logging
 from mindgap.run.machine import own_bytes
 from mindgap.run.message import OOM_EXIT, PROTOCOL
-from mindgap.run.parent_death import die_with
+from mindgap.run.process import die_with
 
 #: How often a worker looks at its own memory. Its parent looks too, but may be busy.
 _WATCH_MS: Final = 200

@@ -1,12 +1,39 @@
 """Fake tensors: tensors with a shape, dtype and device, and no data."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Final
 
+import torch
+from torch._dispatch.python import enable_pre_dispatch as enable_pre_dispatch
+from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
+from torch._prims_common import suggest_memory_format as suggest_memory_format
 from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
 from torch._subclasses.fake_tensor import DynamicOutputShapeException as DynamicOutputShapeException
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily as unset_fake_temporarily
+from torch._subclasses.functional_tensor import FunctionalTensorMode as FunctionalTensorMode
+from torch._subclasses.functional_tensor import dispatch_functionalize as dispatch_functionalize
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+# pyright: reportPrivateUsage=false
+
+
+def storage_id(tensor: torch.Tensor) -> int:
+    """Returns the address of the tensor's storage object: equal for tensors that share memory, while they live.
+
+    Raises `RuntimeError` or `NotImplementedError` for layouts without storage.
+    """
+    return tensor.untyped_storage()._cdata
+
+
+def lazy_clone(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a copy whose memory is duplicated when either tensor is first written to."""
+    clone: Callable[[torch.Tensor], torch.Tensor] = vars(torch)["_lazy_clone"]
+    return clone(tensor)
+
 
 #: Loggers that print a traceback for each operator that has no fake implementation.
 FAKE_TENSOR_LOGGERS: Final = ("torch._subclasses.fake_tensor", "torch._subclasses.fake_impls")

@@ -3,9 +3,26 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import torch._dynamo
 import torch._inductor.config
+from torch._dynamo.utils import counters as counters
 from torch._inductor.cpu_vec_isa import pick_vec_isa as pick_vec_isa
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir as default_cache_dir
+
+#: `torch._dynamo.config`, whose `patch` is made at import and has no type.
+dynamo_config: Any = torch._dynamo.config
+
+
+def reset() -> None:
+    """Discards all compiled code of this process."""
+    torch._dynamo.reset()
+
+
+def list_backends() -> list[str]:
+    """Returns the names of all registered backends."""
+    dynamo: Any = torch._dynamo  # typed in parts
+    return list(dynamo.list_backends(()))
+
 
 #: `torch._inductor.config`, whose `patch` is made at import and has no type.
 inductor_config: Any = torch._inductor.config

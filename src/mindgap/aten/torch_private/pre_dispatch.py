@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 
-from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode, enable_pre_dispatch, enable_python_dispatcher
+from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode, enable_pre_dispatch, enable_python_dispatcher
 
 _C: Final[Any] = torch._C
 _OPS: Final[Any] = torch._ops

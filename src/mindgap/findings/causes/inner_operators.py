@@ -8,7 +8,7 @@ import torch
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
 from mindgap.findings.causes.packets import function_of
 from mindgap.graph import Graph
 

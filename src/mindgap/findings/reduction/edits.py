@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from mindgap.aten.folding import known_at_load, with_constants
+from mindgap.aten.dead_nodes import known_at_load, with_constants
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import (

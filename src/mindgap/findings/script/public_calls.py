@@ -10,13 +10,11 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.aten.arguments import bind
-from mindgap.aten.gradient_operators import is_gradient_operator
-from mindgap.aten.operators import facts, packet_of
+from mindgap.aten.operators import bind, facts, is_gradient_operator, packet_of
 from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tape import Tape, clone_strided, flatten_result
 from mindgap.aten.tensors import input_tensors, to_numpy
-from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
 from mindgap.findings.script.public_forms import forms, functional_forms
 from mindgap.findings.script.public_rules import Form, Slice
 from mindgap.graph import Arg, Graph, Ref, materialise_all, operands

@@ -2,7 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
+
+from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.example import Example
+
+#: What is missing:
+#: - `bound rule`: the error bound was measured on perturbed operands instead of derived.
+#: - `float64 reference`: the expected value was computed in the operator's own dtype, perhaps by the kernel under
+#:   judgement.
+#: - `independent implementation`: blame was not checked against one.
+#: - `replay`: replays with rounding noise do not cover a value.
+#: - `independent fault`: whether the operator is a fault beside the others was not decided.
+#: - `dtype policy`: whether a dtype policy of the platform explains every difference was not decided.
+#: - `fallback check`: whether the operator ran on the platform's device or on the CPU was not to be seen.
+Missing = Literal[
+    "bound rule", "float64 reference", "independent implementation", "replay", "independent fault", "dtype policy",
+    "fallback check",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Weakness:
+    """One operator that was judged on weaker evidence.
+
+    `node`: index of the node in the graph that was judged (the functional one, where the oracle reports it), -1 for an
+    operator that a node called. `op`: its overload, such as `aten.add.Tensor`. `reason`: one sentence, without a
+    newline.
+    """
+
+    node: int
+    op: str
+    missing: Missing
+    reason: str
+
+
+Name = TypeVar("Name", bound=str)
+
+
+def equivalence_classes(outcomes: Mapping[Name, tuple[str, ...]]) -> list[set[Name]]:
+    """Platforms, as classes of equal outputs: largest class first, equal sizes by their first platform's name.
+
+    `outcomes`: platform -> the digests of its outputs, in order. Digests forgive NaN payloads and signs, so two
+    platforms that both answer NaN are in one class. A platform that gave no outputs belongs in no class: leave it out.
+    """
+    classes: dict[tuple[str, ...], set[Name]] = {}
+    for platform, digests in outcomes.items():
+        classes.setdefault(digests, set()).add(platform)
+    return sorted(classes.values(), key=lambda members: (-len(members), min(members)))
+
 
 Verdict = Literal[
     "identical",
@@ -32,3 +82,23 @@ FINDINGS: Final[tuple[Verdict, ...]] = (
     "reduced_precision",
     "reference_failed",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An operator that is wrong whatever the other operators do: on operands that are right.
+
+    `culprit`: None where no operator is named. `nodes`: of the captured graph, in order, all calls of the same operator
+    that are wrong in the same way; of a set of operators, its nodes. `verdict`, `blame`, `detail`, `example`, `script`,
+    `known`: as of a row in which it is the only fault. `advice`: what its reader can do, where that is known.
+    """
+
+    culprit: Culprit | None
+    verdict: Verdict
+    blame: Blame | None = None
+    nodes: tuple[int, ...] = ()
+    detail: str = ""
+    example: Example | None = None
+    script: str = ""
+    known: bool = False
+    advice: str = ""

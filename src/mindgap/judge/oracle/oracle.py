@@ -12,7 +12,7 @@ import torch
 
 from mindgap.aten.tensors import input_tensors, to_torch
 from mindgap.graph import Graph, operands
-from mindgap.graph.compare.weakness import Missing, Weakness
+from mindgap.graph.compare.verdict import Missing, Weakness
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle.decisions import decision_slots, implausible
 from mindgap.judge.oracle.evaluation.float64 import Float64Graph, OracleError, OracleMemoryError, cast_source

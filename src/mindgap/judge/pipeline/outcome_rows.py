@@ -10,7 +10,7 @@ from mindgap.graph import Graph, MindgapError
 from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.metrics import MANTISSA_BITS
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.weakness import Weakness
+from mindgap.graph.compare.verdict import Weakness
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import UNVERIFIED

@@ -9,9 +9,8 @@ from typing import Final
 
 from mindgap.graph import Array, materialise_all
 from mindgap.graph.compare.culprit import SubmoduleCulprit
-from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.metrics import distance
-from mindgap.graph.compare.verdict import Verdict
+from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.client import Located, OwnRun, SizedRuns

@@ -10,7 +10,7 @@ import torch
 
 from mindgap.aten.storage import StorageRead, storage_reads
 from mindgap.aten.tape import flatten_result
-from mindgap.aten.torch_private.decompositions import decomposition_of, reference_of
+from mindgap.aten.torch_private.overloads import decomposition_of, reference_of
 from mindgap.graph import operands
 from mindgap.judge.oracle.evaluation.float64 import bind_call, first_line, neutral_float64, packet_of
 from mindgap.judge.oracle.oracle import Oracle

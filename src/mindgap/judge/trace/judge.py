@@ -11,9 +11,7 @@ from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
 from mindgap.graph import Graph, GraphError, MindgapError, materialise
 from mindgap.graph.compare.culprit import Culprit, OperatorCulprit, OutputsCulprit
-from mindgap.graph.compare.fault import Fault
-from mindgap.graph.compare.verdict import Verdict
-from mindgap.graph.compare.weakness import Missing, Weakness
+from mindgap.graph.compare.verdict import Fault, Missing, Verdict, Weakness
 from mindgap.judge.oracle import (
     Examined,
     InternalValues,

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from mindgap.graph import Graph
 from mindgap.graph.compare.culprit import Culprit
 from mindgap.graph.compare.example import Example
-from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import Blame, Verdict
-from mindgap.graph.compare.weakness import Weakness
+from mindgap.graph.compare.verdict import Blame, Fault, Verdict, Weakness
 from mindgap.judge.trace.roles import Role
 from mindgap.judge.trace.subgraphs import Array
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import torch
 
-from mindgap.aten.folding import known_at_load, with_constants
+from mindgap.aten.dead_nodes import known_at_load, with_constants
 from mindgap.aten.tape import Tape, written_inputs
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, Labels, extract

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from mindgap.aten.operators import is_composite
-from mindgap.aten.torch_private.custom_operators import python_implementation
-from mindgap.aten.torch_private.decompositions import decomposition_of
+from mindgap.aten.torch_private.overloads import decomposition_of, python_implementation
 from mindgap.aten.torch_private.pre_dispatch import call_decomposed
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.origin import current_line, user_line_of

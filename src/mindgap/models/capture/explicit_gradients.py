@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from mindgap.aten.cotangent import cotangent_of
 from mindgap.aten.tape import Tape
-from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_numpy
+from mindgap.aten.tensors import TORCH_DTYPES, cotangent_of, spec_of, to_numpy
 from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
 from mindgap.graph import Graph, Input, Labels, Recipe
 from mindgap.graph import Literal as LiteralBytes

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
-from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
+from mindgap.aten.torch_private.fake_tensors import FakeTensorMode, TorchDispatchMode
 from mindgap.aten.torch_private.pre_dispatch import newest_autograd_node, running_autograd_node
 from mindgap.models.capture import random_operators
 from mindgap.models.capture.custom_operators import call_definition, definition_of

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import torch
 
+from mindgap.aten.torch_private.fake_tensors import lazy_clone
 from mindgap.aten.torch_private.pre_dispatch import tensors_in
-from mindgap.aten.torch_private.storage import lazy_clone
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.neutral_settings import neutral_settings
 from mindgap.models.capture.origin import user_line_of

@@ -13,9 +13,9 @@ from typing import Any, cast
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mindgap.aten.torch_private import pytree
-from mindgap.aten.torch_private.custom_operators import custom_operators
-from mindgap.aten.torch_private.storage import storage_id
+from mindgap.aten.torch_private import modules
+from mindgap.aten.torch_private.fake_tensors import storage_id
+from mindgap.aten.torch_private.overloads import custom_operators
 from mindgap.graph import Role
 from mindgap.models.capture.errors import CaptureError
 
@@ -247,7 +247,7 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
     elif is_dataclass(value) and not isinstance(value, type):
         items = [(f.name, getattr(value, f.name)) for f in fields(value)]
     else:
-        found, _ = pytree.tree_flatten(value)
+        found, _ = modules.tree_flatten(value)
         if len(found) == 1 and found[0] is value:
             return [("", value)]
         items = [(str(i), v) for i, v in enumerate(found)]

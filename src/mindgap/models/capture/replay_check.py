@@ -13,12 +13,12 @@ import torch
 
 from mindgap.aten.tape import OnNode, Tape
 from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
+from mindgap.aten.torch_private.fake_tensors import lazy_clone
 from mindgap.aten.torch_private.pre_dispatch import (
     PreDispatchMode,
     call_without_python_dispatcher,
     run_under_pre_dispatch,
 )
-from mindgap.aten.torch_private.storage import lazy_clone
 from mindgap.graph import Graph, Node, Recipe, Role, TensorSpec
 from mindgap.graph.materialisation import materialise
 from mindgap.models.capture import random_operators

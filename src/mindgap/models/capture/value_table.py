@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.aten.arguments import bind
 from mindgap.aten.fake_call import fake_call
-from mindgap.aten.operators import facts, overload_name
+from mindgap.aten.operators import bind, facts, overload_name
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import to_torch, torch_dtype_name
 from mindgap.aten.torch_private.fake_tensors import (
@@ -22,10 +21,10 @@ from mindgap.aten.torch_private.fake_tensors import (
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    storage_id,
     unset_fake_temporarily,
 )
 from mindgap.aten.torch_private.pre_dispatch import tensors_in
-from mindgap.aten.torch_private.storage import storage_id
 from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
 from mindgap.graph.materialisation import materialise
 from mindgap.models.capture import random_operators

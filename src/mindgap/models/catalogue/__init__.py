@@ -7,9 +7,8 @@ only. Must not know: platforms, verdicts.
 """
 
 from mindgap.models.catalogue.builder import BuildProgress, ModelLimits, build
-from mindgap.models.catalogue.catalogue import Catalogue, Entry
+from mindgap.models.catalogue.catalogue import PASSES, Catalogue, Entry, Pass
 from mindgap.models.catalogue.integrity import DamagedGraph, damaged_graphs
-from mindgap.models.catalogue.passes import PASSES, Pass
 from mindgap.models.catalogue.stats import CatalogueStats, stats_of
 
 __all__ = [

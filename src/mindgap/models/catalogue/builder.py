@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.models.catalogue.capture_client import CaptureClient, ModelLimits, WorkerDied
-from mindgap.models.catalogue.catalogue import Catalogue
+from mindgap.models.catalogue.catalogue import PASSES, Catalogue, Pass
 from mindgap.models.catalogue.integrity import GraphChecker, damaged_graphs, discard
-from mindgap.models.catalogue.passes import PASSES, Pass
 from mindgap.results.store import Writer
 from mindgap.run.failure_signature import signature
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from mindgap.graph import Graph, MindgapError
-from mindgap.models.catalogue.passes import Pass
 from mindgap.results.store import Store
+
+#: `forward`: its calls. `backward`: its kernels with gradients. `sgd`, `adamw`: a whole training step.
+Pass = Literal["forward", "backward", "sgd", "adamw"]
+PASSES: Final[tuple[Pass, ...]] = ("forward", "backward", "sgd", "adamw")
+
 
 _COLUMNS: Final = (
     "source, pass, scheme, name, status, proven, reason, graph, holder, structure, nodes, parameters, operators, "

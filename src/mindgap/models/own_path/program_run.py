@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from mindgap.aten.torch_private import pytree
-from mindgap.aten.torch_private.custom_operators import custom_operators
+from mindgap.aten.torch_private import modules
+from mindgap.aten.torch_private.overloads import custom_operators
 from mindgap.graph import Array
 from mindgap.models.capture.origin import user_line_of, users_line_in
 from mindgap.models.capture.program import leaves, modules_of, named_arguments
@@ -72,7 +72,7 @@ class FlatProgram(torch.nn.Module):
             # An exporter looks for parameters in the modules that it can see.
             self.held = torch.nn.ModuleList(module for _, module in modules_of(program))
         self.training = getattr(program, "training", True)
-        given, self._structure = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        given, self._structure = modules.tree_flatten((tuple(args), dict(kwargs)))
         self._given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in given]
         self._places = [place for place, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)]
         #: The tensors among the arguments, in order, and their names.
@@ -88,7 +88,7 @@ class FlatProgram(torch.nn.Module):
         given = list(self._given)
         for place, tensor in zip(self._places, tensors, strict=True):
             given[place] = tensor
-        args, kwargs = pytree.tree_unflatten(given, self._structure)
+        args, kwargs = modules.tree_unflatten(given, self._structure)
         return _tensors(self.program(*args, **kwargs))
 
     def matched(

@@ -12,7 +12,6 @@ import numpy as np
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy, host
 from mindgap.platforms.executorch import messages
-from mindgap.platforms.executorch.runtime_log import printed_by
 from mindgap.platforms.executorch.stages import executorch_stage
 from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.messages import loading_error, running_error
@@ -29,6 +28,30 @@ from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 if TYPE_CHECKING:
     from mindgap.platforms.executorch.lowering import Lowered
+import contextlib
+import os
+import sys
+import tempfile
+
+
+def printed_by(call: Callable[[], object]) -> str:
+    """Makes a call that has failed once more, and returns what it prints on standard error.
+
+    The first call prints to the worker's standard error, where a crash leaves its last words.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as printed:
+        os.dup2(printed.fileno(), 2)
+        try:
+            with contextlib.suppress(Exception):
+                call()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        printed.seek(0)
+        return printed.read().decode(errors="replace")
+
 
 MODULES: Final = {"torch": "torch", "executorch": "executorch"}
 _OPTIONS: Final = (

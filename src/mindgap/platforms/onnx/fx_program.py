@@ -18,16 +18,15 @@ import torch
 import torch.fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from mindgap.aten.arguments import bind
-from mindgap.aten.operators import callable_of, facts, overload
+from mindgap.aten.operators import bind, callable_of, facts, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.aten.torch_private.dispatch_modes import (
+from mindgap.aten.torch_private.fake_tensors import (
+    FakeTensorMode,
     FunctionalTensorMode,
     dispatch_functionalize,
     enable_python_dispatcher,
 )
-from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
 from mindgap.aten.torch_private.onnx_exporter import (
     TypePromoter,
     TypePromotionTable,

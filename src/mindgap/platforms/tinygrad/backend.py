@@ -29,11 +29,35 @@ from mindgap.platforms.protocol import (
 )
 from mindgap.platforms.script_runner import read_runner
 from mindgap.platforms.tinygrad import messages
-from mindgap.platforms.tinygrad.compiler_errors import compiler_errors
 from mindgap.platforms.tinygrad.stages import tinygrad_stage
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from mindgap.platforms.standard_error import kept_standard_error
+
+
+class CompilerError(Exception):
+    """The compiler does not take the code that tinygrad wrote. The message is the compiler's first error."""
+
+
+@contextmanager
+def compiler_errors() -> Generator[None]:
+    """Raises `CompilerError` for a compiler that failed in the block."""
+    failed: subprocess.CalledProcessError | None = None
+    with kept_standard_error() as printed:
+        try:
+            yield
+        except subprocess.CalledProcessError as error:
+            failed = error
+    if failed is not None:
+        lines = printed.text.splitlines()
+        first = next((line.partition("error: ")[2] for line in lines if "error: " in line), str(failed))
+        raise CompilerError(f"{os.path.basename(str(failed.cmd[0]))}: {first}") from failed
+
 
 MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "tinygrad": "tinygrad"}
 _COMPILER: Final = "clang"

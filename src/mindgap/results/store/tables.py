@@ -44,9 +44,9 @@ _OUTPUT: Final = pa.struct(
 _LACKS: Final = pa.struct([("platform", _TEXT), ("reason", _TEXT), ("count", pa.int64())])
 #: A node that a difference reaches, and what it does to it.
 _REACHED: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("role", _TEXT)])
-#: An operator judged on weaker evidence: `mindgap.graph.compare.weakness.Weakness`.
+#: An operator judged on weaker evidence: `mindgap.graph.compare.verdict.Weakness`.
 _WEAKNESS: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("missing", _TEXT), ("reason", _TEXT)])
-#: A fault of a row: `mindgap.graph.compare.fault.Fault` without example and script.
+#: A fault of a row: `mindgap.graph.compare.verdict.Fault` without example and script.
 _FAULT: Final = pa.struct(
     [
         ("verdict", _TEXT), ("blame", _TEXT), ("culprit_node", pa.int64()), ("culprit_op", _TEXT),

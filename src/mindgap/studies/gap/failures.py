@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cache
+from typing import Final, Literal
 
-from mindgap.results.failure_rules import CAUSES, TYPES
+from mindgap.results.failure_rules import CAUSES, TYPES, Rule, failure_rules
 from mindgap.results.store import Store
-from mindgap.studies.gap.causes import classified
-from mindgap.studies.gap.vocabulary import RAN, counted, mode, share
+from mindgap.studies.gap.vocabulary import RAN, counted, listed, mode, share
 from mindgap.studies.table import StudyTable, query_table
+
+
+@cache
+def classified(wanted: Literal["cause", "type"]) -> str:
+    """Returns SQL for the cause or type of a failed outcome, from its columns `status`, `signature` and `message`."""
+    cases = "\n         ".join(f"WHEN {_condition(rule)} THEN '{getattr(rule, wanted)}'" for rule in failure_rules())
+    return f"CASE {cases}\n         ELSE 'other' END"
+
+
+def _condition(rule: Rule) -> str:
+    parts = [f"status IN {listed(rule.status)}"] if rule.status else []
+    for column, patterns in (("signature", rule.signature), ("message", rule.message)):
+        if patterns:
+            pattern = "|".join(patterns).replace("'", "''")
+            parts.append(f"regexp_matches({column}, '{pattern}', 'i')")
+    return " AND ".join(parts)
+
 
 _FAILURES: Final = f"""
 WITH classified_rows AS (

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mindgap.graph.compare.verdict import FINDINGS
 from mindgap.results.from_store import require_whole
 from mindgap.results.store import Store, StoreError
 from mindgap.studies.gap.agreement import classes, precision
@@ -14,11 +15,38 @@ from mindgap.studies.gap.compiled import compiled
 from mindgap.studies.gap.consistency import consistency, tolerances
 from mindgap.studies.gap.coverage import breadth, coverage, never_ran
 from mindgap.studies.gap.failures import compile_failures, failures, not_given, signatures
-from mindgap.studies.gap.findings import findings
 from mindgap.studies.gap.reconcile import Check, checks
 from mindgap.studies.gap.speed import slowdown
 from mindgap.studies.gap.totals import makeup, totals
-from mindgap.studies.table import StudyTable
+from mindgap.studies.gap.vocabulary import VERDICTS, listed
+from mindgap.studies.table import StudyTable, query_table
+
+_RANK: Final = f"list_position([{', '.join(repr(str(word)) for word in FINDINGS)}], word)"
+_FINDINGS: Final = f"""
+WITH found AS (
+  SELECT v.word, coalesce(v.blame, '') AS blame, v.platform, v.graph, v.model,
+         coalesce(v.culprit_op, left(split_part(o.signature, chr(10), 1), 120), '') AS culprit
+  FROM (SELECT * {VERDICTS} AND word IN {listed(FINDINGS)}) AS v
+  LEFT JOIN outcomes AS o
+    ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform AND v.broken = ''
+)
+SELECT word AS verdict, culprit, blame, platform, count(*) AS findings,
+       count(DISTINCT graph) AS graphs, min(model) AS example
+FROM found
+GROUP BY word, culprit, blame, platform
+ORDER BY {_RANK}, findings DESC, culprit, blame, platform
+""".strip()
+
+
+def findings(store: Store, run: str) -> StudyTable:
+    """Counts findings by verdict, culprit operator, blame and platform."""
+    return query_table(
+        store, run, name="findings", title="Findings by culprit", query=_FINDINGS,
+        note="The operator at fault; where none is known, the platform's own words. Blame: which side is wrong when "
+        "the operator is checked against an independent formulation.",
+        empty="nothing was found: no platform did anything that rounding or a refusal does not explain",
+    )  # fmt: skip
+
 
 #: In the order of the page. Each is one query.
 TABLES: Final[tuple[Callable[[Store, str], StudyTable], ...]] = (

@@ -6,7 +6,7 @@ runs in worker processes. Must not know how a row is judged: that is `mindgap.ju
 """
 
 from mindgap.graph.compare.culprit import Culprit
-from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Fault
 from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals
 from mindgap.results.settings import RunSettings
 from mindgap.workflows.diff.api import diff, diff_many

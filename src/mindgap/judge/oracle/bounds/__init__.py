@@ -38,19 +38,10 @@ from mindgap.judge.oracle.bounds import (
     losses as losses,
 )
 from mindgap.judge.oracle.bounds import (
-    movement as movement,
-)
-from mindgap.judge.oracle.bounds import (
     normalisation as normalisation,
 )
 from mindgap.judge.oracle.bounds import (
-    pooling as pooling,
-)
-from mindgap.judge.oracle.bounds import (
     reductions as reductions,
-)
-from mindgap.judge.oracle.bounds import (
-    rounding as rounding,
 )
 from mindgap.judge.oracle.bounds.rules import Bound, Site, bounds_of, exact, has_rule, perturbed, relative, rule
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.aten.arguments import attribute
-from mindgap.aten.operators import facts, overload, packet_of
+from mindgap.aten.operators import attribute, facts, overload, packet_of
 from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.storage import StorageRead, UnknownStorage, on_roots, read_cells, storage_reads
 from mindgap.aten.tape import flatten_result, last_uses
@@ -20,10 +19,52 @@ from mindgap.graph import Arg, DType, Graph, MindgapError, Node, Ref, operands
 from mindgap.graph.activity import doing
 from mindgap.graph.operators import Traits, traits
 from mindgap.judge.oracle.evaluation.convolution import convolved
-from mindgap.judge.oracle.evaluation.data_movement import only_looks_up, only_moves_data
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, widen
-from mindgap.judge.oracle.evaluation.half_power import half_power
 from mindgap.judge.oracle.evaluation.scalar_rounding import ScalarOperand, scalar_operands, with_roundings
+
+
+def half_power(packet: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
+    """`x**0.5` or `x**-0.5` of real numbers, for a scalar exponent; None for any other call.
+
+    PyTorch's float64 kernel takes a square root there, which gives NaN for -∞ and -∞ for the reciprocal at -0. IEEE 754
+    (2019, §9.2.1) and C99 (F.9.4.4) define +∞ and 0 for -∞, +0 and +∞ for -0, which the float16 kernel gives.
+    """
+    if packet != "pow" or len(args) != 2 or kwargs:
+        return None
+    base, exponent = args
+    if not isinstance(base, torch.Tensor) or not base.is_floating_point() or isinstance(exponent, torch.Tensor):
+        return None
+    if isinstance(exponent, complex) or abs(exponent) != 0.5:
+        return None
+    root = torch.sqrt(base)
+    root = torch.where(base == -torch.inf, torch.inf, torch.where(base == 0, 0.0, root))
+    return root if exponent > 0 else root.reciprocal()
+
+
+def only_looks_up(node: Node, dtypes: Sequence[str]) -> bool:
+    """Whether a node only looks up elements of one operand: a table of embeddings then need not be widened."""
+    return traits(node.op).looks_up and sum(map(is_real, dtypes)) == 1 and only_moves_data(node, dtypes)
+
+
+def only_moves_data(node: Node, dtypes: Sequence[str]) -> bool:
+    """Every float result is an element of an operand, or its negative, in the operands' own dtype.
+
+    `dtypes`: those of the operands. False where a number among the arguments may land in the result.
+    """
+    known = traits(node.op)
+    numbers = (float, complex, int) if known.fills else (float, complex)
+    if not known.moves_data or any(_holds(numbers, arg) for arg in (*node.args, *(arg for _, arg in node.kwargs))):
+        return False
+    formats = {d for d in dtypes if is_real(d)}
+    made = {s.dtype for s in node.outputs if s is not None and is_real(s.dtype)}
+    return made == formats and len(made) == 1 and not made & {"complex64", "complex128"}
+
+
+def _holds(numbers: tuple[type, ...], arg: Arg) -> bool:
+    if isinstance(arg, tuple):
+        return any(_holds(numbers, item) for item in arg)
+    return isinstance(arg, numbers)
+
 
 #: Operators that depend on the bits of the declared dtype and are therefore judged against their own kernel.
 _NATIVE_REASONS: Final = {

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from mindgap.aten.tape import flatten_result
-from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
 from mindgap.graph.operators import traits
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from mindgap.aten.tape import last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Graph, TensorSpec, operands
-from mindgap.judge.oracle.evaluation.data_movement import only_looks_up
+from mindgap.judge.oracle.evaluation.float64 import only_looks_up
 from mindgap.judge.oracle.evaluation.formats import is_real
 
 #: Values, bounds and residuals of one segment: larger ones are slower by nothing, smaller ones run short operators.

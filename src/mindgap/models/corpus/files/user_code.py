@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from mindgap.aten.torch_private import pytree
+from mindgap.aten.torch_private import modules
 from mindgap.models.corpus.libraries import declare_operators
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, schemes, source_options, suggest
@@ -162,5 +162,5 @@ def cast_floats(built: Built, dtype: str | None) -> Built:
         return value.to(target) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
     program = built.program.to(target) if isinstance(built.program, nn.Module) else built.program
-    args, kwargs = pytree.tree_map(cast, (built.args, dict(built.kwargs)))
+    args, kwargs = modules.tree_map(cast, (built.args, dict(built.kwargs)))
     return Built(program, args, kwargs, built.registry)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from mindgap.aten.torch_private import pytree
+from mindgap.aten.torch_private import modules
 from mindgap.models.corpus.program import Built
 from mindgap.models.corpus.source import SourceError
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
@@ -49,7 +49,7 @@ class SampleCall:
         def given(hole: TensorSlot) -> torch.Tensor:
             return tensors[hole.index] if hole.index >= 0 else self.kept.get_buffer(hole.name)
 
-        return pytree.tree_map_only(TensorSlot, given, (self.args, self.kwargs))
+        return modules.tree_map_only(TensorSlot, given, (self.args, self.kwargs))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Sample:
 
 def sample_of(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], first: str) -> Sample:
     """Takes a call apart. `first`: the name of the first argument; others are `argument_1`… or their keyword."""
-    flat = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    flat = [leaf for leaf in modules.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     some = any(tensor.requires_grad for tensor in flat)
     tensors: list[torch.Tensor] = []
     names: list[str] = []
@@ -117,10 +117,10 @@ def sample_of(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
 
 def _mapped(hole: Callable[[str, Any], Any], name: str, value: Any) -> Any:
     def place(path: Any, leaf: Any) -> Any:
-        inside = "_".join(re.sub(r"\W+", "", pytree.keystr((key,))) for key in path)
+        inside = "_".join(re.sub(r"\W+", "", modules.keystr((key,))) for key in path)
         return hole(f"{name}_{inside}" if inside else name, leaf)
 
-    return pytree.tree_map_with_path(place, value, is_leaf=lambda leaf: isinstance(leaf, torch.Tensor))
+    return modules.tree_map_with_path(place, value, is_leaf=lambda leaf: isinstance(leaf, torch.Tensor))
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...] | str:

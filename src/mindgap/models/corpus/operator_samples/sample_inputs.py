@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import to_numpy, torch_dtype_name
-from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
 from mindgap.graph import Constant, GraphError, Recipe
 from mindgap.models.capture import CaptureError
 from mindgap.models.capture.random_operators import is_random, lower, needs_result, packet

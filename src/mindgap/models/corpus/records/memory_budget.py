@@ -15,8 +15,7 @@ from typing import Any, Final
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
-from mindgap.aten.torch_private.fake_tensors import FAKE_TENSOR_LOGGERS, FakeTensor, FakeTensorMode
+from mindgap.aten.torch_private.fake_tensors import FAKE_TENSOR_LOGGERS, FakeTensor, FakeTensorMode, TorchDispatchMode
 from mindgap.graph import DTYPES, numpy_dtype
 from mindgap.models.corpus.source import one_line
 from mindgap.models.corpus.type_guards import is_list, is_sequence, is_table, is_tuple

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from mindgap.aten.arguments import bind
-from mindgap.aten.operators import facts, overload
+from mindgap.aten.operators import bind, facts, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
 from mindgap.graph import Arg, Ref, TensorSpec

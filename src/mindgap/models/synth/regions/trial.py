@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -29,11 +30,30 @@ from mindgap.graph import (
 from mindgap.graph.cache import Cache
 from mindgap.models.synth.mutation.edit import Edit, apply
 from mindgap.models.synth.regions.cut import MOST_BYTES, RegionCut, whole_graph_cut
-from mindgap.models.synth.regions.memory_limit import bounded
 from mindgap.models.synth.regions.prepared import prepare_graph, usable
 from mindgap.models.synth.regions.region import Origin, Region, ValueStatistics
 from mindgap.models.synth.regions.statistics import informativeness, statistics_of
 from mindgap.models.synth.values.recipes import free_inputs, recipes
+
+
+@contextmanager
+def bounded(more: int) -> Generator[None]:
+    """Limits the process to `more` bytes beyond its current memory, where the system supports it (Linux)."""
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    with open("/proc/self/statm") as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    bound = now + more if soft == resource.RLIM_INFINITY else min(now + more, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (bound, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
 
 #: Memory that a trial may take beyond what the process has: an operator that asks for more raises instead.
 ROOM: Final = 1 << 30

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 import torch.fx
 
-from mindgap.aten.arguments import bind
-from mindgap.aten.operators import callable_of, facts, overload
+from mindgap.aten.operators import bind, callable_of, facts, overload
 from mindgap.aten.tape import written_inputs
 from mindgap.graph import Graph, Node
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from mindgap.aten.torch_private.dynamo import counters, dynamo_config, reset
+from mindgap.aten.torch_private.inductor import counters, dynamo_config, reset
 from mindgap.platforms.protocol import Fallback
 from mindgap.platforms.pytorch.compilation.compiled import Program
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from mindgap.aten.cotangent import cotangent
+from mindgap.aten.tensors import cotangent
 
 __all__ = ["as_leaves", "cotangent", "gradients"]
 

@@ -6,11 +6,12 @@ hold up the others. Rows go to the store as soon as they are known.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,11 +21,11 @@ from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, mod
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
-from mindgap.run.outcome import Outcome
+from mindgap.run.cpu import CpuMeter
+from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import BLOCK, Case, CaseSource
 from mindgap.workflows.campaign.judging.judge_process import JudgeProcess, case_job
-from mindgap.workflows.campaign.schedule.batch import run_batch
 from mindgap.workflows.campaign.schedule.block import OpenBlock, Saturation
 from mindgap.workflows.campaign.schedule.budget import CpuBudget
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
@@ -32,6 +33,33 @@ from mindgap.workflows.campaign.state.directory import CampaignDirectory
 from mindgap.workflows.campaign.state.expenses import Expenses
 from mindgap.workflows.campaign.state.progress import Progress
 from mindgap.workflows.campaign.state.resume_state import FinishedPair, ResumeState, finding_key
+
+#: So many cases that are loaded together have one more deadline.
+_SHARED: Final = 4
+
+
+def run_batch(pool: WorkerPool, batch: Sequence[tuple[Case, Job]]) -> Iterator[tuple[Case, Outcome]]:
+    """Runs a batch and yields each case with its outcome. The timing `cpu` is in processor seconds.
+
+    The time to load several cases together is divided evenly among them. If the worker ends during the batch, elapsed
+    seconds replace its processor seconds.
+    """
+    if not batch:
+        return
+    platform = batch[0][1].platform
+    meter = CpuMeter(lambda: pool.pids().get(platform))
+    started = time.monotonic()
+    if len(batch) == 1:
+        outcomes = [pool.run(batch[0][1])]
+    else:
+        # Loaded together they take less than one by one; a hang must not cost the sum of all deadlines.
+        deadline_s = batch[0][1].deadline_s * (1 + len(batch) / _SHARED)
+        outcomes = pool.run_together([job for _, job in batch], deadline_s)
+    ended = any(outcome.status in ("crash", "timeout", "oom") for outcome in outcomes)
+    taken = max(meter.read(), time.monotonic() - started if ended else 0.0) / len(batch)
+    for (case, _), outcome in zip(batch, outcomes, strict=True):
+        yield case, dataclasses.replace(outcome, timings={**outcome.timings, "cpu": taken})
+
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from mindgap.aten.gradient_operators import is_gradient_operator
+from mindgap.aten.operators import is_gradient_operator
 from mindgap.graph import Graph
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import INFERENCE_ONLY
