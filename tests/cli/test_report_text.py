@@ -15,8 +15,7 @@ import pytest
 
 from cli.command_line import MODELS, mindgap
 from mindgap.cli.tables import print_report
-from mindgap.graph.compare.culprit import DtypePolicy, culprit_of
-from mindgap.graph.compare.example import Example
+from mindgap.graph.compare.culprit import DtypePolicy, Example, culprit_of
 from mindgap.graph.compare.verdict import Weakness
 from mindgap.platforms.name import parse
 from mindgap.report.finding_blocks import blocks

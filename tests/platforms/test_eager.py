@@ -15,7 +15,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.graph import DType, Graph, Input, Normal, Ref, TensorSpec
 from mindgap.platforms.protocol import Fallback, Traceable, Unsupported
 from mindgap.platforms.pytorch.device.availability import processor
-from mindgap.platforms.pytorch.execution.gradients import cotangent
+from mindgap.platforms.pytorch.execution.eager_executable import cotangent
 from mindgap.platforms.pytorch.execution.input_binding import check_devices
 from mindgap.platforms.registry import backends, find
 from platforms.torch_graphs import (

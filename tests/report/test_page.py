@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.graph.compare.example import Example
+from mindgap.graph.compare.culprit import Example
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.report import html_page
 from mindgap.report.finding_blocks import reduce_command

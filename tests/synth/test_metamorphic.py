@@ -23,8 +23,7 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.models.synth.metamorphic.mutants import Mutant, mutants_of
-from mindgap.models.synth.metamorphic.row_wise import with_rows
+from mindgap.models.synth.metamorphic import Mutant, mutants_of, with_rows
 from mindgap.models.synth.mutation.dataflow import DataFlow
 from mindgap.models.synth.mutation.rules import IdentityRule, load
 from mindgap.models.synth.regions.trial import run_trial

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec, TensorStore
 from mindgap.judge.trace.data_flow import before_nodes, hidden_before
 from mindgap.judge.trace.probing import ProbeLimits
-from mindgap.judge.trace.trace_json import json_text
-from mindgap.judge.trace.turning_points import turning_points
-from mindgap.judge.trace.value_trace import EPSILON, ValueTrace, trace_values
+from mindgap.judge.trace.value_trace import EPSILON, ValueTrace, trace_values, turning_points
 from mindgap.platforms.protocol import Array
 from mindgap.run.local import run_job
 from mindgap.run.outcome import Job, Outcome

@@ -1,4 +1,7 @@
-"""Removes the nodes and inputs of a graph with in-place writes that no output depends on."""
+"""Removes the nodes and inputs of a graph with in-place writes that no output depends on.
+
+`known_at_load` tells which values a platform can compute when it loads the graph.
+"""
 
 from __future__ import annotations
 

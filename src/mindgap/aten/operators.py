@@ -1,4 +1,4 @@
-"""Resolves operator names to callables, and reads their schemas."""
+"""Resolves operator names to callables, reads their schemas, and converts the arguments of a node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Converts numpy arrays to torch tensors and back, bit for bit, including bfloat16 and float8."""
+"""Converts numpy arrays to torch tensors and back, bit for bit, including bfloat16 and float8.
+
+`cotangent` makes the fixed gradient that is passed to an output when a graph is run backward.
+"""
 
 from __future__ import annotations
 

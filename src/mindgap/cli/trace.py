@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, cast
 
 import typer
 
@@ -14,6 +17,25 @@ from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.streams import Exit, result_stream
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.workflows.diff import Subject
+
+#: Raised when a field changes its meaning or goes.
+VERSION: Final = 1
+
+
+def json_text(found: Any, **derived: Any) -> str:
+    """A dataclass as JSON: its fields under their names, `version`, and `derived`. An infinite number is `"inf"`."""
+    fields = {"version": VERSION, **derived, **dataclasses.asdict(found)}
+    return json.dumps(_finite(fields), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in cast("list[Any]", value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
 
 
 def trace(
@@ -50,7 +72,6 @@ def trace(
     # Imported late: other commands need no PyTorch.
     from mindgap.cli.trace_tables import print_repeats, print_trace
     from mindgap.judge.trace.probing import ProbeLimits
-    from mindgap.judge.trace.trace_json import json_text
     from mindgap.workflows.diff.tracing import repeat_graph, trace_graph
 
     if repeat is None and (processes > 1 or threads):

@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mindgap.cli.tables import console
-from mindgap.judge.trace.turning_points import turning_points
-from mindgap.judge.trace.value_trace import ProbeReport, TracedValue, ValueTrace
+from mindgap.judge.trace.value_trace import ProbeReport, TracedValue, ValueTrace, turning_points
 from mindgap.report.words import number
 from mindgap.workflows.diff.tracing import RepeatReport
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from mindgap.judge.trace.turning_points import turning_points
-from mindgap.judge.trace.value_trace import ValueTrace
+from mindgap.judge.trace.value_trace import ValueTrace, turning_points
 from mindgap.report.chart import bundle
 from mindgap.report.trace_chart import ROLES, STATES, distance_chart
 from mindgap.report.words import number

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Literal
 
-from mindgap.graph.compare.culprit import Culprit
-from mindgap.graph.compare.example import Example
+from mindgap.graph.compare.culprit import Culprit, Example
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import CALM, FINDINGS, Blame, Fault, Verdict, Weakness, equivalence_classes
 from mindgap.platforms.delegation import Delegation

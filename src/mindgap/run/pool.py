@@ -16,9 +16,8 @@ from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import Forkable
 from mindgap.platforms.registry import find
-from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
-from mindgap.run.machine import memory_bytes
+from mindgap.run.machine import CpuAccount, memory_bytes
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.worker_client import WorkerStart
 from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor, run_batch

@@ -21,8 +21,7 @@ import psutil
 
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
 from mindgap.run.child_process import ChildProcess, SpawnedProcess
-from mindgap.run.cpu import seconds_of
-from mindgap.run.machine import own_bytes
+from mindgap.run.machine import own_bytes, seconds_of
 from mindgap.run.message import OOM_EXIT
 from mindgap.run.message_cleaning import telling_lines
 

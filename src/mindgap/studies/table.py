@@ -62,3 +62,8 @@ def to_csv(table: StudyTable) -> str:
 def plain(row: Sequence[Any]) -> list[Any]:
     """Converts cells for a file: lists become text, joined by spaces."""
     return [" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row]
+
+
+def made(name: str, title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], note: str) -> StudyTable:
+    """Makes a table that code computed, and no query of a store."""
+    return StudyTable(name, title, columns, tuple(rows), note, query="")

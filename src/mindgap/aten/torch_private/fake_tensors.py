@@ -1,4 +1,4 @@
-"""Fake tensors: tensors with a shape, dtype and device, and no data."""
+"""Fake tensors (a shape, a dtype, no data), modes that see each operator call, the memory behind a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inductor: its configuration, the vector instructions that it picks, its cache directory."""
+"""Dynamo and Inductor: their configuration, the vector instructions that it picks, their caches."""
 
 from collections.abc import Mapping
 from typing import Any, Final

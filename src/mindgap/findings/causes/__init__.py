@@ -5,11 +5,10 @@ worst first, and their file `causes.json`. Must not know campaigns, pages, or ho
 """
 
 from mindgap.findings.causes.cause import Cause, KnownIssue
-from mindgap.findings.causes.clusters import ReducedGroup, SameMechanism, causes_of
+from mindgap.findings.causes.clusters import ReducedGroup, SameMechanism, causes_of, causes_of_rows
 from mindgap.findings.causes.files import FILE_NAME, causes_text, read_causes
 from mindgap.findings.causes.key import CauseKey, cause_key_of_row, cause_key_of_summary
 from mindgap.findings.causes.severity import ConditionUse, severity_of
-from mindgap.findings.causes.unreduced import causes_of_rows
 
 __all__ = [
     "FILE_NAME",

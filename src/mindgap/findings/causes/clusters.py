@@ -15,12 +15,14 @@ from mindgap.findings.causes.key import (
     cause_key_of_summary,
     operators_at_fault,
     reads_onnx,
+    summary_of_row,
 )
 from mindgap.findings.causes.packets import function_of
 from mindgap.findings.causes.severity import DAMAGES, ConditionUse, severity_of
 from mindgap.findings.causes.taxonomy import class_of
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph.compare.culprit import DtypePolicy
+from mindgap.results.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +246,22 @@ def _title(key: CauseKey, findings: Sequence[Summary]) -> str:
     others -= set(map(function_of, first.operators))
     names = ", ".join(sorted(others)[:_NAMED]) + (", …" if len(others) > _NAMED else "")
     return f"{title}; also {names}" if others else title
+
+
+def causes_of_rows(rows: Iterable[Row]) -> tuple[tuple[Cause, tuple[Row, ...]], ...]:
+    """The causes of findings that were not reduced, worst first, each with its rows. Other rows are left out.
+
+    `findings` of these causes have no script. Their ids are those of `cause_key_of_row`, unless findings of several
+    platforms or operators belong together.
+    """
+    of: dict[int, Row] = {}
+    groups: list[ReducedGroup] = []
+    for row in rows:
+        if row.finding:
+            groups.append(ReducedGroup(summary_of_row(row), 1, (row.model,)))
+            of[id(groups[-1])] = row
+    found = [
+        (cause_of_cluster(key, cluster), tuple(of[id(group)] for group in cluster))
+        for key, cluster in clusters_of(groups).items()
+    ]
+    return tuple(sorted(found, key=lambda pair: severity_order(pair[0])))

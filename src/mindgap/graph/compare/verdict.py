@@ -1,4 +1,4 @@
-"""Verdicts and blames: the words for the comparison of two outcomes."""
+"""Verdicts, blames, faults and weak evidence: the words for the comparison of two outcomes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
-from mindgap.graph.compare.culprit import Culprit
-from mindgap.graph.compare.example import Example
+from mindgap.graph.compare.culprit import Culprit, Example
 
 #: What is missing:
 #: - `bound rule`: the error bound was measured on perturbed operands instead of derived.

@@ -19,7 +19,7 @@ from mindgap.judge.oracle.evaluation.float64 import Float64Graph, OracleError, O
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
 from mindgap.judge.oracle.examination import BULK_RATIO, Examined, Expectation, examine
 from mindgap.judge.oracle.float_classes import ANY, class_bits
-from mindgap.judge.oracle.replays.replays import Replays
+from mindgap.judge.oracle.replays import Replays
 from mindgap.judge.oracle.shadows.result_rounding import Decisions, impose, round_results
 from mindgap.judge.oracle.shadows.segments import (
     FREE_SHARE,

@@ -11,7 +11,7 @@ import torch
 from mindgap.aten.operators import overload
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Node, Ref, kind_of
-from mindgap.graph.compare.example import Example
+from mindgap.graph.compare.culprit import Example
 from mindgap.judge.oracle import Examined, LocalExpectation, Oracle, local_expectation
 from mindgap.judge.oracle.evaluation.float64 import packet_of
 from mindgap.judge.oracle.evaluation.formats import widen

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mindgap.graph import Graph
-from mindgap.graph.compare.culprit import Culprit
-from mindgap.graph.compare.example import Example
+from mindgap.graph.compare.culprit import Culprit, Example
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Blame, Fault, Verdict, Weakness
 from mindgap.judge.trace.roles import Role

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mindgap.graph import Graph
-from mindgap.graph.compare.example import Example
+from mindgap.graph.compare.culprit import Example
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.judge.oracle import Examined, Oracle
 from mindgap.judge.trace.example import extent

@@ -279,3 +279,24 @@ def _with_culprit(trace: ValueTrace, graph: Graph) -> ValueTrace:
     nodes = dict.fromkeys(by_number[n].node for n in numbers if n in by_number)
     ops = dict.fromkeys(by_number[n].op for n in numbers if n in by_number)
     return replace(trace, first=first, culprit=tuple(nodes), ops=tuple(ops))
+
+
+#: How many values at most are chosen for the rate of change of their distance: of growth, and of loss.
+GROWING: Final = 8
+LOSING: Final = 4
+
+
+def turning_points(trace: ValueTrace) -> list[TracedValue]:
+    """The first value that differs, the values it comes from, and those where the distance begins, jumps or ends.
+
+    In the order of the data flow. The values that the graph's outputs are made of are among them.
+    """
+    chosen = {value.number for value in trace.values if value.node in trace.culprit and value.state != "equal"}
+    if trace.first is not None:
+        chosen.add(trace.values[trace.first].number)
+    turning = [v for v in trace.values if v.role not in (None, "propagates") and v.view_of is None]
+    growing = sorted((v for v in turning if v.role != "masks"), key=lambda v: -(v.rate or 0.0))
+    losing = sorted((v for v in turning if v.role == "masks"), key=lambda v: v.rate or 0.0)
+    chosen |= {v.number for v in (*growing[:GROWING], *losing[:LOSING])}
+    chosen |= {v.number for v in trace.values if v.is_output}
+    return [value for value in trace.values if value.number in chosen]

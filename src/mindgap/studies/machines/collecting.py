@@ -25,8 +25,8 @@ from mindgap.studies.machines.observations import Collected, Deviating, Machine,
 from mindgap.studies.machines.observing import observe, one_line, structural_difference
 from mindgap.studies.machines.partial_file import PartialFile
 from mindgap.studies.machines.settings import Setting
+from mindgap.studies.machines.subjects.models import Suite
 from mindgap.studies.machines.subjects.runnable import Runnable, compared_values
-from mindgap.studies.machines.subjects.suite import Suite
 
 #: (platforms done, platforms in all, the platform that is done).
 OnProgress = Callable[[int, int, str], None]

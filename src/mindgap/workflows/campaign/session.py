@@ -26,8 +26,7 @@ from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource, Shard
 from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes
 from mindgap.workflows.campaign.plan import Plan
-from mindgap.workflows.campaign.schedule.budget import CpuBudget
-from mindgap.workflows.campaign.schedule.driver import CampaignDriver, DriverContext
+from mindgap.workflows.campaign.schedule.driver import CampaignDriver, CpuBudget, DriverContext
 from mindgap.workflows.campaign.schedule.eligibility import Eligibility, read_eligibility
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import (

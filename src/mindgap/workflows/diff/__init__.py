@@ -10,8 +10,7 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals
 from mindgap.results.settings import RunSettings
 from mindgap.workflows.diff.api import diff, diff_many
-from mindgap.workflows.diff.errors import DiffInterrupted, StoreNotWritten
-from mindgap.workflows.diff.session import Session
+from mindgap.workflows.diff.session import DiffInterrupted, Session, StoreNotWritten
 from mindgap.workflows.diff.subject import ProgressEvent, Subject
 
 __all__ = [

@@ -31,7 +31,7 @@ from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import Subject
 
 if TYPE_CHECKING:
-    from mindgap.models.synth.metamorphic.mutants import Mutant
+    from mindgap.models.synth.metamorphic import Mutant
 
 #: Bytes of one value of a mutant: those of whole models, not of a region.
 _MOST_BYTES: Final = 1 << 30
@@ -96,7 +96,7 @@ class _MutantRunner:
         """Raises `MindgapError` where there is no graph, or it does not run on the platform."""
         # Imported late: a process that only lists platforms needs no PyTorch.
         from mindgap.aten.state import TORCH_STATE
-        from mindgap.models.synth.metamorphic.mutants import mutants_of
+        from mindgap.models.synth.metamorphic import mutants_of
 
         self._context, self._name, self._platform = context, subject.name, platform
         graph = subject.captured()

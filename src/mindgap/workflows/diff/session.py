@@ -28,15 +28,30 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.recording import Recording, recording
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
-from mindgap.results.store import Store
+from mindgap.results.store import Store, StoreError
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff.batches import Batches
 from mindgap.workflows.diff.collected import Collected
-from mindgap.workflows.diff.errors import DiffInterrupted, StoreNotWritten
 from mindgap.workflows.diff.large_models import Turns
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import OnProgress, OwnProgram, Subject
 from mindgap.workflows.diff.subject_runner import SubjectRunner
+
+
+class DiffInterrupted(KeyboardInterrupt):
+    """A comparison was interrupted. `report`: the models, rows and refusals that were known by then."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__("interrupted")
+        self.report = report
+
+
+class StoreNotWritten(StoreError):
+    """The comparison ended, and the store could not be written. `report`: the whole report."""
+
+    def __init__(self, message: str, report: Report) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class Session:

@@ -16,8 +16,7 @@ from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.device.runtime import synchronise, watched
 from mindgap.platforms.pytorch.device.settings import in_force
-from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable
-from mindgap.platforms.pytorch.execution.gradients import as_leaves, gradients
+from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable, as_leaves, gradients
 from mindgap.platforms.pytorch.execution.input_binding import (
     InputBinder,
     check_devices,

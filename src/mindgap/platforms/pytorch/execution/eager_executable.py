@@ -10,7 +10,7 @@ import torch
 
 from mindgap.aten.operators import facts
 from mindgap.aten.tape import Tape, flatten_result
-from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, torch_dtype_name
+from mindgap.aten.tensors import TORCH_DTYPES, cotangent, to_numpy, torch_dtype_name
 from mindgap.graph import Graph
 from mindgap.graph.compare.digest import digest_bytes
 from mindgap.platforms.delegation import Delegation
@@ -18,12 +18,32 @@ from mindgap.platforms.protocol import UNVERIFIED, Array, Fallback, Options, Uns
 from mindgap.platforms.pytorch.device.devices import CPU, TorchDevice
 from mindgap.platforms.pytorch.device.runtime import synchronise, watched
 from mindgap.platforms.pytorch.device.settings import in_force
-from mindgap.platforms.pytorch.execution.gradients import as_leaves, gradients
 from mindgap.platforms.pytorch.execution.input_binding import InputBinder, check_devices, declared_dtypes, given_out
 from mindgap.platforms.pytorch.execution.memory_layout import with_memory_layout
 from mindgap.platforms.pytorch.execution.value_digests import DigestingRun
 from mindgap.platforms.pytorch.execution.widen import wide, widened
 from mindgap.platforms.pytorch.refusals import refusal
+
+
+def as_leaves(tensors: Sequence[torch.Tensor], differentiated: Sequence[int]) -> list[torch.Tensor]:
+    """Makes the tensors numbered in `differentiated` leaves that require a gradient (memory is shared)."""
+    found = list(tensors)
+    for index in differentiated:
+        found[index] = found[index].detach().requires_grad_()
+    return found
+
+
+def gradients(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Computes d(Σ cotangent·output)/d(leaf) for every leaf; zeros if no output depends on it.
+
+    Outputs that autograd does not follow (integers, detached values) do not take part.
+    """
+    roots = [output for output in outputs if output.requires_grad]
+    if not roots:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    found = torch.autograd.grad(roots, leaves, [cotangent(r) for r in roots], materialize_grads=True)
+    return list(found)
+
 
 #: Stages of a run that are no node of the graph.
 _FEEDING: Final = -2

@@ -7,9 +7,9 @@ from typing import Any, Final, cast
 
 from mindgap.graph.compare.prefix_digests import Prefixes, dendrogram_of
 from mindgap.graph.compare.ultrametric import Dendrogram
-from mindgap.studies.deviations.computed_table import made as made
 from mindgap.studies.deviations.definitions import PAPER, class_numbers
 from mindgap.studies.machines.merging import Column, Merged
+from mindgap.studies.table import made as made
 
 #: The model whose classes the tables of flags and options show, if it is there: the paper's Cifar10-R18, first sample.
 MAIN: Final = "resnet18-relu-max-trained/0"

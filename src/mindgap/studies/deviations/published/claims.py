@@ -8,13 +8,12 @@ from typing import Any, Final
 
 from mindgap.graph import Array
 from mindgap.graph.compare.equality import identity
-from mindgap.studies.deviations.computed_table import made
 from mindgap.studies.deviations.definitions import PAPER
 from mindgap.studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap.studies.deviations.published.figures import CASTS, NamedDendrogram
 from mindgap.studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix, numbers
 from mindgap.studies.deviations.published.records import Output
-from mindgap.studies.table import StudyTable
+from mindgap.studies.table import StudyTable, made
 
 #: Classes in Figures 6, SUP-2 and SUP-3, as float16, float32 and float64.
 _CASTS: Final = {"medium": "3/9/4", "small": "1/3/2", "large": "3/8/5"}

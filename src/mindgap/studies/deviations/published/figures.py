@@ -11,7 +11,6 @@ from typing import Any, Final
 from mindgap.graph import Array
 from mindgap.graph.compare.equality import identity
 from mindgap.graph.compare.ultrametric import Dendrogram, dendrogram
-from mindgap.studies.deviations.computed_table import made
 from mindgap.studies.deviations.definitions import PAPER, class_numbers
 from mindgap.studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap.studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix
@@ -19,7 +18,7 @@ from mindgap.studies.deviations.published.parquet import BadData
 from mindgap.studies.deviations.published.platforms import BY_YEAR, Platform
 from mindgap.studies.deviations.published.records import Output
 from mindgap.studies.deviations.published.tables import MAIN, instance_title
-from mindgap.studies.table import StudyTable
+from mindgap.studies.table import StudyTable, made
 
 #: A Google cloud instance: its processor, and the number of cores unless that is 2.
 _INSTANCE: Final = re.compile(r"((?:amd|intel)[_-][a-z_-]*[a-z])(?:[_-](\d+))?")

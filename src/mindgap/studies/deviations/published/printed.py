@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from mindgap.studies.deviations.computed_table import made
-from mindgap.studies.table import StudyTable
+from mindgap.studies.table import StudyTable, made
 
 #: The tables that the paper prints as such. Figures are printed without numbers.
 PRINTED: Final = ("table_1", "table_sup1", "table_sup2", "table_sup3")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mindgap.graph import MindgapError
-from mindgap.studies.deviations.computed_table import made
 from mindgap.studies.deviations.definitions import PAPER
 from mindgap.studies.deviations.feature_clusters import FlagClusters, flag_clusters
 from mindgap.studies.deviations.published.matrix import COLUMNS, ClassMatrix, near, numbers
 from mindgap.studies.deviations.published.platforms import Platform
-from mindgap.studies.table import StudyTable
+from mindgap.studies.table import StudyTable, made
 
 #: Rows of Table 1, by instance: the dual-core instances of the Google cloud.
 _TABLE_1: Final = (

@@ -4,8 +4,8 @@ Weights and inputs are bit for bit the same on every machine. So a graph's diges
 same.
 """
 
-from mindgap.studies.machines.subjects.given_models import given_model
+from mindgap.studies.machines.subjects.models import full_suite, quick_suite
 from mindgap.studies.machines.subjects.runnable import Keep, Runnable, runnable
-from mindgap.studies.machines.subjects.suite import full_suite, quick_suite
+from mindgap.studies.machines.subjects.samples import given_model
 
 __all__ = ["Keep", "Runnable", "full_suite", "given_model", "quick_suite", "runnable"]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import torch
@@ -16,6 +16,8 @@ from mindgap.models.capture import capture
 from mindgap.studies.machines.models.variants import VARIANTS, Variant, build, samples
 from mindgap.studies.machines.observations import Fact
 from mindgap.studies.machines.settings import Group
+from mindgap.studies.machines.subjects.convolutions import ablation, distributions
+from mindgap.studies.machines.subjects.operators import operators
 from mindgap.studies.machines.subjects.runnable import Keep, Runnable, runnable
 
 _CASTS: Final = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
@@ -72,3 +74,20 @@ def _facts(variant: Variant, number: int) -> dict[str, Fact]:
         "sample": number,
         "dtype": "float32",
     }
+
+
+#: Makes subjects. Their weights and inputs go into the store.
+Suite = Callable[[TensorStore], list[Runnable]]
+_QUICK: Final = tuple(each for each in VARIANTS if each.architecture != "resnet50v2" and each.activation == "relu")
+
+
+def full_suite(store: TensorStore) -> list[Runnable]:
+    """Returns every subject of the study."""
+    return [
+        *models(store), *reduced(store), *casts(store), *operators(store), *distributions(store), *ablation()
+    ]  # fmt: skip
+
+
+def quick_suite(store: TensorStore) -> list[Runnable]:
+    """Returns the small CNN and the ResNet-18 with ReLU, their casts, and the operators."""
+    return [*models(store, _QUICK), *reduced(store, _QUICK), *casts(store, _QUICK), *operators(store)]

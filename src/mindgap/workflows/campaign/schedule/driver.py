@@ -21,18 +21,29 @@ from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, mod
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
-from mindgap.run.cpu import CpuMeter
+from mindgap.run.machine import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import BLOCK, Case, CaseSource
 from mindgap.workflows.campaign.judging.judge_process import JudgeProcess, case_job
 from mindgap.workflows.campaign.schedule.block import OpenBlock, Saturation
-from mindgap.workflows.campaign.schedule.budget import CpuBudget
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
 from mindgap.workflows.campaign.state.expenses import Expenses
 from mindgap.workflows.campaign.state.progress import Progress
 from mindgap.workflows.campaign.state.resume_state import FinishedPair, ResumeState, finding_key
+
+
+class CpuBudget:
+    """Spreads processor seconds evenly over the blocks of a campaign. Later blocks get what earlier ones left."""
+
+    def __init__(self, seconds: float, blocks: int, spent: float = 0.0) -> None:
+        self._seconds, self._blocks, self.spent = seconds, max(blocks, 1), spent
+
+    def left(self, position: int) -> float:
+        """Returns the seconds that the block at `position` (from 0) may still take."""
+        return self._seconds * min(position + 1, self._blocks) / self._blocks - self.spent
+
 
 #: So many cases that are loaded together have one more deadline.
 _SHARED: Final = 4

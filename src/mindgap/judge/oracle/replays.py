@@ -1,18 +1,21 @@
-"""Runs Monte Carlo replays: the graph again, with a random error of its own size at every operator."""
+"""Runs Monte Carlo replays: the graph again, with a random error of its own size at every operator.
+
+`Noise` draws these errors; operators that are not smooth get more of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import torch
 
-from mindgap.judge.oracle.evaluation.float64 import BoundCall, Float64Graph
-from mindgap.judge.oracle.evaluation.formats import widen
+from mindgap.judge.oracle.evaluation.float64 import BoundCall, Float64Graph, evaluate
+from mindgap.judge.oracle.evaluation.formats import is_real, rounded, widen
+from mindgap.judge.oracle.examination import SIGMAS
 from mindgap.judge.oracle.float_classes import FINITE, all_finite, class_bits
-from mindgap.judge.oracle.replays.noise import a_start, disturbed
-from mindgap.judge.oracle.replays.non_smooth import is_non_smooth, with_distant_operands
 from mindgap.judge.oracle.shadows.result_rounding import (
     Decisions,
     impose,
@@ -24,6 +27,116 @@ from mindgap.judge.oracle.shadows.result_rounding import (
 )
 from mindgap.judge.oracle.shadows.segments import replays_at_once
 from mindgap.judge.oracle.shadows.stepwise import Noise, Stepwise
+
+#: How much of a jump a replay takes that meets it, so that those which do (a third, far out) make a σ of 1/16 of it.
+_OF_A_JUMP: Final = 0.25
+
+
+def is_non_smooth(call: BoundCall) -> bool:
+    """Whether replays of this call see too little."""
+    spec = call.node.outputs[0] if len(call.node.outputs) == 1 else None
+    return spec is not None and is_real(spec.dtype) and call.traits.non_smooth != ""
+
+
+def with_distant_operands(
+    call: BoundCall,
+    args: list[Any],
+    kwargs: Mapping[str, Any],
+    result: Any,
+    clean: Mapping[int, Any],
+    base: Any,
+    side: int,
+) -> Any:
+    """A replay's result, moved where its error, 16 times as large, would have moved it.
+
+    `args`, `kwargs`, `result`: the replay's. `clean`: S's values by number; `base`: the exact result on them. `side`: 1
+    for where the error points, -1 for the opposite (rounded errors may all point one way). Tensors are float64.
+    """
+    first, named = call.bind(clean)
+    jumps = call.traits.non_smooth == "jumps"
+    moving = {call.traits.jumps_at} if jumps else range(len(args))
+    times = side * SIGMAS
+    far = [
+        _far(a, b, times) if position in moving else a for position, (a, b) in enumerate(zip(args, first, strict=True))
+    ]
+    (reached,) = evaluate(call, far, {name: a if jumps else _far(a, named[name], times) for name, a in kwargs.items()})
+    if jumps:
+        step = _OF_A_JUMP * (reached - result)
+        return torch.where(torch.isfinite(step) & (step != 0), result + step, result)
+    step = (reached - base) / SIGMAS
+    return torch.where(step.abs() > (result - base).abs(), base + step, result)
+
+
+def _far(moved: Any, clean: Any, times: float) -> Any:
+    """Moves an operand to `times` its distance from the value of the stepwise shadow.
+
+    An element stays where it was if it is not finite, or if the moved one is not.
+    """
+    if not isinstance(moved, torch.Tensor) or not moved.is_floating_point() or moved.shape != clean.shape:
+        return moved
+    far = clean + times * (moved - clean)
+    return torch.where(torch.isfinite(far), far, moved)
+
+
+#: Elements that are worked on at a time, so that what is needed on the way stays in the cache.
+_CHUNK: Final = 1 << 16
+
+
+@lru_cache(maxsize=1)
+def sign_pool() -> torch.Tensor:
+    """±1, float32, a prime number of them so that segments of equal length rarely meet again."""
+    generator = torch.Generator().manual_seed(0xC0FFEE)
+    return torch.empty(4_194_301).bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
+
+
+def a_start(count: int, generator: torch.Generator) -> int:
+    """A random place in the pool, gone through again and again, where a segment of `count` signs begins."""
+    length = len(sign_pool())
+    if count > length // 2:
+        length *= 2 * count // length + 1
+    return int(torch.randint(length - count, (), generator=generator))
+
+
+def signs(start: int, count: int) -> torch.Tensor:
+    """A segment of the pool."""
+    pool = sign_pool()
+    start %= len(pool)
+    if start + count <= len(pool):
+        return pool[start : start + count]
+    parts = [pool[start:], *[pool] * ((start + count) // len(pool) - 1), pool[: (start + count) % len(pool)]]
+    return torch.cat(parts)
+
+
+def disturbed(y: torch.Tensor, size: torch.Tensor, starts: tuple[int, ...], dtype: str, quiet: bool) -> torch.Tensor:
+    """y ± size rounded to `dtype`, held in y's own. `starts`: where its signs lie in the pool, for each part.
+
+    `quiet`: size is zero somewhere; there the bits stay, since adding zero would erase the sign of -0.
+    """
+    if y.is_complex():
+        # Either part errs by as much as the whole: products of parts cancel.
+        real, imaginary = (signs(s, y.numel()).reshape(y.shape).to(torch.float64) for s in starts)
+        return _plainly(y, torch.complex(real, imaginary), size, dtype, quiet)
+    if y.dtype == torch.float64 and y.is_contiguous() and size.is_contiguous() and y.numel() > _CHUNK:
+        return _in_chunks(y, size, starts[0], dtype, quiet)
+    return _plainly(y, signs(starts[0], y.numel()).reshape(y.shape), size, dtype, quiet)
+
+
+def _plainly(y: torch.Tensor, chosen: torch.Tensor, size: torch.Tensor, dtype: str, quiet: bool) -> torch.Tensor:
+    moved = y + chosen * size
+    return rounded(torch.where(size > 0, moved, y) if quiet else moved, dtype)
+
+
+def _in_chunks(y: torch.Tensor, size: torch.Tensor, start: int, dtype: str, quiet: bool) -> torch.Tensor:
+    moved = torch.empty_like(y)
+    flat, error, result = y.view(-1), size.view(-1), moved.view(-1)
+    for first in range(0, y.numel(), _CHUNK):
+        part = slice(first, min(first + _CHUNK, y.numel()))
+        step = (signs(start + first, part.stop - first) * error[part]).to(torch.float64).add_(flat[part])
+        if quiet:
+            step = torch.where(error[part] > 0, step, flat[part])
+        result[part] = rounded(step, dtype)
+    return moved
+
 
 #: Whole discrete outputs are kept per replay up to this many elements; past it their range is.
 MAX_KEPT: Final = 1 << 20
