@@ -1,4 +1,4 @@
-"""Modules and nested containers: base classes of layers, the frame of a module call, the program inside a compiled one."""
+"""Modules and nested containers: base classes of layers, the frame of a call, the program inside a compiled one."""
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
 # (these names have no public counterpart)
 

@@ -1,4 +1,4 @@
-"""Operator overloads: the type of the members of `torch.ops`, their schemas, their kernels, decompositions and dispatch keys."""
+"""Operator overloads (the members of `torch.ops`): type, schemas, kernels, decompositions and dispatch keys."""
 
 from __future__ import annotations
 
