@@ -128,7 +128,7 @@ def test_a_matrix_is_in_groups_of_columns_that_fit(monkeypatch: pytest.MonkeyPat
 
 def test_figures_and_reasons_on_request(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calm, full = (
-        "\n".join(printed(one_model(file), None, monkeypatch, figures=more, verbose=more)) for more in (False, True)
+        "\n".join(printed(one_model(file), None, monkeypatch, metrics=more, verbose=more)) for more in (False, True)
     )
     assert calm.count("max ulp 90") == 1 and full.count("max ulp 90") == 4
     assert "has no bound rule" in full and "has no bound rule" not in calm

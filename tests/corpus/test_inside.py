@@ -8,7 +8,7 @@ import pytest
 
 from mindgap.models.capture.parts import Part
 from mindgap.models.corpus import SourceError, capture_source, open_source
-from mindgap.models.corpus.inside import described
+from mindgap.models.corpus.submodules import described
 
 MODELS = """
 import torch

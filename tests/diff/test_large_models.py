@@ -17,7 +17,7 @@ from mindgap.judge.pipeline.estimate import MemoryEstimate
 from mindgap.models.capture import capture
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.diff import ProgressEvent, RunSettings, Session, Subject, large_models
-from mindgap.workflows.diff.large_models import Turns, expected_seconds
+from mindgap.workflows.diff.large_models import LargeGraphGate, expected_seconds
 
 PLATFORMS = ["cpu/jit", "onnxruntime/cpu"]
 
@@ -107,7 +107,7 @@ def test_small_graphs_run_side_by_side_and_a_large_one_alone(graph):
             yield
 
     pool = Pool()
-    turns = Turns(pool, 2)  # type: ignore[arg-type] # of a pool it needs this much
+    turns = LargeGraphGate(pool, 2)  # type: ignore[arg-type] # of a pool it needs this much
     small = capture(torch.sin, (torch.ones(3),))
 
     def run(which: Graph, until: threading.Event) -> threading.Thread:

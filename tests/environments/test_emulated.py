@@ -12,12 +12,12 @@ import pytest
 
 from mindgap.cli.app import main
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
+from mindgap.platforms.environment_process import described, probed
 from mindgap.platforms.environments import EnvironmentProblem, environments, find
 from mindgap.platforms.environments.emulated import arithmetic_words, create_emulated, known_arithmetic
 from mindgap.platforms.environments.emulation import PROCESSOR, Emulation, processors
 from mindgap.platforms.environments.environment import Environment
 from mindgap.platforms.host import cpu_flags, cpu_name
-from mindgap.platforms.inside import described, probed
 from mindgap.platforms.listing import find_recipe
 from mindgap.platforms.protocol import Availability
 from mindgap.run.outcome import Job

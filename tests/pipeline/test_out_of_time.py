@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.graph.activity import doing, telling
+from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.time_budget import OutOfTime, TimeBudget
@@ -38,7 +38,7 @@ def test_a_judge_ends_between_two_operators(tmp_path: Path) -> None:
         if len(told) > 12:
             raise OutOfTime("the time budget was used up")
 
-    with telling(receiver):
+    with activity_receiver(receiver):
         row = comparison.row(platform)
     assert row.verdict is None and row.unjudged and row.detail == "not judged: the time budget was used up"
     assert row.digests and row.metrics["max_abs"] and row.metrics["n_differing"]
@@ -77,4 +77,4 @@ def test_a_budget_is_checked() -> None:
 
 
 def test_without_a_receiver_nothing_happens() -> None:
-    doing("judging", "operators evaluated")
+    report_activity("judging", "operators evaluated")

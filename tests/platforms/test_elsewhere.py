@@ -15,12 +15,12 @@ from mindgap.cli.app import main
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorStore
 from mindgap.graph.compare.digest import digested
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment, probe_all
 from mindgap.platforms.environments import EnvironmentProblem
 from mindgap.platforms.environments import find as find_environment
 from mindgap.platforms.environments.installation import adopt, create
 from mindgap.platforms.listing import list_platforms, platform_info
 from mindgap.platforms.name import parse
+from mindgap.platforms.other_environment import BackendInEnvironment, BackendWithoutEnvironment, probe_all
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical, find
 from mindgap.results.settings import RunSettings
@@ -57,10 +57,10 @@ def sine(op: str = "aten.sin.default", **kwargs: object) -> Graph:
 def test_the_environment_is_part_of_the_name(home: Path) -> None:
     assert canonical("cpu/eager@threads=1,env=here") == "cpu/eager@env=here,threads=1"
     backend, options = find("cpu/eager@env=here,threads=1")
-    assert isinstance(backend, BackendElsewhere) and options == {"threads": "1"}
+    assert isinstance(backend, BackendInEnvironment) and options == {"threads": "1"}
     assert backend.environment(options) == find("cpu/eager@threads=1")[0].environment(options)
     by_place, _ = find("mindgap.platforms.eager:CPU@env=here")
-    assert isinstance(by_place, BackendElsewhere) and by_place.place == "mindgap.platforms.eager:CPU"
+    assert isinstance(by_place, BackendInEnvironment) and by_place.place == "mindgap.platforms.eager:CPU"
 
 
 def test_an_environment_or_option_that_is_none(home: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_platform_whose_recipe_was_not_followed_names_the_command(capsys: pyte
 def test_a_platform_runs_in_the_environment_of_its_recipe() -> None:
     made = create("tinygrad", [], None, isolated=False, say=lambda line: None)
     backend, options = find("tinygrad/cpu@threads=1")
-    assert isinstance(backend, BackendElsewhere) and backend.where == made and options == {"threads": "1"}
+    assert isinstance(backend, BackendInEnvironment) and backend.where == made and options == {"threads": "1"}
     info = platform_info(parse("tinygrad/cpu"))
     assert info.environment == "tinygrad" and info.options["env"].endswith("default: tinygrad, by its recipe)")
     assert not info.available and "not installed: tinygrad" in info.reason

@@ -10,7 +10,7 @@ from mindgap.workflows.selftest.report import CaseRow, SelftestReport
 
 FAULT = CaseRow(
     graph="g", fault="all scaled", op="aten.exp.default", expected="fault", at_node=100.0, at_node_typical=math.inf,
-    at_output=20.0, struck=(3,), verdict="discrepant", status="ok", culprit_node=3, culprit_op="aten.exp.default",
+    at_output=20.0, faulty_nodes=(3,), verdict="discrepant", status="ok", culprit_node=3, culprit_op="aten.exp.default",
     found=True, right=True,
 )  # fmt: skip
 CALM = replace(FAULT, fault="no fault", expected="benign", at_node=0.0, verdict="identical", found=False, right=False,

@@ -10,7 +10,7 @@ import typer
 
 from mindgap.cli.campaign import begin_or_resume
 from mindgap.cli.campaign_reduce import reduce
-from mindgap.cli.diff import Jobs, say_loudly, write_pages
+from mindgap.cli.diff import Jobs, report_problems, write_pages
 from mindgap.cli.outputs import check_directory, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import subjects
@@ -86,7 +86,7 @@ def demo(
             _print_causes(folder, out)
         page = (output / "models.html").resolve()
         out.write(f"{time.monotonic() - started:.0f} s. The models: {page}\n")
-    say_loudly(report)
+    report_problems(report)
     if report.totals.broken:
         return Exit.TOOL_FAILED
     return Exit.WRONG_USE if report.nothing else Exit.NOTHING_FOUND

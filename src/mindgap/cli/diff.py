@@ -184,7 +184,7 @@ def diff(
             for line in notes:
                 complain(line)
         status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics) or status
-    say_loudly(report)
+    report_problems(report)
     if require_finite:
         for line in not_finite(report):
             complain(line)
@@ -226,7 +226,7 @@ def put_out(
     if as_json:
         out.write(report.to_json() + "\n")
     else:
-        print_report(report, out, figures=metrics, verbose=is_verbose())
+        print_report(report, out, metrics=metrics, verbose=is_verbose())
     return Exit.NOTHING_FOUND if write_pages(report, html, junit, sarif) else Exit.WRONG_USE
 
 
@@ -248,7 +248,7 @@ def _write(path: Path, make: str, report: Report) -> None:
     write_file(path, getattr(importlib.import_module("mindgap.report"), make)(report))
 
 
-def say_loudly(report: Report) -> None:
+def report_problems(report: Report) -> None:
     """Prints what was refused, what mindgap failed on and why nothing was compared, on standard error."""
     for refused in report.refused:
         if refused.broken:

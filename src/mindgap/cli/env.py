@@ -224,8 +224,8 @@ def remove(name: Name) -> None:
 
 def _platforms(where: Environment) -> dict[str, dict[str, Any]]:
     """The platforms that are available in the environment, or in mindgap's own: no device is missing for these."""
-    from mindgap.platforms.elsewhere import probe_all
     from mindgap.platforms.listing import list_platforms
+    from mindgap.platforms.other_environment import probe_all
     from mindgap.platforms.registry import places
 
     here = {info.platform for info in list_platforms(()) if info.available}
@@ -246,7 +246,7 @@ def _arithmetic(
     from mindgap.platforms.name import parse
     from mindgap.platforms.registry import find as find_platform
     from mindgap.platforms.registry import places
-    from mindgap.platforms.simulated_arithmetic import check_elsewhere
+    from mindgap.platforms.simulated_arithmetic import check_in_environment
 
     found = dict[str, dict[str, str]]()
     for name in asked:
@@ -254,7 +254,7 @@ def _arithmetic(
         backend, _ = find_platform(platform)
         if there.get(f"{platform.device_mode}@env={where.name}", {}).get("available"):
             complain(f"checking the arithmetic of {platform}")
-            found[name] = check_elsewhere(where, platform, backend, places()[platform.device_mode])
+            found[name] = check_in_environment(where, platform, backend, places()[platform.device_mode])
         else:
             raise EnvironmentProblem(f"{platform.device_mode} does not run in environment {where.name}")
     return found

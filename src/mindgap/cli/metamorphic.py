@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Metrics, Options, put_out, say_loudly, seconds
+from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Metrics, Options, put_out, report_problems, seconds
 from mindgap.cli.outputs import check_files
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.streams import result_stream, status_of
@@ -48,5 +48,5 @@ def metamorphic(
             found = subjects(sources, options or [], client, backward)
             report = run_metamorphic(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
         status = put_out(report, out, as_json, html, junit, metrics=metrics)
-    say_loudly(report)
+    report_problems(report)
     return status or status_of(report)

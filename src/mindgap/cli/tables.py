@@ -99,7 +99,7 @@ class Lines:
         self._console.print(Text(f"    {text}"), soft_wrap=True, highlight=False)
 
 
-def print_report(report: Report, out: TextIO, *, figures: bool = False, verbose: bool = False) -> None:
+def print_report(report: Report, out: TextIO, *, metrics: bool = False, verbose: bool = False) -> None:
     """Prints a line per platform for one model, a matrix for several, then findings; nothing without a model.
 
     `figures`: the metrics of each row too. `verbose`: what the judge says of calm rows, and why evidence is weaker.
@@ -110,14 +110,14 @@ def print_report(report: Report, out: TextIO, *, figures: bool = False, verbose:
     lines = Lines(out)
     if len(report.models) == 1:
         lines.put(Text(report.models[0].name, style="bold"))
-        print_rows(lines, [_line_of(report.shown(row.platform), row, figures, verbose) for row in report.rows])
+        print_rows(lines, [_line_of(report.shown(row.platform), row, metrics, verbose) for row in report.rows])
     else:
         _print_matrix(lines, report)
-        told = report.rows if figures else [row for row in report.rows if row.verdict is None]
+        told = report.rows if metrics else [row for row in report.rows if row.verdict is None]
         if told:
             lines.put(Text())
             print_rows(
-                lines, [_line_of(f"{row.model} on {report.shown(row.platform)}", row, figures, verbose) for row in told]
+                lines, [_line_of(f"{row.model} on {report.shown(row.platform)}", row, metrics, verbose) for row in told]
             )
     print_blocks(lines, blocks(report))
     _print_notes(lines, report, verbose)
@@ -149,7 +149,7 @@ class RowLine:
     name: str
     word: Text
     remark: str = ""
-    figures: str = ""
+    metrics: str = ""
     advice: str = ""
 
 
@@ -170,13 +170,13 @@ def print_rows(lines: Lines, rows: Sequence[RowLine]) -> None:
             lines.put(Text.assemble(head, "  ", row.word), 4)
             if row.remark:
                 lines.put(Text(row.remark), indent, Text())
-        for text, style in ((row.advice, ""), (row.figures, "dim")):
+        for text, style in ((row.advice, ""), (row.metrics, "dim")):
             if text:
                 lines.put(Text(text, style=style), indent, Text())
 
 
-def _line_of(name: str, row: Row, figures: bool, verbose: bool) -> RowLine:
-    shown = size_text(row, METRICS) if figures or row.unjudged else ""
+def _line_of(name: str, row: Row, metrics: bool, verbose: bool) -> RowLine:
+    shown = size_text(row, METRICS) if metrics or row.unjudged else ""
     return RowLine(name, _word(row), remark(row, verbose), shown, "" if row.finding else row.advice)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from mindgap.cli.diff import AsJson, Deadline, Jobs, Junit, Options, say_loudly, seconds
+from mindgap.cli.diff import AsJson, Deadline, Jobs, Junit, Options, report_problems, seconds
 from mindgap.cli.numbers import budget_left, finite
 from mindgap.cli.outputs import check_directory, check_files, each_alone, put_known
 from mindgap.cli.progress import progress
@@ -96,7 +96,7 @@ def upgrade(
                     store=None if store is None else Store(store), resume=resume,
                 )  # fmt: skip
             except DiffInterrupted as error:
-                say_loudly(error.report)
+                report_problems(error.report)
                 raise KeyboardInterrupt from None
             except StoreNotWritten as error:
                 raise MindgapError(f"the store is incomplete: {error}") from None
@@ -114,7 +114,7 @@ def upgrade(
             *([] if html is None else [partial(page, html, found, reduced, out)]),
         ])  # fmt: skip
     for each in found.platforms:
-        say_loudly(each.report)
+        report_problems(each.report)
     return (Exit.NOTHING_FOUND if written else Exit.WRONG_USE) or _status(found.platforms)
 
 

@@ -1,6 +1,7 @@
 """What a thread is doing now, in words, for whoever shows progress or ends it.
 
-A long computation calls `doing`; who wants to know runs it within `telling`. Without a receiver nothing happens.
+A long computation calls `report_activity`; who wants to know runs it within `activity_receiver`. Without a receiver
+nothing happens.
 """
 
 from __future__ import annotations
@@ -14,33 +15,33 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
+class _Receiver:
     """A receiver, and how many steps of each kind it was told of."""
 
-    receiver: Callable[[str], None]
+    tell: Callable[[str], None]
     steps: Counter[str] = field(default_factory=Counter[str])
 
 
-_TELLING: Final[ContextVar[_Telling | None]] = ContextVar("telling", default=None)
+_RECEIVER: Final[ContextVar[_Receiver | None]] = ContextVar("receiver", default=None)
 
 
-def doing(what: str, step: str = "") -> None:
+def report_activity(what: str, step: str = "") -> None:
     """Tells the receiver what is done now. `step`: what is counted over the whole computation, as in `operators
     evaluated`: the count only grows. Raises what the receiver raises, to end the computation."""
-    telling = _TELLING.get()
-    if telling is None:
+    receiver = _RECEIVER.get()
+    if receiver is None:
         return
     if step:
-        telling.steps[step] += 1
-        what = f"{what}: {telling.steps[step]:,} {step}"
-    telling.receiver(what)
+        receiver.steps[step] += 1
+        what = f"{what}: {receiver.steps[step]:,} {step}"
+    receiver.tell(what)
 
 
 @contextmanager
-def telling(receiver: Callable[[str], None]) -> Generator[None]:
+def activity_receiver(receiver: Callable[[str], None]) -> Generator[None]:
     """Sends to the receiver what this thread does within the block."""
-    token = _TELLING.set(_Telling(receiver))
+    token = _RECEIVER.set(_Receiver(receiver))
     try:
         yield
     finally:
-        _TELLING.reset(token)
+        _RECEIVER.reset(token)

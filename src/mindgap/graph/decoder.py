@@ -286,11 +286,13 @@ def _nodes(
         like = values[operands[0]] if operands else None
         outputs = tuple(_slot(reader, specs, column, like) for _ in range(template.outputs))
         values.extend(outputs)
-        filler = iter([references.get(value) or references.setdefault(value, Ref(value)) for value in operands])
-        args = tuple(_filled(arg, filler) for arg in template.args)
+        operands_in_order = iter(
+            [references.get(value) or references.setdefault(value, Ref(value)) for value in operands]
+        )
+        args = tuple(_filled(arg, operands_in_order) for arg in template.args)
         kwargs = template.kwargs
         if not template.fixed:
-            kwargs = tuple((name, _filled(arg, filler)) for name, arg in kwargs)
+            kwargs = tuple((name, _filled(arg, operands_in_order)) for name, arg in kwargs)
         nodes.append(Node(template.op, args, kwargs, outputs))
     return tuple(nodes)
 
@@ -331,10 +333,10 @@ def _has_hole(arg: Arg) -> bool:
     return arg is _HOLE or (isinstance(arg, tuple) and any(_has_hole(item) for item in arg))
 
 
-def _filled(arg: Arg, filler: Iterator[Ref]) -> Arg:
+def _filled(arg: Arg, operands_in_order: Iterator[Ref]) -> Arg:
     """Fills the holes of an argument; one without holes is shared, not copied."""
     if arg is _HOLE:
-        return next(filler)
+        return next(operands_in_order)
     if isinstance(arg, tuple) and _has_hole(arg):
-        return tuple(_filled(item, filler) for item in arg)
+        return tuple(_filled(item, operands_in_order) for item in arg)
     return arg

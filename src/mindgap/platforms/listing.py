@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.environments import EnvironmentProblem, Recipe, read_recipe
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.environments.recipe import emulated_recipes
 from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.name import ENVIRONMENT, PlatformName
+from mindgap.platforms.other_environment import BackendInEnvironment, BackendWithoutEnvironment
 from mindgap.platforms.protocol import Availability, Backend, HasRecipe
 from mindgap.platforms.registry import BrokenBackend, backends, find, places, registered
 
@@ -45,7 +45,7 @@ def list_platforms(asked: Collection[str] | None = None) -> list[PlatformInfo]:
     return [
         _info(name, backend)
         for name, backend in backends().items()
-        if asked is None or name in asked or not isinstance(backend, BackendElsewhere)
+        if asked is None or name in asked or not isinstance(backend, BackendInEnvironment)
     ]
 
 
@@ -60,7 +60,7 @@ def package_versions(platform: PlatformName, packages: Iterable[str]) -> dict[st
     Raises `EnvironmentProblem` where there is no such environment, or its interpreter does not answer.
     """
     backend = None if platform.is_import_path else find(platform)[0]
-    return backend.where.versions(*packages) if isinstance(backend, BackendElsewhere) else installed(packages)
+    return backend.where.versions(*packages) if isinstance(backend, BackendInEnvironment) else installed(packages)
 
 
 def recipes() -> Mapping[str, Recipe]:
@@ -92,10 +92,10 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
         found = backend.probe()
     except Exception as error:  # what a platform does wrong is data
         found = Availability(False, f"its probe failed: {type(error).__name__}: {error}")
-    inner = isinstance(backend, (BackendElsewhere, BackendWithoutEnvironment))
+    inner = isinstance(backend, (BackendInEnvironment, BackendWithoutEnvironment))
     own = backend.backend if inner else backend
     kind = type(own)
-    where = backend.where.name if isinstance(backend, BackendElsewhere) else ""
+    where = backend.where.name if isinstance(backend, BackendInEnvironment) else ""
     default = f"{where}, by its recipe" if where else "mindgap's own"
     made_by = "" if isinstance(backend, BrokenBackend) else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(own, HostRuntime):

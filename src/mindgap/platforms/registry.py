@@ -15,11 +15,11 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from mindgap.platforms.elsewhere import BackendElsewhere, placed
+from mindgap.platforms.environment_process import backend_at
 from mindgap.platforms.environments import find as find_environment
 from mindgap.platforms.environments import read_recipe
-from mindgap.platforms.inside import backend_at
 from mindgap.platforms.name import ENVIRONMENT, PlatformName, parse
+from mindgap.platforms.other_environment import BackendInEnvironment, placed
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
 
 GROUP: Final = "mindgap.platforms"
@@ -54,10 +54,10 @@ def find(platform: str) -> tuple[Backend, Options]:
     """Returns the backend and the options of a platform's name, checked before any worker starts.
 
     `package.module:attribute` names a backend in the making, before it has an entry point; its options are not checked.
-    Of a platform in another environment, a `BackendElsewhere`; without the option `env` that is one that mindgap's own
-    environment lacks and that has an environment by its recipe. Raises `PlatformError` for an unknown name, option or
-    value, and for a broken backend, `EnvironmentProblem` for an unknown environment. Availability is not checked: the
-    backend's `probe` does that.
+    Of a platform in another environment, a `BackendInEnvironment`; without the option `env` that is one that mindgap's
+    own environment lacks and that has an environment by its recipe. Raises `PlatformError` for an unknown name, option
+    or value, and for a broken backend, `EnvironmentProblem` for an unknown environment. Availability is not checked:
+    the backend's `probe` does that.
     """
     name = parse(platform)
     if name.is_import_path:
@@ -69,7 +69,7 @@ def find(platform: str) -> tuple[Backend, Options]:
         )
     point = points[name.device_mode]
     if name.environment:
-        backend = BackendElsewhere(_load(point), point.value, find_environment(name.environment))
+        backend = BackendInEnvironment(_load(point), point.value, find_environment(name.environment))
     else:
         backend = _placed(point)
     environment(name, backend)
@@ -82,7 +82,7 @@ def _imported(name: PlatformName) -> Backend:
     except PlatformError as error:
         raise PlatformError(f"platform {str(name)!r}: {error}") from error
     where = name.environment
-    return BackendElsewhere(backend, name.device_mode, find_environment(where)) if where else backend
+    return BackendInEnvironment(backend, name.device_mode, find_environment(where)) if where else backend
 
 
 def registered(device_mode: str) -> Backend | None:

@@ -22,8 +22,8 @@ from mindgap.graph import DType, Graph, Input, Literal, Node, Ref, TensorSpec, d
 from mindgap.graph.tensors import home
 from mindgap.platforms import dtype_policy
 from mindgap.platforms.arithmetic_check import OPERATIONS, VALUES, Operation, draw, judged
+from mindgap.platforms.environment_process import backend_at
 from mindgap.platforms.environments import Environment, EnvironmentProblem
-from mindgap.platforms.inside import backend_at
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import ARITHMETIC, Array, Backend, Platform, Unsupported
 
@@ -60,7 +60,7 @@ def check_arithmetic(platform: Platform, values: int = VALUES) -> dict[str, str]
     return found
 
 
-def check_elsewhere(where: Environment, platform: PlatformName, backend: Backend, place: str) -> dict[str, str]:
+def check_in_environment(where: Environment, platform: PlatformName, backend: Backend, place: str) -> dict[str, str]:
     """Does the same in an environment. `place`: where the backend is. Raises `EnvironmentProblem` where that fails."""
     options = [f"{name}={value}" for name, value in platform.backend_options.items()]
     command = [*where.command(__name__), place, *options]

@@ -12,8 +12,8 @@ from typing import Final
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import Culprit, DtypePolicy
-from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.other_environment import BackendInEnvironment, BackendWithoutEnvironment
 from mindgap.platforms.protocol import Advised, Alternative
 from mindgap.platforms.registry import find
 from mindgap.results.rows import Row
@@ -99,7 +99,7 @@ def _alternatives(platform: PlatformName) -> Sequence[Alternative]:
     except MindgapError:
         # A report may name a platform that is not registered here.
         return ()
-    inner = backend.backend if isinstance(backend, BackendElsewhere | BackendWithoutEnvironment) else backend
+    inner = backend.backend if isinstance(backend, BackendInEnvironment | BackendWithoutEnvironment) else backend
     if not isinstance(inner, Advised):
         return ()
     given = {f"{name}={value}" for name, value in options.items()}

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
-from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Forkable
 from mindgap.platforms.registry import find
 from mindgap.run.fair_semaphore import FairSemaphore
@@ -207,17 +207,15 @@ class WorkerPool:
 
     def _supervised(self, platform: PlatformName) -> WorkerSupervisor:
         backend, given = find(platform)
-        elsewhere = backend if isinstance(backend, BackendElsewhere) else None
+        other = backend if isinstance(backend, BackendInEnvironment) else None
         # An exporter of another version writes another model.
-        shared = self._shared / elsewhere.where.name if elsewhere else self._shared
+        shared = self._shared / other.where.name if other else self._shared
         shared.mkdir(exist_ok=True)
         environment = {**os.environ, "MINDGAP_SHARED": str(shared), **backend.environment(given)}
         may_fork = self._forks and isinstance(backend, Forkable) and backend.forkable
-        options = {"platform": platform, "tensors": str(self._store.path)} | (
-            elsewhere.service_options() if elsewhere else {}
-        )
-        start = WorkerStart(_SERVICE, environment, elsewhere.where if elsewhere else None, may_fork, self._starter)
-        slower = elsewhere.where.slower if elsewhere else 1.0
+        options = {"platform": platform, "tensors": str(self._store.path)} | (other.service_options() if other else {})
+        start = WorkerStart(_SERVICE, environment, other.where if other else None, may_fork, self._starter)
+        slower = other.where.slower if other else 1.0
         return WorkerSupervisor(platform, start, options, self._limits, self._semaphore, self.cpu, slower)
 
     def _set_limits(self, limits: WorkerLimits) -> None:

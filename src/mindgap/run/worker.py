@@ -10,7 +10,7 @@ from typing import Any
 
 from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.graph.cache import Cache
-from mindgap.platforms.inside import backend_at, described, probed
+from mindgap.platforms.environment_process import backend_at, described, probed
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.platforms.protocol import Platform
 from mindgap.platforms.registry import find

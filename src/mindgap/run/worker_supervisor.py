@@ -223,7 +223,7 @@ class WorkerSupervisor:
         if frame.header.get("kind") == "refused":
             raise MindgapError(str(frame.header.get("message")))
         if frame.header.get("kind") != "prepared":
-            raise _nonsense(worker, f"an answer that says {frame.header.get('kind')!r}")
+            raise _invalid_answer(worker, f"an answer that says {frame.header.get('kind')!r}")
         self._sent_to(worker).update(digests)
         return Prepared("ok", int(frame.header["held"]), str(frame.header["message"]))
 
@@ -236,7 +236,7 @@ class WorkerSupervisor:
             outcome = read_outcome(frame, self.platform, digest, self.fingerprint)
             rss = int(frame.header["rss"])
         except (KeyError, TypeError, ValueError, StopIteration, RuntimeError) as error:
-            raise _nonsense(worker, f"an answer that is no outcome ({error})") from error
+            raise _invalid_answer(worker, f"an answer that is no outcome ({error})") from error
         if rss > self.limits.recycle_bytes:
             self._client.close()
         return outcome
@@ -302,12 +302,12 @@ def run_batch(supervisor: WorkerSupervisor, jobs: Sequence[Job], deadline_s: flo
 
 
 #: What runtimes print before they abort.
-_TELLING: Final = ("terminate called", "what():", "assertion", "check failed", "fatal:")
+_RECEIVER: Final = ("terminate called", "what():", "assertion", "check failed", "fatal:")
 
 
 def _last_words(tail: str) -> list[str]:
-    return [line for line in tail.splitlines() if any(words in line.lower() for words in _TELLING)][-2:]
+    return [line for line in tail.splitlines() if any(words in line.lower() for words in _RECEIVER)][-2:]
 
 
-def _nonsense(worker: WorkerProcess, what: str) -> WorkerFailed:
+def _invalid_answer(worker: WorkerProcess, what: str) -> WorkerFailed:
     return WorkerFailed("crash", f"garbage on the channel: {what}", worker.tail)

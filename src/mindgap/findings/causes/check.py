@@ -17,8 +17,8 @@ from mindgap.findings.reduction.files import read_summary
 from mindgap.findings.reduction.reproducer import run_script, says_fault
 from mindgap.graph import MindgapError
 from mindgap.graph.model_file import SUFFIX
-from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.other_environment import BackendInEnvironment, BackendWithoutEnvironment
 from mindgap.platforms.registry import find
 
 Answer = Literal["still there", "fixed", "not checked"]
@@ -139,7 +139,7 @@ def _interpreter_of(platform: PlatformName | None) -> str:
     backend, _ = find(platform)
     if isinstance(backend, BackendWithoutEnvironment):
         raise MindgapError(backend.probe().reason)
-    return backend.where.python if isinstance(backend, BackendElsewhere) else sys.executable
+    return backend.where.python if isinstance(backend, BackendInEnvironment) else sys.executable
 
 
 def _head(printed: str) -> str:

@@ -15,8 +15,8 @@ from typing import Final
 from mindgap.findings.causes.key import front_end_of
 from mindgap.findings.causes.packets import function_of
 from mindgap.graph import MindgapError
-from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.registry import find
 
 _log = logging.getLogger(__name__)
@@ -82,4 +82,4 @@ def _python_of(platform: PlatformName) -> str:
         backend, _ = find(platform)
     except MindgapError:
         return sys.executable
-    return backend.where.python if isinstance(backend, BackendElsewhere) else sys.executable
+    return backend.where.python if isinstance(backend, BackendInEnvironment) else sys.executable

@@ -15,9 +15,9 @@ from typing import Any, Final
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.compare.verdict import CALM
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.environments import Environment
 from mindgap.platforms.name import ENVIRONMENT, PlatformName, parse
+from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Staged
 from mindgap.platforms.registry import find, registered
 from mindgap.platforms.stages import Shown, Stage
@@ -105,7 +105,7 @@ class StageRuns:
 
     def _environment(self) -> Environment | None:
         backend, _ = find(self.side)
-        return backend.where if isinstance(backend, BackendElsewhere) else None
+        return backend.where if isinstance(backend, BackendInEnvironment) else None
 
     def note(self, sentence: str) -> None:
         """Adds a sentence to the evidence."""

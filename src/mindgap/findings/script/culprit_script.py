@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from mindgap.findings.script.target import Target, packages_of
 from mindgap.platforms.eager import EagerBackend
-from mindgap.platforms.elsewhere import BackendElsewhere, declared
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.other_environment import BackendInEnvironment, declared
 from mindgap.platforms.protocol import NotNative
 from mindgap.platforms.registry import environment, find
 
@@ -27,7 +27,7 @@ def target_of(platform: PlatformName) -> Target:
         return Target.of(platform)
     backend, _ = find(platform)
     variables = environment(platform, backend)
-    where = backend.where if isinstance(backend, BackendElsewhere) else None
+    where = backend.where if isinstance(backend, BackendInEnvironment) else None
     python = python_version() if where is None else where.facts().python
     versions = {**package_versions(platform, packages_of(platform.device_mode)), "python": python}
     target = Target.of(platform, variables, "" if where is None else where.python, versions)

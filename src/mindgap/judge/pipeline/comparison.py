@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Array, Graph, UnknownOperator, materialise_all
-from mindgap.graph.activity import doing
+from mindgap.graph.activity import report_activity
 from mindgap.graph.compare.verdict import CALM
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
@@ -157,7 +157,7 @@ class GraphComparison:
     def run(self, platform: PlatformName) -> Outcome:
         """The platform's first outcome: runs the graph unless it has run already."""
         if platform not in self.outcomes:
-            doing(f"running on {platform}")
+            report_activity(f"running on {platform}")
             self.outcomes[platform] = self.context.run(platform, self.graph, self._want)
         return self.outcomes[platform]
 
@@ -173,7 +173,7 @@ class GraphComparison:
         """Runs both sides again for whole outputs where they are not at hand, and judges them."""
         whole = outcome
         if whole.arrays is None:
-            doing("running again for whole outputs")
+            report_activity("running again for whole outputs")
             whole = self.context.run(row.platform, self.graph, "outputs")
         self._wholes[row.platform] = whole
         row = dataclasses.replace(row, status=whole.status, message=whole.message or row.message)

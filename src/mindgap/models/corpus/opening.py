@@ -13,9 +13,9 @@ from mindgap.models.capture import CaptureError, Optimizer, capture
 from mindgap.models.capture.errors import CompiledPart
 from mindgap.models.capture.program_capture import UnprovenCapture
 from mindgap.models.capture.replay_check import Verify
-from mindgap.models.corpus.inside import inside, submodule_of
 from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import SourceError, parse
+from mindgap.models.corpus.submodules import inside, submodule_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import MindgapError
 from mindgap.models.own_path.sizes import DynamicSize, SizeRun
 from mindgap.models.sources.client import users_line
-from mindgap.platforms.elsewhere import BackendElsewhere, declared
 from mindgap.platforms.environments import Environment
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.other_environment import BackendInEnvironment, declared
 from mindgap.platforms.protocol import Backend, PlatformError, RunsFiles, RunsPrograms, Scripted
 from mindgap.platforms.registry import find
 from mindgap.platforms.script_runner import ScriptRunner
@@ -232,7 +232,7 @@ class OwnPathClient:
 
     def _client(self, platform: PlatformName, backend: Backend) -> tuple[WorkerClient, threading.Lock]:
         where: Environment | None = None
-        if isinstance(backend, BackendElsewhere):
+        if isinstance(backend, BackendInEnvironment):
             where = backend.where
             where.check("torch")
         variables = backend.environment(platform.backend_options)

@@ -19,8 +19,8 @@ from mindgap.models.own_path.client import (
     runner_json,
     way_of,
 )
-from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.registry import find
 
 
@@ -39,7 +39,7 @@ class ProgramHere:
 
         started = time.perf_counter()
         backend = find(platform)[0]
-        if isinstance(backend, BackendElsewhere):
+        if isinstance(backend, BackendInEnvironment):
             why = "a model of the Python API stays in its process: `mindgap diff` takes a program to other environments"
             return OwnRun(platform, "", None, reason=why, fed=False)
         try:

@@ -36,7 +36,7 @@ _NOT_THE_USERS: Final = (
     sysconfig.get_path("stdlib") + os.sep,
     "<",
 )
-_STAGES: Final = {"open": "opening it", "capture": "capturing it", "way_on": "running its submodules"}
+_STAGES: Final = {"open": "opening it", "capture": "capturing it", "capturable_submodules": "running its submodules"}
 _FAULTS: Final = {
     "timeout": "--deadline sets this limit",
     "crash": "its own code ended the process",
@@ -110,7 +110,7 @@ class SourceClient:
             try:
                 frame = self._ask({"kind": "capture", "key": key, "index": index, **how}, opened.source)
             except _ProgramRefused as refused:
-                raise MindgapError(f"{refused}{self._way_on(opened, index, how)}") from None
+                raise MindgapError(f"{refused}{self._capturable_submodules(opened, index, how)}") from None
             finally:
                 self._held[key] = self._held.get(key, 1) - 1
                 if not any(self._held.values()):
@@ -119,12 +119,12 @@ class SourceClient:
             warnings.warn(warning, stacklevel=2)
         return decode(frame.arrays[0].tobytes())
 
-    def _way_on(self, opened: OpenedSource, index: int, how: Mapping[str, object]) -> str:
+    def _capturable_submodules(self, opened: OpenedSource, index: int, how: Mapping[str, object]) -> str:
         """Returns which submodules of a refused program can be captured, or "" if it cannot be found out."""
         source = opened.programs[index][1]
         seconds = min(_WAY_ON_S, self._deadline_s / 4, (self._until - time.monotonic()) / 4)
         try:
-            frame = self._ask({"kind": "way_on", "source": source, "seconds": seconds, **how}, source)
+            frame = self._ask({"kind": "capturable_submodules", "source": source, "seconds": seconds, **how}, source)
         except (MindgapError, RuntimeError):
             return ""
         return str(frame.header["text"])

@@ -5,10 +5,10 @@ Messages:
 
 parent → worker   open      a source, and a number for it
                   capture   a program of an opened source, by both numbers; it is dropped once it is captured
-                  way_on    which submodules of a refused program can be captured
+                  capturable_submodules  of a refused program
 worker → parent   opened    name and source of each program, and whether it is a graph already
                   captured  the graph's bytes, and warnings
-                  way_on    a text to add to the reason
+                  capturable_submodules  a text to add to the reason
                   failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: a program was
                             refused
 """
@@ -41,7 +41,7 @@ def source_service(_: Channel, tensors: str) -> Service:
     # Imported before the first request, whose deadline is for the user's code.
     importlib.import_module("mindgap.models.corpus")
     sources = _Sources(TensorStore(tensors))
-    answers = {"open": sources.open, "capture": sources.capture, "way_on": sources.way_on}
+    answers = {"open": sources.open, "capture": sources.capture, "capturable_submodules": sources.capturable_submodules}
     return Service({kind: answering(answer) for kind, answer in answers.items()})
 
 
@@ -94,17 +94,17 @@ class _Sources:
         header = {"kind": "captured", "warnings": [str(each.message) for each in caught]}
         return header, [np.frombuffer(encode(graph), np.uint8)]
 
-    def way_on(self, header: Mapping[str, Any]) -> Answer:
+    def capturable_submodules(self, header: Mapping[str, Any]) -> Answer:
         """Tells which submodules of a refused program can be captured."""
         from mindgap.models.corpus import Program, open_source
-        from mindgap.models.corpus.inside import way_on
+        from mindgap.models.corpus.submodules import capturable_submodules
 
         one = open_source(header["source"])[0]
         assert isinstance(one, Program), "only a program is refused"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            text = way_on(one, header["seconds"], header["backward"], header["optimizer"])
-        return {"kind": "way_on", "text": text}, ()
+            text = capturable_submodules(one, header["seconds"], header["backward"], header["optimizer"])
+        return {"kind": "capturable_submodules", "text": text}, ()
 
 
 @contextlib.contextmanager

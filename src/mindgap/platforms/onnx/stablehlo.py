@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import numpy_dtype
-from mindgap.platforms.inside import add_options
+from mindgap.platforms.environment_process import add_options
 from mindgap.platforms.onnx.arrays import carrier
 from mindgap.platforms.protocol import Array, RunFailure, Unsupported
 

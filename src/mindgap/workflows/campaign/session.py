@@ -203,13 +203,13 @@ def _support(
 ) -> Eligibility:
     """Returns the operators that platforms refuse. A new campaign (`fresh`) surveys unknown ones first."""
     before = directory.support_options
-    elsewhere = None if before.support is None else Path(before.support)
+    known_support = None if before.support is None else Path(before.support)
     lacking = [platform for platform in platforms if may_lack(platform, directory.plan.reference)]
-    if fresh and elsewhere is not None and before.minutes > 0 and lacking:
-        limits = SurveyLimits(elsewhere, before.minutes, options.steps, options.notify)
+    if fresh and known_support is not None and before.minutes > 0 and lacking:
+        limits = SurveyLimits(known_support, before.minutes, options.steps, options.notify)
         survey_graphs(lacking, case_source.samples(_numbers(directory)), pool, limits)
-    support = read_eligibility(directory.store, elsewhere, pool, directory.plan, platforms, fresh=fresh)
-    if fresh and elsewhere is not None:
+    support = read_eligibility(directory.store, known_support, pool, directory.plan, platforms, fresh=fresh)
+    if fresh and known_support is not None:
         unasked = sorted({*lacking} - support.platforms)
         if unasked:
             names = " ".join(unasked)

@@ -12,8 +12,8 @@ from typing import Final, cast
 from mindgap.graph import Graph
 from mindgap.graph.sizes import input_bytes
 from mindgap.judge.pipeline.time_budget import TimeBudget
-from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.name import PlatformName
+from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Batching, PlatformError
 from mindgap.platforms.registry import find
 from mindgap.run.pool import WorkerPool
@@ -95,7 +95,7 @@ def _batch_of(platform: PlatformName) -> int:
     Raises `PlatformError`, also for a backend whose `batch` is no positive integer.
     """
     backend, _ = find(platform)
-    if isinstance(backend, BackendElsewhere):
+    if isinstance(backend, BackendInEnvironment):
         backend = backend.backend
     if not isinstance(backend, Batching):
         return 1

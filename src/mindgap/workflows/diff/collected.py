@@ -90,7 +90,7 @@ class Collected:
             if self._progress is not None and not self._closed:
                 self._progress(ProgressEvent(stage, model, platform, self._done, self._total, row, text))
 
-    def doing(self, model: str, platform: str, text: str) -> None:
+    def report_activity(self, model: str, platform: str, text: str) -> None:
         """Reports what is being done, unless that was reported a moment ago."""
         now = time.monotonic()
         if now - self._told >= _TOLD_EVERY_S:

@@ -35,7 +35,7 @@ def is_large(graph: Graph) -> bool:
     return input_bytes(graph) > _LARGE_BYTES
 
 
-class Turns:
+class LargeGraphGate:
     """Lets small graphs run side by side, and a large one alone. Thread-safe."""
 
     def __init__(self, pool: WorkerPool, side_by_side: int) -> None:

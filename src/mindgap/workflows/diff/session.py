@@ -32,7 +32,7 @@ from mindgap.results.store import Store, StoreError
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff.batches import Batches
 from mindgap.workflows.diff.collected import Collected
-from mindgap.workflows.diff.large_models import Turns
+from mindgap.workflows.diff.large_models import LargeGraphGate
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import OnProgress, OwnProgram, Subject
 from mindgap.workflows.diff.subject_runner import SubjectRunner
@@ -73,7 +73,7 @@ class Session:
         self._tensors = tensors
         self._busy = jobs or os.cpu_count() or 2
         self._pool = self._stack.enter_context(WorkerPool([], tensors=tensors, busy=self._busy))
-        self._turns = Turns(self._pool, self._busy)
+        self._gate = LargeGraphGate(self._pool, self._busy)
         self._facts: dict[tuple[str, ...], tuple[PlatformFacts, ...]] = {}
         self._judge_import: threading.Thread | None = None
 
@@ -186,7 +186,7 @@ class Session:
         )
         with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
             prepare = partial(self._import_judge_meanwhile, wanted)
-            one = SubjectRunner(context, wanted, collected, record, budget, prepare, self._turns, self._pool.release)
+            one = SubjectRunner(context, wanted, collected, record, budget, prepare, self._gate, self._pool.release)
             batches = Batches.of(self._pool, [settings.reference, *wanted], settings.deadline_s, budget)
             try:
                 if batches.size > 1 and len(named) > 1:
@@ -250,7 +250,7 @@ def _run_in_batches(
         captured = threads.map(one.capture, *zip(*batch, strict=True))
         for group in batches.groups([each for each in captured if each is not None]):
             if len(group) > 1:
-                one.collected.doing(group[0].subject.name, "", f"loading {len(group)} graphs together")
+                one.collected.report_activity(group[0].subject.name, "", f"loading {len(group)} graphs together")
                 batches.load([each.graph for each in group], threads)
             _ = [*threads.map(one.compare, group)]
 

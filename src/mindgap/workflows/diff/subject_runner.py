@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from mindgap.graph import Graph, MindgapError
-from mindgap.graph.activity import doing, telling
+from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.sizes import output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
@@ -23,7 +23,7 @@ from mindgap.results.advice import advised
 from mindgap.results.recording import Recording
 from mindgap.results.rows import OwnPath, Row
 from mindgap.workflows.diff.collected import Collected
-from mindgap.workflows.diff.large_models import Turns, expected_seconds
+from mindgap.workflows.diff.large_models import LargeGraphGate, expected_seconds
 from mindgap.workflows.diff.subject import Subject
 
 #: Outputs of a large graph that take more bytes, those of all platforms together, are asked for only where digests
@@ -52,7 +52,7 @@ class SubjectRunner:
     record: Recording
     budget: TimeBudget
     prepare: Callable[[], None]
-    turns: Turns
+    gate: LargeGraphGate
     release: Callable[[PlatformName], None]
 
     def run(self, position: int, subject: Subject) -> None:
@@ -64,7 +64,7 @@ class SubjectRunner:
     def capture(self, position: int, subject: Subject) -> CapturedSubject | None:
         """Captures one subject. One that gives no graph is recorded as refused."""
         started = time.perf_counter()
-        self.collected.doing(subject.name, "", "capturing")
+        self.collected.report_activity(subject.name, "", "capturing")
         try:
             if self.budget.over and subject.in_process:
                 raise MindgapError(f"not run: {USED_UP} before it was captured")
@@ -80,7 +80,7 @@ class SubjectRunner:
 
     def compare(self, captured: CapturedSubject) -> None:
         """Runs a captured subject on every platform, and judges it."""
-        with self.turns.turn(captured.graph) as alone:
+        with self.gate.turn(captured.graph) as alone:
             self._compare(captured, alone)
 
     def _refuse(self, position: int, subject: Subject, error: Exception) -> None:
@@ -95,7 +95,7 @@ class SubjectRunner:
             self._refuse(position, subject, MindgapError(f"not run: {too_large[reference]}"))
             return
         try:
-            self.collected.doing(name, reference, "running")
+            self.collected.report_activity(name, reference, "running")
             whole = alone and output_bytes(graph) * (len(self.platforms) + 1) <= _MOST_WHOLE
             comparison = GraphComparison(self.context, name, graph, whole=whole)
         except OutOfTime as error:
@@ -118,7 +118,7 @@ class SubjectRunner:
             self.budget.check()
             if self.collected.closed:
                 raise OutOfTime("interrupted")
-            self.collected.doing(name, platform, text)
+            self.collected.report_activity(name, platform, text)
 
         self.collected.began(position, comparison)
 
@@ -126,7 +126,7 @@ class SubjectRunner:
             if platform in too_large:
                 row = Row(name, platform, "not_run", None, detail=f"not run: {too_large[platform]}")
             else:
-                with telling(partial(told, platform)):
+                with activity_receiver(partial(told, platform)):
                     row = row_or_failure(name, platform, lambda: self._judged(captured, comparison, platform, alone))
             row = advised(row)
             if self.collected.row(position, row):
@@ -155,7 +155,7 @@ class SubjectRunner:
         if run is None or row.status == "not_run":
             return row
         try:
-            doing("comparing the program's own export")
+            report_activity("comparing the program's own export")
             row = with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
         except OutOfTime as error:
             return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
@@ -167,7 +167,7 @@ class SubjectRunner:
         reference = self.context.settings.reference
         self.release(reference)
         for platform in platforms:
-            self.collected.doing(comparison.name, platform, "running")
+            self.collected.report_activity(comparison.name, platform, "running")
             # The row runs it again and says what was raised.
             with suppress(Exception):
                 comparison.run(platform)

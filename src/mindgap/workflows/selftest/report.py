@@ -19,7 +19,7 @@ class CaseRow:
 
     `expected`: `fault` (must be found if it counts), `benign` (below rounding, or no fault: must be calm), `refusal`
     (must be called unsupported). `at_node`, `at_node_typical`: the largest local change over B, hard and typical;
-    `at_output`: over σ; infinite where class, shape or dtype change or the graph fails. `struck`: the nodes whose
+    `at_output`: over σ; infinite where class, shape or dtype change or the graph fails. `faulty_nodes`: the nodes whose
     local change is past 16 typical bounds. `right`: the culprit is one of them.
     """
 
@@ -30,7 +30,7 @@ class CaseRow:
     at_node: float
     at_node_typical: float
     at_output: float
-    struck: tuple[int, ...]
+    faulty_nodes: tuple[int, ...]
     verdict: str | None
     status: str
     culprit_node: int | None
@@ -154,7 +154,7 @@ def _complaint(case: CaseRow) -> str:
     what = "false alarm" if case.alarm else "missed" if not case.found else "wrong culprit"
     blamed = f" at node {case.culprit_node} {case.culprit_op}" if case.culprit_op else ""
     outcome = f"{case.verdict or case.status}{blamed}"
-    return f"{what}: {case.fault} of {case.op} in {case.graph}: {outcome}; faulty nodes {case.struck}"
+    return f"{what}: {case.fault} of {case.op} in {case.graph}: {outcome}; faulty nodes {case.faulty_nodes}"
 
 
 def _share(flags: Iterable[bool]) -> float | None:

@@ -118,7 +118,7 @@ def case_row(graph: str, case: FaultCase, effect: Effect, row: Row) -> CaseRow:
         at_node=effect.hard,
         at_node_typical=effect.typical,
         at_output=effect.at_output,
-        struck=effect.faulty_nodes,
+        faulty_nodes=effect.faulty_nodes,
         verdict=row.verdict,
         status=row.status,
         culprit_node=None if culprit is None else culprit.node,

@@ -16,7 +16,7 @@ from mindgap.aten.storage import StorageRead, UnknownStorage, on_roots, read_cel
 from mindgap.aten.tape import flatten_result, last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, DType, Graph, MindgapError, Node, Ref, operands
-from mindgap.graph.activity import doing
+from mindgap.graph.activity import report_activity
 from mindgap.graph.operators import Traits, traits
 from mindgap.judge.oracle.evaluation.convolution import convolved
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, widen
@@ -181,7 +181,7 @@ class Float64Graph:
         """
         with neutral_float64():
             for index in nodes:
-                doing("judging", "operators evaluated")
+                report_activity("judging", "operators evaluated")
                 call, first = self.calls[index], self.graph.first_value[index]
                 args, kwargs = call.bind(values)
                 results, reason = evaluate_with_reason(call, args, kwargs)

@@ -31,7 +31,7 @@ class OpenBlock:
         """`position`: the number of blocks of this shard before it. `resume_state`: pairs that have their rows."""
         self.number, self.position, self.selection = number, position, selection
         self.cases = len(cases)
-        self._past = resume_state
+        self._resume_state = resume_state
         self._started = time.monotonic()
         #: The number of pairs of a case and a platform that runs it.
         self.pairs = sum(len(order) for order in selection.orders.values())
@@ -55,7 +55,7 @@ class OpenBlock:
 
     def known(self, case: Case, platform: PlatformName) -> FinishedPair | None:
         """Returns the pair's result from an earlier session; None if it has none."""
-        return self._past.get(case.name, {}).get(platform)
+        return self._resume_state.get(case.name, {}).get(platform)
 
     def follows(self, platform: PlatformName, signature: str, op: str | None) -> bool:
         """Counts a failure of a platform, and tells whether it is among the first few of its kind, which are followed.

@@ -44,7 +44,7 @@ class Eligibility:
 
 def read_eligibility(
     store: Store,
-    elsewhere: Path | None,
+    known_support: Path | None,
     pool: WorkerPool,
     plan: Plan,
     platforms: Sequence[PlatformName],
@@ -53,12 +53,12 @@ def read_eligibility(
 ) -> Eligibility:
     """Reads the answers for the platforms' current fingerprints from the campaign's store.
 
-    `fresh`: a new campaign, which first copies the answers of the store `elsewhere`. A resume copies none, so that it
-    selects the same cases. Raises `StoreError` for a damaged store.
+    `fresh`: a new campaign, which first copies the answers of the store `known_support`. A resume copies none, so that
+    it selects the same cases. Raises `StoreError` for a damaged store.
     """
     prints = {platform: fingerprint_of(pool.describe(platform)) for platform in dict.fromkeys(platforms)}
-    if fresh and elsewhere is not None and elsewhere.is_dir():
-        there = read_support(Store(elsewhere, create=False), prints)
+    if fresh and known_support is not None and known_support.is_dir():
+        there = read_support(Store(known_support, create=False), prints)
         for platform, fingerprint in prints.items():
             rows = list(rows_of(platform, fingerprint, there.answers(fingerprint).values()))
             if rows:

@@ -59,7 +59,7 @@ class Expenses:
         self.session = f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {os.getpid()}"
         self._own, self._all = (0.0, 0.0) if whole_process else (time.process_time(), system_seconds())
         self._parts: defaultdict[str, float] = defaultdict(float)
-        self._elsewhere = 0.0
+        self._other_processes = 0.0
         self._lock = threading.Lock()
 
     @contextmanager
@@ -72,7 +72,7 @@ class Expenses:
             mine = time.process_time() - own
             with self._lock:
                 self._parts[PREPARING] += mine + _ended_children() - ended
-                self._elsewhere += mine
+                self._other_processes += mine
 
     def drawing(self, draw: Callable[[], _T]) -> _T:
         """Calls `draw` and charges the processor time of this thread."""
@@ -83,13 +83,13 @@ class Expenses:
             taken = time.thread_time() - before
             with self._lock:
                 self._parts[DRAWING] += taken
-                self._elsewhere += taken
+                self._other_processes += taken
 
     def rows(self, run: str, account: CpuAccount) -> list[dict[str, Any]]:
         """Returns rows of the table `expenses` for the session so far. `account`: that of its workers."""
         with self._lock:
             parts = {(purpose, ""): seconds for purpose, seconds in self._parts.items()}
-            parts[DRIVER, ""] = time.process_time() - self._own - self._elsewhere
+            parts[DRIVER, ""] = time.process_time() - self._own - self._other_processes
         parts[SYSTEM, ""] = system_seconds() - self._all
         parts |= {(str(purpose), name): seconds for (purpose, name), seconds in account.snapshot().items()}
         return [

@@ -13,7 +13,7 @@ from mindgap.models.corpus.zoos.diffusers.inputs import InputMaker, ModelCase, i
 ROTARY_HUNYUAN: Final = (uniform("t 32", -1.0, 1.0), uniform("t 32", -1.0, 1.0))
 
 
-def _turns(maker: InputMaker) -> torch.Tensor:
+def _rotations(maker: InputMaker) -> torch.Tensor:
     """Returns complex rotations of unit length for 64 rows and 64 columns, 32 of each."""
     angles = torch.arange(64.0)[:, None, None] + torch.arange(64.0)[None, :, None]
     return torch.polar(torch.ones(64, 64, 32), angles / torch.arange(1.0, 33.0))
@@ -235,7 +235,7 @@ TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
     "Lumina2Transformer2DModel": ModelCase(fixed=("encoder_attention_mask",)),
     "LuminaNextDiT2DModel": ModelCase(
         {"num_kv_heads": 2, "hidden_size": 128, "num_attention_heads": 2, "cross_attention_dim": 64},
-        {"image_rotary_emb": _turns, "cross_attention_kwargs": {}},
+        {"image_rotary_emb": _rotations, "cross_attention_kwargs": {}},
     ),
     "MiniMaxH3Transformer3DModel": ModelCase(
         {"hidden_size": 192, "attention_head_dim": 96, "time_embed_hidden_dim": 64, "time_embed_dim": 64,

@@ -19,7 +19,7 @@ _PROBE_S: Final = 120.0
 
 
 @dataclass(frozen=True)
-class BackendElsewhere:
+class BackendInEnvironment:
     """A backend whose workers run in another environment.
 
     `backend`: the same backend here, which knows the options and the environment variables. `place`: where its object
@@ -51,7 +51,7 @@ class BackendElsewhere:
 
 def declared(backend: Backend) -> Backend:
     """Returns a backend as its package declares it, wherever its workers run."""
-    return backend.backend if isinstance(backend, BackendElsewhere) else backend
+    return backend.backend if isinstance(backend, BackendInEnvironment) else backend
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ def placed(backend: Backend, place: str) -> Backend:
     return (
         BackendWithoutEnvironment(backend, recipe, here.reason)
         if made is None
-        else BackendElsewhere(backend, place, made)
+        else BackendInEnvironment(backend, place, made)
     )
 
 
 def probe_all(where: Environment, places: Sequence[str]) -> dict[str, Availability]:
     """Probes backends in an environment, by place. What is wrong with the environment is the reason of each."""
     try:
-        command = [*_command(where, "mindgap.platforms.inside"), *places]
+        command = [*_command(where, "mindgap.platforms.environment_process"), *places]
         status, answer, printed = _answer(command, where.slower * _PROBE_S)
     except (EnvironmentProblem, OSError, subprocess.TimeoutExpired) as error:
         return dict.fromkeys(places, Availability(False, str(error)))

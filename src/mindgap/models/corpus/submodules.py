@@ -58,7 +58,9 @@ def inside(one: Program | Captured, asked: SubmoduleCall) -> Program:
     return Program(f"{one.name}/{asked.path}{number}", one.source, make)
 
 
-def way_on(program: Program, seconds: float, backward: bool = False, optimizer: Optimizer | None = None) -> str:
+def capturable_submodules(
+    program: Program, seconds: float, backward: bool = False, optimizer: Optimizer | None = None
+) -> str:
     """Returns what to add to the reason why a program is refused: the submodules of it that can be captured.
 
     `seconds`: time for the search, after the program is built. "" if the program holds no submodule.
