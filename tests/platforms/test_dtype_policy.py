@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from mindgap.graph import numpy_dtype
-from mindgap.platforms import eager, jit
 from mindgap.platforms.dtype_policy import (
     KEY,
     DtypePolicy,
@@ -19,6 +18,7 @@ from mindgap.platforms.dtype_policy import (
 from mindgap.platforms.onnxruntime import backend as onnxruntime
 from mindgap.platforms.openvino import backend as openvino
 from mindgap.platforms.protocol import CompileFailure, Unsupported
+from mindgap.platforms.pytorch import eager, jit
 from mindgap.run.pool import WorkerPool
 
 OPERATIONS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "gt": np.greater, "eq": np.equal}

@@ -10,8 +10,8 @@ import torch
 from torch import _decomp
 
 from mindgap.judge.trace.judge import Judge
-from mindgap.platforms import aotinductor, dynamo, eager, inductor
 from mindgap.platforms.protocol import DECLARED, PYTORCH_DECOMPOSITIONS, Platform
+from mindgap.platforms.pytorch import aotinductor, dynamo, eager, inductor
 from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.run.local import fingerprint_of
 from mindgap.run.outcome import Job

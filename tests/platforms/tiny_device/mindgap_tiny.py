@@ -1,6 +1,6 @@
 """`tiny/eager`: the whole of what a maker writes so that mindgap runs graphs on its device."""
 
-from mindgap.platforms.eager import EagerBackend, TorchDevice
+from mindgap.platforms.pytorch.eager import EagerBackend, TorchDevice
 
 BACKEND = EagerBackend(
     TorchDevice(

@@ -7,11 +7,11 @@ from platform import python_version
 from typing import TYPE_CHECKING
 
 from mindgap.findings.script.target import Target, packages_of
-from mindgap.platforms.eager import EagerBackend
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, declared
 from mindgap.platforms.protocol import NotNative
+from mindgap.platforms.pytorch.eager import EagerBackend
 from mindgap.platforms.registry import environment, find
 
 if TYPE_CHECKING:

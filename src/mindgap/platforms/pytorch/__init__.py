@@ -1,4 +1,6 @@
-"""Parts that the PyTorch platforms share; no module here is a platform.
+"""PyTorch as a runtime: `eager`, `jit`, `inductor`, `aotinductor`, `dynamo` are its platforms on every device.
+
+What they share:
 
 - `device`: which devices exist, whether one is available, options and switches put in force and checked.
 - `execution`: a graph run operator by operator; arrays bound to tensors; layouts, float64 and gradients.

@@ -1,6 +1,6 @@
 """Holds the recipe of `xla/eager` and `xla/openxla`, and the step between PyTorch and XLA's code.
 
-The platforms themselves are `mindgap.platforms.eager:XLA` and `mindgap.platforms.dynamo:XLA`.
+The platforms themselves are `mindgap.platforms.pytorch.eager:XLA` and `mindgap.platforms.pytorch.dynamo:XLA`.
 """
 
 from pathlib import Path

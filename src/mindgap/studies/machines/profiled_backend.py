@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Array, Graph
-from mindgap.platforms.eager import CPU as EAGER_ON_CPU
-from mindgap.platforms.eager import CUDA as EAGER_ON_CUDA
-from mindgap.platforms.eager import EagerBackend
 from mindgap.platforms.protocol import Availability, Executable, Options, Platform
+from mindgap.platforms.pytorch.eager import CPU as EAGER_ON_CPU
+from mindgap.platforms.pytorch.eager import CUDA as EAGER_ON_CUDA
+from mindgap.platforms.pytorch.eager import EagerBackend
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent

@@ -59,8 +59,8 @@ def test_the_environment_is_part_of_the_name(home: Path) -> None:
     backend, options = find("cpu/eager@env=here,threads=1")
     assert isinstance(backend, BackendInEnvironment) and options == {"threads": "1"}
     assert backend.environment(options) == find("cpu/eager@threads=1")[0].environment(options)
-    by_place, _ = find("mindgap.platforms.eager:CPU@env=here")
-    assert isinstance(by_place, BackendInEnvironment) and by_place.place == "mindgap.platforms.eager:CPU"
+    by_place, _ = find("mindgap.platforms.pytorch.eager:CPU@env=here")
+    assert isinstance(by_place, BackendInEnvironment) and by_place.place == "mindgap.platforms.pytorch.eager:CPU"
 
 
 def test_an_environment_or_option_that_is_none(home: Path) -> None:
@@ -118,7 +118,7 @@ def test_diff_compares_platforms_of_two_environments(
 
 def test_environments_do_not_share_exported_models(home: Path) -> None:
     """An exporter of another version writes another model."""
-    names = ["mindgap.platforms.eager:CPU", "mindgap.platforms.eager:CPU@env=here"]
+    names = ["mindgap.platforms.pytorch.eager:CPU", "mindgap.platforms.pytorch.eager:CPU@env=here"]
     with WorkerPool(names, tensors=home / "tensors") as pool:
         for name in names:
             assert pool.run(Job(name, sine())).status == "ok"
