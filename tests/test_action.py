@@ -74,7 +74,9 @@ def substituted(text: str, values: dict[str, str]) -> str:
 
 
 def test_a_calm_model_passes(tmp_path: Path) -> None:
-    ran = run_action(tmp_path, sources="\nmodel with space.py:make\n", platforms="cpu/jit\ncpu/eager")
+    options = "--allow cpu/jit: float32 products in bfloat16\n--no-own-path"
+    sources = "\n  model with space.py:make \n"
+    ran = run_action(tmp_path, sources=sources, platforms="cpu/jit\ncpu/eager", options=options)
     assert ran.status == 0, ran.said
     assert ran.outputs["status"] == "0" and ran.outputs["new-findings"] == "0"
     assert ET.parse(tmp_path / ran.outputs["junit"]).getroot().get("tests") == "2"
@@ -110,5 +112,6 @@ def test_wrong_inputs_are_status_2_and_run_nothing(tmp_path: Path, inputs: dict[
     ran = run_action(tmp_path, **{"sources": "model with space.py:make", **inputs})
     assert ran.status == 2, ran.said
     assert ran.outputs["status"] == "2"
-    assert says in ran.said
+    assert says in ran.said and says in ran.summary
+    assert all((tmp_path / file).is_file() for kind in ("html", "junit", "sarif") if (file := ran.outputs[kind]))
     assert not (tmp_path / "evil").exists()
