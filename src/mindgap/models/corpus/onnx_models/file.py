@@ -35,6 +35,9 @@ from mindgap.models.corpus.source import Source, SourceError, one_line, suggest
 _LARGEST: Final = 2 << 30
 #: Seconds for the comparison with the reference evaluator.
 _CHECK_S: Final = 20.0
+#: What the checker refuses and runtimes take: outputs without a shape; operators of a runtime in ONNX's own domain, which
+#: have a translation or are refused by it.
+_ACCEPTED: Final = ("Field 'shape' of 'type' is required", "No Op registered for")
 #: Versions of ONNX's operator set before this one broadcast in another way.
 _OLDEST: Final = 7
 
@@ -87,8 +90,7 @@ def load_model(path: Path) -> Any:
     try:
         library.checker.check_model(model if model.ByteSize() < _LARGEST else str(path))
     except Exception as error:
-        # Runtimes take outputs without a shape, which the checker does not.
-        if "Field 'shape' of 'type' is required" not in str(error):
+        if not any(words in str(error) for words in _ACCEPTED):
             raise SourceError(f"{path}: not valid ONNX: {_sentence(str(error))}") from error
     return model
 

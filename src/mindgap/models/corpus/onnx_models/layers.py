@@ -50,14 +50,6 @@ def conv(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) 
     )
 
 
-@translates("ConvInteger")
-def conv_integer(node: OnnxNode, x: Tensor, w: Tensor, xz: Tensor | None = None, wz: Tensor | None = None) -> Tensor:
-    """Computes in float32, which holds these sums exactly."""
-    left = x.float() - (0 if xz is None else xz.float())
-    right = w.float() - (0 if wz is None else wz.float())
-    return conv(node, left, right).to(torch.int32)
-
-
 @translates("ConvTranspose")
 def conv_transpose(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Computes without padding and then cuts: ONNX cuts each end by a number of its own."""

@@ -14,7 +14,7 @@ from mindgap.models.corpus.onnx_models.module import OnnxModule, OnnxOperator
 from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, OnnxNode, Untranslated
 from mindgap.models.corpus.source import one_line
 
-for _family in ("pointwise", "shapes", "reductions", "layers"):
+for _family in ("pointwise", "shapes", "reductions", "layers", "recurrent", "quantised", "microsoft"):
     importlib.import_module(f"mindgap.models.corpus.onnx_models.{_family}")  # each registers its translations
 
 #: Operators whose results are facts about shapes.
