@@ -8,12 +8,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 import torch
+from onnx import helper
 
 from cli.command_line import mindgap
 from mindgap.graph import MindgapError
+from mindgap.judge.pipeline.own_path import _decided
+from mindgap.models.own_path.client import OwnRun
 from mindgap.models.own_path.sizes import parse_sizes
+from mindgap.platforms.name import parse
 
 from . import programs
 
@@ -173,6 +179,37 @@ def test_a_deployed_file_takes_the_place_of_the_export(folder: Path) -> None:
     (row,) = json.loads(ran.out)["rows"]
     assert ran.status == 1 and row["verdict"] == "export" and row["own_path"]["way"] == "deployed.onnx"
     assert row["detail"].startswith("deployed.onnx gives other outputs than the captured graph on this platform")
+
+
+def test_a_model_file_is_a_source_and_goes_to_the_runtimes_that_read_it(folder: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["m"], "/mm"), helper.make_node("Exp", ["m"], ["y"], "/exp")], "g",
+        [helper.make_tensor_value_info("x", 1, ["n", 4])], [helper.make_tensor_value_info("y", 1, ["n", 3])],
+        [helper.make_tensor("w", 1, [4, 3], [0.1 * i for i in range(12)])],
+    )  # fmt: skip
+    onnx.save(helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)]), folder / "mm.onnx")
+    ran = mindgap("diff", "mm.onnx", "-p", ONNX, "-p", "cpu/jit", "--set", "n=3", "--json", cwd=folder, own_path=True)
+    onnx_row, jit_row = json.loads(ran.out)["rows"]
+    assert ran.status == 0 and {onnx_row["verdict"], jit_row["verdict"]} <= {"identical", "rounding"}
+    assert onnx_row["own_path"]["way"] == "mm.onnx" and onnx_row["own_path"]["status"] in ("same", "rounding")
+    assert jit_row["own_path"] is None, "it reads no such file"
+
+
+@pytest.mark.parametrize(
+    ("referee", "status", "words"),
+    [
+        ([1.0, 2.0], "differs", "gives what the translated graph gives: the runtime is wrong"),
+        ([1.0, 3.0], "unjudged", "mindgap's translation of the file is wrong"),
+        ([9.0, 2.0], "differs", "is open: ONNX's reference evaluator gives a third result"),
+        (None, "differs", "is open: ONNX's reference evaluator did not run it: no such operator"),
+    ],
+)
+def test_the_reference_evaluator_decides_who_is_wrong_about_a_file(referee: Any, status: str, words: str) -> None:
+    eager, runtimes = np.float32([1.0, 2.0]), np.float32([1.0, 3.0])
+    run = OwnRun(parse(ONNX), "m.onnx", (runtimes,), (eager,), file=True)
+    given = None if referee is None else (np.float32(referee),)
+    found, said = _decided(run, OwnRun(parse("onnx/reference"), "m.onnx", given, reason="no such operator"))
+    assert found == status and words in said
 
 
 @pytest.mark.parametrize(

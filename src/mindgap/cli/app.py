@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Generator, Sequence
 from typing import Annotated, Final
 
@@ -87,6 +88,8 @@ def options(
     ] = False,
 ) -> None:
     """Handles the options that every command shares."""
+    # Users' warnings are about their sources: a line of mindgap's code says nothing to them.
+    warnings.formatwarning = _note
     if verbose:
         # Worker processes inherit it.
         os.environ.setdefault(VARIABLE, "INFO")
@@ -101,6 +104,10 @@ def options(
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(Exit.WRONG_USE)
+
+
+def _note(message: Warning | str, *_: object) -> str:
+    return f"mindgap: note: {' '.join(str(message).split())}\n"
 
 
 def _verbose_first(argv: Sequence[str]) -> list[str]:

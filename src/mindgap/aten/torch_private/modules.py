@@ -16,7 +16,16 @@ from torch.utils._pytree import tree_map_only as tree_map_only
 from torch.utils._pytree import tree_map_with_path as tree_map_with_path
 from torch.utils._pytree import tree_unflatten as tree_unflatten
 
-__all__ = ["MODULE_CALL", "BatchNorm", "Convolution", "TransposedConvolution", "unwrap_compiled"]
+__all__ = [
+    "MODULE_CALL",
+    "BatchNorm",
+    "Convolution",
+    "TransposedConvolution",
+    "put_buffer",
+    "put_module",
+    "put_parameter",
+    "unwrap_compiled",
+]
 
 #: The base classes of all batch norms, all convolutions and all transposed convolutions.
 BatchNorm = torch.nn.modules.batchnorm._BatchNorm
@@ -32,3 +41,18 @@ def unwrap_compiled(program: Any) -> Any:
     for name in ("_orig_mod", "_torchdynamo_orig_callable"):
         program = getattr(program, name, program)
     return program
+
+
+def put_parameter(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter) -> None:
+    """Registers a parameter under any name, such as `layer1.0.weight`: the public method refuses a dot."""
+    module._parameters[name] = parameter
+
+
+def put_buffer(module: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
+    """Registers a buffer under any name."""
+    module._buffers[name] = tensor
+
+
+def put_module(module: torch.nn.Module, name: str, inner: torch.nn.Module) -> None:
+    """Registers a submodule under any name."""
+    module._modules[name] = inner

@@ -15,7 +15,7 @@ from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.client import Located, OwnRun, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
-from mindgap.platforms.name import PlatformName
+from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
 
 #: Outputs that are no further from the reference than this many times the captured graph's on the same platform differ
@@ -26,14 +26,30 @@ _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 _OTHER: Final = 1e-3
 _FAR: Final = 0.5
+#: The reference evaluator takes the side that is nearer to it by this factor.
+_NEARER: Final = 0.1
 
+#: Decides which side of a model file is wrong: the operators as ONNX defines them.
+_REFEREE: Final = parse("onnx/reference")
+
+_OPEN: Final = "Whether the runtime or mindgap's translation is wrong is open: ONNX's reference evaluator"
+#: Runs the program by the way of a platform's users.
+RunProgram = Callable[[PlatformName], OwnRun | None]
 #: Finds the submodule at fault: how far the outputs are apart, None for a failure.
 Locate = Callable[[float | None], Located | None]
 
 
-def with_own_path(comparison: GraphComparison, row: Row, run: OwnRun, locate: Locate) -> Row:
-    """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault."""
+def with_own_path(
+    comparison: GraphComparison, row: Row, run: OwnRun, locate: Locate, again: RunProgram | None = None
+) -> Row:
+    """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault.
+
+    `again`: for a program that is a model file, so that ONNX's reference evaluator decides which side is wrong.
+    """
     status, detail, apart = _compared(comparison, row, run)
+    if status == "differs" and again is not None and row.platform != _REFEREE:
+        status, decided = _decided(run, again(_REFEREE))
+        detail = f"{detail}. {decided}"
     asked = tuple(_words(*each) for each in run.asked)
     about = OwnPath(status, run.way, detail, asked, run.training, run.seconds)
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok"):
@@ -46,6 +62,22 @@ def with_own_path(comparison: GraphComparison, row: Row, run: OwnRun, locate: Lo
     verdict: Verdict = "failed" if status == "failed" else "export"
     fault = Fault(SubmoduleCulprit(found.path, label), verdict, detail=f"{detail}{where}{_why(run, found.path)}")
     return _with_fault(row, fault, about)
+
+
+def _decided(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:
+    """Which side of a model file the reference evaluator takes: the runtime's, or that of the translated graph."""
+    if referee is None or referee.outputs is None or run.outputs is None:
+        why = f": {referee.reason}" if referee is not None else ""
+        return "differs", f"{_OPEN} did not run it{why}"
+    runtimes, ours = distance(run.outputs, referee.outputs), distance(run.eager, referee.outputs)
+    if ours <= runtimes * _NEARER:
+        return "differs", "ONNX's reference evaluator gives what the translated graph gives: the runtime is wrong"
+    if runtimes <= ours * _NEARER:
+        return "unjudged", (
+            "ONNX's reference evaluator gives what the runtime gives: mindgap's translation of the file is wrong, and "
+            "what else this row says is of another model. Please report it"
+        )
+    return "differs", f"{_OPEN} gives a third result"
 
 
 def _with_fault(row: Row, fault: Fault, about: OwnPath) -> Row:

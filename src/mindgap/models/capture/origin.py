@@ -49,8 +49,8 @@ def _shown(frame: FrameType, line: int) -> str:
 def current_origin(modules: dict[int, str]) -> str:
     """Returns the innermost module's path and the user's line of the running call: `layer1.0 (model.py:42)`.
 
-    `modules`: the path of every module of the program, by id. If a root module has neither path nor line, returns its
-    class.
+    `modules`: the path of every module of the program, by id. A module's `source_line` stands for the line. If a root
+    module has neither path nor line, returns its class.
     """
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
     line, path, kind = "", "", ""
@@ -61,6 +61,7 @@ def current_origin(modules: dict[int, str]) -> str:
         if not path and code is MODULE_CALL:
             module = frame.f_locals["self"]
             path, kind = modules.get(id(module), ""), kind or type(module).__name__
+            line = line or getattr(module, "source_line", "")
         if line and path:
             break
         frame = frame.f_back

@@ -216,11 +216,16 @@ class _TensorSwap(TorchFunctionMode):
 
 
 def named_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Returns (name, leaf) of the arguments, by the names in the program's signature."""
+    """Returns (name, leaf) of the arguments, by the program's `argument_names` or the names in its signature."""
     target = program.forward if isinstance(program, torch.nn.Module) else program
     if isinstance(program, functools.partial) and isinstance(program.func, torch.nn.Module):
         target = functools.partial(program.func.forward, *program.args, **program.keywords)
     named: dict[str, Any]
+    names: Sequence[str] = getattr(cast("Any", program), "argument_names", ())
+    if len(names) == len(args) and not kwargs:
+        return [
+            (_joined(name, path), leaf) for name, arg in zip(names, args, strict=True) for path, leaf in leaves(arg)
+        ]
     try:
         bound = inspect.signature(target).bind_partial(*args, **kwargs)
         named = dict(bound.arguments)

@@ -7,7 +7,7 @@ Must not know: platforms, verdicts.
 - `zoos/`: model libraries (`timm:`, `torchvision:`, `pytorchcv:`, `open_clip:`, `transformers:`, `diffusers:`,
   `pyg:`).
 - `records/`: recorded calls of real models (`records:`, `graphnet:`).
-- `onnx_cases/`: ONNX conformance cases (`onnx:`).
+- `onnx_models/`: ONNX model files (`FILE.onnx`) and conformance cases (`onnx:`).
 - `operator_samples/`: samples of PyTorch's test suite (`ops:`, `modules:`).
 - `hubs/`: published models (`hub:`, `torchhub:`).
 - `files/`: the user's own code and files (`FILE.py:CALLABLE`, `pt2:`, `graph:`).

@@ -1,6 +1,7 @@
 """Parses sources, the text that names models on the command line, and lists their schemes.
 
 SCHEME:NAME            timm:resnet18, transformers:BertModel, records:FILE.parquet#ID
+FILE.onnx              a model file, translated to PyTorch
 FILE.mindgap           what `mindgap capture` wrote, with its weights
 FILE.py:CALLABLE       mymodel.py:make, mymodel.py:make#2 (the third of the models that it returns)
 PACKAGE.MODULE:CALLABLE
@@ -68,7 +69,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
         "OPERATOR or OPERATOR#SAMPLE", ".operator_samples.operators:open_operators", ("seed", "dtype"), listed=True
     ),
     "modules": Scheme("MODULE or MODULE#SAMPLE", ".operator_samples.modules:open_modules", _MODEL, listed=True),
-    "onnx": Scheme("CASE", ".onnx_cases.conformance:open_onnx_case", ("seed",), listed=True),
+    "onnx": Scheme("CASE", ".onnx_models.conformance:open_onnx_case", ("seed",), listed=True),
     "hub": Scheme("OWNER/NAME or FOLDER", ".hubs.hugging_face:open_hub", _TEXT),
     "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", ".hubs.torch_hub:open_torchhub", _IMAGE),
     "records": Scheme("FILE.parquet#ID", ".records.parquet:open_records", ("seed", "dtype")),
@@ -76,6 +77,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     "pt2": Scheme("FILE.pt2", ".files.exported_program:open_pt2", ("seed",)),
     "graph": Scheme("FILE.graph", ".files.graph_file:open_graph", ()),
     "model": Scheme("FILE.mindgap", ".files.graph_file:open_model", ()),
+    "onnxfile": Scheme("FILE.onnx", ".onnx_models.file:open_onnx_file", ("seed",)),
 }
 
 #: The entry-point group in which an installed package registers schemes of its own (name: scheme, object: `Scheme`).
@@ -105,7 +107,9 @@ def schemes() -> Mapping[str, Scheme]:
 #: The user's own code, which no scheme announces.
 PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", ".files.user_code:open_user_code", _MODEL)
 
-_OPTIONS = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")
+#: Suffixes of files that need no scheme.
+_FILES: Final = {".mindgap": "model", ".onnx": "onnxfile"}
+_OPTIONS = re.compile(r"\?([\w.]+=[^&?]*(?:&[\w.]+=[^&?]*)*)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +161,9 @@ def parse(text: str) -> Source:
         if not tail:
             raise SourceError(f"{text}: nothing after {head}:; write {head}:{schemes()[head].form}")
         return Source(text, head, tail, options)
-    if body.endswith(".mindgap"):
-        return Source(text, "model", body, options)
+    for suffix, scheme in _FILES.items():
+        if body.endswith(suffix):
+            return Source(text, scheme, body, options)
     path, colon, name = body.rpartition(":")
     called, hash_, item = name.partition("#")
     if colon and path and called.isidentifier() and (not hash_ or item.isdecimal()):

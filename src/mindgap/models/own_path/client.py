@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -49,6 +49,7 @@ class OwnRun:
         `other_eager`: the outputs on them. Empty where that was not tried.
     reason: why it gave none.
     step, line, operator: the call that failed, the user's line and the custom operator, where known.
+    file: it ran a ready-made file; `source_file`: the program's source is that file.
     fed: False where it was not tried, or the runner could not feed it: that says nothing of the platform.
     asked: what the program asks: a function, and the module and line that call it.
     warned: the user's line and the first sentence of what tracing warned of.
@@ -72,6 +73,7 @@ class OwnRun:
     warned: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
     file: bool = False
+    source_file: bool = False
 
     @property
     def words(self) -> str:
@@ -126,16 +128,20 @@ class OwnPathClient:
         self._starter = ThreadPoolExecutor(1, "mindgap-own-path")
 
     def run(self, source: str, platform: PlatformName) -> OwnRun | None:
-        """Runs the only program of a source. None for eager mode, which exports nothing."""
+        """Runs the only program of a source. None for eager mode, which exports nothing, and for a model file that the
+        platform does not read."""
         started = time.perf_counter()
+        file = self._file(source, platform)
+        if file is None and is_model_file(source):
+            return None
         try:
             backend = find(platform)[0]
-            runner = program_runner_of(backend, platform, self._files.get(platform))
+            runner = program_runner_of(backend, platform, file)
         except NoOwnPath as error:
             return OwnRun(platform, "", None, reason=str(error), fed=False)
         if runner is None:
             return None
-        way = self._way(platform, runner)
+        way = self._way(source, platform, runner)
         try:
             frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S)
         except WorkerFailed as failed:
@@ -144,18 +150,19 @@ class OwnPathClient:
             line = users_line(failed.tail)
             return OwnRun(
                 platform, way, None, reason=failed.message, line=line, step=way if fed else "", fed=fed,
-                file=platform in self._files,
+                file=file is not None,
             )  # fmt: skip
         except MindgapError as error:
             return OwnRun(platform, way, None, reason=str(error), fed=False)
         seconds = time.perf_counter() - started
-        return own_run(platform, way, frame.header, frame.arrays, seconds, file=platform in self._files)
+        found = own_run(platform, way, frame.header, frame.arrays, seconds, file=file is not None)
+        return replace(found, source_file=file is not None and platform not in self._files)
 
     def run_sizes(self, source: str, platform: PlatformName) -> SizedRuns | None:
         """Exports the only program of a source with dynamic dimensions, and runs it at several sizes. None where none
         are asked for, or the platform exports nothing."""
         backend = find(platform)[0]
-        if not self._dynamic or platform in self._files:
+        if not self._dynamic or platform in self._files or is_model_file(source):
             return None
         try:
             runner = program_runner_of(backend, platform)
@@ -174,7 +181,7 @@ class OwnPathClient:
 
     def locate(self, source: str, platform: PlatformName, apart: float | None) -> Located | None:
         """Finds the submodule that is wrong (or fails: `apart` is None) by itself. None where that cannot be told."""
-        if platform in self._files:
+        if platform in self._files or is_model_file(source):
             return None
         backend = find(platform)[0]
         runner = program_runner_of(backend, platform)
@@ -217,7 +224,7 @@ class OwnPathClient:
         client, lock = self._client(platform, backend)
         with lock:
             asked = {"kind": kind, "source": source, "runner": runner_json(runner), **more}
-            stage = f"running the program by {self._way(platform, runner)}"
+            stage = f"running the program by {self._way(source, platform, runner)}"
             frame = client.ask(asked, (), RequestLimits(min(self._deadline_s, max(left, LEAST_S))), stage)
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
@@ -226,9 +233,17 @@ class OwnPathClient:
             raise MindgapError(str(frame.header.get("reason") or frame.header.get("message")))
         return frame
 
-    def _way(self, platform: PlatformName, runner: ScriptRunner) -> str:
-        file = self._files.get(platform)
+    def _way(self, source: str, platform: PlatformName, runner: ScriptRunner) -> str:
+        file = self._file(source, platform)
         return way_of(runner) if file is None else file.name
+
+    def _file(self, source: str, platform: PlatformName) -> Path | None:
+        """The file that runs in place of an export: the one given for the platform, or the source itself."""
+        if platform in self._files or not is_model_file(source):
+            return self._files.get(platform)
+        own, file = declared(find(platform)[0]), Path(source.partition("?")[0])
+        taken = "inside=" not in source and isinstance(own, RunsFiles) and file.suffix in own.file_suffixes
+        return file if taken else None
 
     def _client(self, platform: PlatformName, backend: Backend) -> tuple[WorkerClient, threading.Lock]:
         where: Environment | None = None
@@ -245,6 +260,11 @@ class OwnPathClient:
                 )  # fmt: skip
                 self._clients[key] = WorkerClient(start, {}, RequestLimits(_START_S)), threading.Lock()
             return self._clients[key]
+
+
+def is_model_file(source: str) -> bool:
+    """Whether a source is a file of a runtime's own format, which a runtime that reads it is given byte for byte."""
+    return source.partition("?")[0].endswith(".onnx")
 
 
 def runner_json(runner: ScriptRunner) -> dict[str, Any]:

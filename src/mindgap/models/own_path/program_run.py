@@ -99,8 +99,10 @@ class FlatProgram(torch.nn.Module):
         `inputs`: name and shape of each; a dimension that is no number may have any size. Raises `ValueError` for
         inputs that the arguments do not fit.
         """
-        if all(name in self.names for name, _ in inputs) and len({name for name, _ in inputs}) == len(inputs):
-            found = [(name, tensors[self.names.index(name)]) for name, _ in inputs]
+        fixed = self._fixed()
+        known = {**fixed, **dict(zip(self.names, tensors, strict=True))}
+        if all(name in known for name, _ in inputs) and len({name for name, _ in inputs}) == len(inputs):
+            found = [(name, known[name]) for name, _ in inputs]
         elif len(inputs) == len(tensors):
             found = [(name, tensor) for (name, _), tensor in zip(inputs, tensors, strict=True)]
         else:
@@ -115,6 +117,13 @@ class FlatProgram(torch.nn.Module):
             if not fits:
                 raise ValueError(f"the file's input {name} is {list(shape)}, and the argument {list(tensor.shape)}")
         return found
+
+    def _fixed(self) -> dict[str, torch.Tensor]:
+        """Inputs of a model file that are constants of its program."""
+        from mindgap.aten.tensors import to_torch
+
+        fixed: Mapping[str, Array] = getattr(self.program, "fixed_inputs", {})
+        return {name: to_torch(array).clone() for name, array in fixed.items()}
 
     def fresh(self) -> tuple[torch.Tensor, ...]:
         """Returns new copies of the tensors among the arguments."""

@@ -24,9 +24,10 @@ from mindgap.platforms.protocol import (
     Array,
     CompileFailure,
     Executable,
+    Options,
     Unsupported,
 )
-from mindgap.platforms.script_runner import read_runner
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
@@ -128,11 +129,20 @@ def _line(error: Exception) -> str:
 
 
 _PACKAGES: Final = ("onnx", "onnxscript")
+_RUN: Final = Path(__file__).with_name("run.py")
+
+
+def _file_script(options: Options, file: str) -> ScriptRunner:
+    return read_runner(_RUN, _PACKAGES, "run_file", edits={'"FILE"': repr(file)})
+
+
 BACKEND: Final = HostRuntime(
     _MODULES,
     lambda options: OnnxReferencePlatform(),
-    script=lambda options: read_runner(Path(__file__).with_name("run.py"), _PACKAGES),
+    script=lambda options: read_runner(_RUN, _PACKAGES),
     stage_at_fault=onnx_reference_stage,
     packages=_PACKAGES,
     front_end=lambda options: "torch.onnx",
+    file_suffixes=(".onnx",),
+    file_script=_file_script,
 )

@@ -1,6 +1,6 @@
 """Runs a model in ONNX's reference evaluator as its users do: export, check, evaluate."""
 
-# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportArgumentType=false
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportArgumentType=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
@@ -21,4 +21,17 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     onnx.checker.check_model(program.model_proto, full_check=True)
     evaluator = onnx.reference.ReferenceEvaluator(program.model_proto)
     feeds = {name: tensor.numpy() for name, tensor in zip(evaluator.input_names, fresh(), strict=True)}
+    return [torch.as_tensor(np.asarray(array)) for array in evaluator.run(None, feeds)]
+
+
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of a model file."""
+    evaluator = onnx.reference.ReferenceEvaluator("FILE")
+    held = {one.name for one in evaluator.proto_.graph.initializer}
+    inputs = [
+        (one.name, [size.dim_value if size.HasField("dim_value") else None for size in one.type.tensor_type.shape.dim])
+        for one in evaluator.proto_.graph.input
+        if one.name not in held
+    ]
+    feeds = {name: tensor.numpy() for name, tensor in model.matched(inputs, fresh())}
     return [torch.as_tensor(np.asarray(array)) for array in evaluator.run(None, feeds)]

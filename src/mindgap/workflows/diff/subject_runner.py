@@ -156,7 +156,8 @@ class SubjectRunner:
             return row
         try:
             report_activity("comparing the program's own export")
-            row = with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
+            again = program.run if run.source_file else None
+            row = with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart), again)
         except OutOfTime as error:
             return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
         sized = program.run_sizes(platform)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import torch
 from torch.nn import functional as F
 
-from mindgap.models.corpus.onnx_cases.node import OnnxNode, translates
-from mindgap.models.corpus.onnx_cases.pointwise import element_type
+from mindgap.models.corpus.onnx_models.node import OnnxNode, translates
+from mindgap.models.corpus.onnx_models.pointwise import element_type
 
 Tensor = torch.Tensor
 
@@ -272,3 +272,15 @@ def tensor_scatter(node: OnnxNode, past: Tensor, update: Tensor, _: None = None)
     positions = [[(s + i) % length if circular else s + i for i in range(count)] for s in starts]
     rows = [p.index_copy(axis - 1, torch.tensor(at), u) for p, at, u in zip(past, positions, update, strict=True)]
     return torch.stack(rows)
+
+
+@translates("mindgap.Stack")
+def stack(node: OnnxNode, *operands: Tensor) -> Tensor:
+    """What the iterations of `Loop` and `Scan` collect."""
+    return torch.stack(operands, node.get("axis"))
+
+
+@translates("mindgap.Select")
+def select(node: OnnxNode, x: Tensor) -> Tensor:
+    """What an iteration of `Scan` gets of a scanned input."""
+    return x.select(0, node.get("index")).clone()

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch.nn import functional as F
 
-from mindgap.models.corpus.onnx_cases.node import OnnxNode, translates
+from mindgap.models.corpus.onnx_models.node import OnnxNode, translates
 
 Tensor = torch.Tensor
 
@@ -48,14 +48,6 @@ def conv(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) 
     return _of("conv", rank, node)(
         x, weight, bias, node.get("strides", 1), before, node.get("dilations", 1), node.get("group", 1)
     )
-
-
-@translates("ConvInteger")
-def conv_integer(node: OnnxNode, x: Tensor, w: Tensor, xz: Tensor | None = None, wz: Tensor | None = None) -> Tensor:
-    """Computes in float32, which holds these sums exactly."""
-    left = x.float() - (0 if xz is None else xz.float())
-    right = w.float() - (0 if wz is None else wz.float())
-    return conv(node, left, right).to(torch.int32)
 
 
 @translates("ConvTranspose")

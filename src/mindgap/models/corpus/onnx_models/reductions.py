@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch.nn import functional as F
 
-from mindgap.models.corpus.onnx_cases.node import OnnxNode, translates
+from mindgap.models.corpus.onnx_models.node import OnnxNode, translates
 
 Tensor = torch.Tensor
 #: (tensor, axes, keep dimensions) -> reduced.

@@ -17,8 +17,10 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, torch_dtype_name
 from mindgap.graph import Uniform
-from mindgap.models.corpus.onnx_cases.node import Untranslated
-from mindgap.models.corpus.onnx_cases.translation import OnnxCalls, tensor_of, translated
+from mindgap.models.corpus.onnx_models.file import expanded
+from mindgap.models.corpus.onnx_models.module import OnnxModule
+from mindgap.models.corpus.onnx_models.node import Untranslated
+from mindgap.models.corpus.onnx_models.translation import tensor_of, translated
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, source_options, suggest
@@ -63,17 +65,19 @@ def _build(source: Source, case: Any, seed: int) -> Built:
         raise SourceError(f"{source.text}: {reason}") from reason
     registry = new_registry()
     if seed:
-        tensors = [_redrawn(t, seed_of(n, seed), registry) for n, t in zip(program.inputs, tensors, strict=True)]
+        tensors = [
+            _redrawn(t, seed_of(n, seed), registry) for n, t in zip(program.argument_names, tensors, strict=True)
+        ]
     return Built(program, tuple(tensors), {}, registry)
 
 
-def _proven(case: Any) -> tuple[OnnxCalls, list[torch.Tensor]]:
+def _proven(case: Any) -> tuple[OnnxModule, list[torch.Tensor]]:
     ((inputs, outputs),) = case.data_sets
     given = {
         value.name: tensor_of(_array(array)) for value, array in zip(_fed(case.model, inputs), inputs, strict=True)
     }
-    program = translated(case.model, given)
-    tensors = [given[name].clone() for name in program.inputs]
+    program = translated(expanded(case.model), given)
+    tensors = [given[name].clone() for name in program.argument_names]
     found = program(*[tensor.clone() for tensor in tensors])
     for name, expected in zip(program.outputs, outputs, strict=True):
         _compare(name, to_numpy(found[name]), _array(expected), case.rtol, case.atol)

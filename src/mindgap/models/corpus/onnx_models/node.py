@@ -2,7 +2,7 @@
 
 A translation takes the node and its operands as tensors, and calls PyTorch. An operand is None if it is left out or
 structural (a shape, an axis, a number of pieces). `OnnxNode.known` reads structural operands, which are constants of
-the case.
+the program.
 """
 
 from __future__ import annotations
@@ -21,17 +21,34 @@ Translate = Callable[..., Any]
 
 
 class Untranslated(Exception):
-    """A node has no equivalent in PyTorch. The message is one line."""
+    """A node has no equivalent in PyTorch. The message is one line. `located`: it names the node."""
+
+    located = False
+
+    def at(self, name: str, op: str) -> Untranslated:
+        """Returns the same with the node's name before it."""
+        found = Untranslated(f"node {name} ({op}): {self}")
+        found.located = True
+        return found
 
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """One node. `structural`: constant operands by position; `wanted`: whether each output has a name."""
+    """One node.
+
+    op: its type, behind its domain where that is not ONNX's own: `com.microsoft.QAttention`.
+    structural: constant operands by position.
+    wanted: whether each output has a name.
+    opset: the version of the operator set that the model imports for its domain.
+    name: that of the node in the file, or one made of its type and position.
+    """
 
     op: str
     attributes: Mapping[str, Any]
     structural: Mapping[int, Array]
     wanted: tuple[bool, ...]
+    opset: int = 22
+    name: str = ""
 
     def get(self, name: str, default: Any = None) -> Any:
         """Returns an attribute or its default."""
@@ -58,7 +75,7 @@ class OnnxNode:
 
 @dataclass(frozen=True)
 class Translation:
-    """One entry of the table. `structural`: positions of operands that must be known before the case runs."""
+    """One entry of the table. `structural`: positions of operands that must be known before the program runs."""
 
     function: Translate
     structural: tuple[int, ...] = ()

@@ -7,9 +7,9 @@ from onnx import TensorProto, helper
 
 from mindgap.graph import Uniform
 from mindgap.models.corpus import SourceError, capture_program, capture_source, open_source
-from mindgap.models.corpus.onnx_cases.conformance import _compare, names
-from mindgap.models.corpus.onnx_cases.node import TRANSLATIONS, OnnxNode, Untranslated
-from mindgap.models.corpus.onnx_cases.translation import translated
+from mindgap.models.corpus.onnx_models.conformance import _compare, names
+from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, OnnxNode, Untranslated
+from mindgap.models.corpus.onnx_models.translation import translated
 
 
 def test_the_cases_are_there_under_their_short_names():
@@ -53,8 +53,8 @@ def test_a_seed_draws_floats_anew_in_their_range():
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        ("nonmaxsuppression_identical_boxes", "operator NonMaxSuppression has no translation"),
-        ("string_concat", "a value of type object, which graphs do not hold"),
+        ("nonmaxsuppression_identical_boxes", "no translation of operator NonMaxSuppression"),
+        ("string_concat", "a value of type string, which graphs do not hold"),
         ("sequence_insert_at_back", "a value of type list: graphs hold tensors"),
         ("shape", "shapes and constants decide the result"),
         ("training_dropout_default", "Dropout in training draws numbers of its own"),
@@ -105,7 +105,7 @@ def test_an_operand_that_must_be_known_and_is_computed_from_a_shape_is():
         inputs=["x", "one"], outputs=["y"],
     )  # fmt: skip
     program = translated(chain, {"x": torch.tensor([-1.0, 2.0]), "one": torch.tensor([1])})
-    assert program.inputs == ("x",) and [step.node.op for step in program.steps] == ["Relu", "Reshape"]
+    assert program.argument_names == ("x",) and [step.node.op for step in program.steps] == ["Relu", "Reshape"]
     assert program(torch.tensor([3.0, -4.0]))["y"].tolist() == [[3.0], [0.0]]
 
 
@@ -116,13 +116,13 @@ def test_an_operand_that_must_be_known_and_is_computed_from_values_bakes_those()
         inputs=["x", "y"], outputs=["z"],
     )  # fmt: skip
     program = translated(chain, {"x": torch.tensor([[0.0, 1.0]]), "y": torch.ones(1)})
-    assert program.inputs == ("y",)
+    assert program.argument_names == ("y",)
 
 
 def test_no_two_families_translate_one_operator():
     assert len(TRANSLATIONS) > 140
     with pytest.raises(ValueError, match="two translations of Abs"):
-        from mindgap.models.corpus.onnx_cases.node import translates
+        from mindgap.models.corpus.onnx_models.node import translates
 
         translates("Abs")(lambda node, x: x)
     node = OnnxNode("Pad", {}, {1: np.array([1, 2])}, (True,))

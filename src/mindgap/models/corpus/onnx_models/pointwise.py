@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.models.corpus.onnx_cases.node import OnnxNode, Untranslated, directly, translates
+from mindgap.models.corpus.onnx_models.node import OnnxNode, Untranslated, directly, translates
 
 Tensor = torch.Tensor
 

@@ -1,0 +1,278 @@
+"""Opens `FILE.onnx`: a model file, translated to PyTorch and checked against ONNX's reference evaluator.
+
+The file is read as data and runs no code. Its external data must lie in its folder or below.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from mindgap.models.capture.errors import UnprovenCapture
+from mindgap.models.corpus.onnx_models.inputs import drawn_inputs, model_inputs, shape_of, size_choices, symbols
+from mindgap.models.corpus.onnx_models.module import OnnxModule
+from mindgap.models.corpus.onnx_models.node import Untranslated
+from mindgap.models.corpus.onnx_models.pointwise import element_type
+from mindgap.models.corpus.onnx_models.reference_check import ReferenceCheck
+from mindgap.models.corpus.onnx_models.translation import (
+    bakeable,
+    is_translated,
+    op_of,
+    structural_names,
+    subgraphs,
+    translated,
+)
+from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
+from mindgap.models.corpus.program import Built, Program
+from mindgap.models.corpus.source import Source, SourceError, one_line, suggest
+
+#: Bytes of a protobuf message, at most.
+_LARGEST: Final = 2 << 30
+#: Seconds for the comparison with the reference evaluator.
+_CHECK_S: Final = 20.0
+#: What the checker refuses and runtimes take: outputs without a shape; operators of a runtime in ONNX's own domain, which
+#: have a translation or are refused by it.
+_ACCEPTED: Final = ("Field 'shape' of 'type' is required", "No Op registered for")
+#: Versions of ONNX's operator set before this one broadcast in another way.
+_OLDEST: Final = 7
+
+
+def open_onnx_file(source: Source) -> list[Program]:
+    """Returns one program. Raises `SourceError` if there is no such file."""
+    path = Path(source.target)
+    if not path.is_file():
+        near = suggest(path.name, [p.name for p in path.parent.glob("*.onnx")]) if path.parent.is_dir() else ""
+        raise SourceError(f"{path}: no such file{near}")
+    return [Program(path.stem, source.text, functools.partial(_build, source, path))]
+
+
+def _build(source: Source, path: Path) -> Built:
+    """Translates the file for the first sizes that fit. Raises `SourceError`, one line that begins with the path."""
+    try:
+        import onnx  # noqa: F401  # pyright: ignore[reportUnusedImport] # the first use, for a message
+    except ImportError as error:
+        raise SourceError(f"{path}: needs the package onnx ({error}); pip install 'mindgap[onnxruntime]'") from error
+    model = load_model(path)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            built, told = _translated(source, expanded(model), path)
+    except Untranslated as reason:
+        raise SourceError(f"{path}: {reason}") from reason
+    if told:
+        warnings.warn(f"{path}: {told}", UnprovenCapture, stacklevel=2)
+    return built
+
+
+def load_model(path: Path) -> Any:
+    """Reads a model with its external data. Raises `SourceError` for a file that is damaged, too large or too new."""
+    import onnx
+
+    if path.stat().st_size > _LARGEST:
+        raise SourceError(
+            f"{path}: {path.stat().st_size / (1 << 30):.1f} GiB, and a protobuf file holds at most 2: save the model "
+            "with external data (onnx.save_model with save_as_external_data=True)"
+        )
+    try:
+        library: Any = onnx  # typed in parts
+        model = library.load(str(path), load_external_data=False)
+    except Exception as error:
+        raise SourceError(f"{path}: damaged, or no ONNX model ({one_line(error)})") from error
+    if not model.ir_version or not model.graph.node:
+        raise SourceError(f"{path}: {'its graph has no nodes' if model.ir_version else 'damaged, or no ONNX model'}")
+    _check_versions(path, model)
+    _load_external(path, model)
+    try:
+        library.checker.check_model(model if model.ByteSize() < _LARGEST else str(path))
+    except Exception as error:
+        if not any(words in str(error) for words in _ACCEPTED):
+            raise SourceError(f"{path}: not valid ONNX: {_sentence(str(error))}") from error
+    return model
+
+
+def _sentence(text: str) -> str:
+    """The checker's message without its context, in one line."""
+    return " ".join(text.partition("==> Context:")[0].split())[:300]
+
+
+def _check_versions(path: Path, model: Any) -> None:
+    import onnx
+
+    if model.ir_version > onnx.IR_VERSION:
+        raise SourceError(
+            f"{path}: format version {model.ir_version} is newer than {onnx.IR_VERSION}, the newest of onnx "
+            f"{onnx.__version__}: pip install --upgrade onnx"
+        )
+    newest = onnx.defs.onnx_opset_version()
+    for each in model.opset_import:
+        if each.domain in ("", "ai.onnx") and not _OLDEST <= each.version <= newest:
+            known = f"onnx {onnx.__version__} knows {_OLDEST} to {newest}"
+            more = "pip install --upgrade onnx" if each.version > newest else "onnx.version_converter makes it newer"
+            raise SourceError(f"{path}: operator set {each.version}; {known}: {more}")
+
+
+def _load_external(path: Path, model: Any) -> None:
+    """Loads tensors from the files beside the model. Raises `SourceError` for one that is outside, missing or short."""
+    from onnx import external_data_helper
+
+    folder = path.resolve().parent
+    for tensor in _stored_tensors(model.graph):
+        if not external_data_helper.uses_external_data(tensor):
+            continue
+        told = {each.key: each.value for each in tensor.external_data}
+        location = told.get("location", "")
+        file = (folder / location).resolve()
+        if not location or not file.is_relative_to(folder):
+            raise SourceError(
+                f"{path}: tensor {tensor.name} lies in {location!r}, outside the model's folder: not read"
+            )
+        if not file.is_file():
+            raise SourceError(f"{path}: its file {location} is missing: put it beside the model (tensor {tensor.name})")
+        try:
+            end = int(told.get("offset", 0)) + int(told.get("length", 0))
+        except ValueError:
+            raise SourceError(f"{path}: tensor {tensor.name} has an offset or length that is no number") from None
+        if end > file.stat().st_size:
+            raise SourceError(
+                f"{path}: its file {location} has {file.stat().st_size} bytes and tensor {tensor.name} ends at {end}: "
+                "it is damaged, or of another model"
+            )
+        try:
+            external_data_helper.load_external_data_for_tensor(tensor, str(folder))
+        except Exception as error:
+            raise SourceError(f"{path}: tensor {tensor.name} of {location}: {one_line(error)}") from error
+        tensor.data_location = 0
+        del tensor.external_data[:]
+
+
+def _stored_tensors(graph: Any) -> Iterator[Any]:
+    yield from graph.initializer
+    for node in graph.node:
+        for one in node.attribute:
+            if one.HasField("t"):
+                yield one.t
+        for inner in subgraphs(node):
+            yield from _stored_tensors(inner)
+
+
+def expanded(model: Any) -> Any:
+    """Returns the model with its own functions, and ONNX's functions that have no translation, written out. Raises
+    `Untranslated` with all operators that are left."""
+    import onnx
+    from onnx import inliner
+
+    if model.functions:
+        model = inliner.inline_local_functions(model)
+    missing = _missing(model.graph)
+    bodies = [("", op) for op in missing if onnx.defs.has(op) and _has_body(onnx.defs.get_schema(op))]
+    if bodies:
+        model = inliner.inline_selected_functions(model, bodies, exclude=False, inline_schema_functions=True)
+        missing = _missing(model.graph)
+    if missing:
+        raise Untranslated(f"no translation of {', '.join(_counted(op, *each) for op, each in missing.items())}")
+    return model
+
+
+def _counted(op: str, node: str, count: int) -> str:
+    return f"operator {op} (node {node}{f' and {count - 1} more' if count > 1 else ''})"
+
+
+def _has_body(schema: Any) -> bool:
+    return schema.has_function or schema.has_context_dependent_function
+
+
+def _missing(graph: Any) -> dict[str, tuple[str, int]]:
+    """Operators without a translation: the first node of each, and their number."""
+    found: dict[str, tuple[str, int]] = {}
+    for node in graph.node:
+        if not is_translated(node):
+            name, count = found.get(op_of(node), (node.name or (node.output[0] if node.output else "?"), 0))
+            found[op_of(node)] = name, count + 1
+        for inner in subgraphs(node):
+            for op, (name, count) in _missing(inner).items():
+                found[op] = name, found.get(op, ("", 0))[1] + count
+    return found
+
+
+def _translated(source: Source, model: Any, path: Path) -> tuple[Built, str]:
+    """Returns the program and what is to be told of it."""
+    inputs = model_inputs(model.graph)
+    seed, given = _options(source, symbols(inputs))
+    initial = {one.name: tuple(one.dims) for one in model.graph.initializer}
+    structural = structural_names(model.graph.node)
+    refused: Untranslated | None = None
+    for sizes in size_choices(inputs, given):
+        registry = new_registry()
+        drawn = drawn_inputs(model.graph, inputs, sizes, structural, seed, registry, initial)
+        try:
+            translated(model, drawn, baked=bakeable(model, drawn))
+        except Untranslated as error:
+            refused = refused or error
+            continue
+        check = ReferenceCheck(model, _CHECK_S)
+        program = translated(model, drawn, check, bakeable(model, drawn))
+        _check_declared(model, program, drawn)
+        tensors = tuple(drawn[name] for name in program.argument_names)
+        return Built(program, tensors, {}, registry), _told(program, check, sizes, given)
+    assert refused is not None, "at least one choice is tried"
+    free = [name for name in symbols(inputs) if name not in given]
+    if not free:
+        raise refused
+    shapes = ", ".join(f"{each.name} {list(shape_of(each, next(size_choices(inputs, given))))}" for each in inputs)
+    raise Untranslated(f"no size that was tried fits ({shapes}: {refused}); give sizes: --set {free[0]}=…")
+
+
+def _told(program: OnnxModule, check: ReferenceCheck, sizes: Mapping[str, int], given: Mapping[str, int]) -> str:
+    parts: list[str] = []
+    if unchecked := check.words():
+        parts.append(f"not compared with ONNX's reference evaluator: {unchecked}")
+    for name, array in program.fixed_inputs.items():
+        parts.append(f"input {name} decides shapes and is fixed at {array.tolist()}")
+    chosen = {name: size for name, size in sizes.items() if name not in given}
+    if chosen:
+        parts.append(
+            f"sizes were chosen: {', '.join(f'{name}={size}' for name, size in chosen.items())} (--set sets them)"
+        )
+    return "; ".join(parts)
+
+
+def _options(source: Source, names: list[str]) -> tuple[int, dict[str, int]]:
+    """Returns the seed and the sizes that the source sets."""
+    seed, sizes = 0, dict[str, int]()
+    for name, value in source.options.items():
+        if name not in (*names, "seed"):
+            known = ", ".join(["seed", *names])
+            raise SourceError(f"{source.text}: no option {name!r} here; there are: {known}{suggest(name, names)}")
+        if not value.isdecimal() or (name != "seed" and int(value) < 1):
+            raise SourceError(f"{source.text}: {name}={value}; it takes a whole number from {int(name != 'seed')} up")
+        if name == "seed":
+            seed = int(value)
+        else:
+            sizes[name] = int(value)
+    return seed, sizes
+
+
+def _check_declared(model: Any, program: OnnxModule, drawn: Mapping[str, torch.Tensor]) -> None:
+    """Compares the outputs with what the file declares of them. Raises `Untranslated`."""
+    found = program(*[drawn[name].clone() for name in program.argument_names])
+    for value in model.graph.output:
+        kind, result = value.type.tensor_type, found[value.name]
+        if kind.elem_type and kind.elem_type not in (21, 22, 25, 26) and element_type(kind.elem_type) != result.dtype:
+            raise Untranslated(
+                f"output {value.name} is declared {element_type(kind.elem_type)}, and its node gives {result.dtype}"
+            )
+        if kind.HasField("shape"):
+            sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+            fits = len(sizes) == result.dim() and all(
+                size in (None, real) for size, real in zip(sizes, result.shape, strict=False)
+            )
+            if not fits:
+                declared = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
+                raise Untranslated(
+                    f"output {value.name} is declared {declared}, and its node gives {list(result.shape)}"
+                )

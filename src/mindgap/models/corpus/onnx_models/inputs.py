@@ -1,0 +1,193 @@
+"""Chooses sizes for the symbolic dimensions of a model's inputs, and draws the inputs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from mindgap.aten.tensors import torch_dtype_name
+from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
+from mindgap.models.corpus.onnx_models.node import Untranslated
+from mindgap.models.corpus.onnx_models.pointwise import element_type
+from mindgap.models.corpus.onnx_models.translation import op_of
+from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
+
+#: Sizes that are tried for dimensions without one, smallest first: the first dimension of an input, then others, then
+#: height and width of a picture.
+_TRIED: Final = tuple(
+    (first, other, picture)
+    for other, picture in ((8, 32), (4, 64), (16, 128), (32, 224), (1, 8), (64, 256), (128, 512))
+    for first in (2, 1)
+)
+#: Integers drawn for an input that nothing indexes with: [0, _IDS).
+_IDS: Final = 8
+_SUMS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+    ast.Div: lambda a, b: a // b,
+}
+#: Operators that hand the integers of an operand on.
+_HANDS_ON: Final = frozenset({
+    "Cast", "Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Slice", "Transpose", "Expand", "Where", "Clip",
+    "Concat", "Split",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """An input as the file declares it. `sizes`: a number, the name of a dimension, or an expression of names."""
+
+    name: str
+    dtype: torch.dtype
+    sizes: tuple[int | str, ...]
+
+
+def model_inputs(graph: Any) -> list[ModelInput]:
+    """Returns the inputs that have no initializer. Raises `Untranslated` for one that is no tensor of known rank."""
+    initial = {one.name for one in graph.initializer}
+    found: list[ModelInput] = []
+    for value in graph.input:
+        if value.name in initial:
+            continue
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            raise Untranslated(f"input {value.name} is of {(kind or 'no type').removesuffix('_type')}, not a tensor")
+        tensor = value.type.tensor_type
+        if tensor.elem_type == 8:
+            raise Untranslated(f"input {value.name} holds strings, which graphs do not hold")
+        if not tensor.HasField("shape"):
+            raise Untranslated(
+                f"input {value.name} declares no shape: set it in the file (onnx.helper.make_tensor_value_info)"
+            )
+        sizes: list[int | str] = []
+        for axis, dim in enumerate(tensor.shape.dim):
+            sized = dim.HasField("dim_value") and dim.dim_value >= 0
+            sizes.append(int(dim.dim_value) if sized else dim.dim_param or f"{value.name}.{axis}")
+        found.append(ModelInput(value.name, element_type(tensor.elem_type), tuple(sizes)))
+    return found
+
+
+def symbols(inputs: Sequence[ModelInput]) -> list[str]:
+    """Returns the names of dimensions that need a size, in order; not the expressions of other names."""
+    names = [size for each in inputs for size in each.sizes if isinstance(size, str)]
+    return [name for name in dict.fromkeys(names) if not _is_derived(name, names)]
+
+
+def size_choices(inputs: Sequence[ModelInput], given: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Yields sizes for all names, those that are tried first first. `given`: what the user sets."""
+    free = [name for name in symbols(inputs) if name not in given]
+    seen: list[dict[str, int]] = []
+    for first, other, picture in _TRIED:
+        chosen = dict(given) | {name: _size(name, inputs, first, other, picture) for name in free}
+        if chosen not in seen:
+            seen.append(chosen)
+            yield chosen
+
+
+def shape_of(each: ModelInput, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Returns an input's shape. Raises `Untranslated` for a size below 0."""
+    found = tuple(size if isinstance(size, int) else _evaluated(size, sizes) for size in each.sizes)
+    if any(size < 0 for size in found):
+        raise Untranslated(f"input {each.name} would be {list(found)}")
+    return found
+
+
+def _size(name: str, inputs: Sequence[ModelInput], first: int, other: int, picture: int) -> int:
+    if re.search(r"past", name):
+        return other // 2 or 1
+    for each in inputs:
+        if name in each.sizes:
+            axis = each.sizes.index(name)
+            wide = len(each.sizes) == 4 and axis >= 2 and each.dtype.is_floating_point
+            return first if axis == 0 else picture if wide else other
+    return other
+
+
+def _is_derived(name: str, names: Sequence[str]) -> bool:
+    if name.isidentifier():
+        return name == "total_sequence_length" and {"past_sequence_length", "sequence_length"} <= set(names)
+    parts = (
+        {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} if (tree := _parsed(name)) else set[str]()
+    )
+    return bool(parts) and parts <= set(names)
+
+
+def _parsed(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return None
+
+
+def _evaluated(text: str, sizes: Mapping[str, int]) -> int:
+    if text in sizes:
+        return sizes[text]
+    if text == "total_sequence_length":
+        return sizes["past_sequence_length"] + sizes["sequence_length"]
+
+    def value(node: ast.expr | None) -> int:
+        match node:
+            case ast.Constant(value=int(number)):
+                return number
+            case ast.Name(id=name) if name in sizes:
+                return sizes[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _SUMS:
+                return _SUMS[type(op)](value(left), value(right))
+            case _:
+                raise Untranslated(f"dimension {text!r} is no sum of named dimensions")
+
+    return value(_parsed(text))
+
+
+def drawn_inputs(
+    graph: Any, inputs: Sequence[ModelInput], sizes: Mapping[str, int], structural: set[str], seed: int,
+    registry: TensorRegistry, initial: Mapping[str, tuple[int, ...]],
+) -> dict[str, torch.Tensor]:  # fmt: skip
+    """Draws each input from a recipe. `structural`: inputs that decide shapes. `initial`: shapes of the weights.
+
+    Floats are normal, masks 1, indices below the size of what they index; what decides a shape is 1; other integers
+    are below 8, bytes of quantised tensors in all of their range.
+    """
+    found: dict[str, torch.Tensor] = {}
+    for each in inputs:
+        recipe = _recipe(graph, each, seed_of(each.name, seed), each.name in structural, initial)
+        found[each.name] = registry.draw(recipe, torch_dtype_name(each.dtype), shape_of(each, sizes))
+    return found
+
+
+def _recipe(
+    graph: Any, each: ModelInput, seed: int, structural: bool, initial: Mapping[str, tuple[int, ...]]
+) -> Recipe:
+    if each.dtype.is_floating_point or each.dtype.is_complex:
+        return Normal(seed) if each.dtype.itemsize > 1 else Uniform(seed, -1.0, 1.0)
+    if structural:
+        return Constant(1)
+    if "mask" in each.name.lower():
+        return Constant(value=True if each.dtype == torch.bool else 1)
+    if each.dtype == torch.bool:
+        return Integers(seed, 0, 2)
+    limits = torch.iinfo(each.dtype)
+    size = _indexed(graph, each.name, initial)
+    if size:
+        return Integers(seed, 0, min(size, int(limits.max)))
+    return Integers(seed, int(limits.min), int(limits.max) + 1) if limits.bits == 8 else Integers(seed, 0, _IDS)
+
+
+def _indexed(graph: Any, name: str, initial: Mapping[str, tuple[int, ...]]) -> int | None:
+    """Returns the smallest size of a weight's dimension that the input indexes."""
+    reached, sizes = {name}, list[int]()
+    for node in graph.node:
+        op = op_of(node)
+        if op in _HANDS_ON and not reached.isdisjoint(node.input):
+            reached.update(node.output)
+        elif op in ("Gather", "GatherElements") and node.input[1] in reached and node.input[0] in initial:
+            axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+            sizes.append(initial[node.input[0]][axis])
+    return min(sizes, default=None)

@@ -1,0 +1,147 @@
+"""Compares the translation of each node with ONNX's reference evaluator, on the same operands."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import to_numpy
+from mindgap.graph import Array
+from mindgap.models.corpus.onnx_models.node import Untranslated
+from mindgap.models.corpus.source import one_line
+
+#: How far two correct implementations of one operator may be apart, of the largest magnitude and of each element.
+_APART: Final[Mapping[str, float]] = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+#: Elements of an operand from which the evaluator, which loops in Python, is not asked.
+_ELEMENTS: Final = 1 << 24
+_SHOWN: Final = 4
+
+
+@dataclass
+class ReferenceCheck:
+    """Compares nodes as they are translated. Nodes that differ in names alone are compared once.
+
+    seconds: after which no more nodes are compared.
+    unchecked: the reason and the type of each node that was not compared.
+    """
+
+    model: Any
+    seconds: float
+    checked: int = 0
+    unchecked: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    _spent: float = 0.0
+    _known: set[bytes] = field(default_factory=set[bytes])
+
+    def __call__(
+        self, node: Any, operands: Sequence[torch.Tensor | None], results: Sequence[torch.Tensor | None]
+    ) -> None:
+        """Raises `Untranslated` if the evaluator gives something else."""
+        form = _form(node, operands)
+        if form in self._known:
+            return
+        op = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+        reason = self._left_out(operands)
+        if not reason:
+            started = time.monotonic()
+            try:
+                expected = _evaluated(self.model, node, operands)
+            except Exception as error:
+                reason = f"the evaluator has none like it ({one_line(error)[:80]})"
+            else:
+                self._known.add(form)
+                self.checked += 1
+                _compare(node, results, expected)
+            self._spent += time.monotonic() - started
+        if reason:
+            self.unchecked[reason, op] += 1
+
+    def _left_out(self, operands: Sequence[torch.Tensor | None]) -> str:
+        if self._spent > self.seconds:
+            return f"after {self.seconds:.0f} s"
+        if any(each is not None and each.numel() > _ELEMENTS for each in operands):
+            return "too large for it"
+        return ""
+
+    def words(self) -> str:
+        """Says what was not compared; empty if all was."""
+        parts: list[str] = []
+        for reason in dict.fromkeys(reason for reason, _ in self.unchecked):
+            ops = [f"{op}{f' × {n}' if n > 1 else ''}" for (r, op), n in self.unchecked.items() if r == reason]
+            more = f" and {len(ops) - _SHOWN} more" if len(ops) > _SHOWN else ""
+            parts.append(f"{', '.join(ops[:_SHOWN])}{more} ({reason})")
+        return "; ".join(parts)
+
+
+def _form(node: Any, operands: Sequence[torch.Tensor | None]) -> bytes:
+    """What two nodes that need one comparison have in common."""
+    import onnx
+
+    plain = onnx.NodeProto(op_type=node.op_type, domain=node.domain, attribute=node.attribute)
+    outputs = [bool(name) for name in node.output]
+    specs = [None if each is None else (str(each.dtype), tuple(each.shape)) for each in operands]
+    return plain.SerializeToString(deterministic=True) + repr((specs, outputs)).encode()
+
+
+def _evaluated(model: Any, node: Any, operands: Sequence[torch.Tensor | None]) -> list[Any]:
+    """Runs one node in the reference evaluator."""
+    import onnx
+    from onnx import reference
+
+    given = {f"i{i}": to_numpy(each) for i, each in enumerate(operands) if each is not None}
+    one = onnx.NodeProto()
+    one.CopyFrom(node)
+    del one.input[:], one.output[:]
+    one.input.extend(f"i{i}" if each is not None else "" for i, each in enumerate(operands))
+    one.output.extend(f"o{i}" if name else "" for i, name in enumerate(node.output))
+    helper = onnx.helper
+    inputs: Any = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in given.items()
+    ]
+    wanted = [name for name in one.output if name]
+    outputs = [onnx.ValueInfoProto(name=name) for name in wanted]
+    made = helper.make_model(
+        helper.make_graph([one], "node", inputs, outputs), opset_imports=list(model.opset_import),
+        functions=list(model.functions),
+    )  # fmt: skip
+    with np.errstate(all="ignore"):
+        evaluator: Any = reference.ReferenceEvaluator(made)  # typed in parts
+        found = iter(evaluator.run(wanted, given))
+    return [next(found) if name else None for name in one.output]
+
+
+def _compare(node: Any, results: Sequence[torch.Tensor | None], expected: Sequence[Any]) -> None:
+    for name, result, one in zip(node.output, results, expected, strict=True):
+        if one is None or result is None:
+            continue
+        ours, theirs = to_numpy(result), np.asarray(one)
+        if ours.shape != theirs.shape or (ours.dtype != theirs.dtype and ours.dtype.itemsize == theirs.dtype.itemsize):
+            raise Untranslated(
+                f"its translation gives {name} as {ours.dtype}{list(ours.shape)}, the reference evaluator as "
+                f"{theirs.dtype}{list(theirs.shape)}"
+            )
+        wrong = apart(ours, theirs)
+        if wrong:
+            raise Untranslated(
+                f"its translation gives other values than the reference evaluator in {wrong} of {ours.size} elements "
+                f"of {name}"
+            )
+
+
+def apart(ours: Array, theirs: Array) -> int:
+    """Counts elements that are further apart than two correct implementations may be. Integers must be equal."""
+    limit = _APART.get(ours.dtype.name, 0.0 if ours.dtype.kind in "biu" else 0.25)
+    wide = np.complex128 if np.iscomplexobj(ours) else np.float64
+    with np.errstate(all="ignore"):
+        a, b = ours.astype(wide), theirs.astype(wide)
+        if not limit:
+            return int((ours != theirs.astype(ours.dtype)).sum())
+        finite = np.abs(b[np.isfinite(b)])
+        largest = float(finite.max()) if finite.size else 0.0
+        return int((~np.isclose(a, b, limit, limit * largest * 0.1 + 1e-30, equal_nan=True)).sum())

@@ -1,0 +1,399 @@
+"""Translates an ONNX model to a PyTorch module; what is known before it runs is computed once."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.models.corpus.onnx_models.module import OnnxModule, OnnxOperator
+from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, OnnxNode, Untranslated
+from mindgap.models.corpus.source import one_line
+
+for _family in ("pointwise", "shapes", "reductions", "layers", "recurrent", "quantised", "microsoft"):
+    importlib.import_module(f"mindgap.models.corpus.onnx_models.{_family}")  # each registers its translations
+
+#: Operators whose results are facts about shapes.
+_OF_SHAPES: Final = frozenset({"Shape", "Size"})
+#: Operators that hold graphs -> operands that decide which of their nodes run, and how often.
+_CONTROL: Final[Mapping[str, tuple[int, ...]]] = {"If": (0,), "Loop": (0, 1), "Scan": ()}
+_ITERATIONS: Final = 1000
+_OWN: Final = ("", "ai.onnx")
+
+#: Called with each node, its operands (None where left out) and its results.
+OnNode = Callable[[Any, Sequence[torch.Tensor | None], Sequence[torch.Tensor | None]], None]
+
+
+def translated(
+    model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None = None, baked: set[str] | None = None
+) -> OnnxModule:
+    """Returns the program of an ONNX model (`onnx.ModelProto`) that was run on these inputs.
+
+    `given`: a tensor for each input. `baked`: inputs that become constants, by default those that give shapes, axes and
+    the like. A subgraph of `If`, `Loop` or `Scan` is taken along the path that these inputs take, where the values of
+    other inputs do not decide it. `on_node` is called after each node. Raises `Untranslated`, with the node's name, for
+    an operator, an attribute or a type without an equivalent, and if nothing depends on an input any more.
+    """
+    if baked is None:
+        baked = structural_names(model.graph.node) & set(given)
+    work = _Translation(model, given, on_node, baked)
+    work.run(model.graph.node, _Scope({}, ""))
+    outputs = [value.name for value in model.graph.output]
+    for name in outputs:
+        if name not in work.values:
+            raise Untranslated(f"output {name} is given by no node")
+    if all(name in work.known for name in outputs):
+        raise Untranslated("nothing in it depends on a tensor: shapes and constants decide the result")
+    return work.module(outputs)
+
+
+def bakeable(model: Any, given: Mapping[str, torch.Tensor]) -> set[str]:
+    """Returns the inputs of a model that may become constants: what an operator needs to know, and integers from which
+    that is computed. What is computed from the floats of an input is no fact about shapes."""
+    direct = {
+        node.input[i] for node in model.graph.node if op_of(node) in TRANSLATIONS
+        for i in TRANSLATIONS[op_of(node)].structural if i < len(node.input)
+    }  # fmt: skip
+    found = structural_names(model.graph.node) & set(given)
+    return {name for name in found if name in direct or not given[name].is_floating_point()}
+
+
+def op_of(node: Any) -> str:
+    """Returns a node's type, behind its domain where that is not ONNX's own."""
+    return node.op_type if node.domain in _OWN else f"{node.domain}.{node.op_type}"
+
+
+def is_translated(node: Any) -> bool:
+    """Whether there is a translation of the node's operator."""
+    op = op_of(node)
+    return op in TRANSLATIONS or op in _OF_SHAPES or op in _CONTROL or op == "Constant"
+
+
+def structural_names(nodes: Sequence[Any]) -> set[str]:
+    """Returns names of values that must be known before the model runs: structural operands and what they are
+    computed from."""
+    found: set[str] = set()
+    for node in reversed(nodes):
+        op = op_of(node)
+        for graph in subgraphs(node):
+            found |= structural_names(graph.node)
+        if op in _OF_SHAPES or op == "Constant":
+            continue
+        positions: Iterable[int] = TRANSLATIONS[op].structural if op in TRANSLATIONS else _CONTROL.get(op, ())
+        if any(name in found for name in node.output):
+            positions = range(len(node.input))
+        found.update(node.input[i] for i in positions if i < len(node.input) and node.input[i])
+    return found
+
+
+def subgraphs(node: Any) -> Iterator[Any]:
+    """Yields the graphs that a node holds."""
+    for one in node.attribute:
+        if one.HasField("g"):
+            yield one.g
+        yield from one.graphs
+
+
+def tensor_of(array: Any) -> torch.Tensor:
+    """Returns a new tensor with the array's values. Integers of 4 and 2 bits become integers of 8. Raises
+    `Untranslated` for a type that graphs do not hold."""
+    array = np.asarray(array)
+    narrow = {"int4": np.int8, "int2": np.int8, "uint4": np.uint8, "uint2": np.uint8}.get(array.dtype.name)
+    try:
+        return to_torch(array if narrow is None else array.astype(narrow)).clone()
+    except (KeyError, TypeError, ValueError) as error:
+        kind = "string" if array.dtype.kind in "OSU" else array.dtype
+        raise Untranslated(f"a value of type {kind}, which graphs do not hold") from error
+
+
+class _Scope:
+    """The values that the nodes of one graph see. `names`: name in the graph -> name in the program."""
+
+    def __init__(self, names: dict[str, str], prefix: str) -> None:
+        self.names = names
+        self.prefix = prefix
+
+    def bind(self, name: str) -> str:
+        """Returns the program's name of a result."""
+        return self.names.setdefault(name, f"{self.prefix}{name}") if self.prefix else name
+
+    def of(self, name: str) -> str:
+        return self.names.get(name, name)
+
+    def inner(self, prefix: str) -> _Scope:
+        return _Scope(dict(self.names), f"{self.prefix}{prefix}/")
+
+
+class _Translation:
+    """What is known while a model is translated. `values`: of all names so far; `known`: those that no input changes;
+    `folded`: those of them that become constants of the program."""
+
+    def __init__(self, model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None, baked: set[str]) -> None:
+        self.opsets = {each.domain if each.domain not in _OWN else "": each.version for each in model.opset_import}
+        self.given, self.baked, self.on_node = given, baked, on_node
+        self.initial = _initial(model)
+        self.values: dict[str, torch.Tensor] = {**self.initial, **given}
+        self.known = baked | (set(self.initial) - set(given))
+        self.folded = set(baked)
+        self.steps: list[OnnxOperator] = []
+        self.names: set[str] = set()
+
+    def module(self, outputs: Sequence[str]) -> OnnxModule:
+        """Returns the program of the steps that the outputs need."""
+        needed, steps = set(outputs), list[OnnxOperator]()
+        for step in reversed(self.steps):
+            if not needed.isdisjoint(step.outputs):
+                steps.append(step)
+                needed.update(name for name in step.operands if name)
+        held = {name: self.values[name] for name in self.values if name in needed and name in self._held()}
+        return OnnxModule(
+            [name for name in self.given if name not in self.baked],
+            {name: to_numpy(self.given[name]) for name in self.given if name in self.baked},
+            held, {name for name in held if name in self.initial}, steps[::-1], outputs,
+        )  # fmt: skip
+
+    def _held(self) -> set[str]:
+        made = {name for step in self.steps for name in step.outputs}
+        return self.known - made
+
+    def run(self, nodes: Sequence[Any], scope: _Scope) -> None:
+        for index, node in enumerate(nodes):
+            op = op_of(node)
+            name = self._named(f"{scope.prefix}{node.name or f'{node.op_type}_{index}'}")
+            try:
+                if op == "Constant":
+                    self._keep(scope.bind(node.output[0]), _constant(node), folded=True)
+                elif op in _OF_SHAPES:
+                    self._keep(scope.bind(node.output[0]), self._fact(node, scope), folded=True)
+                elif op in _CONTROL:
+                    {"If": self._if, "Loop": self._loop, "Scan": self._scan}[op](node, name, scope)
+                else:
+                    self._step(node, op, name, scope)
+            except Untranslated as error:
+                raise (error if error.located else error.at(name, op)) from error
+
+    def _named(self, name: str) -> str:
+        count, unique = 1, name
+        while unique in self.names:
+            count, unique = count + 1, f"{name}#{count + 1}"
+        self.names.add(unique)
+        return unique
+
+    def _keep(self, name: str, tensor: torch.Tensor, folded: bool) -> None:
+        self.values[name] = tensor
+        self.known.add(name)
+        if folded:
+            self.folded.add(name)
+
+    def _value(self, name: str, scope: _Scope) -> torch.Tensor:
+        found = scope.of(name)
+        if found not in self.values:
+            raise Untranslated(f"operand {name} is given by no node before it")
+        return self.values[found]
+
+    def _fact(self, node: Any, scope: _Scope) -> torch.Tensor:
+        shape, attributes = tuple(self._value(node.input[0], scope).shape), _attributes(node)
+        if node.op_type == "Size":
+            return torch.tensor(int(np.prod(shape, dtype=np.int64)))
+        return torch.tensor(shape[slice(attributes.get("start", 0), attributes.get("end"))], dtype=torch.int64)
+
+    def _step(self, node: Any, op: str, name: str, scope: _Scope) -> None:
+        if op not in TRANSLATIONS:
+            raise Untranslated(f"operator {op} has no translation")
+        structural: dict[int, Any] = {}
+        operands: list[str] = []
+        for position, each in enumerate(node.input):
+            found = scope.of(each) if each else ""
+            if not each or position not in TRANSLATIONS[op].structural:
+                operands.append(found)
+                continue
+            if found not in self.known:
+                raise Untranslated(f"operand {position} of {node.op_type} is computed from the inputs")
+            structural[position] = to_numpy(self._value(each, scope))
+            operands.append("")
+        wanted = tuple(bool(each) for each in node.output)
+        domain = "" if node.domain in _OWN else node.domain
+        one = OnnxNode(op, _attributes(node), structural, wanted, self.opsets.get(domain, 1), name)
+        step = OnnxOperator(one, tuple(operands), tuple(scope.bind(each) if each else "" for each in node.output))
+        given = [self._value(each, scope) if each else None for each in node.input]
+        results = self._ran(step, given)
+        if self.on_node is not None:
+            self.on_node(node, given, [results.get(each) for each in step.outputs])
+        self.values.update(results)
+        self._note(step, results, [scope.of(each) for each in node.input if each])
+
+    def _note(self, step: OnnxOperator, results: Mapping[str, torch.Tensor], operands: Sequence[str]) -> None:
+        """A step of known integers is arithmetic of shapes and becomes a constant. One of weights stays a step, though
+        its result is known."""
+        known = all(name in self.known for name in operands)
+        floats = any(t.is_floating_point() or t.is_complex() for t in results.values())
+        if known:
+            self.known.update(results)
+        if known and (not floats or all(name in self.folded for name in operands)):
+            self.folded.update(results)
+        else:
+            self.steps.append(step)
+
+    def _ran(self, step: OnnxOperator, given: Sequence[torch.Tensor | None]) -> dict[str, torch.Tensor]:
+        operands = [tensor if name else None for name, tensor in zip(step.operands, given, strict=True)]
+        try:
+            found = step(*operands)
+        except Untranslated:
+            raise
+        except Exception as error:
+            raise Untranslated(f"PyTorch has no {step.node.op} like this: {one_line(error)}") from error
+        if len(found) < sum(step.node.wanted):
+            raise Untranslated(f"{step.node.op} gives {len(found)} of the {sum(step.node.wanted)} outputs asked for")
+        return {name: tensor for name, tensor in zip(step.outputs, found, strict=False) if name}
+
+    def _decision(self, node: Any, position: int, scope: _Scope) -> int | None:
+        if position >= len(node.input) or not node.input[position]:
+            return None
+        name = node.input[position]
+        value = self._value(name, scope)
+        if scope.of(name) not in self.known:
+            raise Untranslated(
+                f"the values of the inputs decide {'which branch' if node.op_type == 'If' else 'how often it'} runs"
+            )
+        return int(value.reshape(()))
+
+    def _if(self, node: Any, name: str, scope: _Scope) -> None:
+        graphs = {each.name: each.g for each in node.attribute}
+        graph = graphs["then_branch" if self._decision(node, 0, scope) else "else_branch"]
+        inner = scope.inner(name)
+        self.run(graph.node, self._initialised(graph, inner))
+        for given, result in zip(graph.output, node.output, strict=True):
+            self._alias(inner.of(given.name), result, scope)
+
+    def _alias(self, name: str, result: str, scope: _Scope) -> None:
+        """Gives a value a second name, that of a result of the node around it."""
+        if name not in self.values:
+            raise Untranslated(f"{name}, an output of its graph, is given by no node")
+        target, value = scope.bind(result), self.values[name]
+        step = OnnxOperator(
+            OnnxNode("Identity", {}, {}, (True,), name=self._named(f"{target}/output")), (name,), (target,)
+        )
+        self.values[target] = value
+        self._note(step, {target: value}, [name])
+
+    def _initialised(self, graph: Any, scope: _Scope) -> _Scope:
+        from onnx import numpy_helper
+
+        for one in graph.initializer:
+            self._keep(scope.bind(one.name), tensor_of(numpy_helper.to_array(one)), folded=True)
+        return scope
+
+    def _loop(self, node: Any, name: str, scope: _Scope) -> None:
+        graph = next(subgraphs(node))
+        count, going = self._decision(node, 0, scope), self._decision(node, 1, scope)
+        carried = [scope.of(each) for each in node.input[2:]]
+        collected: list[list[str]] = [[] for _ in graph.output[1 + len(carried) :]]
+        index = 0
+        while (count is None or index < count) and (going is None or going):
+            if index >= _ITERATIONS:
+                raise Untranslated(f"more than {_ITERATIONS} iterations")
+            inner = scope.inner(f"{name}#{index}")
+            self._initialised(graph, inner)
+            self._keep(inner.bind(graph.input[0].name), torch.tensor(index), folded=True)
+            self._keep(inner.bind(graph.input[1].name), torch.tensor(True), folded=True)
+            for given, value in zip(graph.input[2:], carried, strict=True):
+                inner.names[given.name] = value
+            self.run(graph.node, inner)
+            found = [inner.of(each.name) for each in graph.output]
+            if found[0] not in self.known:
+                raise Untranslated("the values of the inputs decide how often it runs")
+            going, carried = int(self.values[found[0]].reshape(())), found[1 : 1 + len(carried)]
+            for values, each in zip(collected, found[1 + len(carried) :], strict=True):
+                values.append(each)
+            index += 1
+        for value, result in zip(carried, node.output, strict=False):
+            if result:
+                self._alias(value, result, scope)
+        for values, result in zip(collected, node.output[len(carried) :], strict=False):
+            if result:
+                self._stack(values, result, name, scope)
+
+    def _stack(self, values: Sequence[str], result: str, name: str, scope: _Scope, axis: int = 0) -> None:
+        if not values:
+            raise Untranslated("it collects nothing: no iteration runs")
+        target = scope.bind(result)
+        one = OnnxNode("mindgap.Stack", {"axis": axis}, {}, (True,), name=self._named(f"{name}/{result}"))
+        step = OnnxOperator(one, tuple(values), (target,))
+        results = self._ran(step, [self.values[each] for each in values])
+        self.values.update(results)
+        self._note(step, results, values)
+
+    def _scan(self, node: Any, name: str, scope: _Scope) -> None:
+        attributes = {each.name: each for each in node.attribute}
+        if any(any(attributes[each].ints) for each in attributes if each.endswith(("_axes", "_directions"))):
+            raise Untranslated("along an axis other than the first, or backwards")
+        graph, count = next(subgraphs(node)), attributes["num_scan_inputs"].i
+        states = [scope.of(each) for each in node.input[: len(node.input) - count]]
+        scanned = [scope.of(each) for each in node.input[len(states) :]]
+        length = self._value(node.input[len(states)], scope).shape[0]
+        if length > _ITERATIONS:
+            raise Untranslated(f"more than {_ITERATIONS} iterations")
+        collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]
+        for index in range(length):
+            inner = self._initialised(graph, scope.inner(f"{name}#{index}"))
+            for given, value in zip(graph.input[: len(states)], states, strict=True):
+                inner.names[given.name] = value
+            for given, value in zip(graph.input[len(states) :], scanned, strict=True):
+                self._select(value, inner.bind(given.name), index)
+            self.run(graph.node, inner)
+            found = [inner.of(each.name) for each in graph.output]
+            states = found[: len(states)]
+            for values, each in zip(collected, found[len(states) :], strict=True):
+                values.append(each)
+        for value, result in zip(states, node.output, strict=False):
+            if result:
+                self._alias(value, result, scope)
+        for values, result in zip(collected, node.output[len(states) :], strict=False):
+            if result:
+                self._stack(values, result, name, scope)
+
+    def _select(self, value: str, target: str, index: int) -> None:
+        one = OnnxNode("mindgap.Select", {"index": index}, {}, (True,), name=self._named(target))
+        step = OnnxOperator(one, (value,), (target,))
+        results = self._ran(step, [self.values[value]])
+        self.values.update(results)
+        self._note(step, results, [value])
+
+
+def _initial(model: Any) -> dict[str, torch.Tensor]:
+    from onnx import numpy_helper
+
+    if model.graph.sparse_initializer:
+        raise Untranslated(f"initializer {model.graph.sparse_initializer[0].values.name} is sparse")
+    found: dict[str, torch.Tensor] = {}
+    for one in model.graph.initializer:
+        try:
+            found[one.name] = tensor_of(numpy_helper.to_array(one))
+        except Untranslated as error:
+            raise Untranslated(f"initializer {one.name}: {error}") from error
+    return found
+
+
+def _constant(node: Any) -> torch.Tensor:
+    (value,) = _attributes(node).values()
+    if isinstance(value, bytes) or (isinstance(value, list) and value and isinstance(value[0], bytes)):
+        raise Untranslated("a value of type string, which graphs do not hold")
+    return value if isinstance(value, torch.Tensor) else torch.tensor(value)
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    import onnx
+
+    found: dict[str, Any] = {}
+    for one in node.attribute:
+        if one.type == onnx.AttributeProto.SPARSE_TENSOR:
+            raise Untranslated(f"{node.op_type} holds a sparse tensor")
+        if one.ref_attr_name or one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
+            raise Untranslated(f"{node.op_type} holds a graph of its own")
+        value: Any = onnx.helper.get_attribute_value(one)
+        found[one.name] = tensor_of(onnx.numpy_helper.to_array(value)) if isinstance(value, onnx.TensorProto) else value
+    return found

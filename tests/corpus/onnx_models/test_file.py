@@ -1,0 +1,246 @@
+"""`FILE.onnx` as a source: translated, checked node by node, sized, refused in one line where it is bad."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from mindgap.models.corpus import SourceError, capture_program, open_source
+from mindgap.models.corpus.onnx_models import node as table
+from mindgap.models.corpus.onnx_models.inputs import ModelInput, shape_of, size_choices, symbols
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def value(name: str, shape: Any, kind: int = FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def weight(name: str, *shape: int) -> Any:
+    drawn = np.random.default_rng(0).standard_normal(shape)
+    return numpy_helper.from_array(drawn.astype(np.float32), name)
+
+
+def saved(path: Path, nodes: Any, inputs: Any, outputs: Any, initial: Any = (), opset: int = 18, **more: Any) -> Path:
+    domains = more.pop("domains", {})
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(*each) for each in domains.items())]
+    graph = helper.make_graph(list(nodes), "g", list(inputs), list(outputs), list(initial))
+    onnx.save_model(helper.make_model(graph, opset_imports=imports, ir_version=9), str(path), **more)
+    return path
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> Path:
+    """Ids and a picture, two outputs, a branch over shapes, names with dots."""
+    then = helper.make_graph([helper.make_node("Neg", ["s"], ["t"], "/neg")], "then", [], [value("t", None)])
+    other = helper.make_graph([helper.make_node("Abs", ["s"], ["e"], "/abs")], "else", [], [value("e", None)])
+    nodes = [
+        helper.make_node("Gather", ["embed.weight", "ids"], ["e1"], "/embed/Gather"),
+        helper.make_node("MatMul", ["e1", "head.0.weight"], ["m"], "/head/head.0/MatMul"),
+        helper.make_node("Softmax", ["m"], ["s"], "/Softmax", axis=-1),
+        helper.make_node("Shape", ["ids"], ["shape"]),
+        helper.make_node("Size", ["shape"], ["rank"]),
+        helper.make_node("Equal", ["rank", "two"], ["flat"]),
+        helper.make_node("If", ["flat"], ["y"], "/If", then_branch=then, else_branch=other),
+    ]
+    return saved(
+        tmp_path / "classifier.onnx",
+        nodes,
+        [value("ids", ["batch", "seq"], INT64)],
+        [value("y", ["batch", "seq", 5]), value("m", None)],
+        [weight("embed.weight", 11, 4), weight("head.0.weight", 4, 5), numpy_helper.from_array(np.array(2), "two")],
+    )
+
+
+def built(source: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return open_source(source)[0].make()  # type: ignore[union-attr]
+
+
+def test_a_file_becomes_a_program_with_the_files_names(classifier: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graph = capture_program(open_source(f"{classifier}?batch=3&seq=2")[0])  # type: ignore[arg-type]
+    assert graph.labels.inputs == ("ids", "embed.weight", "head.0.weight")
+    assert [given.role for given in graph.inputs] == ["input", "parameter", "parameter"]
+    assert graph.values[graph.outputs[0]].shape == (3, 2, 5)  # type: ignore[union-attr]
+    assert graph.labels.outputs == ("y", "m")
+    assert "/head/head.0/MatMul (MatMul)" in graph.labels.nodes and "/If//neg (Neg)" in graph.labels.nodes
+
+
+def test_the_program_gives_what_the_reference_evaluator_gives(classifier: Path) -> None:
+    from onnx.reference import ReferenceEvaluator
+
+    one = built(f"{classifier}?seed=4")
+    found = one.program(*one.args)
+    expected = ReferenceEvaluator(str(classifier)).run(None, {"ids": one.args[0].numpy()})
+    for name, array in zip(found, expected, strict=True):
+        np.testing.assert_allclose(found[name].detach().numpy(), array, 1e-5, 1e-6)
+
+
+def test_indices_stay_inside_what_they_index(classifier: Path) -> None:
+    for seed in range(5):
+        (ids,) = built(f"{classifier}?batch=4&seq=64&seed={seed}").args
+        assert ids.shape == (4, 64) and 8 <= int(ids.max()) < 11
+
+
+def test_sizes_follow_from_each_other() -> None:
+    inputs = [
+        ModelInput("ids", torch.int64, ("batch", "sequence_length")),
+        ModelInput("mask", torch.int64, ("batch", "past_sequence_length + sequence_length")),
+        ModelInput("past", torch.float32, ("batch", 2, "past_sequence_length", 8)),
+    ]
+    assert symbols(inputs) == ["batch", "sequence_length", "past_sequence_length"]
+    first = next(iter(size_choices(inputs, {"sequence_length": 5})))
+    assert [shape_of(each, first) for each in inputs] == [(2, 5), (2, 9), (2, 2, 4, 8)]
+
+
+def test_the_first_sizes_that_fit_are_taken(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path / "m.onnx",
+        [helper.make_node("Reshape", ["x", "to"], ["y"]), helper.make_node("Add", ["y", "w"], ["z"])],
+        [value("x", ["n", "k"])],
+        [value("z", None)],
+        [numpy_helper.from_array(np.array([1, -1]), "to"), weight("w", 1, 16)],
+    )
+    with pytest.warns(UserWarning, match=r"sizes were chosen: n=2, k=8 \(--set sets them\)"):
+        open_source(str(path))[0].make()  # type: ignore[union-attr]
+
+
+def test_a_wrong_translation_is_refused_with_the_node(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = table.Translation(lambda node, x: torch.softmax(x, 0))
+    monkeypatch.setitem(table.TRANSLATIONS, "Softmax", wrong)
+    with pytest.raises(
+        SourceError, match=r"node /Softmax \(Softmax\): its translation gives other values than the ref"
+    ):
+        built(str(classifier))
+
+
+def test_what_was_not_compared_is_said(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mindgap.models.corpus.onnx_models.file._CHECK_S", -1.0)
+    with pytest.warns(UserWarning, match=r"not compared with ONNX's reference evaluator: Gather, MatMul"):
+        open_source(str(classifier))[0].make()  # type: ignore[union-attr]
+
+
+def test_loops_and_scans_over_known_counts_are_unrolled(tmp_path: Path) -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("Mul", ["a", "a"], ["b"], "square"),
+            helper.make_node("Identity", ["going"], ["on"]),
+            helper.make_node("Neg", ["b"], ["c"]),
+        ],
+        "body", [value("i", [], INT64), value("going", [], BOOL), value("a", [2])],
+        [value("on", [], BOOL), value("b", [2]), value("c", [2])],
+    )  # fmt: skip
+    step = helper.make_graph(
+        [helper.make_node("Add", ["s", "e"], ["t"]), helper.make_node("Identity", ["t"], ["u"])],
+        "step", [value("s", [2]), value("e", [2])], [value("t", [2]), value("u", [2])],
+    )  # fmt: skip
+    path = saved(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("Loop", ["count", "", "x"], ["y", "ys"], "/Loop", body=body),
+            helper.make_node("Scan", ["x", "ys"], ["z", "zs"], "/Scan", body=step, num_scan_inputs=1),
+        ],
+        [value("x", [2])],
+        [value("y", [2]), value("ys", [3, 2]), value("z", [2]), value("zs", [3, 2])],
+        [numpy_helper.from_array(np.array(3), "count")],
+    )
+    found = built(str(path)).program(torch.tensor([2.0, 1.0]))
+    assert found["y"].tolist() == [256.0, 1.0] and found["ys"][:, 0].tolist() == [-4.0, -16.0, -256.0]
+    assert found["z"].tolist() == [-274.0, -2.0] and found["zs"].shape == (3, 2)
+
+
+def test_a_decision_by_values_is_refused_with_the_node(tmp_path: Path) -> None:
+    branch = helper.make_graph([helper.make_node("Neg", ["x"], ["n"])], "b", [], [value("n", None)])
+    path = saved(
+        tmp_path / "m.onnx",
+        [
+            helper.make_node("ReduceMax", ["x"], ["r"], keepdims=0),
+            helper.make_node("Greater", ["r", "zero"], ["c"]),
+            helper.make_node("If", ["c"], ["y"], "/If", then_branch=branch, else_branch=branch),
+        ],
+        [value("x", [2])], [value("y", None)], [numpy_helper.from_array(np.float32(0), "zero")],
+    )  # fmt: skip
+    with pytest.raises(SourceError, match=r"node /If \(If\): the values of the inputs decide which branch runs"):
+        built(str(path))
+
+
+def relu(path: Path, **more: Any) -> Path:
+    return saved(path, [helper.make_node("Relu", ["x"], ["y"], "r")], [value("x", [2])], [value("y", [2])], **more)
+
+
+def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
+    """Files that are refused, with what is said."""
+    (folder / "text.onnx").write_text("this is no model")
+    (folder / "empty.onnx").write_bytes(b"")
+    whole = relu(folder / "whole.onnx").read_bytes()
+    (folder / "cut.onnx").write_bytes(whole[: len(whole) // 2])
+    newer = onnx.load(str(folder / "whole.onnx"))
+    newer.opset_import[0].version = 999
+    onnx.save(newer, str(folder / "newer.onnx"))
+    unknown = saved(
+        folder / "unknown.onnx", [helper.make_node("Fold", ["x"], ["y"], "f", domain="com.example")],
+        [value("x", [2])], [value("y", [2])], domains={"com.example": 1},
+    )  # fmt: skip
+    matmul = [helper.make_node("MatMul", ["x", "w"], ["y"], "/mm")]
+    shapes = saved(folder / "shapes.onnx", matmul, [value("x", [2, 3])], [value("y", None)], [weight("w", 4, 5)])
+    declared = saved(folder / "declared.onnx", matmul, [value("x", [2, 4])], [value("y", [2, 6])], [weight("w", 4, 5)])
+    strings = saved(
+        folder / "strings.onnx", [helper.make_node("Identity", ["x"], ["y"])], [value("x", [2], TensorProto.STRING)],
+        [value("y", [2], TensorProto.STRING)],
+    )  # fmt: skip
+    stored: dict[str, Any] = {"save_as_external_data": True, "size_threshold": 0}
+    ends = [value("x", [2, 4])], [value("y", None)]
+    missing = saved(folder / "missing.onnx", matmul, *ends, [weight("w", 4, 5)], location="gone.bin", **stored)
+    short = saved(folder / "short.onnx", matmul, *ends, [weight("w", 4, 5)], location="short.bin", **stored)
+    outside = saved(folder / "outside.onnx", matmul, *ends, [weight("w", 4, 5)], location="out.bin", **stored)
+    (folder / "gone.bin").unlink()
+    (folder / "short.bin").write_bytes(b"1234")
+    led = onnx.load(str(outside), load_external_data=False)
+    led.graph.initializer[0].external_data[0].value = "../../etc/passwd"
+    outside.write_bytes(led.SerializeToString())
+    with (folder / "large.onnx").open("wb") as file:
+        file.truncate(3 << 30)
+    return {
+        "text": (folder / "text.onnx", "damaged, or no ONNX model"),
+        "empty": (folder / "empty.onnx", "damaged, or no ONNX model"),
+        "cut": (folder / "cut.onnx", "damaged, or no ONNX model"),
+        "newer": (folder / "newer.onnx", "operator set 999; onnx .* knows 7 to .*: pip install --upgrade onnx"),
+        "unknown": (unknown, r"no translation of operator com\.example\.Fold \(node f\)"),
+        "shapes": (shapes, r"node /mm \(MatMul\): PyTorch has no MatMul like this: .*2x3 and 4x5"),
+        "declared": (declared, r"output y is declared \[2, 6\], and its node gives \[2, 5\]"),
+        "strings": (strings, "input x holds strings"),
+        "missing": (missing, r"its file gone\.bin is missing: put it beside the model \(tensor w\)"),
+        "short": (short, r"its file short\.bin has 4 bytes and tensor w ends at 80"),
+        "outside": (outside, r"tensor w lies in '\.\./\.\./etc/passwd', outside the model's folder"),
+        "large": (folder / "large.onnx", "3.0 GiB, and a protobuf file holds at most 2: save the model with external"),
+        "absent": (folder / "absent.onnx", "no such file"),
+        "option": (Path(f"{folder / 'whole.onnx'}?n=3"), "no option 'n' here; there are: seed"),
+    }
+
+
+def test_a_bad_file_is_refused_in_one_line_with_its_path(tmp_path: Path) -> None:
+    for name, (path, reason) in bad_files(tmp_path).items():
+        with pytest.raises(SourceError, match=reason) as refused:
+            open_source(str(path))[0].make()  # type: ignore[union-attr]
+        assert str(refused.value).startswith(str(path)), name
+        assert "\n" not in str(refused.value), name
+
+
+def test_external_data_beside_the_model_is_read(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    path = saved(
+        tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", [2, 4])], [value("y", None)],
+        [weight("w", 4, 5)], save_as_external_data=True, size_threshold=0, location="data/w.bin",
+    )  # fmt: skip
+    found = built(str(path)).program.get_parameter("w").detach()
+    np.testing.assert_array_equal(found.numpy(), numpy_helper.to_array(weight("w", 4, 5)))
