@@ -1,7 +1,7 @@
 """Backends `ortweb/wasm`, `ortweb/webgpu` and `ortweb/webgl`: run ONNX models on onnxruntime-web.
 
-Each worker has one runner (`web_server`): a process of Node, or a page in Chromium. Nothing falls back: a session has one provider, and ONNX Runtime makes none
-in which its CPU provider would run a node that WebGPU lacks.
+Each worker has one runner (`web_server`): a process of Node, or a page in Chromium. Nothing falls back: a session has
+one provider, and ONNX Runtime makes none in which its CPU provider would run a node that WebGPU lacks.
 """
 
 from __future__ import annotations
