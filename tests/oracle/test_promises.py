@@ -37,6 +37,12 @@ def test_sin_beyond_the_promise_of_wgsl_is_a_finding() -> None:
     assert by_promise(usual, promised, "WGSL") is promised
 
 
+def test_sinc_inherits_the_promise_of_sin() -> None:
+    usual, promised = (judged("sinc", 0.1 * ALLOWED, language) for language in ("", "WGSL"))
+    assert usual.blame == "platform" and promised.verdict == "rounding" and not promised.faults
+    assert judged("sinc", 400 * ALLOWED, "WGSL").blame == "platform"
+
+
 def test_exp_is_judged_by_its_operand() -> None:
     allowed = 3 * 2.0**-23  # at 0; more further away
     assert judged("exp", 0.9 * allowed, "WGSL", relative=True).verdict == "rounding"

@@ -56,7 +56,7 @@ def create_from_recipe(recipe: Recipe, say: Say) -> Environment:
 
     Raises `EnvironmentProblem` as `create` does.
     """
-    asked = (*recipe.requirements, *recipe.no_deps)
+    asked = (*recipe.requirements, *recipe.no_deps, *recipe.npm)
     layered = not recipe.isolated
     uv = None if layered else shutil.which("uv")
     with new_folder(recipe.name) as folder:
@@ -71,6 +71,8 @@ def create_from_recipe(recipe: Recipe, say: Say) -> Environment:
             install(made.python, ["--constraint", str(kept), *recipe.requirements], None)
         if recipe.no_deps:
             install(made.python, ["--no-deps", *recipe.no_deps], uv)
+        for package in recipe.npm:
+            _install_from_npm(_site_packages(folder / "venv"), package)
         made.check()
         made.save()
     for line in recipe.missing_programs():
@@ -158,6 +160,25 @@ def install(python: str, arguments: Sequence[str], uv: str | None) -> None:
     else:
         command = [python, "-m", "pip", "install", "--quiet"]
     run([*command, *arguments], f"{' '.join(arguments)} cannot be installed")
+
+
+def _install_from_npm(packages: Path, asked: str) -> None:
+    """Installs a package of npm (`NAME@VERSION`) in a folder of Python packages, in one of its name with `_` for `-`.
+
+    It gets the metadata of a distribution, so that its version is found as that of any package. Raises
+    `EnvironmentProblem` where npm is missing or fails.
+    """
+    npm = shutil.which("npm")
+    if npm is None:
+        raise EnvironmentProblem(f"{asked} comes from npm, which is not on this machine: apt-get install npm")
+    name, _, release = asked.rpartition("@")
+    folder = packages / name.replace("-", "_")
+    folder.mkdir()
+    options = ["--no-audit", "--no-fund", "--ignore-scripts", "--no-save", "--prefix", str(folder)]
+    run([npm, "install", *options, asked], f"{asked} cannot be installed")
+    metadata = packages / f"{folder.name}-{release}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n", encoding="utf-8")
 
 
 def has_pip() -> bool:

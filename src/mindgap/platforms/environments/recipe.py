@@ -21,10 +21,11 @@ class Recipe:
     """How one environment is made.
 
     `requirements`: pinned, installed with their dependencies beside mindgap's own PyTorch. `no_deps`: installed without
-    dependencies, after those; for packages that ask for another PyTorch. `isolated`: nothing comes from mindgap's
-    environment; for packages that run with another PyTorch only, which `requirements` name. `programs`: what must be on
-    the PATH at run time -> how to install it. `download_mb`, `seconds`: measured once, when the recipe was written.
-    `platforms`: those that run there without the option `env` (`DEVICE/MODE`), which `listing.recipes` adds.
+    dependencies, after those; for packages that ask for another PyTorch. `npm`: packages of npm, as `NAME@VERSION`.
+    `isolated`: nothing comes from mindgap's environment; for packages that run with another PyTorch only, which
+    `requirements` name. `programs`: what must be on the PATH at run time -> how to install it. `download_mb`,
+    `seconds`: measured once, when the recipe was written. `platforms`: those that run there without the option `env`
+    (`DEVICE/MODE`), which `listing.recipes` adds.
 
     Of a processor that is emulated: `machine`, its architecture; `processor`, its model; `shared`, the packages that
     are installed without dependencies in mindgap's own version, beside those that workers need.
@@ -37,6 +38,7 @@ class Recipe:
     seconds: float
     platforms: tuple[str, ...] = ()
     no_deps: tuple[str, ...] = ()
+    npm: tuple[str, ...] = ()
     isolated: bool = False
     machine: str = ""
     processor: str = ""
@@ -67,7 +69,7 @@ def read_recipe(path: Path) -> Recipe:
     """Returns the recipe in a file. Raises `EnvironmentProblem` for one that cannot be read."""
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        lists = {name: tuple(data.pop(name, ())) for name in ("requirements", "no_deps", "shared")}
+        lists = {name: tuple(data.pop(name, ())) for name in ("requirements", "no_deps", "npm", "shared")}
         return Recipe(name=path.stem, **lists, **data)
     except (OSError, ValueError, TypeError) as error:
         raise EnvironmentProblem(f"recipe {path}: {error}") from error

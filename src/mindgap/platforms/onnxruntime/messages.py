@@ -17,7 +17,7 @@ TABLE: Final = MessageTable(
         ),
         refusal(
             "kernel missing",
-            r"\bNOT_IMPLEMENTED\b",
+            r"\bNOT_IMPLEMENTED\b|\bERROR_CODE: 9\b",
             "ONNX Runtime's typed status: it has no kernel for this operator, operator set or dtype",
         ),
         refusal(
@@ -53,16 +53,41 @@ TABLE: Final = MessageTable(
     ),
 )
 
+#: The WebGL provider of onnxruntime-web is a runtime of its own, in JavaScript.
+WEB_TABLE: Final = MessageTable(
+    "onnxruntime-web",
+    (
+        *TABLE.rows,
+        refusal(
+            "operator that WebGL lacks",
+            r"cannot resolve operator",
+            "the WebGL provider's error: it has no such operator, or not in this operator set",
+        ),
+        refusal(
+            "dtype that WebGL lacks",
+            r"unsupported data type: \w+|input tensor\[\d+\] check failed: expected type 'int32' but got int64",
+            "the WebGL provider has no tensors of this dtype; it declares int64 as int32",
+        ),
+        refusal(
+            "case that WebGL lacks",
+            r"TypeError: \w+ is not supported|^(?:Error: )?Only support \d-D input",
+            "the WebGL provider says that it does not support the dtype of a constant, or the rank",
+        ),
+    ),
+)
+
 _RUNNING: Final = re.compile(r"while running (?P<operator>\w+) node\. Name:'(?P<node>[^']*)'")
 _CREATING: Final = re.compile(
     r"[Nn]ode:? ?\((?P<node>[^)]*)\)(?: Op \((?P<operator>\w+)\))?|node with name '(?P<named>[^']*)'"
 )
-_OPERATOR: Final = re.compile(r"implementation for (\w+)\(|operator \((\w+)\)|Optype \((\w+)\)")
+_OPERATOR: Final = re.compile(
+    r"implementation for (\w+)\(|resolve operator '(\w+)'|operator \((\w+)\)|Optype \((\w+)\)"
+)
 
 
-def read(message: str) -> Reading:
+def read(message: str, table: MessageTable = TABLE) -> Reading:
     """Classifies a message. `node` is a node of the ONNX model, `operator` an ONNX operator."""
-    row = TABLE.find(message)
+    row = table.find(message)
     kind = "failure" if row is None else row.kind
     running = _RUNNING.search(message)
     if running:

@@ -76,6 +76,12 @@ def _tan(site: Site, y: torch.Tensor) -> torch.Tensor:
     return _periodic(site, y) * (1 + y.abs()) * (1 + y * y).sqrt() + 2.5 * _ULP * y.abs()
 
 
+def _sinc(site: Site, y: torch.Tensor) -> torch.Tensor:
+    """sin(πx) / (πx)."""
+    x = math.pi * _operand(site).abs()
+    return 2.0**-11 * (x / math.pi).clamp(min=1.0) / x + 2.5 * _ULP * y.abs()
+
+
 def _exp_error(x: torch.Tensor) -> torch.Tensor:
     """The error of exp(x), relative to it: 3 + 2·|x| ULP."""
     return (3 + 2 * x.abs()) * _ULP
@@ -149,7 +155,7 @@ def _log_softmax(site: Site, y: torch.Tensor) -> torch.Tensor:
 
 
 _WGSL: Final[Mapping[str, _Promise]] = {
-    "sin": _periodic, "cos": _periodic, "tan": _tan, "atan": _ulps(4096), "atan2": _ulps(4096),
+    "sin": _periodic, "cos": _periodic, "tan": _tan, "sinc": _sinc, "atan": _ulps(4096), "atan2": _ulps(4096),
     "asin": _absolute(6.81e-5), "acos": _absolute(6.77e-5), "asinh": _asinh, "acosh": _asinh, "atanh": _atanh,
     "exp": _exp, "exp2": _exp, "expm1": _of_exp, "elu": _of_exp, "selu": _of_exp, "celu": _of_exp, "sinh": _of_exp,
     "cosh": _of_exp, "softplus": _of_exp, "log": _log, "log2": _log, "log1p": _log, "log10": _log10, "pow": _pow,

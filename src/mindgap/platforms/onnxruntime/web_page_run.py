@@ -1,0 +1,118 @@
+"""Runs a model on onnxruntime-web in Chromium as its users do, on a page that a server on the loopback gives it."""
+
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# (the runtime lies in an environment of its own)
+
+from __future__ import annotations
+
+import base64
+import http.server
+import json
+import queue
+import shutil
+import subprocess
+import tempfile
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnxruntime_web
+import torch
+
+if TYPE_CHECKING:
+    from mindgap.platforms.script_runner import Fresh
+
+PROPERTIES: dict[str, str] = {}
+SOFTWARE = ()
+PAGE = """<!doctype html><script type="module">
+import * as ort from './ort.PROVIDER.min.mjs';
+const bytes = (text) => Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+const text = (array) => {
+  const raw = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+  return btoa(Array.from(raw, (each) => String.fromCharCode(each)).join(''));
+};
+async function run() {
+  const asked = await (await fetch('./asked')).json();
+  const settings = {
+    executionProviders: ['PROVIDER'], extra: { session: { disable_cpu_ep_fallback: '1' } }, ...asked.settings };
+  const session = await ort.InferenceSession.create(bytes(asked.model), settings);
+  const feeds = {};
+  for (const { name, dtype, shape, data } of asked.feeds) {
+    const Kind = { float32: Float32Array, float64: Float64Array, float16: globalThis.Float16Array ?? Uint16Array,
+      int8: Int8Array, int16: Int16Array, int32: Int32Array, int64: BigInt64Array, uint8: Uint8Array,
+      uint16: Uint16Array, uint32: Uint32Array, uint64: BigUint64Array, bool: Uint8Array }[dtype];
+    feeds[name] = new ort.Tensor(dtype, new Kind(bytes(data).buffer), shape);
+  }
+  const found = await session.run(feeds);
+  return Promise.all(session.outputNames.map(async (name) => (
+    { dtype: found[name].type, shape: found[name].dims, data: text(await found[name].getData()) })));
+}
+const outputs = await run().then((outputs) => ({ outputs }), (error) => ({ error: String(error.message ?? error) }));
+await fetch('./answer', { method: 'POST', body: JSON.stringify(outputs) });
+</script>"""
+
+
+class Server(http.server.SimpleHTTPRequestHandler):
+    """Gives the page, onnxruntime-web and what is asked; takes the answer."""
+
+    asked = b""
+    answers: queue.Queue[bytes] = queue.Queue()
+
+    def do_GET(self):
+        body = {"/": PAGE.encode(), "/asked": self.asked}.get(self.path)
+        if body is None:
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html" if self.path == "/" else "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        self.answers.put(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(204)
+        self.end_headers()
+
+    def end_headers(self):
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
+        super().end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of one page of a headless browser."""
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    arrays = zip([given.name for given in program.model_proto.graph.input], fresh(), strict=True)
+    feeds = [
+        {"name": name, "dtype": str(given.dtype).removeprefix("torch."), "shape": list(given.shape),
+         "data": base64.b64encode(given.numpy().tobytes()).decode()}
+        for name, given in arrays
+    ]  # fmt: skip
+    written = base64.b64encode(program.model_proto.SerializeToString()).decode()
+    Server.asked = json.dumps({"model": written, "settings": PROPERTIES, "feeds": feeds}).encode()
+    folder = f"{next(iter(onnxruntime_web.__path__))}/node_modules/onnxruntime-web/dist"
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), lambda *each: Server(*each, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert browser, "needs chromium or google-chrome"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        flags = [
+            "--headless=new", "--no-sandbox", "--enable-unsafe-webgpu", "--enable-features=Vulkan,WebGPU",
+            "--ignore-gpu-blocklist", *SOFTWARE,
+        ]  # fmt: skip
+        command = [browser, *flags, f"--user-data-dir={profile}", f"http://127.0.0.1:{server.server_port}/"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            answer = json.loads(Server.answers.get(timeout=120))
+        finally:
+            process.kill()
+            process.wait()
+            server.shutdown()
+    if "error" in answer:
+        raise RuntimeError(answer["error"])
+    return [
+        torch.as_tensor(np.frombuffer(bytearray(base64.b64decode(each["data"])), each["dtype"]).reshape(each["shape"]))
+        for each in answer["outputs"]
+    ]
