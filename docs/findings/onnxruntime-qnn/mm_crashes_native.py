@@ -1,0 +1,44 @@
+"""MatMul without elements in ONNX Runtime's QNN provider. Exit status 1: the fault is there; 0: gone; 2: not checked."""
+
+import signal
+import subprocess
+import sys
+import traceback
+
+PROGRAM = """
+import numpy as np, onnxruntime, onnxruntime_qnn
+from onnx import TensorProto, helper
+a, b = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("a", (3, 0)), ("b", (0, 4))))
+y = helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 4))
+graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["y"])], "model", [a, b], [y])
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+onnxruntime.register_execution_provider_library(onnxruntime_qnn.EP_NAME, onnxruntime_qnn.get_library_path())
+devices = [each for each in onnxruntime.get_ep_devices() if each.ep_name == onnxruntime_qnn.EP_NAME]
+options = onnxruntime.SessionOptions()
+options.add_provider_for_devices(devices[:1], {"backend_path": onnxruntime_qnn.get_qnn_htp_path()})
+print("a session is made", flush=True)
+onnxruntime.InferenceSession(model.SerializeToString(), options)
+print("it was made", flush=True)
+"""
+
+
+def main():
+    import onnx
+    import onnxruntime
+    import onnxruntime_qnn
+
+    print("onnx", onnx.__version__, "onnxruntime", onnxruntime.__version__, onnxruntime_qnn.EP_NAME)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    print(done.stdout.strip(), "status", done.returncode)
+    fault = done.returncode == -signal.SIGFPE
+    print("FAULT" if fault else "NO FAULT")
+    return int(fault)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception:
+        traceback.print_exc()
+        status = 2
+    sys.exit(status)
