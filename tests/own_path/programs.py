@@ -168,3 +168,40 @@ def size_assumed() -> Made:
 def any_size() -> Made:
     """Right at every size."""
     return _seeded(nn.Sequential(_layer(), nn.GELU()), _given())
+
+
+class Gate(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = float(x.detach().mean()) if torch.jit.is_tracing() else x.mean()
+        return self.layer(x) * scale
+
+
+def sets() -> Made:
+    """A trace holds a mean of the first of three sets of arguments; the third has another size."""
+    first = _given()
+    return nn.Sequential(nn.ReLU(), Gate()).eval(), [(first,), (first * 3 + 1,), (torch.ones(6, 8),)]
+
+
+class Divided(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        count = 4 if torch.compiler.is_exporting() else x.shape[0]
+        return x / count - y.sum(0)
+
+
+class Dividing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.divided = _layer(), Divided()
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.divided(x, y))
+
+
+def declared() -> Made:
+    """The source declares dynamic dimensions; a submodule of the export divides by the size it was exported with."""
+    rows = torch.export.Dim("rows", min=2, max=6)
+    return Dividing().eval(), (_given(), _given().flip(0)), {}, {"x": {0: rows}, "y": {0: rows}}

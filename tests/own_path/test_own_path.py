@@ -17,7 +17,17 @@ from mindgap.models.own_path.sizes import parse_sizes
 
 from . import programs
 
-PROGRAMS = ("onnx_branch", "compile_branch", "promoting", "frozen", "dropping", "counting", "nested")
+PROGRAMS = (
+    "onnx_branch",
+    "compile_branch",
+    "promoting",
+    "frozen",
+    "dropping",
+    "counting",
+    "nested",
+    "sets",
+    "declared",
+)
 ONNX = "onnxruntime/cpu"
 OPENVINO = "openvino/cpu@precision=f32"
 Rows = dict[tuple[str, str], dict[str, Any]]
@@ -57,8 +67,9 @@ def rows(folder: Path) -> Rows:
 
 def line_of(text: str, file: str = "programs.py") -> str:
     """Where the programs have a line of this text."""
-    lines = Path(__file__).with_name(file).read_text().splitlines()
-    return f"{file}:{next(number for number, line in enumerate(lines, 1) if text in line)}"
+    before, there, _ = Path(__file__).with_name(file).read_text().partition(text)
+    assert there
+    return f"{file}:{before.count(chr(10)) + 1}"
 
 
 def found(rows: Rows, name: str, platform: str) -> tuple[str, str, str]:
@@ -95,7 +106,7 @@ def test_another_dtype_of_the_exported_program_is_found(rows: Rows) -> None:
 def test_a_value_frozen_from_an_argument_is_found_with_other_arguments(rows: Rows) -> None:
     verdict, _, line = found(rows, "frozen", "cpu/jit")
     assert verdict == "export" and line == line_of("torch.jit.is_tracing()")
-    assert "is wrong on others of the same kind" in rows["frozen", "cpu/jit"]["detail"]
+    assert "is wrong on other arguments of the same kind" in rows["frozen", "cpu/jit"]["detail"]
     assert rows["frozen", ONNX]["verdict"] in ("identical", "rounding")
 
 
@@ -105,6 +116,23 @@ def test_a_custom_operator_without_a_translation_fails_at_export(rows: Rows, pla
     assert found(rows, "custom_operator", platform) == ("failed", "submodule 1", f"1 ({line})")
     assert "the custom operator mindgap_tests::tripled" in rows["custom_operator", platform]["detail"]
     assert rows["custom_operator", "cpu/jit"]["verdict"] == "identical"
+
+
+def test_sets_of_arguments_have_one_row_and_the_export_of_the_first_is_fed_all(rows: Rows) -> None:
+    line = line_of("if torch.jit.is_tracing() else x.mean()")
+    assert found(rows, "sets", "cpu/jit") == ("export", "submodule 1", f"1 ({line})")
+    assert rows["sets", "cpu/jit"]["detail"].startswith(
+        "arguments 2 (arguments 1: identical, arguments 3: identical): "
+    )
+    assert rows["sets", ONNX]["verdict"] in ("identical", "rounding")
+    assert len(rows["sets", ONNX]["digests"]) == 3
+
+
+def test_dimensions_that_the_source_declares_are_run_at_other_sizes_and_the_submodule_is_named(rows: Rows) -> None:
+    line = line_of("count = 4 if torch.compiler.is_exporting() else x.shape[0]\n        return x / count")
+    assert found(rows, "declared", ONNX) == ("export", "submodule divided", f"divided ({line})")
+    assert "at rows=6: off by" in rows["declared", ONNX]["detail"]
+    assert "is right at the exported sizes, rows=2, rows=6, rows=5" in rows["declared", "cpu/jit"]["own_path"]["detail"]
 
 
 def test_random_numbers_and_training_mode_are_said(rows: Rows) -> None:
@@ -146,7 +174,7 @@ def test_the_store_has_it(folder: Path, rows: Rows) -> None:
     stored = {(row.model.partition(":")[2], row.platform): row for row in report_of(Store(str(folder / "store"))).rows}
     for key, row in rows.items():
         own = stored[key].own_path
-        assert own is not None and own.status == row["own_path"]["status"]
+        assert own is not None and own.status == row["own_path"]["status"], key
         assert [each.verdict for each in stored[key].faults] == [each["verdict"] for each in row["faults"]]
 
 

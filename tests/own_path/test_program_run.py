@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import mindgap
+from mindgap.graph import MindgapError
+from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
 from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly
 from mindgap.models.own_path.search import first_part
@@ -128,3 +130,48 @@ def test_the_python_api_takes_the_program_by_its_own_way_on_request() -> None:
     assert row.culprit.label.startswith("programs.py:")
     (row,) = mindgap.diff(model, args, platforms=["cpu/jit"]).rows
     assert row.verdict == "identical" and row.own_path is None
+
+
+def test_an_input_map_comes_first_and_else_the_shape_decides() -> None:
+    x, y = torch.zeros(2, 3), torch.ones(3, 2)
+    flat = FlatProgram(lambda x, y: x @ y, (x, y), {})
+    assert [each for _, each in flat.matched([("a", [3, 2]), ("b", [2, 3])], flat.tensors)] == [y, x]
+    assert flat.by_order == [("a", "y"), ("b", "x")]
+    square = FlatProgram(lambda x, y: x @ y, (x, x + 1), {}, [("x", "b"), ("y", "0")])
+    assert [each.sum() for _, each in square.matched([("a", [2, 3]), ("b", [2, 3])], square.tensors)] == [6, 0]
+    absent = FlatProgram(lambda x, y: x @ y, (x, y), {}, [("x", "c")])
+    with pytest.raises(ValueError, match="--input-map x=c: the inputs of the file are a, b"):
+        absent.matched([("a", [2, 3]), ("b", [3, 2])], absent.tensors)
+
+
+def test_names_of_keyword_arguments_are_those_of_their_tensors() -> None:
+    class Apart(torch.nn.Module):
+        def forward(self, x: torch.Tensor, *, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return x + a - b
+
+    flat = FlatProgram(Apart(), (torch.zeros(1),), {"b": torch.ones(1), "a": torch.full((1,), 2.0)})
+    assert dict(zip(flat.names, (each.item() for each in flat.tensors), strict=True)) == {"x": 0, "b": 1, "a": 2}
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"z": {0: torch.export.Dim("n")}}, "has no z"),
+        ({"x": {2: torch.export.Dim("n")}}, "has no dimension 2"),
+        ({"x": 3}, "write {dimension"),
+        ({"x": None}, "no dimension in it is dynamic"),
+    ],
+)
+def test_declared_dimensions_that_the_arguments_lack_are_told(declared: object, said: str) -> None:
+    flat = FlatProgram(torch.nn.ReLU(), (torch.zeros(2, 3),), {})
+    flat.program.forward = lambda x: x  # type: ignore[method-assign]
+    with pytest.raises(MindgapError, match=said):
+        declared_dimensions(flat, declared)
+
+
+def test_declared_dimensions_are_taken_in_every_form() -> None:
+    n = torch.export.Dim("n", min=2, max=5)
+    flat = FlatProgram(lambda x, parts: x, (torch.zeros(4, 3), [torch.zeros(8), torch.zeros(3)]), {})
+    found = declared_dimensions(flat, ({0: n, 1: torch.export.Dim.AUTO}, [(2 * n,), {0: torch.export.Dim.DYNAMIC}]))
+    assert [(each.name, each.low, each.high) for each in found.sizes] == [("n", 2, 5), ("x.1", 2, 7)]
+    assert [each.shape for each in found.resized(flat, {"n": 5, "x.1": 2})] == [(5, 2), (10,), (2,)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -112,6 +112,22 @@ def diff(
             "--as", metavar="PLATFORM=FILE", help="The file that is deployed there, in place of an export; may repeat."
         ),
     ] = None,
+    input_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input-map",
+            metavar="ARGUMENT=INPUT",
+            help="Which input of the file of --as takes an argument, by name or number; may repeat.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--inputs",
+            metavar="FILE",
+            help="Arguments from a file, .npz or .safetensors, by their names; repeated, one verdict over all files.",
+        ),
+    ] = None,
     dynamic: Annotated[
         str | None,
         typer.Option(
@@ -144,7 +160,10 @@ def diff(
     )  # fmt: skip
     # A store is made for names that are right: no directory is left by a typing error.
     base, *wanted = [canonical(platform) for platform in (reference, *platforms)]
-    files = _files(artefacts or [], wanted)
+    mapped = _input_map(input_map or [])
+    files = _files(artefacts or [], wanted, bool(mapped))
+    if mapped and not files:
+        raise MindgapError("--input-map needs --as PLATFORM=FILE, the file whose inputs it names")
     sizes = () if dynamic is None else parse_sizes(dynamic)
     taken = own_path and not backward and capture_env is None
     if (sizes or files) and not taken:
@@ -163,10 +182,11 @@ def diff(
         with (
             progress() as tell,
             source_client(tensors, settings.deadline_s, capture_env, limit) as client,
-            OwnPathClient(settings.deadline_s, files, sizes, limit) as exporting,
+            OwnPathClient(settings.deadline_s, files, sizes, limit, mapped) as exporting,
         ):
             beside = exporting if taken else None
-            found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward, beside)
+            asked = [*(options or []), *inside_option(inside), *([f"inputs={','.join(inputs)}"] if inputs else [])]
+            found = subjects(sources, asked, client, backward, beside)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
     with result_stream() as out:
@@ -186,14 +206,25 @@ def diff(
                 complain(line)
         status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics) or status
     say_loudly(report)
+    for line in (left := _not_fed(report, files)):
+        complain(line)
+    status = status or (Exit.WRONG_USE if left else status)
     if require_finite:
         for line in not_finite(report):
             complain(line)
     return status or status_of(report, require_support=require_support, require_finite=require_finite)
 
 
-def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName]) -> dict[PlatformName, Path]:
-    """Parses `--as PLATFORM=FILE`. Raises `MindgapError`."""
+def _input_map(given: Sequence[str]) -> list[tuple[str, str]]:
+    """Parses `--input-map ARGUMENT=INPUT`. Raises `MindgapError`."""
+    for text in given:
+        if not all(text.partition("=")):
+            raise MindgapError(f"--input-map {text}: write ARGUMENT=INPUT, as in --input-map x=input_ids")
+    return [(name, each) for name, _, each in (text.partition("=") for text in given)]
+
+
+def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName], mapped: bool) -> dict[PlatformName, Path]:
+    """Parses `--as PLATFORM=FILE`. `mapped`: their inputs are named. Raises `MindgapError`."""
     found: dict[PlatformName, Path] = {}
     for text in artefacts:
         platform, equals, file = text.rpartition("=")
@@ -202,9 +233,18 @@ def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName]) -> dict[
         name = canonical(platform)
         if name not in platforms:
             raise MindgapError(f"--as {text}: {name} is not among the platforms: add -p {name}")
-        check_file(name, Path(file))
+        check_file(name, Path(file), mapped)
         found[name] = Path(file)
     return found
+
+
+def _not_fed(report: Report, files: Mapping[PlatformName, Path]) -> list[str]:
+    """One line for each file of `--as` that was compared with nothing."""
+    return [
+        f"--as {row.platform}={files[row.platform]}: {row.model}: not compared: {row.own_path.detail}"
+        for row in report.rows
+        if row.platform in files and row.own_path is not None and row.own_path.status == "not_compared"
+    ]
 
 
 def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:

@@ -11,7 +11,7 @@ import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.graph import Graph, MindgapError, TensorStore
-from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun, SizedRuns
+from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun, Shown, SizedRuns
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName
@@ -66,15 +66,16 @@ class _Program:
 
     client: OwnPathClient
     source: str
+    first: str
 
     def run(self, platform: PlatformName) -> OwnRun | None:
-        return self.client.run(self.source, platform)
+        return self.client.run(self.source, platform, self.first)
 
-    def run_sizes(self, platform: PlatformName) -> SizedRuns | None:
-        return self.client.run_sizes(self.source, platform)
+    def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
+        return self.client.run_sizes(self.source, platform, declared) if self.first in ("", self.source) else None
 
-    def locate(self, platform: PlatformName, apart: float | None) -> Located | None:
-        return self.client.locate(self.source, platform, apart)
+    def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
+        return self.client.locate(self.source, platform, shown)
 
     def stop(self) -> None:
         self.client.stop()
@@ -103,11 +104,14 @@ def subjects(
         except (MindgapError, RuntimeError) as error:
             yield Subject(source, _raising(error), in_process=False)
         else:
-            for index, (name, text) in enumerate(opened.programs):
+            for index, one in enumerate(opened.programs):
                 graph = _graph_of(client, opened, index, backward)
-                program = None if own_path is None or opened.captured[index] else _Program(own_path, text)
-                command = shlex.quote(text) + more
-                yield Subject(name + suffix, graph, command, in_process=False, stop=client.stop, program=program)
+                program = None if own_path is None or one.captured else _Program(own_path, one.source, one.first)
+                command = shlex.quote(one.source) + more
+                yield Subject(
+                    one.name + suffix, graph, command, in_process=False, stop=client.stop, program=program,
+                    group=one.group and one.group + suffix,
+                )  # fmt: skip
 
 
 def _stored(source: str, client: SourceClient, backward: bool) -> Iterator[Subject]:

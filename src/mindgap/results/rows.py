@@ -181,7 +181,8 @@ class Model:
     """What was run. `digest` is the graph's identity; `reference` what the reference did with it, in words.
 
     `source`: the arguments by which a command line names it; empty where there are none. `non_finite`: the reference's
-    outputs with NaN or infinities; a store does not hold them.
+    outputs with NaN or infinities. `argument_sets`: how many sets of arguments it was run with; nodes, inputs and
+    outputs are those of the first.
     """
 
     name: str
@@ -196,6 +197,7 @@ class Model:
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
     source: str = ""
     non_finite: tuple[NonFinite, ...] = ()
+    argument_sets: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.time_budget import OutOfTime
-from mindgap.models.own_path.client import Located, OwnRun, SizedRuns
+from mindgap.models.own_path.client import Located, OwnRun, Shown, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
@@ -27,26 +27,33 @@ _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 _OTHER: Final = 1e-3
 _FAR: Final = 0.5
+#: How a sentence begins of an export that is right on the arguments that it was made with alone.
+_FROZEN: Final = "what was exported is wrong on other arguments of the same kind"
 
-#: Finds the submodule at fault: how far the outputs are apart, None for a failure.
-Locate = Callable[[float | None], Located | None]
+#: Finds the submodule at fault.
+Locate = Callable[[Shown], Located | None]
 
 
 def with_own_path(comparison: GraphComparison, row: Row, run: OwnRun, locate: Locate) -> Row:
     """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault."""
     status, detail, apart = _compared(comparison, row, run)
+    others = status == "differs" and detail.startswith(_FROZEN)
     asked = tuple(_words(*each) for each in run.asked)
     about = OwnPath(status, run.way, detail, asked, run.training, run.seconds)
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok"):
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
-    found = locate(apart) or Located("", "")
+    found = locate(Shown(apart, run.first, others)) or Located("", "")
     line = _line(run, found.path)
     label = f"{found.path} ({line})" if found.path and line else found.path or line
-    where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
-    where += "" if found.complete else "; its submodules were not all tried"
+    where = _where(found)
     verdict: Verdict = "failed" if status == "failed" else "export"
     fault = Fault(SubmoduleCulprit(found.path, label), verdict, detail=f"{detail}{where}{_why(run, found.path)}")
     return _with_fault(row, fault, about)
+
+
+def _where(found: Located) -> str:
+    where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
+    return where if found.complete else f"{where}; its submodules were not all tried"
 
 
 def _with_fault(row: Row, fault: Fault, about: OwnPath) -> Row:
@@ -60,7 +67,7 @@ def _with_fault(row: Row, fault: Fault, about: OwnPath) -> Row:
     )  # fmt: skip
 
 
-def with_sizes(row: Row, sized: SizedRuns, run: OwnRun) -> Row:
+def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     """Returns the row with what one export with dynamic dimensions gave at several sizes."""
     own = row.own_path or OwnPath("not_compared")
     left_out = f"; the program itself refuses {', '.join(sized.left_out)}" if sized.left_out else ""
@@ -79,8 +86,12 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun) -> Row:
         return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=_joined(own.detail, about)))
     said = "; ".join(_of_size(each) for each in wrong)
     detail = f"{own.way or 'the export'} with dynamic dimensions is wrong or fails: {said} (of {sizes}){left_out}"
-    line = next((each.line for each in wrong if each.line), _line(run, ""))
-    fault = Fault(SubmoduleCulprit("", line), "export", detail=f"{detail}{_why(run, '')}")
+    at = next((Shown(each.apart, at=each.words) for each in wrong if "=" in each.words), Shown(None, at=sized.at))
+    found = (locate(at) if at.at else None) or Located("", "")
+    line = next((each.line for each in wrong if each.line), _line(run, found.path))
+    label = f"{found.path} ({line})" if found.path and line else found.path or line
+    text = f"{detail}{_where(found)}{_why(run, found.path)}"
+    fault = Fault(SubmoduleCulprit(found.path, label), "export", detail=text)
     return _with_fault(row, fault, dataclasses.replace(own, status="differs", detail=_joined(own.detail, detail)))
 
 
@@ -183,11 +194,10 @@ def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathS
     except Exception:  # no oracle for these arguments: nothing is said
         return None
     text = (
-        f"what {run.way} made of the program with the given arguments is wrong on others of the same kind: off by "
-        f"{apart:.2g} of the largest magnitude. A value that was computed from an argument, or a branch that was taken "
-        "for it, is fixed in it"
+        f"{_FROZEN}: {run.way} of the program with the given arguments is off by {apart:.2g} of the largest magnitude. "
+        "A value that was computed from an argument, or a branch that was taken for it, is fixed in it"
     )
-    return "differs", text, None
+    return "differs", text, apart
 
 
 def _with_arguments(comparison: GraphComparison, arguments: Sequence[Array]) -> list[Array] | None:
@@ -224,6 +234,9 @@ def _line(run: OwnRun, path: str) -> str:
 
 def _why(run: OwnRun, path: str) -> str:
     """What explains it, where the program itself says so. `path`: of the submodule at fault."""
+    if run.by_order:
+        pairs = ", ".join(f"{name} takes {argument}" for name, argument in run.by_order)
+        return f". Its inputs were matched by order: {pairs}; --input-map ARGUMENT=INPUT changes that"
     if run.operator:
         return f". It calls the custom operator {run.operator}, which this way does not know"
     if asked := _asked_inside(run, path):

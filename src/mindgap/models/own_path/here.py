@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from mindgap.models.own_path.client import (
     Located,
     NoOwnPath,
     OwnRun,
+    Shown,
     SizedRuns,
     own_run,
     program_runner_of,
@@ -50,23 +52,25 @@ class ProgramHere:
             return None
         with TORCH_STATE, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            header, arrays = self._programs.run({"source": "", "runner": runner_json(runner), "again_s": AGAIN_S})
+            header, arrays = self._programs.run(
+                {"source": "", "runner": runner_json(runner), "again_s": AGAIN_S, "first": ""}
+            )
         return own_run(platform, way_of(runner), header, arrays, time.perf_counter() - started)
 
-    def run_sizes(self, platform: PlatformName) -> SizedRuns | None:
+    def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
         """None: the Python API takes no dynamic dimensions."""
         return None
 
-    def locate(self, platform: PlatformName, apart: float | None) -> Located | None:
-        """Finds the submodule that is wrong (or fails: `apart` is None) by itself."""
+    def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
+        """Finds the submodule that shows it by itself."""
         from mindgap.aten.state import TORCH_STATE
 
         runner = program_runner_of(find(platform)[0], platform)
         assert runner is not None, "only what ran is located"
         with TORCH_STATE, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            asked = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "apart": apart}
-            header, _ = self._programs.locate(asked)
+            asked: dict[str, Any] = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "sizes": []}
+            header, _ = self._programs.locate({**asked, **dataclasses.asdict(shown)})
         return Located(header["path"], header["kind"], header["complete"])
 
     def stop(self) -> None:

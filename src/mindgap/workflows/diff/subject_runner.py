@@ -156,11 +156,11 @@ class SubjectRunner:
             return row
         try:
             doing("comparing the program's own export")
-            row = with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart))
+            row = with_own_path(comparison, row, run, partial(program.locate, platform))
         except OutOfTime as error:
             return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
-        sized = program.run_sizes(platform)
-        return row if sized is None else with_sizes(row, sized, run)
+        sized = program.run_sizes(platform, run.dynamic)
+        return row if sized is None else with_sizes(row, sized, run, partial(program.locate, platform))
 
     def _run_ahead(self, comparison: GraphComparison, platforms: Sequence[PlatformName]) -> None:
         """Runs the graph on each platform, and ends its worker: the judge needs the memory, and seldom the worker."""
