@@ -82,6 +82,8 @@ def test_a_branch_on_onnx_export_is_found_with_its_submodule_and_its_line(rows: 
     line = line_of("torch.onnx.is_in_onnx_export():")
     assert found(rows, "onnx_branch", ONNX) == ("export", "submodule 1", f"1 ({line})")
     assert f"torch.onnx.is_in_onnx_export() at 1 ({line})" in rows["onnx_branch", ONNX]["detail"]
+    # The export's own, and not the captured graph's.
+    assert rows["onnx_branch", ONNX]["metrics"]["relative_error"] > 0.1
 
 
 def test_what_takes_another_branch_only_for_others_is_calm(rows: Rows) -> None:
@@ -172,9 +174,16 @@ def test_the_store_has_it(folder: Path, rows: Rows) -> None:
     from mindgap.results.store import Store
 
     stored = {(row.model.partition(":")[2], row.platform): row for row in report_of(Store(str(folder / "store"))).rows}
-    for key, row in rows.items():
+    for (name, platform), row in rows.items():
+        # A store holds each set of arguments.
+        key = f"{name} ({row['detail'].partition(' (')[0]})" if name == "sets" else name, platform
+        if key not in stored:
+            assert name == "sets" and row["verdict"] != "export"
+            continue
         own = stored[key].own_path
         assert own is not None and own.status == row["own_path"]["status"], key
+        if name != "sets":
+            assert stored[key].advice == row["advice"]
         assert [each.verdict for each in stored[key].faults] == [each["verdict"] for each in row["faults"]]
 
 
@@ -254,6 +263,12 @@ def test_an_export_that_is_wrong_at_other_sizes_is_found_with_the_line(sized: Ro
 def test_sizes_that_are_none_are_an_error_in_one_line(given: str) -> None:
     with pytest.raises(MindgapError, match=r"write NAME=LOW\.\.HIGH"):
         parse_sizes(given)
+
+
+def test_gradients_leave_the_own_export_out_and_say_so(folder: Path) -> None:
+    ran = mindgap("diff", "programs.py:any_size", "-p", "cpu/jit", "--backward", cwd=folder, own_path=True)
+    said = "own export of programs:any_size +grad on cpu/jit: not compared: --backward compares gradients"
+    assert ran.status == 0 and said in ran.out
 
 
 @pytest.mark.parametrize("option", ["--no-own-path", "--backward", "--capture-env=absent"])

@@ -26,6 +26,7 @@ from mindgap.models.own_path.client import OwnPathClient, check_file
 from mindgap.models.own_path.sizes import parse_sizes
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
+from mindgap.report.junit import Decision, fails_if_not_finite, no_decision
 from mindgap.report.words import not_finite
 from mindgap.results.store import Store
 from mindgap.run.log_setup import is_verbose
@@ -165,15 +166,15 @@ def diff(
     if mapped and not files:
         raise MindgapError("--input-map needs --as PLATFORM=FILE, the file whose inputs it names")
     sizes = () if dynamic is None else parse_sizes(dynamic)
-    taken = own_path and not backward and capture_env is None
-    if (sizes or files) and not taken:
+    left_out = "--backward compares gradients, which an export does not have" if backward else ""
+    if capture_env is not None:
+        left_out = f"the program is opened in environment {capture_env} only"
+    if (sizes or files) and (left_out or not own_path):
         raise MindgapError(
             "--as and --dynamic need the program's own export: leave out --no-own-path, --backward and --capture-env"
         )
     if files and len(sources) > 1:
         raise MindgapError("--as takes one source: a file is of one program")
-    if own_path and capture_env is not None:
-        complain(f"the program's own export is left out: the program is opened in environment {capture_env} only")
     settings = RunSettings(base, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
     kept = None if store is None else Store(store)
 
@@ -184,7 +185,7 @@ def diff(
             source_client(tensors, settings.deadline_s, capture_env, limit) as client,
             OwnPathClient(settings.deadline_s, files, sizes, limit, mapped) as exporting,
         ):
-            beside = exporting if taken else None
+            beside = (left_out or exporting) if own_path else None
             asked = [*(options or []), *inside_option(inside), *([f"inputs={','.join(inputs)}"] if inputs else [])]
             found = subjects(sources, asked, client, backward, beside)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
@@ -204,7 +205,8 @@ def diff(
             report, notes = mark_allowed(report, allowed)
             for line in notes:
                 complain(line)
-        status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics) or status
+        fails = fails_if_not_finite if require_finite else no_decision
+        status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics, fails=fails) or status
     say_loudly(report)
     for line in (left := _not_fed(report, files)):
         complain(line)
@@ -261,14 +263,15 @@ def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:
 
 def put_out(
     report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None, sarif: Path | None = None, *,
-    metrics: bool = False,
+    metrics: bool = False, fails: Decision = no_decision,
 ) -> Exit:  # fmt: skip
-    """Writes the report: JSON or text, then the requested files. A failure costs its file and gives a status."""
+    """Writes the report: JSON or text, then the requested files. A failure costs its file and gives a status.
+    `fails`: of the cases in JUnit XML."""
     if as_json:
         out.write(report.to_json() + "\n")
     else:
         print_report(report, out, figures=metrics, verbose=is_verbose())
-    return Exit.NOTHING_FOUND if write_pages(report, html, junit, sarif) else Exit.WRONG_USE
+    return Exit.NOTHING_FOUND if write_pages(report, html, junit, sarif, fails) else Exit.WRONG_USE
 
 
 def seconds(deadline: float) -> float:
@@ -278,15 +281,20 @@ def seconds(deadline: float) -> float:
     return deadline
 
 
-def write_pages(report: Report, html: Path | None, junit: Path | None, sarif: Path | None = None) -> bool:
-    """Writes the requested JUnit, SARIF and HTML files. Returns whether all were written."""
-    wanted = [(junit, "junit_xml"), (sarif, "sarif_of_report"), (html, "html_page")]
-    return each_alone([partial(_write, path, make, report) for path, make in wanted if path is not None])
+def write_pages(
+    report: Report, html: Path | None, junit: Path | None, sarif: Path | None = None, fails: Decision = no_decision
+) -> bool:
+    """Writes the requested JUnit, SARIF and HTML files. Returns whether all were written. `fails`: of JUnit's cases."""
+    pages = [(sarif, "sarif_of_report"), (html, "html_page")]
+    wanted = [partial(_write, path, make, report) for path, make in pages if path is not None]
+    if junit is not None:
+        wanted.insert(0, partial(_write, junit, "junit_xml", report, fails))
+    return each_alone(wanted)
 
 
-def _write(path: Path, make: str, report: Report) -> None:
+def _write(path: Path, make: str, report: Report, *more: Decision) -> None:
     # A page imports PyTorch, which takes as long as a small comparison.
-    write_file(path, getattr(importlib.import_module("mindgap.report"), make)(report))
+    write_file(path, getattr(importlib.import_module("mindgap.report"), make)(report, *more))
 
 
 def say_loudly(report: Report) -> None:

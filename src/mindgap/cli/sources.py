@@ -81,13 +81,33 @@ class _Program:
         self.client.stop()
 
 
+@dataclass(frozen=True)
+class _LeftOut:
+    """A program that does not go the way of platforms' users, and why."""
+
+    why: str
+
+    def run(self, platform: PlatformName) -> OwnRun | None:
+        return None if platform.mode == "eager" else OwnRun(platform, "", None, reason=self.why, fed=False)
+
+    def run_sizes(self, platform: PlatformName, declared: bool) -> None:
+        return None
+
+    def locate(self, platform: PlatformName, shown: Shown) -> None:
+        return None
+
+    def stop(self) -> None:
+        pass
+
+
 def subjects(
     sources: Sequence[str], options: Sequence[str], client: SourceClient, backward: bool = False,
-    own_path: OwnPathClient | None = None,
+    own_path: OwnPathClient | str | None = None,
 ) -> Iterator[Subject]:  # fmt: skip
     """Yields a subject per model of the sources. `backward`: with gradients, and `+grad` in its name.
 
-    `own_path`: runs programs by the way of platforms' users; None leaves that out.
+    `own_path`: runs programs by the way of platforms' users; a text leaves that out, and says why in each row; None
+    leaves it out.
     A source that cannot be opened is one subject, whose graph raises the reason. Raises `MindgapError` for an option
     that is none.
     """
@@ -106,7 +126,10 @@ def subjects(
         else:
             for index, one in enumerate(opened.programs):
                 graph = _graph_of(client, opened, index, backward)
-                program = None if own_path is None or one.captured else _Program(own_path, one.source, one.first)
+                program = _LeftOut(own_path) if isinstance(own_path, str) else None
+                if isinstance(own_path, OwnPathClient):
+                    program = _Program(own_path, one.source, one.first)
+                program = None if one.captured else program
                 command = shlex.quote(one.source) + more
                 yield Subject(
                     one.name + suffix, graph, command, in_process=False, stop=client.stop, program=program,

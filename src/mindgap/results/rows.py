@@ -78,7 +78,7 @@ class Row:
     store holds neither. `delegation`: what a delegate of the platform ran, where the platform reports it. `own_path`:
     what the program gave by the platform's own export; None for a graph without a program, and for eager mode.
     `advice`: what the reader can do, where that is known; of a finding, about its first fault. `non_finite`: outputs of
-    the platform with NaN or infinities. A store holds neither.
+    the platform with NaN or infinities. `results.from_store` works both out again.
     """
 
     model: str

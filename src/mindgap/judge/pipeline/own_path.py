@@ -11,6 +11,7 @@ from mindgap.graph import Array, materialise_all
 from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.fault import Fault
 from mindgap.graph.compare.metrics import distance
+from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.time_budget import OutOfTime
@@ -48,7 +49,15 @@ def with_own_path(comparison: GraphComparison, row: Row, run: OwnRun, locate: Lo
     where = _where(found)
     verdict: Verdict = "failed" if status == "failed" else "export"
     fault = Fault(SubmoduleCulprit(found.path, label), verdict, detail=f"{detail}{where}{_why(run, found.path)}")
-    return _with_fault(row, fault, about)
+    return _with_fault(row, fault, about, _sides(comparison, run, others) if status == "differs" else None)
+
+
+def _sides(comparison: GraphComparison, run: OwnRun, others: bool) -> tuple[Sequence[Array], Sequence[Array]]:
+    """The outputs of the program's own way and those they are compared with."""
+    if others:
+        return run.other_outputs, run.other_eager
+    ours = run.outputs or ()
+    return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
 
 
 def _where(found: Located) -> str:
@@ -56,11 +65,23 @@ def _where(found: Located) -> str:
     return where if found.complete else f"{where}; its submodules were not all tried"
 
 
-def _with_fault(row: Row, fault: Fault, about: OwnPath) -> Row:
-    """The row with one more fault. The worst comes first."""
+def _with_fault(
+    row: Row, fault: Fault, about: OwnPath, sides: tuple[Sequence[Array], Sequence[Array]] | None = None
+) -> Row:
+    """The row with one more fault. The worst comes first, and the metrics are its own.
+
+    `sides`: the outputs by the program's own way and the expected ones; None where there is no one pair of these.
+    """
+    from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
+
     faults = (*row.independent_faults, fault) if row.finding else (fault,)
     first = min(faults, key=lambda each: SEVERITY.index(str(each.verdict)))
     ordered = (first, *(each for each in faults if each is not first))
+    if first is fault:
+        row = dataclasses.replace(
+            row, verdicts=(), metrics=RowMetrics() if sides is None else row_metrics(*sides, None),
+            profiles={} if sides is None else fixed_tolerances(*sides),
+        )  # fmt: skip
     return dataclasses.replace(
         row, verdict=first.verdict, blame=first.blame, culprit=first.culprit, detail=first.detail,
         example=first.example, script=first.script, faults=ordered, own_path=about,
