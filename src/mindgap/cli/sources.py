@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
-from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.graph import Array, Graph, MindgapError, TensorStore
 from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun, Shown, SizedRuns
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
@@ -77,6 +77,9 @@ class _Program:
     def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
         return self.client.locate(self.source, platform, shown)
 
+    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
+        return self.client.eager_again(self.source, platform)
+
     def stop(self) -> None:
         self.client.stop()
 
@@ -95,6 +98,9 @@ class _LeftOut:
 
     def locate(self, platform: PlatformName, shown: Shown) -> None:
         return None
+
+    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
+        return ()
 
     def stop(self) -> None:
         pass

@@ -28,6 +28,9 @@ _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 _OTHER: Final = 1e-3
 _FAR: Final = 0.5
+_EAGER: Final = "eager mode in the same process"
+#: How a sentence begins of a program that keeps something for its next call, which the export does not.
+_STATE: Final = "what was exported does not keep what the program keeps for its next call"
 #: How a sentence begins of an export that is right on the arguments that it was made with alone.
 _FROZEN: Final = "what was exported is wrong on other arguments of the same kind"
 
@@ -35,34 +38,47 @@ _FROZEN: Final = "what was exported is wrong on other arguments of the same kind
 Locate = Callable[[Shown], Located | None]
 
 
-def with_own_path(comparison: GraphComparison, row: Row, run: OwnRun, locate: Locate) -> Row:
-    """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault."""
-    status, detail, apart = _compared(comparison, row, run)
+def with_own_path(
+    comparison: GraphComparison, row: Row, run: OwnRun, locate: Locate, eager_again: Callable[[], Sequence[Array]]
+) -> Row:
+    """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault.
+
+    `eager_again`: builds the program again and returns its outputs in eager mode; none where that fails.
+    """
+    status, detail, apart = _compared(comparison, row, run, eager_again)
     others = status == "differs" and detail.startswith(_FROZEN)
     asked = tuple(_words(*each) for each in run.asked)
     about = OwnPath(status, run.way, detail, asked, run.training, run.seconds)
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok"):
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
-    found = locate(Shown(apart, run.first, others)) or Located("", "")
-    line = _line(run, found.path)
+    if stateful := status == "differs" and detail.startswith(_STATE):
+        found = Located(run.changes[0][0].rpartition(".")[0], "") if run.changes else Located("", "")
+    else:
+        found = locate(Shown(apart, run.first, others)) or Located("", "")
+    line = (run.changes[0][1] if stateful and run.changes else _line(run, found.path)) or found.line
     label = f"{found.path} ({line})" if found.path and line else found.path or line
-    where = _where(found)
+    where = "" if stateful else _where(found)
     verdict: Verdict = "failed" if status == "failed" else "export"
     fault = Fault(SubmoduleCulprit(found.path, label), verdict, detail=f"{detail}{where}{_why(run, found.path)}")
-    return _with_fault(row, fault, about, _sides(comparison, run, others) if status == "differs" else None)
+    return _with_fault(row, fault, about, _sides(comparison, run, detail) if status == "differs" else None)
 
 
-def _sides(comparison: GraphComparison, run: OwnRun, others: bool) -> tuple[Sequence[Array], Sequence[Array]]:
-    """The outputs of the program's own way and those they are compared with."""
-    if others:
+def _sides(comparison: GraphComparison, run: OwnRun, detail: str) -> tuple[Sequence[Array], Sequence[Array]]:
+    """The outputs of the program's own way and those they are compared with, of which a sentence tells."""
+    if detail.startswith(_FROZEN):
         return run.other_outputs, run.other_eager
+    if detail.startswith(_STATE):
+        return run.second_outputs, run.second_eager
     ours = run.outputs or ()
+    if f" {_EAGER}: " in detail:
+        return ours, run.eager[: len(ours)]
     return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
 
 
 def _where(found: Located) -> str:
     where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
-    return where if found.complete else f"{where}; its submodules were not all tried"
+    where += "" if found.complete else "; its submodules were not all tried"
+    return f"{where}; {found.step}" if found.step else where
 
 
 def _with_fault(
@@ -109,7 +125,7 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     detail = f"{own.way or 'the export'} with dynamic dimensions is wrong or fails: {said} (of {sizes}){left_out}"
     at = next((Shown(each.apart, at=each.words) for each in wrong if "=" in each.words), Shown(None, at=sized.at))
     found = (locate(at) if at.at else None) or Located("", "")
-    line = next((each.line for each in wrong if each.line), _line(run, found.path))
+    line = next((each.line for each in wrong if each.line), _line(run, found.path)) or found.line
     label = f"{found.path} ({line})" if found.path and line else found.path or line
     text = f"{detail}{_where(found)}{_why(run, found.path)}"
     fault = Fault(SubmoduleCulprit(found.path, label), "export", detail=text)
@@ -127,7 +143,9 @@ def _of_size(run: SizeRun) -> str:
     return f"at {run.words}: {size}"
 
 
-def _compared(comparison: GraphComparison, row: Row, run: OwnRun) -> tuple[OwnPathStatus, str, float | None]:
+def _compared(
+    comparison: GraphComparison, row: Row, run: OwnRun, eager_again: Callable[[], Sequence[Array]]
+) -> tuple[OwnPathStatus, str, float | None]:
     """The status, a sentence, and how far the outputs are off where that is known."""
     graph = comparison.graph
     if not run.fed:
@@ -144,9 +162,28 @@ def _compared(comparison: GraphComparison, row: Row, run: OwnRun) -> tuple[OwnPa
     if not reference.ran or reference.arrays is None:
         return "not_compared", "the reference gave nothing to compare with", None
     expected = reference.arrays[: len(run.outputs)]
-    if distance(run.eager, expected) > _FAR:
-        return "not_compared", "the program gives other outputs in eager mode when it is built again", None
+    if (otherwise := distance(run.eager, expected)) > _OTHER:
+        again = distance(run.eager, eager_again())
+        if again < min(_OTHER, otherwise / 10):
+            return _eager_compared(comparison, row, run, otherwise)
+        if otherwise > _FAR:
+            return "not_compared", "the program gives other outputs in eager mode when it is built again", None
     return _outputs_compared(comparison, row, run, reference.arrays)
+
+
+def _eager_compared(
+    comparison: GraphComparison, row: Row, run: OwnRun, otherwise: float
+) -> tuple[OwnPathStatus, str, float | None]:
+    """Compares with eager mode, in which the program computes something else than when it is captured: PyTorch's
+    modules take another way for tensors that are traced."""
+    outputs = run.outputs or ()
+    apart = distance(outputs, run.eager[: len(outputs)])
+    whole = comparison.whole_reference().arrays or ()
+    graphs = _graphs_own(comparison, row.platform) or whole
+    captured = f"the captured graph is {otherwise:.2g} off eager mode, in which the program takes another way"
+    if apart <= max(_OTHER, _AS_GRAPH * distance(graphs, whole)):
+        return "unjudged", f"{run.words} is {apart:.2g} off eager mode, and {captured}", apart
+    return "differs", f"{_far(run, apart, _EAGER)}; {captured}", apart
 
 
 def _outputs_compared(
@@ -179,7 +216,7 @@ def _outputs_compared(
             if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
                 return "as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart
             return "differs", _far(run, apart, "the captured graph on this platform"), apart
-    return _others_compared(comparison, run) or (status, "", apart)
+    return _second_compared(run) or _others_compared(comparison, run) or (status, "", apart)
 
 
 def _structure_compared(
@@ -191,6 +228,22 @@ def _structure_compared(
         return "as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf
     forms = f"{', '.join(_forms(ours))} where the program returns {', '.join(_forms(reference[: len(ours)]))}"
     return "differs", f"{run.words} gives {forms}", math.inf
+
+
+def _second_compared(run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | None:
+    """A second call in eager mode gives other outputs than the first, where what was exported gives those of the first
+    again. None where that is not so."""
+    if not run.second_outputs:
+        return None
+    apart, again = distance(run.second_eager, run.eager), distance(run.second_outputs, run.outputs or ())
+    if apart < _OTHER or again > apart / 10:
+        return None
+    names = ", ".join(name for name, _ in run.changes[:4]) or "what it holds"
+    text = (
+        f"{_STATE}: each call changes {names}. {run.words} gives the outputs of the first call again, which are off by "
+        f"{apart:.2g} of the largest magnitude at the second"
+    )
+    return "differs", text, apart
 
 
 def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | None:

@@ -57,6 +57,8 @@ class OwnRun:
     first: the source of the first of several sets of arguments, if the export has those and was fed others.
     dynamic: the source declares dynamic dimensions.
     by_order: inputs of the file that were matched by order or shape, and their arguments.
+    second_outputs, second_eager: the outputs of a second call with the same arguments, where those in eager mode are
+        others than the first call's. `changes`: the buffers and attributes that a call changes, and the user's line.
     """
 
     platform: PlatformName
@@ -79,6 +81,9 @@ class OwnRun:
     first: str = ""
     dynamic: bool = False
     by_order: tuple[tuple[str, str], ...] = ()
+    second_outputs: tuple[Array, ...] = ()
+    second_eager: tuple[Array, ...] = ()
+    changes: tuple[tuple[str, str], ...] = ()
 
     @property
     def words(self) -> str:
@@ -95,11 +100,15 @@ class Located:
     path: empty for the whole program, none of whose submodules shows it alone.
     kind: its class.
     complete: all of its submodules were tried.
+    step: what runs show of the steps of its export, in a sentence (`stages`).
+    line: the user's line that calls it; empty for the whole program.
     """
 
     path: str
     kind: str
     complete: bool = True
+    step: str = ""
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +232,17 @@ class OwnPathClient:
             ).header  # fmt: skip
         except (WorkerFailed, MindgapError):
             return None
-        return Located(header["path"], header["kind"], header["complete"])
+        return Located(**{each.name: header[each.name] for each in dataclasses.fields(Located)})
+
+    def eager_again(self, source: str, platform: PlatformName) -> Sequence[Array]:
+        """Builds the only program of a source again and returns its outputs in eager mode; none where that fails."""
+        backend = find(platform)[0]
+        runner = program_runner_of(backend, platform, self._files.get(platform))
+        assert runner is not None, "only what ran is asked about"
+        try:
+            return self._ask("eager", source, platform, backend, runner).arrays
+        except (WorkerFailed, MindgapError):
+            return ()
 
     def stop(self) -> None:
         """Ends the processes from another thread."""
@@ -308,6 +327,8 @@ def own_run(
         training=tuple(header["training"]), warned=tuple((each[0], each[1]) for each in header.get("warned", ())),
         seconds=seconds, file=file, dynamic=bool(header.get("dynamic")),
         by_order=tuple((each[0], each[1]) for each in header.get("by_order", ())),
+        second_outputs=found.get("second_outputs", ()), second_eager=found.get("second_eager", ()),
+        changes=tuple((each[0], each[1]) for each in header.get("changes", ())),
     )  # fmt: skip
 
 

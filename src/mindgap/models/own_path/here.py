@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mindgap.graph import Array
 from mindgap.models.own_path.client import (
     AGAIN_S,
     SEARCH_S,
@@ -71,7 +72,11 @@ class ProgramHere:
             warnings.simplefilter("ignore")
             asked: dict[str, Any] = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "sizes": []}
             header, _ = self._programs.locate({**asked, **dataclasses.asdict(shown)})
-        return Located(header["path"], header["kind"], header["complete"])
+        return Located(**{each.name: header[each.name] for each in dataclasses.fields(Located)})
+
+    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
+        """None: a program of this process is not built again."""
+        return ()
 
     def stop(self) -> None:
         """Nothing: what runs in this process ends by itself."""

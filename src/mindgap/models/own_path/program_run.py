@@ -20,6 +20,7 @@ from mindgap.graph import Array
 from mindgap.models.capture.origin import user_line_of, users_line_in
 from mindgap.models.capture.program import leaves, modules_of, tensor_names
 from mindgap.models.corpus.source import one_line
+from mindgap.models.own_path.state import State, as_it_was
 from mindgap.platforms.script_runner import ScriptRunner
 
 #: The file name of a runner's text in tracebacks.
@@ -188,8 +189,38 @@ class FlatProgram(torch.nn.Module):
 def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = None) -> list[Array]:
     """Returns the outputs in eager mode. `tensors`: in place of those among the arguments."""
     given = program.fresh() if tensors is None else [tensor.clone() for tensor in tensors]
-    with _as_it_was(program.program), torch.no_grad():
-        return [_array(tensor) for tensor in program(*given)]
+    with as_it_was(program.program), torch.no_grad():
+        return arrays_of(program(*given))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoCalls:
+    """The outputs in eager mode of two calls with the same arguments, one after the other.
+
+    changes: what the second call changes in the program, or else the first one: the path of a buffer or an attribute,
+        and the user's line.
+    """
+
+    first: list[Array]
+    second: list[Array]
+    changes: list[tuple[str, str]]
+
+
+def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]], None]) -> TwoCalls:
+    """Calls the program twice in eager mode, with the same random numbers. `around_second`: makes the second call."""
+    calls: list[list[Array]] = []
+
+    def call() -> None:
+        with torch.no_grad():
+            calls.append(arrays_of(program(*program.fresh())))
+
+    with as_it_was(program.program) as before:
+        random = torch.random.get_rng_state()
+        call()
+        between = State(program.program)
+        torch.random.set_rng_state(random)
+        around_second(call)
+        return TwoCalls(calls[0], calls[1], between.changes() or before.changes())
 
 
 def run_by(
@@ -218,8 +249,8 @@ def run_by(
     if reason:
         return Failure(reason, ours=True)
     try:
-        with _as_it_was(program.program), torch.no_grad(), _tracer_warnings(program.warned):
-            found = [_array(tensor) for tensor in _tensors(run(program, fresh))]
+        with as_it_was(program.program), torch.no_grad(), _tracer_warnings(program.warned):
+            found = arrays_of(run(program, fresh))
     except (Exception, SystemExit) as error:
         return _with_operator(_failure(error, runner), error, program)
     if later is not None and asked < 2 and not again:
@@ -280,6 +311,11 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
+def arrays_of(value: Any) -> list[Array]:
+    """Returns the tensors of nested outputs as arrays."""
+    return [_array(tensor) for tensor in _tensors(value)]
+
+
 def _array(tensor: torch.Tensor) -> Array:
     from mindgap.aten.tensors import to_numpy
 
@@ -299,23 +335,6 @@ def _unfit(tensors: Sequence[torch.Tensor], runner: ScriptRunner) -> str:
         except TypeError:
             return f"numpy has no {str(tensor.dtype).removeprefix('torch.')}, in which an argument is given"
     return ""
-
-
-@contextlib.contextmanager
-def _as_it_was(program: Any) -> Generator[None]:
-    """Restores buffers and training modes that a run changes, and the random state."""
-    modules = [each for _, root in modules_of(program) for each in root.modules()]
-    before = {id(buffer): (buffer, buffer.clone()) for module in modules for buffer in module.buffers(recurse=False)}
-    modes = [(module, module.training) for module in modules]
-    try:
-        with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
-            yield
-    finally:
-        with torch.no_grad():
-            for buffer, saved in before.values():
-                buffer.copy_(saved)
-        for module, mode in modes:
-            module.training = mode
 
 
 @contextlib.contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -13,11 +15,16 @@ from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.module_calls import WHOLE, call_inside, module_calls
+from mindgap.models.capture.origin import current_origin
+from mindgap.models.capture.program import module_paths, modules_of
 from mindgap.models.own_path.client import Located
 from mindgap.models.own_path.dynamic import told_of_dimensions
 from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly
+from mindgap.models.own_path.stages import step_at_fault
 from mindgap.platforms.script_runner import ScriptRunner
 
+#: The user's line in an origin.
+LINE: Final = re.compile(r"[^\s()]+:\d+")
 #: Positional and keyword arguments.
 Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 
@@ -41,19 +48,48 @@ def first_part(
     until = time.monotonic() + seconds
     paths = [call.path for call in module_calls(program, args, kwargs, seconds / 4) if call.path != WHOLE]
     found = Located("", type(program).__name__)
+    shown = FlatProgram(program, args, kwargs), None if later is None else FlatProgram(program, *later)
     left = _children("", paths)
     while left:
         path = left.pop(0)
         if time.monotonic() > until:
-            return replace(found, complete=False)
+            found = replace(found, complete=False)
+            break
         try:
             module, given, named = call_inside(program, args, kwargs, path)
             fed = None if later is None else FlatProgram(*call_inside(program, *later, path))
         except CaptureError:
             continue
-        if _shows(FlatProgram(module, given, named), fed, runner, apart):
-            found, left = Located(path, type(module).__name__), _children(path, paths)
-    return found
+        tried = FlatProgram(module, given, named), fed
+        if _shows(*tried, runner, apart):
+            shown, found, left = tried, Located(path, type(module).__name__), _children(path, paths)
+    if found.path:
+        found = replace(found, line=_calling_line(program, args, kwargs, found.path))
+    if apart is None:
+        return found
+    if shown[1] is not None:
+        _make_dynamic(shown[0], shown[1])
+    return replace(found, step=step_at_fault(*shown, runner, partial(_limit, apart)))
+
+
+def _calling_line(program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], path: str) -> str:
+    """The user's line that calls a submodule first; empty if it is not called from the user's code."""
+    paths = module_paths(program)
+    modules = (module for _, root in modules_of(program) for module in root.modules())
+    called = next((module for module in modules if paths.get(id(module)) == path), None)
+    if called is None:
+        return ""
+    lines: list[str] = []
+
+    def noted(*_: object) -> None:
+        lines.append(current_origin(paths).rpartition("(")[2].rstrip(")"))
+
+    hook = called.register_forward_pre_hook(noted)
+    try:
+        run_eagerly(FlatProgram(program, args, kwargs))
+    finally:
+        hook.remove()
+    return lines[0] if lines and LINE.fullmatch(lines[0]) else ""
 
 
 def _shows(module: FlatProgram, fed: FlatProgram | None, runner: ScriptRunner, apart: float | None) -> bool:
@@ -68,8 +104,12 @@ def _shows(module: FlatProgram, fed: FlatProgram | None, runner: ScriptRunner, a
         return (apart is None or resized) and not found.ours
     if apart is None and not resized:
         return False
-    size = 1.0 if apart is None else min(apart, 1.0)
-    return distance(found, expected) >= max(size * _SHARE, least(expected))
+    return distance(found, expected) >= _limit(apart, expected)
+
+
+def _limit(apart: float | None, expected: Sequence[Array]) -> float:
+    """From which distance on outputs count as wrong."""
+    return max((1.0 if apart is None else min(apart, 1.0)) * _SHARE, least(expected))
 
 
 def _make_dynamic(module: FlatProgram, fed: FlatProgram) -> bool:

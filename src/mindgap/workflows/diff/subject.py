@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from mindgap.graph import Graph
+from mindgap.graph import Array, Graph
 from mindgap.models.own_path.client import Located, OwnRun, Shown, SizedRuns
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
@@ -26,6 +26,10 @@ class OwnProgram(Protocol):
 
     def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
         """Finds the submodule that shows it by itself. None where that is not known."""
+        ...
+
+    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
+        """Builds the program again and returns its outputs in eager mode; none where that fails."""
         ...
 
     def stop(self) -> None:

@@ -156,7 +156,8 @@ class SubjectRunner:
             return row
         try:
             doing("comparing the program's own export")
-            row = with_own_path(comparison, row, run, partial(program.locate, platform))
+            again = partial(program.eager_again, platform)
+            row = with_own_path(comparison, row, run, partial(program.locate, platform), again)
         except OutOfTime as error:
             return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
         sized = program.run_sizes(platform, run.dynamic)
