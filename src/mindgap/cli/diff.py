@@ -208,7 +208,7 @@ def diff(
         fails = fails_if_not_finite if require_finite else no_decision
         status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics, fails=fails) or status
     say_loudly(report)
-    for line in (left := _not_fed(report, files)):
+    for line in (left := [*_not_fed(report, files), *(_not_sized(report) if sizes else [])]):
         complain(line)
     status = status or (Exit.WRONG_USE if left else status)
     if require_finite:
@@ -247,6 +247,12 @@ def _not_fed(report: Report, files: Mapping[PlatformName, Path]) -> list[str]:
         for row in report.rows
         if row.platform in files and row.own_path is not None and row.own_path.status == "not_compared"
     ]
+
+
+def _not_sized(report: Report) -> list[str]:
+    """One line for each reason why dynamic dimensions were not run."""
+    own = [row.own_path.detail for row in report.rows if row.own_path is not None]
+    return [*dict.fromkeys(detail for detail in own if "dynamic dimensions: not compared" in detail)]
 
 
 def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:

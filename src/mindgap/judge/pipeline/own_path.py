@@ -110,7 +110,10 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     left_out = f"; the program itself refuses {', '.join(sized.left_out)}" if sized.left_out else ""
     if not sized.runs:
         about = f"dynamic dimensions: not compared: {sized.reason}"
-        return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=_joined(own.detail, about)))
+        status = own.status if own.status in ("differs", "failed") else "not_compared"
+        return dataclasses.replace(
+            row, own_path=dataclasses.replace(own, status=status, detail=_joined(own.detail, about))
+        )
     exported = sized.runs[0].apart
     if exported is None:
         wrong = [sized.runs[0]]
