@@ -41,7 +41,7 @@ def one_model(file: Path) -> Report:
     """A model with every kind of line: calm, a finding with a line of `file`, a policy, refusals, what did not run."""
     report = sample()
     example = Example("relu(nan)", "0.0", "nan", operands=True)
-    detail = f"{example.sentence} (another class on equal operands, on openvino/cpu: aten.relu.default)"
+    detail = f"{example.sentence} (another class on equal operands, on PLATFORM: aten.relu.default)"
     relu = culprit_of(2, "aten.relu.default", f"act ({file.name}:2)")
     rows = (
         Row("m", parse("cpu/jit"), "ok", "identical", metrics(23)),
@@ -49,7 +49,7 @@ def one_model(file: Path) -> Report:
             weaknesses=(Weakness(2, "aten.special_i0.default", "bound rule", "the operator has no bound rule"),)),
         *(
             Row("m", parse(name), "ok", "exceptional", {"n": 40, "n_differing": 20, "nan_mismatch": 20, "max_abs": 0.0},
-                relu, "platform", detail=detail, example=example)
+                relu, "platform", detail=detail.replace("PLATFORM", name), example=example)
             for name in ("openvino/cpu", "openvino/cpu@precision=f32")
         ),
         Row("m", parse("ncnn/cpu"), "ok", "reduced_precision", metrics(3), DtypePolicy("float32", "float16"),
@@ -187,3 +187,13 @@ def test_a_real_finding_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:
     os.close(parent)
     shown = re.sub(r"\x1b\[[\d;]*m", "", data.decode()).replace("\r\n", "\n").splitlines()
     assert shown == lines
+
+
+def test_a_block_of_two_platforms_has_the_evidence_of_both_where_they_differ() -> None:
+    culprit = culprit_of(2, "aten.relu.default", "")
+    ours, theirs = (
+        Row("m", parse(name), "ok", "discrepant", {}, culprit, "platform", detail=detail)
+        for name, detail in (("cpu/jit", "0.5 off"), ("cpu/inductor", "0.7 off"))
+    )
+    (block,) = blocks(replace(sample(), rows=(ours, theirs)))
+    assert dict(block.fields)["evidence"] == "0.5 off (cpu/jit)\n0.7 off (cpu/inductor)"

@@ -108,8 +108,38 @@ class Counting(nn.Module):
 
 
 def counting() -> Made:
-    """Right everywhere: it writes to a buffer and through a view."""
+    """Each call adds its number, which an exported program does not count."""
     return _seeded(Counting(), _given())
+
+
+class Noting(Counting):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.append(x.shape[0])
+        return super().forward(x) - self.calls
+
+
+def noting() -> Made:
+    """Right everywhere: it writes to a buffer, to a list and through a view, and its outputs do not depend on that."""
+    return _seeded(Noting(), _given())
+
+
+class Cooling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.heat = _layer(), 4
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.heat = max(1, self.heat - 1)
+        return self.layer(x) / self.heat
+
+
+def cooling() -> Made:
+    """Each call changes an attribute, which every export but that of `torch.compile` has as a constant."""
+    return _seeded(nn.Sequential(Cooling(), nn.Tanh()), _given())
 
 
 @dataclasses.dataclass
@@ -168,3 +198,57 @@ def size_assumed() -> Made:
 def any_size() -> Made:
     """Right at every size."""
     return _seeded(nn.Sequential(_layer(), nn.GELU()), _given())
+
+
+class Gate(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _layer()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scale = float(x.detach().mean()) if torch.jit.is_tracing() else x.mean()
+        return self.layer(x) * scale
+
+
+def sets() -> Made:
+    """A trace holds a mean of the first of three sets of arguments; the third has another size."""
+    first = _given()
+    return nn.Sequential(nn.ReLU(), Gate()).eval(), [(first,), (first * 3 + 1,), (torch.ones(6, 8),)]
+
+
+class Divided(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        count = 4 if torch.compiler.is_exporting() else x.shape[0]
+        return x / count - y.sum(0)
+
+
+class Dividing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.divided = _layer(), Divided()
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.divided(x, y))
+
+
+def declared() -> Made:
+    """The source declares dynamic dimensions; a submodule of the export divides by the size it was exported with."""
+    rows = torch.export.Dim("rows", min=2, max=6)
+    return Dividing().eval(), (_given(), _given().flip(0)), {}, {"x": {0: rows}, "y": {0: rows}}
+
+
+class Masked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.encoder(x, src_key_padding_mask=mask)
+
+
+def masked() -> Made:
+    """In eager mode PyTorch's encoder has zeros at padded places, and other numbers once it is traced for an export."""
+    mask = torch.tensor([[False, False, True], [False, True, True]])
+    return Masked().eval().requires_grad_(False), (_given()[:2, None].expand(2, 3, 8).clone(), mask)

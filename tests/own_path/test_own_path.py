@@ -23,7 +23,20 @@ from mindgap.platforms.name import parse
 
 from . import programs
 
-PROGRAMS = ("onnx_branch", "compile_branch", "promoting", "frozen", "dropping", "counting", "nested")
+PROGRAMS = (
+    "onnx_branch",
+    "compile_branch",
+    "promoting",
+    "frozen",
+    "dropping",
+    "counting",
+    "noting",
+    "cooling",
+    "masked",
+    "nested",
+    "sets",
+    "declared",
+)
 ONNX = "onnxruntime/cpu"
 OPENVINO = "openvino/cpu@precision=f32"
 Rows = dict[tuple[str, str], dict[str, Any]]
@@ -63,8 +76,9 @@ def rows(folder: Path) -> Rows:
 
 def line_of(text: str, file: str = "programs.py") -> str:
     """Where the programs have a line of this text."""
-    lines = Path(__file__).with_name(file).read_text().splitlines()
-    return f"{file}:{next(number for number, line in enumerate(lines, 1) if text in line)}"
+    before, there, _ = Path(__file__).with_name(file).read_text().partition(text)
+    assert there
+    return f"{file}:{before.count(chr(10)) + 1}"
 
 
 def found(rows: Rows, name: str, platform: str) -> tuple[str, str, str]:
@@ -77,6 +91,8 @@ def test_a_branch_on_onnx_export_is_found_with_its_submodule_and_its_line(rows: 
     line = line_of("torch.onnx.is_in_onnx_export():")
     assert found(rows, "onnx_branch", ONNX) == ("export", "submodule 1", f"1 ({line})")
     assert f"torch.onnx.is_in_onnx_export() at 1 ({line})" in rows["onnx_branch", ONNX]["detail"]
+    # The export's own, and not the captured graph's.
+    assert rows["onnx_branch", ONNX]["metrics"]["relative_error"] > 0.1
 
 
 def test_what_takes_another_branch_only_for_others_is_calm(rows: Rows) -> None:
@@ -101,7 +117,7 @@ def test_another_dtype_of_the_exported_program_is_found(rows: Rows) -> None:
 def test_a_value_frozen_from_an_argument_is_found_with_other_arguments(rows: Rows) -> None:
     verdict, _, line = found(rows, "frozen", "cpu/jit")
     assert verdict == "export" and line == line_of("torch.jit.is_tracing()")
-    assert "is wrong on others of the same kind" in rows["frozen", "cpu/jit"]["detail"]
+    assert "is wrong on other arguments of the same kind" in rows["frozen", "cpu/jit"]["detail"]
     assert rows["frozen", ONNX]["verdict"] in ("identical", "rounding")
 
 
@@ -113,6 +129,23 @@ def test_a_custom_operator_without_a_translation_fails_at_export(rows: Rows, pla
     assert rows["custom_operator", "cpu/jit"]["verdict"] == "identical"
 
 
+def test_sets_of_arguments_have_one_row_and_the_export_of_the_first_is_fed_all(rows: Rows) -> None:
+    line = line_of("if torch.jit.is_tracing() else x.mean()")
+    assert found(rows, "sets", "cpu/jit") == ("export", "submodule 1", f"1 ({line})")
+    assert rows["sets", "cpu/jit"]["detail"].startswith(
+        "arguments 2 (arguments 1: identical, arguments 3: identical): "
+    )
+    assert rows["sets", ONNX]["verdict"] in ("identical", "rounding")
+    assert len(rows["sets", ONNX]["digests"]) == 3
+
+
+def test_dimensions_that_the_source_declares_are_run_at_other_sizes_and_the_submodule_is_named(rows: Rows) -> None:
+    line = line_of("count = 4 if torch.compiler.is_exporting() else x.shape[0]\n        return x / count")
+    assert found(rows, "declared", ONNX) == ("export", "submodule divided", f"divided ({line})")
+    assert "at rows=6: off by" in rows["declared", ONNX]["detail"]
+    assert "is right at the exported sizes, rows=2, rows=6, rows=5" in rows["declared", "cpu/jit"]["own_path"]["detail"]
+
+
 def test_random_numbers_and_training_mode_are_said(rows: Rows) -> None:
     own = rows["dropping", ONNX]["own_path"]
     assert own["status"] == "not_compared" and "draws random numbers" in own["detail"]
@@ -120,9 +153,33 @@ def test_random_numbers_and_training_mode_are_said(rows: Rows) -> None:
 
 
 def test_a_program_that_writes_to_what_it_holds_is_no_false_finding(rows: Rows) -> None:
-    assert rows["counting", ONNX]["verdict"] in ("identical", "rounding")
-    assert rows["counting", ONNX]["own_path"]["status"] in ("same", "rounding")
-    assert rows["counting", "cpu/jit"]["own_path"]["status"] == "not_compared"
+    assert rows["noting", ONNX]["verdict"] in ("identical", "rounding")
+    assert rows["noting", ONNX]["own_path"]["status"] in ("same", "rounding")
+    assert rows["noting", "cpu/jit"]["own_path"]["status"] == "not_compared"
+
+
+@pytest.mark.parametrize(
+    ("name", "platform", "culprit", "text"),
+    [
+        ("counting", ONNX, "whole program", "self.calls.add_(1)"),
+        ("cooling", ONNX, "submodule 0", "self.heat = max(1"),
+        ("cooling", "cpu/jit", "submodule 0", "self.heat = max(1"),
+    ],
+)
+def test_an_export_that_does_not_keep_what_the_program_keeps_is_found(
+    rows: Rows, name: str, platform: str, culprit: str, text: str
+) -> None:
+    verdict, found_culprit, label = found(rows, name, platform)
+    assert (verdict, found_culprit) == ("export", culprit) and line_of(text) in label
+    assert "does not keep what the program keeps for its next call" in rows[name, platform]["detail"]
+
+
+def test_a_program_that_computes_something_else_in_eager_mode_than_where_it_is_traced_is_found(rows: Rows) -> None:
+    line = line_of("return self.encoder(x, src_key_padding_mask")
+    assert found(rows, "masked", ONNX) == ("export", "submodule encoder", f"encoder ({line})")
+    assert "gives other outputs than eager mode in the same process" in rows["masked", ONNX]["detail"]
+    assert "torch.export alone gives it" in rows["masked", ONNX]["detail"]
+    assert rows["masked", "cpu/jit"]["own_path"]["status"] == "unjudged"
 
 
 def test_nested_arguments_and_outputs_are_compared_and_questions_are_noted(rows: Rows) -> None:
@@ -150,9 +207,16 @@ def test_the_store_has_it(folder: Path, rows: Rows) -> None:
     from mindgap.results.store import Store
 
     stored = {(row.model.partition(":")[2], row.platform): row for row in report_of(Store(str(folder / "store"))).rows}
-    for key, row in rows.items():
+    for (name, platform), row in rows.items():
+        # A store holds each set of arguments.
+        key = f"{name} ({row['detail'].partition(' (')[0]})" if name == "sets" else name, platform
+        if key not in stored:
+            assert name == "sets" and row["verdict"] != "export"
+            continue
         own = stored[key].own_path
-        assert own is not None and own.status == row["own_path"]["status"]
+        assert own is not None and own.status == row["own_path"]["status"], key
+        if name != "sets":
+            assert stored[key].advice == row["advice"]
         assert [each.verdict for each in stored[key].faults] == [each["verdict"] for each in row["faults"]]
 
 
@@ -263,6 +327,12 @@ def test_an_export_that_is_wrong_at_other_sizes_is_found_with_the_line(sized: Ro
 def test_sizes_that_are_none_are_an_error_in_one_line(given: str) -> None:
     with pytest.raises(MindgapError, match=r"write NAME=LOW\.\.HIGH"):
         parse_sizes(given)
+
+
+def test_gradients_leave_the_own_export_out_and_say_so(folder: Path) -> None:
+    ran = mindgap("diff", "programs.py:any_size", "-p", "cpu/jit", "--backward", cwd=folder, own_path=True)
+    said = "own export of programs:any_size +grad on cpu/jit: not compared: --backward compares gradients"
+    assert ran.status == 0 and said in ran.out
 
 
 @pytest.mark.parametrize("option", ["--no-own-path", "--backward", "--capture-env=absent"])

@@ -7,9 +7,13 @@ import pytest
 import torch
 
 import mindgap
+from mindgap.graph import MindgapError
+from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
-from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly
+from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly, run_twice
 from mindgap.models.own_path.search import first_part
+from mindgap.models.own_path.stages import step_at_fault
+from mindgap.models.own_path.state import as_it_was
 from mindgap.platforms.script_runner import ScriptRunner
 
 from . import programs
@@ -128,3 +132,120 @@ def test_the_python_api_takes_the_program_by_its_own_way_on_request() -> None:
     assert row.culprit.label.startswith("programs.py:")
     (row,) = mindgap.diff(model, args, platforms=["cpu/jit"]).rows
     assert row.verdict == "identical" and row.own_path is None
+
+
+def test_an_input_map_comes_first_and_else_the_shape_decides() -> None:
+    x, y = torch.zeros(2, 3), torch.ones(3, 2)
+    flat = FlatProgram(lambda x, y: x @ y, (x, y), {})
+    assert [each for _, each in flat.matched([("a", [3, 2]), ("b", [2, 3])], flat.tensors)] == [y, x]
+    assert flat.by_order == [("a", "y"), ("b", "x")]
+    square = FlatProgram(lambda x, y: x @ y, (x, x + 1), {}, [("x", "b"), ("y", "0")])
+    assert [each.sum() for _, each in square.matched([("a", [2, 3]), ("b", [2, 3])], square.tensors)] == [6, 0]
+    absent = FlatProgram(lambda x, y: x @ y, (x, y), {}, [("x", "c")])
+    with pytest.raises(ValueError, match="--input-map x=c: the inputs of the file are a, b"):
+        absent.matched([("a", [2, 3]), ("b", [3, 2])], absent.tensors)
+
+
+def test_names_of_keyword_arguments_are_those_of_their_tensors() -> None:
+    class Apart(torch.nn.Module):
+        def forward(self, x: torch.Tensor, *, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return x + a - b
+
+    flat = FlatProgram(Apart(), (torch.zeros(1),), {"b": torch.ones(1), "a": torch.full((1,), 2.0)})
+    assert dict(zip(flat.names, (each.item() for each in flat.tensors), strict=True)) == {"x": 0, "b": 1, "a": 2}
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"z": {0: torch.export.Dim("n")}}, "has no z"),
+        ({"x": {2: torch.export.Dim("n")}}, "has no dimension 2"),
+        ({"x": 3}, "write {dimension"),
+        ({"x": None}, "no dimension in it is dynamic"),
+    ],
+)
+def test_declared_dimensions_that_the_arguments_lack_are_told(declared: object, said: str) -> None:
+    flat = FlatProgram(torch.nn.ReLU(), (torch.zeros(2, 3),), {})
+    flat.program.forward = lambda x: x  # type: ignore[method-assign]
+    with pytest.raises(MindgapError, match=said):
+        declared_dimensions(flat, declared)
+
+
+def test_declared_dimensions_are_taken_in_every_form() -> None:
+    n = torch.export.Dim("n", min=2, max=5)
+    flat = FlatProgram(lambda x, parts: x, (torch.zeros(4, 3), [torch.zeros(8), torch.zeros(3)]), {})
+    found = declared_dimensions(flat, ({0: n, 1: torch.export.Dim.AUTO}, [(2 * n,), {0: torch.export.Dim.DYNAMIC}]))
+    assert [(each.name, each.low, each.high) for each in found.sizes] == [("n", 2, 5), ("x.1", 2, 7)]
+    assert [each.shape for each in found.resized(flat, {"n": 5, "x.1": 2})] == [(5, 2), (10,), (2,)]
+
+
+class Keeping(torch.nn.Module):
+    buffer: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("buffer", torch.zeros(2))
+        self.seen: list[int] = []
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.seen.append(self.calls)
+        self.last = x
+        self.buffer = self.buffer + x
+        return self.buffer * self.calls
+
+
+def test_what_a_program_holds_is_as_it_was_and_what_a_call_changes_is_named() -> None:
+    model = Keeping()
+    with as_it_was(model) as state:
+        model(torch.ones(2))
+        changed = dict(state.changes())
+    assert [*changed] == ["buffer", "seen", "calls", "last"]
+    first = int(changed["calls"].partition(":")[2])
+    assert changed["calls"].startswith("test_program_run.py:") and changed["buffer"].endswith(f":{first + 3}")
+    assert (model.calls, model.seen, model.buffer.tolist(), hasattr(model, "last")) == (0, [], [0, 0], False)
+
+
+def test_two_calls_show_what_the_second_gives() -> None:
+    found = run_twice(FlatProgram(Keeping(), (torch.ones(2),), {}), lambda call: call())
+    assert (found.first[0].tolist(), found.second[0].tolist()) == ([1, 1], [4, 4])
+
+
+class Scaled(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_exporting():
+            return torch.nn.functional.gelu(x.double())
+        return torch.nn.functional.gelu(x)
+
+
+def step_of(program: torch.nn.Module, runner: ScriptRunner) -> str:
+    return step_at_fault(FlatProgram(program, (torch.randn(8),), {}), None, runner, lambda _: 1e-3)
+
+
+def test_the_step_of_an_export_that_is_at_fault_is_shown_by_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    exported = ScriptRunner("def run(model, fresh):\n    return torch.export.export(model, fresh()).module()(*fresh())")
+    promoted = "torch.export alone gives it, with a dtype promotion: float64 in place of float32"
+    assert step_of(Scaled(), exported) == promoted
+    assert step_of(torch.nn.GELU(), exported).endswith("are right by themselves: what follows them is not")
+    usual = torch.export.default_decompositions
+    wrong = {torch.ops.aten.silu.default: lambda x: x * 0.5}
+
+    def decompositions() -> dict[object, object]:
+        return {**usual().materialize(), **wrong}
+
+    monkeypatch.setattr(torch.export, "default_decompositions", decompositions)
+    monkeypatch.setattr("torch.export.exported_program.default_decompositions", decompositions)
+    said = step_of(torch.nn.Sequential(torch.nn.SiLU(), torch.nn.Tanh()), exported)
+    assert said == "torch.export is right, and PyTorch's decomposition of aten.silu.default is not"
+
+
+def test_graph_breaks_are_named_with_the_line() -> None:
+    class Broken(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x + 1
+            torch._dynamo.graph_break()
+            return y * 2
+
+    said = step_of(Broken(), ScriptRunner("def run(model, fresh):\n    return torch.compile(model)(*fresh())"))
+    assert said.startswith("torch.compile breaks the graph in it: Call to `torch._dynamo.graph_break()` (test_program")

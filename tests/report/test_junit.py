@@ -7,6 +7,8 @@ import xml.etree.ElementTree as ET
 
 from mindgap.findings.known import Baseline
 from mindgap.report import junit_xml
+from mindgap.report.junit import fails_if_not_finite
+from mindgap.results.rows import NonFinite
 from mindgap.workflows.diff import Report
 from report.report_sample import sample, with_three_faults
 
@@ -45,3 +47,13 @@ def test_any_message_gives_well_formed_xml() -> None:
     root = ET.fromstring(junit_xml(dataclasses.replace(sample(), rows=rows)).encode())
     failure = root.find(".//failure")
     assert failure is not None and '& <b> "quoted"' in (failure.text or "")
+
+
+def test_a_case_fails_on_request_where_an_output_is_not_finite() -> None:
+    rows = [dataclasses.replace(row, non_finite=(NonFinite(1, 2, 40),)) for row in sample().rows[:1]]
+    report = dataclasses.replace(sample(), rows=(*rows, *sample().rows[1:]))
+    assert counts(report) == (13, 5, 1, 2)
+    root = ET.fromstring(junit_xml(report, fails_if_not_finite))
+    assert len(root.findall(".//failure")) == 6
+    (failure,) = root.findall(".//failure[@type='identical']")
+    assert "output 1 is NaN or infinite in 2 of 40 elements" in failure.get("message", "")

@@ -11,6 +11,7 @@ import pytest
 
 from mindgap.graph import MindgapError, TensorStore
 from mindgap.report import html_page
+from mindgap.results.advice import advised
 from mindgap.results.from_store import report_of, runs, totals
 from mindgap.results.recording import Recording, recording
 from mindgap.results.report_json import decode_report
@@ -39,11 +40,11 @@ def recorded(store: Store, seed: int = 0, finish: bool = True, report: Report | 
 
 
 def bare(report: object) -> object:
-    """Without digests, which the sample invents without outputs."""
+    """Without digests, which the sample invents without outputs, and with the advice that a comparison adds."""
     strip = dataclasses.replace
     assert dataclasses.is_dataclass(report)
     models = tuple(strip(model, reference_digests=()) for model in report.models)  # type: ignore[attr-defined]
-    rows = tuple(strip(row, digests=()) for row in report.rows)  # type: ignore[attr-defined]
+    rows = tuple(advised(strip(row, digests=())) for row in report.rows)  # type: ignore[attr-defined]
     return strip(report, models=models, rows=rows)
 
 

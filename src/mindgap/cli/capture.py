@@ -60,14 +60,14 @@ def capture(
         count = len(opened.programs)
         files = [output] if count == 1 else [_numbered(output, n + 1) for n in range(count)]
         told: list[dict[str, Any]] = []
-        for index, ((name, _), file) in enumerate(zip(opened.programs, files, strict=True)):
+        for index, (one, file) in enumerate(zip(opened.programs, files, strict=True)):
             graph = client.capture(opened, index, backward=backward, optimizer=step)
             if travels:
                 made_by = {"mindgap": version("mindgap"), "torch": version("torch")}
-                write_model(file, ModelFile(name, source, graph, made_by), tensors, weights=not no_weights)
+                write_model(file, ModelFile(one.name, source, graph, made_by), tensors, weights=not no_weights)
             else:
                 write_file(file, encode(graph))
-            told.append(_told(name, graph, file))
+            told.append(_told(one.name, graph, file))
         if as_json:
             json.dump(told, out, indent=1)
             out.write("\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TextIO
@@ -25,6 +25,7 @@ from mindgap.models.own_path.client import OwnPathClient, check_file
 from mindgap.models.own_path.sizes import parse_sizes
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
+from mindgap.report.junit import Decision, fails_if_not_finite, no_decision
 from mindgap.report.words import not_finite
 from mindgap.results.store import Store
 from mindgap.run.log_setup import is_verbose
@@ -111,6 +112,22 @@ def diff(
             "--as", metavar="PLATFORM=FILE", help="The file that is deployed there, in place of an export; may repeat."
         ),
     ] = None,
+    input_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input-map",
+            metavar="ARGUMENT=INPUT",
+            help="Which input of the file of --as takes an argument, by name or number; may repeat.",
+        ),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--inputs",
+            metavar="FILE",
+            help="Arguments from a file, .npz or .safetensors, by their names; repeated, one verdict over all files.",
+        ),
+    ] = None,
     dynamic: Annotated[
         str | None,
         typer.Option(
@@ -143,17 +160,20 @@ def diff(
     )  # fmt: skip
     # A store is made for names that are right: no directory is left by a typing error.
     base, *wanted = [canonical(platform) for platform in (reference, *platforms)]
-    files = _files(artefacts or [], wanted)
+    mapped = _input_map(input_map or [])
+    files = _files(artefacts or [], wanted, bool(mapped))
+    if mapped and not files:
+        raise MindgapError("--input-map needs --as PLATFORM=FILE, the file whose inputs it names")
     sizes = () if dynamic is None else parse_sizes(dynamic)
-    taken = own_path and not backward and capture_env is None
-    if (sizes or files) and not taken:
+    left_out = "--backward compares gradients, which an export does not have" if backward else ""
+    if capture_env is not None:
+        left_out = f"the program is opened in environment {capture_env} only"
+    if (sizes or files) and (left_out or not own_path):
         raise MindgapError(
             "--as and --dynamic need the program's own export: leave out --no-own-path, --backward and --capture-env"
         )
     if files and len(sources) > 1:
         raise MindgapError("--as takes one source: a file is of one program")
-    if own_path and capture_env is not None:
-        complain(f"the program's own export is left out: the program is opened in environment {capture_env} only")
     settings = RunSettings(base, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
     kept = None if store is None else Store(store)
 
@@ -162,10 +182,11 @@ def diff(
         with (
             progress() as tell,
             source_client(tensors, settings.deadline_s, capture_env, limit) as client,
-            OwnPathClient(settings.deadline_s, files, sizes, limit) as exporting,
+            OwnPathClient(settings.deadline_s, files, sizes, limit, mapped) as exporting,
         ):
-            beside = exporting if taken else None
-            found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward, beside)
+            beside = (left_out or exporting) if own_path else None
+            asked = [*(options or []), *inside_option(inside), *([f"inputs={','.join(inputs)}"] if inputs else [])]
+            found = subjects(sources, asked, client, backward, beside)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
     with result_stream() as out:
@@ -183,16 +204,28 @@ def diff(
             report, notes = mark_allowed(report, allowed)
             for line in notes:
                 complain(line)
-        status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics) or status
+        fails = fails_if_not_finite if require_finite else no_decision
+        status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics, fails=fails) or status
     report_problems(report)
+    for line in (left := [*_not_fed(report, files), *(_not_sized(report) if sizes else [])]):
+        complain(line)
+    status = status or (Exit.WRONG_USE if left else status)
     if require_finite:
         for line in not_finite(report):
             complain(line)
     return status or status_of(report, require_support=require_support, require_finite=require_finite)
 
 
-def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName]) -> dict[PlatformName, Path]:
-    """Parses `--as PLATFORM=FILE`. Raises `MindgapError`."""
+def _input_map(given: Sequence[str]) -> list[tuple[str, str]]:
+    """Parses `--input-map ARGUMENT=INPUT`. Raises `MindgapError`."""
+    for text in given:
+        if not all(text.partition("=")):
+            raise MindgapError(f"--input-map {text}: write ARGUMENT=INPUT, as in --input-map x=input_ids")
+    return [(name, each) for name, _, each in (text.partition("=") for text in given)]
+
+
+def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName], mapped: bool) -> dict[PlatformName, Path]:
+    """Parses `--as PLATFORM=FILE`. `mapped`: their inputs are named. Raises `MindgapError`."""
     found: dict[PlatformName, Path] = {}
     for text in artefacts:
         platform, equals, file = text.rpartition("=")
@@ -201,9 +234,24 @@ def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName]) -> dict[
         name = canonical(platform)
         if name not in platforms:
             raise MindgapError(f"--as {text}: {name} is not among the platforms: add -p {name}")
-        check_file(name, Path(file))
+        check_file(name, Path(file), mapped)
         found[name] = Path(file)
     return found
+
+
+def _not_fed(report: Report, files: Mapping[PlatformName, Path]) -> list[str]:
+    """One line for each file of `--as` that was compared with nothing."""
+    return [
+        f"--as {row.platform}={files[row.platform]}: {row.model}: not compared: {row.own_path.detail}"
+        for row in report.rows
+        if row.platform in files and row.own_path is not None and row.own_path.status == "not_compared"
+    ]
+
+
+def _not_sized(report: Report) -> list[str]:
+    """One line for each reason why dynamic dimensions were not run."""
+    own = [row.own_path.detail for row in report.rows if row.own_path is not None]
+    return [*dict.fromkeys(detail for detail in own if "dynamic dimensions: not compared" in detail)]
 
 
 def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:
@@ -220,14 +268,15 @@ def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:
 
 def put_out(
     report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None, sarif: Path | None = None, *,
-    metrics: bool = False,
+    metrics: bool = False, fails: Decision = no_decision,
 ) -> Exit:  # fmt: skip
-    """Writes the report: JSON or text, then the requested files. A failure costs its file and gives a status."""
+    """Writes the report: JSON or text, then the requested files. A failure costs its file and gives a status.
+    `fails`: of the cases in JUnit XML."""
     if as_json:
         out.write(report.to_json() + "\n")
     else:
         print_report(report, out, metrics=metrics, verbose=is_verbose())
-    return Exit.NOTHING_FOUND if write_pages(report, html, junit, sarif) else Exit.WRONG_USE
+    return Exit.NOTHING_FOUND if write_pages(report, html, junit, sarif, fails) else Exit.WRONG_USE
 
 
 def seconds(deadline: float) -> float:
@@ -237,15 +286,20 @@ def seconds(deadline: float) -> float:
     return deadline
 
 
-def write_pages(report: Report, html: Path | None, junit: Path | None, sarif: Path | None = None) -> bool:
-    """Writes the requested JUnit, SARIF and HTML files. Returns whether all were written."""
-    wanted = [(junit, "junit_xml"), (sarif, "sarif_of_report"), (html, "html_page")]
-    return each_alone([partial(_write, path, make, report) for path, make in wanted if path is not None])
+def write_pages(
+    report: Report, html: Path | None, junit: Path | None, sarif: Path | None = None, fails: Decision = no_decision
+) -> bool:
+    """Writes the requested JUnit, SARIF and HTML files. Returns whether all were written. `fails`: of JUnit's cases."""
+    pages = [(sarif, "sarif_of_report"), (html, "html_page")]
+    wanted = [partial(_write, path, make, report) for path, make in pages if path is not None]
+    if junit is not None:
+        wanted.insert(0, partial(_write, junit, "junit_xml", report, fails))
+    return each_alone(wanted)
 
 
-def _write(path: Path, make: str, report: Report) -> None:
+def _write(path: Path, make: str, report: Report, *more: Decision) -> None:
     # A page imports PyTorch, which takes as long as a small comparison.
-    write_file(path, getattr(importlib.import_module("mindgap.report"), make)(report))
+    write_file(path, getattr(importlib.import_module("mindgap.report"), make)(report, *more))
 
 
 def report_problems(report: Report) -> None:

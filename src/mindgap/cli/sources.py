@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
-from mindgap.graph import Graph, MindgapError, TensorStore
-from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun, SizedRuns
+from mindgap.graph import Array, Graph, MindgapError, TensorStore
+from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun, Shown, SizedRuns
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName
@@ -66,27 +66,54 @@ class _Program:
 
     client: OwnPathClient
     source: str
+    first: str
 
     def run(self, platform: PlatformName) -> OwnRun | None:
-        return self.client.run(self.source, platform)
+        return self.client.run(self.source, platform, self.first)
 
-    def run_sizes(self, platform: PlatformName) -> SizedRuns | None:
-        return self.client.run_sizes(self.source, platform)
+    def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
+        return self.client.run_sizes(self.source, platform, declared) if self.first in ("", self.source) else None
 
-    def locate(self, platform: PlatformName, apart: float | None) -> Located | None:
-        return self.client.locate(self.source, platform, apart)
+    def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
+        return self.client.locate(self.source, platform, shown)
+
+    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
+        return self.client.eager_again(self.source, platform)
 
     def stop(self) -> None:
         self.client.stop()
 
 
+@dataclass(frozen=True)
+class _LeftOut:
+    """A program that does not go the way of platforms' users, and why."""
+
+    why: str
+
+    def run(self, platform: PlatformName) -> OwnRun | None:
+        return None if platform.mode == "eager" else OwnRun(platform, "", None, reason=self.why, fed=False)
+
+    def run_sizes(self, platform: PlatformName, declared: bool) -> None:
+        return None
+
+    def locate(self, platform: PlatformName, shown: Shown) -> None:
+        return None
+
+    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
+        return ()
+
+    def stop(self) -> None:
+        pass
+
+
 def subjects(
     sources: Sequence[str], options: Sequence[str], client: SourceClient, backward: bool = False,
-    own_path: OwnPathClient | None = None,
+    own_path: OwnPathClient | str | None = None,
 ) -> Iterator[Subject]:  # fmt: skip
     """Yields a subject per model of the sources. `backward`: with gradients, and `+grad` in its name.
 
-    `own_path`: runs programs by the way of platforms' users; None leaves that out.
+    `own_path`: runs programs by the way of platforms' users; a text leaves that out, and says why in each row; None
+    leaves it out.
     A source that cannot be opened is one subject, whose graph raises the reason. Raises `MindgapError` for an option
     that is none.
     """
@@ -103,11 +130,17 @@ def subjects(
         except (MindgapError, RuntimeError) as error:
             yield Subject(source, _raising(error), in_process=False)
         else:
-            for index, (name, text) in enumerate(opened.programs):
+            for index, one in enumerate(opened.programs):
                 graph = _graph_of(client, opened, index, backward)
-                program = None if own_path is None or opened.captured[index] else _Program(own_path, text)
-                command = shlex.quote(text) + more
-                yield Subject(name + suffix, graph, command, in_process=False, stop=client.stop, program=program)
+                program = _LeftOut(own_path) if isinstance(own_path, str) else None
+                if isinstance(own_path, OwnPathClient):
+                    program = _Program(own_path, one.source, one.first)
+                program = None if one.captured else program
+                command = shlex.quote(one.source) + more
+                yield Subject(
+                    one.name + suffix, graph, command, in_process=False, stop=client.stop, program=program,
+                    group=one.group and one.group + suffix,
+                )  # fmt: skip
 
 
 def _stored(source: str, client: SourceClient, backward: bool) -> Iterator[Subject]:

@@ -109,7 +109,9 @@ def print_report(report: Report, out: TextIO, *, metrics: bool = False, verbose:
         return
     lines = Lines(out)
     if len(report.models) == 1:
-        lines.put(Text(report.models[0].name, style="bold"))
+        model = report.models[0]
+        sets = f" ({model.argument_sets} sets of arguments)" if model.argument_sets > 1 else ""
+        lines.put(Text(f"{model.name}{sets}", style="bold"))
         print_rows(lines, [_line_of(report.shown(row.platform), row, metrics, verbose) for row in report.rows])
     else:
         _print_matrix(lines, report)

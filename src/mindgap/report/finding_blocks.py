@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from mindgap.graph.compare.culprit import DtypePolicy, SubmoduleCulprit
+from mindgap.platforms.name import PlatformName
 from mindgap.report.words import METRICS, classes, fault_name, figure, number, word_text
 from mindgap.workflows.diff import Report, Row
 
@@ -109,11 +110,11 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         "line" if LINE.search(label) else "module": place(first, report),
         "blame": _blame(first, report, sides),
         "example": first.example.sentence if first.example else "",
-        "evidence": _evidence(first),
+        "evidence": _by_platform({row.platform: _evidence(row) for row in rows}),
         "message": reason(first) if first.message and first.verdict in ("failed", "reference_failed") else "",
-        # Metrics, and the command, are of the captured graph, which is right here.
-        "size": "" if _is_of_export(first) else _sizes(rows),
+        "size": _by_platform({row.platform: size_text(row) for row in rows if row.metrics}),
         "advice": first.advice.replace("; ", "\n"),
+        # The command reduces the captured graph, which is right here.
         "script": "" if _is_of_export(first) else reduce_command(report, first),
     }
     fields = tuple((name, text) for name in LABELS if (text := clean(told.get(name, ""))))
@@ -159,13 +160,12 @@ def _evidence(row: Row) -> str:
     return text.splitlines()[0][:_MOST_TEXT] if text else ""
 
 
-def _sizes(rows: Sequence[Row]) -> str:
-    """How far the outputs are apart; one line for each platform where rows of a block differ in it."""
-    found = {row.platform: size_text(row) for row in rows if row.metrics}
+def _by_platform(found: Mapping[PlatformName, str]) -> str:
+    """A text of rows of one block; one line for each platform where they differ in it."""
     texts = [*dict.fromkeys(filter(None, found.values()))]
     if len(texts) < 2:
         return "".join(texts)
-    return "\n".join(f"{text} ({name})" for name, text in found.items())
+    return "\n".join(f"{text} ({name})" for name, text in found.items() if text)
 
 
 def size_text(row: Row, names: Iterable[str] = _SIZES) -> str:

@@ -17,7 +17,16 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 Decision = Callable[[Row], bool | None]
 
 
-def junit_xml(report: Report, fails: Decision = lambda row: None) -> str:
+def no_decision(_: Row) -> None:
+    """The row decides."""
+
+
+def fails_if_not_finite(row: Row) -> bool | None:
+    """A case fails where an output of the platform has NaN or infinities."""
+    return bool(row.non_finite) or None
+
+
+def junit_xml(report: Report, fails: Decision = no_decision) -> str:
     """Writes JUnit XML: a case for each row, and one for each fault of a row beside the first.
 
     New findings are failures, unless `fails` decides otherwise of a case. Refused sources, rows on which mindgap failed
@@ -59,7 +68,7 @@ def _case(suite: ET.Element, row: Row, *, beside: bool, fails: bool | None) -> N
         ET.SubElement(case, "error", message=text, type="broken").text = _clean(row.broken)
     elif row.unknown:
         ET.SubElement(case, "error", message=text, type=row.word)
-    elif fails and not row.finding:
+    elif fails and (row.known or not row.finding):
         ET.SubElement(case, "failure", message=text, type=row.word).text = _clean(row.message)
     elif row.verdict is None:
         ET.SubElement(case, "skipped", message=text)

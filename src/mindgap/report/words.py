@@ -9,7 +9,7 @@ from typing import Any, Final
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.delegation import Delegation, total
-from mindgap.results.rows import OwnPath
+from mindgap.results.rows import NonFinite, OwnPath
 from mindgap.workflows.diff import Report, Row
 
 #: What a table calls a row -> (short form for narrow cells, what it means).
@@ -110,6 +110,7 @@ def explain(row: Row) -> str:
         parts.append(shown.strip().splitlines()[0][:300])
     elif row.finding and row.detail:
         parts.append(detail_line(row))
+    parts += map(_not_finite, row.non_finite)
     if row.advice:
         parts.append(f"what to do: {row.advice}")
     if row.weaknesses:
@@ -142,11 +143,11 @@ def not_finite(report: Report) -> list[str]:
     """One line for each output with NaN or infinities, on the reference or on a platform."""
     found = [(model.name, report.reference, model.non_finite) for model in report.models]
     found += [(row.model, row.platform, row.non_finite) for row in report.rows]
-    return [
-        f"{model} on {platform}: output {each.output} is NaN or infinite in {each.count} of {each.elements} elements"
-        for model, platform, outputs in found
-        for each in outputs
-    ]
+    return [f"{model} on {platform}: {_not_finite(each)}" for model, platform, outputs in found for each in outputs]
+
+
+def _not_finite(each: NonFinite) -> str:
+    return f"output {each.output} is NaN or infinite in {each.count} of {each.elements} elements"
 
 
 def non_finite_notes(report: Report) -> list[str]:
@@ -156,10 +157,8 @@ def non_finite_notes(report: Report) -> list[str]:
         rows = [row for row in report.rows if row.model == model.name and row.digests]
         for each in model.non_finite:
             if each.count == each.elements and all(each in row.non_finite for row in rows):
-                where = f"in {each.count} of {each.elements} elements on {report.reference} and on every platform"
-                notes.append(
-                    f"{model.name}: output {each.output} is NaN or infinite {where}: comparing it says nothing"
-                )
+                where = f"on {report.reference} and on every platform"
+                notes.append(f"{model.name}: {_not_finite(each)} {where}: comparing it says nothing")
     return notes
 
 

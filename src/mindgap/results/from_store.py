@@ -13,7 +13,19 @@ from mindgap.graph.compare.verdict import FINDINGS, Fault, Weakness
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import recorded
 from mindgap.platforms.protocol import EXECUTION
-from mindgap.results.rows import Model, OwnPath, PlatformFacts, Refused, Report, Row, Totals, identities, ordered
+from mindgap.results.advice import advised
+from mindgap.results.rows import (
+    Model,
+    OwnPath,
+    PlatformFacts,
+    Refused,
+    Report,
+    Row,
+    Totals,
+    identities,
+    non_finite,
+    ordered,
+)
 from mindgap.results.store import Store, StoreError, metrics_of, outcome_of
 from mindgap.run.outcome import Outcome
 
@@ -131,6 +143,7 @@ def _model(row: dict[str, Any], outcome: Outcome | None, sources: dict[str, str]
         reference_digests=identities(outcome),
         timings={**row["timings"], **outcome.timings},
         source=sources.get(row["model"], ""),
+        non_finite=non_finite(outcome),
     )
 
 
@@ -161,7 +174,7 @@ def _rows(
         one = replace(one, own_path=own_paths.get(key))
         if row["judge_seconds"] is not None or one.own_path is not None:
             one = replace(one, weaknesses=weak.get(key, ()), faults=faults.get(key, ()))
-        found[row["model"]][row["platform"]] = one
+        found[row["model"]][row["platform"]] = advised(one)
     rank = {name: position for position, name in enumerate(platforms)}
     return tuple(found[model][name] for model in models for name in sorted(found[model], key=lambda n: rank[n]))
 
@@ -190,6 +203,7 @@ def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
         profiles=row["profiles"],
         timings=timings,
         digests=identities(outcome) if outcome else (),
+        non_finite=non_finite(outcome) if outcome else (),
         nodes=tuple((each["node"], each["op"], each["role"]) for each in row["nodes"]),
         broken=row["broken"],
         unjudged=row["word"] == "unjudged",

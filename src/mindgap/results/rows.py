@@ -74,7 +74,7 @@ class Row:
     store holds neither. `delegation`: what a delegate of the platform ran, where the platform reports it. `own_path`:
     what the program gave by the platform's own export; None for a graph without a program, and for eager mode.
     `advice`: what the reader can do, where that is known; of a finding, about its first fault. `non_finite`: outputs of
-    the platform with NaN or infinities. A store holds neither.
+    the platform with NaN or infinities. `results.from_store` works both out again.
     """
 
     model: str
@@ -177,7 +177,8 @@ class Model:
     """What was run. `digest` is the graph's identity; `reference` what the reference did with it, in words.
 
     `source`: the arguments by which a command line names it; empty where there are none. `non_finite`: the reference's
-    outputs with NaN or infinities; a store does not hold them.
+    outputs with NaN or infinities. `argument_sets`: how many sets of arguments it was run with; nodes, inputs and
+    outputs are those of the first.
     """
 
     name: str
@@ -192,6 +193,7 @@ class Model:
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
     source: str = ""
     non_finite: tuple[NonFinite, ...] = ()
+    argument_sets: int = 1
 
 
 @dataclass(frozen=True, slots=True)

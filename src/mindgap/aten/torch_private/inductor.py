@@ -1,5 +1,6 @@
 """Dynamo and Inductor: their configuration, the vector instructions that it picks, their caches."""
 
+import traceback
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -51,3 +52,11 @@ SWITCHED_OFF: Final[Mapping[str, Mapping[str, Any]]] = {
     "fusion": {"max_fusion_size": 1, "epilogue_fusion": False, "realize_opcount_threshold": 0},
     "generated_kernels": {"fallback_by_default": True, "selective_decompose": True},
 }
+
+
+def graph_breaks(program: Any, args: tuple[Any, ...]) -> list[tuple[str, str]]:
+    """Runs a program as `torch.compile` would, without compiling it. Returns the graph breaks: the reason, and where it
+    is in the form of a traceback."""
+    dynamo: Any = torch._dynamo  # typed in parts
+    found = dynamo.explain(program)(*args).break_reasons
+    return [(str(each.reason).splitlines()[0], "".join(traceback.format_list(each.user_stack))) for each in found]

@@ -10,10 +10,11 @@ from typing import Final
 from mindgap.graph import Array, materialise_all
 from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.metrics import distance
+from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.time_budget import OutOfTime
-from mindgap.models.own_path.client import Located, OwnRun, SizedRuns
+from mindgap.models.own_path.client import Located, OwnRun, Shown, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
@@ -35,33 +36,48 @@ _REFEREE: Final = parse("onnx/reference")
 _OPEN: Final = "Whether the runtime or mindgap's translation is wrong is open: ONNX's reference evaluator"
 #: Runs the program by the way of a platform's users.
 RunProgram = Callable[[PlatformName], OwnRun | None]
-#: Finds the submodule at fault: how far the outputs are apart, None for a failure.
-Locate = Callable[[float | None], Located | None]
+_EAGER: Final = "eager mode in the same process"
+#: How a sentence begins of a program that keeps something for its next call, which the export does not.
+_STATE: Final = "what was exported does not keep what the program keeps for its next call"
+#: How a sentence begins of an export that is right on the arguments that it was made with alone.
+_FROZEN: Final = "what was exported is wrong on other arguments of the same kind"
+
+#: Finds the submodule at fault.
+Locate = Callable[[Shown], Located | None]
 
 
 def with_own_path(
-    comparison: GraphComparison, row: Row, run: OwnRun, locate: Locate, again: RunProgram | None = None
+    comparison: GraphComparison,
+    row: Row,
+    run: OwnRun,
+    locate: Locate,
+    eager_again: Callable[[], Sequence[Array]],
+    referee: RunProgram | None = None,
 ) -> Row:
     """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault.
 
-    `again`: for a program that is a model file, so that ONNX's reference evaluator decides which side is wrong.
+    `eager_again`: builds the program again and returns its outputs in eager mode; none where that fails. `referee`:
+    for a program that is a model file, so that ONNX's reference evaluator decides which side is wrong.
     """
-    status, detail, apart = _compared(comparison, row, run)
-    if status == "differs" and again is not None and row.platform != _REFEREE:
-        status, decided = _decided(run, again(_REFEREE))
+    status, detail, apart = _compared(comparison, row, run, eager_again)
+    others = status == "differs" and detail.startswith(_FROZEN)
+    if status == "differs" and referee is not None and row.platform != _REFEREE:
+        status, decided = _decided(run, referee(_REFEREE))
         detail = f"{detail}. {decided}"
     asked = tuple(_words(*each) for each in run.asked)
     about = OwnPath(status, run.way, detail, asked, run.training, run.seconds)
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok"):
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
-    found = locate(apart) or Located("", "")
-    line = _line(run, found.path)
+    if stateful := status == "differs" and detail.startswith(_STATE):
+        found = Located(run.changes[0][0].rpartition(".")[0], "") if run.changes else Located("", "")
+    else:
+        found = locate(Shown(apart, run.first, others)) or Located("", "")
+    line = (run.changes[0][1] if stateful and run.changes else _line(run, found.path)) or found.line
     label = f"{found.path} ({line})" if found.path and line else found.path or line
-    where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
-    where += "" if found.complete else "; its submodules were not all tried"
+    where = "" if stateful else _where(found)
     verdict: Verdict = "failed" if status == "failed" else "export"
     fault = Fault(SubmoduleCulprit(found.path, label), verdict, detail=f"{detail}{where}{_why(run, found.path)}")
-    return _with_fault(row, fault, about)
+    return _with_fault(row, fault, about, _sides(comparison, run, detail) if status == "differs" else None)
 
 
 def _decided(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:
@@ -80,24 +96,57 @@ def _decided(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:
     return "differs", f"{_OPEN} gives a third result"
 
 
-def _with_fault(row: Row, fault: Fault, about: OwnPath) -> Row:
-    """The row with one more fault. The worst comes first."""
+def _sides(comparison: GraphComparison, run: OwnRun, detail: str) -> tuple[Sequence[Array], Sequence[Array]]:
+    """The outputs of the program's own way and those they are compared with, of which a sentence tells."""
+    if detail.startswith(_FROZEN):
+        return run.other_outputs, run.other_eager
+    if detail.startswith(_STATE):
+        return run.second_outputs, run.second_eager
+    ours = run.outputs or ()
+    if f" {_EAGER}: " in detail:
+        return ours, run.eager[: len(ours)]
+    return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
+
+
+def _where(found: Located) -> str:
+    where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
+    where += "" if found.complete else "; its submodules were not all tried"
+    return f"{where}; {found.step}" if found.step else where
+
+
+def _with_fault(
+    row: Row, fault: Fault, about: OwnPath, sides: tuple[Sequence[Array], Sequence[Array]] | None = None
+) -> Row:
+    """The row with one more fault. The worst comes first, and the metrics are its own.
+
+    `sides`: the outputs by the program's own way and the expected ones; None where there is no one pair of these.
+    """
+    from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
+
     faults = (*row.independent_faults, fault) if row.finding else (fault,)
     first = min(faults, key=lambda each: SEVERITY.index(str(each.verdict)))
     ordered = (first, *(each for each in faults if each is not first))
+    if first is fault:
+        row = dataclasses.replace(
+            row, verdicts=(), metrics=RowMetrics() if sides is None else row_metrics(*sides, None),
+            profiles={} if sides is None else fixed_tolerances(*sides),
+        )  # fmt: skip
     return dataclasses.replace(
         row, verdict=first.verdict, blame=first.blame, culprit=first.culprit, detail=first.detail,
         example=first.example, script=first.script, faults=ordered, own_path=about,
     )  # fmt: skip
 
 
-def with_sizes(row: Row, sized: SizedRuns, run: OwnRun) -> Row:
+def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     """Returns the row with what one export with dynamic dimensions gave at several sizes."""
     own = row.own_path or OwnPath("not_compared")
     left_out = f"; the program itself refuses {', '.join(sized.left_out)}" if sized.left_out else ""
     if not sized.runs:
         about = f"dynamic dimensions: not compared: {sized.reason}"
-        return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=_joined(own.detail, about)))
+        status = own.status if own.status in ("differs", "failed") else "not_compared"
+        return dataclasses.replace(
+            row, own_path=dataclasses.replace(own, status=status, detail=_joined(own.detail, about))
+        )
     exported = sized.runs[0].apart
     if exported is None:
         wrong = [sized.runs[0]]
@@ -110,8 +159,12 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun) -> Row:
         return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=_joined(own.detail, about)))
     said = "; ".join(_of_size(each) for each in wrong)
     detail = f"{own.way or 'the export'} with dynamic dimensions is wrong or fails: {said} (of {sizes}){left_out}"
-    line = next((each.line for each in wrong if each.line), _line(run, ""))
-    fault = Fault(SubmoduleCulprit("", line), "export", detail=f"{detail}{_why(run, '')}")
+    at = next((Shown(each.apart, at=each.words) for each in wrong if "=" in each.words), Shown(None, at=sized.at))
+    found = (locate(at) if at.at else None) or Located("", "")
+    line = next((each.line for each in wrong if each.line), _line(run, found.path)) or found.line
+    label = f"{found.path} ({line})" if found.path and line else found.path or line
+    text = f"{detail}{_where(found)}{_why(run, found.path)}"
+    fault = Fault(SubmoduleCulprit(found.path, label), "export", detail=text)
     return _with_fault(row, fault, dataclasses.replace(own, status="differs", detail=_joined(own.detail, detail)))
 
 
@@ -126,7 +179,9 @@ def _of_size(run: SizeRun) -> str:
     return f"at {run.words}: {size}"
 
 
-def _compared(comparison: GraphComparison, row: Row, run: OwnRun) -> tuple[OwnPathStatus, str, float | None]:
+def _compared(
+    comparison: GraphComparison, row: Row, run: OwnRun, eager_again: Callable[[], Sequence[Array]]
+) -> tuple[OwnPathStatus, str, float | None]:
     """The status, a sentence, and how far the outputs are off where that is known."""
     graph = comparison.graph
     if not run.fed:
@@ -143,9 +198,28 @@ def _compared(comparison: GraphComparison, row: Row, run: OwnRun) -> tuple[OwnPa
     if not reference.ran or reference.arrays is None:
         return "not_compared", "the reference gave nothing to compare with", None
     expected = reference.arrays[: len(run.outputs)]
-    if distance(run.eager, expected) > _FAR:
-        return "not_compared", "the program gives other outputs in eager mode when it is built again", None
+    if (otherwise := distance(run.eager, expected)) > _OTHER:
+        again = distance(run.eager, eager_again())
+        if again < min(_OTHER, otherwise / 10):
+            return _eager_compared(comparison, row, run, otherwise)
+        if otherwise > _FAR:
+            return "not_compared", "the program gives other outputs in eager mode when it is built again", None
     return _outputs_compared(comparison, row, run, reference.arrays)
+
+
+def _eager_compared(
+    comparison: GraphComparison, row: Row, run: OwnRun, otherwise: float
+) -> tuple[OwnPathStatus, str, float | None]:
+    """Compares with eager mode, in which the program computes something else than when it is captured: PyTorch's
+    modules take another way for tensors that are traced."""
+    outputs = run.outputs or ()
+    apart = distance(outputs, run.eager[: len(outputs)])
+    whole = comparison.whole_reference().arrays or ()
+    graphs = _graphs_own(comparison, row.platform) or whole
+    captured = f"the captured graph is {otherwise:.2g} off eager mode, in which the program takes another way"
+    if apart <= max(_OTHER, _AS_GRAPH * distance(graphs, whole)):
+        return "unjudged", f"{run.words} is {apart:.2g} off eager mode, and {captured}", apart
+    return "differs", f"{_far(run, apart, _EAGER)}; {captured}", apart
 
 
 def _outputs_compared(
@@ -178,7 +252,7 @@ def _outputs_compared(
             if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
                 return "as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart
             return "differs", _far(run, apart, "the captured graph on this platform"), apart
-    return _others_compared(comparison, run) or (status, "", apart)
+    return _second_compared(run) or _others_compared(comparison, run) or (status, "", apart)
 
 
 def _structure_compared(
@@ -190,6 +264,22 @@ def _structure_compared(
         return "as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf
     forms = f"{', '.join(_forms(ours))} where the program returns {', '.join(_forms(reference[: len(ours)]))}"
     return "differs", f"{run.words} gives {forms}", math.inf
+
+
+def _second_compared(run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | None:
+    """A second call in eager mode gives other outputs than the first, where what was exported gives those of the first
+    again. None where that is not so."""
+    if not run.second_outputs:
+        return None
+    apart, again = distance(run.second_eager, run.eager), distance(run.second_outputs, run.outputs or ())
+    if apart < _OTHER or again > apart / 10:
+        return None
+    names = ", ".join(name for name, _ in run.changes[:4]) or "what it holds"
+    text = (
+        f"{_STATE}: each call changes {names}. {run.words} gives the outputs of the first call again, which are off by "
+        f"{apart:.2g} of the largest magnitude at the second"
+    )
+    return "differs", text, apart
 
 
 def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | None:
@@ -214,11 +304,10 @@ def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathS
     except Exception:  # no oracle for these arguments: nothing is said
         return None
     text = (
-        f"what {run.way} made of the program with the given arguments is wrong on others of the same kind: off by "
-        f"{apart:.2g} of the largest magnitude. A value that was computed from an argument, or a branch that was taken "
-        "for it, is fixed in it"
+        f"{_FROZEN}: {run.way} of the program with the given arguments is off by {apart:.2g} of the largest magnitude. "
+        "A value that was computed from an argument, or a branch that was taken for it, is fixed in it"
     )
-    return "differs", text, None
+    return "differs", text, apart
 
 
 def _with_arguments(comparison: GraphComparison, arguments: Sequence[Array]) -> list[Array] | None:
@@ -255,6 +344,9 @@ def _line(run: OwnRun, path: str) -> str:
 
 def _why(run: OwnRun, path: str) -> str:
     """What explains it, where the program itself says so. `path`: of the submodule at fault."""
+    if run.by_order:
+        pairs = ", ".join(f"{name} takes {argument}" for name, argument in run.by_order)
+        return f". Its inputs were matched by order: {pairs}; --input-map ARGUMENT=INPUT changes that"
     if run.operator:
         return f". It calls the custom operator {run.operator}, which this way does not know"
     if asked := _asked_inside(run, path):

@@ -216,22 +216,34 @@ class _TensorSwap(TorchFunctionMode):
 
 
 def named_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Returns (name, leaf) of the arguments, by the program's `argument_names` or the names in its signature."""
+    """Returns (name, leaf) of the arguments, by the names in the program's signature."""
+    named = bound_arguments(program, args, kwargs)
+    return [(_joined(name, path), leaf) for name, value in named.items() for path, leaf in leaves(value)]
+
+
+def bound_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments by the program's `argument_names` or the names in its signature; `args.0` and so on for one
+    without names."""
+    names: Sequence[str] = getattr(program, "argument_names", ())
+    if len(names) == len(args) and not kwargs:
+        return dict(zip(names, args, strict=True))
     target = program.forward if isinstance(program, torch.nn.Module) else program
     if isinstance(program, functools.partial) and isinstance(program.func, torch.nn.Module):
         target = functools.partial(program.func.forward, *program.args, **program.keywords)
-    named: dict[str, Any]
-    names: Sequence[str] = getattr(cast("Any", program), "argument_names", ())
-    if len(names) == len(args) and not kwargs:
-        return [
-            (_joined(name, path), leaf) for name, arg in zip(names, args, strict=True) for path, leaf in leaves(arg)
-        ]
     try:
-        bound = inspect.signature(target).bind_partial(*args, **kwargs)
-        named = dict(bound.arguments)
+        return dict(inspect.signature(target).bind_partial(*args, **kwargs).arguments)
     except (TypeError, ValueError):
-        named = {**{f"args.{i}": a for i, a in enumerate(args)}, **kwargs}
-    return [(_joined(name, path), leaf) for name, value in named.items() for path, leaf in leaves(value)]
+        return {**{f"args.{i}": a for i, a in enumerate(args)}, **kwargs}
+
+
+def tensor_names(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the tensors among the arguments, in the order of pytree: positional ones, then keyword
+    arguments as they are given. One that the signature does not reach has the name `argument.N`."""
+    names: dict[int, list[str]] = {}
+    for name, leaf in named_arguments(program, args, kwargs):
+        names.setdefault(id(leaf), []).append(name)
+    given = [leaf for leaf in modules.tree_flatten((tuple(args), dict(kwargs)))[0] if isinstance(leaf, torch.Tensor)]
+    return [names[id(each)].pop(0) if names.get(id(each)) else f"argument.{n}" for n, each in enumerate(given)]
 
 
 def _joined(name: str, path: str) -> str:

@@ -13,6 +13,7 @@ from mindgap.models.capture import CaptureError, Optimizer, capture
 from mindgap.models.capture.errors import CompiledPart
 from mindgap.models.capture.program_capture import UnprovenCapture
 from mindgap.models.capture.replay_check import Verify
+from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
 from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import SourceError, parse
 from mindgap.models.corpus.submodules import inside, submodule_of
@@ -33,7 +34,8 @@ def open_source(text: str) -> list[Program | Captured]:
     nothing.
     """
     asked, source = submodule_of(parse(text))
-    opened = source.kind.open(source)
+    arguments, source = asked_arguments(source)
+    opened = argument_sets(source.kind.open(source), arguments)
     return [*opened] if asked is None else [inside(one, asked) for one in opened]
 
 

@@ -15,24 +15,32 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A program with its arguments, and the registry of its drawn tensors."""
+    """A program with its arguments, and the registry of its drawn tensors.
+
+    dynamic_shapes: the dimensions that an export keeps open, in the form of `torch.export.export`; None where the
+        source says nothing of them.
+    """
 
     program: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     registry: TensorRegistry = field(default_factory=TensorRegistry)
+    dynamic_shapes: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """A program that is built on demand, the same each time.
 
-    `source`: the text that names exactly this program.
+    `source`: the text that names exactly this program. `group`: the name of the program where it has several sets of
+    arguments, each of which is a `Program`; `first`: the source of the first of them.
     """
 
     name: str
     source: str
     make: Callable[[], Built]
+    group: str = ""
+    first: str = ""
 
     def build(self) -> Call:
         """Returns (callable, args, kwargs). Raises `SourceError` if the model cannot be built."""

@@ -53,9 +53,10 @@ def inside(one: Program | Captured, asked: SubmoduleCall) -> Program:
         except CaptureError as error:
             at = f" ({error.line})" if error.line else ""
             raise SourceError(f"{one.source}: inside={asked.path}: {error.reason}{at}") from error
-        return replace(built, program=module, args=args, kwargs=kwargs)
+        return replace(built, program=module, args=args, kwargs=kwargs, dynamic_shapes=None)
 
-    return Program(f"{one.name}/{asked.path}{number}", one.source, make)
+    path = f"/{asked.path}{number}"
+    return replace(one, name=one.name + path, make=make, group=one.group and one.group + path)
 
 
 def capturable_submodules(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import threading
@@ -54,6 +55,11 @@ class OwnRun:
     asked: what the program asks: a function, and the module and line that call it.
     warned: the user's line and the first sentence of what tracing warned of.
     training: modules in training mode that compute something else in evaluation mode.
+    first: the source of the first of several sets of arguments, if the export has those and was fed others.
+    dynamic: the source declares dynamic dimensions.
+    by_order: inputs of the file that were matched by order or shape, and their arguments.
+    second_outputs, second_eager: the outputs of a second call with the same arguments, where those in eager mode are
+        others than the first call's. `changes`: the buffers and attributes that a call changes, and the user's line.
     """
 
     platform: PlatformName
@@ -74,11 +80,19 @@ class OwnRun:
     seconds: float = 0.0
     file: bool = False
     source_file: bool = False
+    first: str = ""
+    dynamic: bool = False
+    by_order: tuple[tuple[str, str], ...] = ()
+    second_outputs: tuple[Array, ...] = ()
+    second_eager: tuple[Array, ...] = ()
+    changes: tuple[tuple[str, str], ...] = ()
 
     @property
     def words(self) -> str:
         """What gave the outputs: `torch.onnx.export of the program`, or the name of the file."""
-        return self.way if self.file else f"{self.way} of the program"
+        return (
+            self.way if self.file else f"{self.way} of the program{' with its first arguments' if self.first else ''}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +102,43 @@ class Located:
     path: empty for the whole program, none of whose submodules shows it alone.
     kind: its class.
     complete: all of its submodules were tried.
+    step: what runs show of the steps of its export, in a sentence (`stages`).
+    line: the user's line that calls it; empty for the whole program.
     """
 
     path: str
     kind: str
     complete: bool = True
+    step: str = ""
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a submodule must show to be the one at fault.
+
+    apart: how far the program's outputs are off; None where it fails.
+    first: the source of the arguments that the export has, where it was fed others (`OwnRun.first`).
+    others: it shows with other arguments of the same kind (`OwnRun.other_arguments`).
+    at: the sizes at which it shows, as `SizeRun.words` has them.
+    """
+
+    apart: float | None
+    first: str = ""
+    others: bool = False
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SizedRuns:
     """Runs of one export at several sizes, the exported ones first. `left_out`: sizes that the program itself refuses.
-    `reason`: why there are none, which says nothing of the platform."""
+    `reason`: why there are none, which says nothing of the platform. `at`: other sizes than those exported, where the
+    export failed."""
 
     runs: tuple[SizeRun, ...]
     left_out: tuple[str, ...] = ()
     reason: str = ""
+    at: str = ""
 
 
 class NoOwnPath(MindgapError):
@@ -114,12 +150,13 @@ class OwnPathClient:
 
     def __init__(
         self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None, dynamic: Sequence[DynamicSize] = (),
-        budget_s: float | None = None,
+        budget_s: float | None = None, input_map: Sequence[tuple[str, str]] = (),
     ) -> None:  # fmt: skip
         """`deadline_s`: seconds for one program on one platform. `files`: ready-made models of the program, which run
         in place of an export. `dynamic`: dimensions that `run_sizes` exports as dynamic ones. `budget_s`: for all
-        together, from now."""
+        together, from now. `input_map`: (argument, input of a file) where their names differ."""
         self._deadline_s, self._files, self._dynamic = deadline_s, dict(files or {}), tuple(dynamic)
+        self._input_map = [list(each) for each in input_map]
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._stopped = False
         self._clients: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[WorkerClient, threading.Lock]] = {}
@@ -127,9 +164,10 @@ class OwnPathClient:
         # A process dies with the thread that started it, and callers' threads are short.
         self._starter = ThreadPoolExecutor(1, "mindgap-own-path")
 
-    def run(self, source: str, platform: PlatformName) -> OwnRun | None:
+    def run(self, source: str, platform: PlatformName, first: str = "") -> OwnRun | None:
         """Runs the only program of a source. None for eager mode, which exports nothing, and for a model file that the
-        platform does not read."""
+        platform does not read. `first`: the source of the first of several sets of its arguments, with which it is
+        exported."""
         started = time.perf_counter()
         file = self._file(source, platform)
         if file is None and is_model_file(source):
@@ -143,7 +181,9 @@ class OwnPathClient:
             return None
         way = self._way(source, platform, runner)
         try:
-            frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S)
+            # A file is what it is: it is fed each set of arguments.
+            group = "" if platform in self._files else first
+            frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S, first=group)
         except WorkerFailed as failed:
             # What was ended for time, or from outside, says nothing of the platform.
             fed = not (isinstance(failed, CannotOpen) or self._stopped or time.monotonic() >= self._until)
@@ -156,31 +196,36 @@ class OwnPathClient:
             return OwnRun(platform, way, None, reason=str(error), fed=False)
         seconds = time.perf_counter() - started
         found = own_run(platform, way, frame.header, frame.arrays, seconds, file=file is not None)
-        return replace(found, source_file=file is not None and platform not in self._files)
+        found = replace(found, source_file=file is not None and platform not in self._files)
+        return replace(found, first=first) if frame.header["first"] else found
 
-    def run_sizes(self, source: str, platform: PlatformName) -> SizedRuns | None:
-        """Exports the only program of a source with dynamic dimensions, and runs it at several sizes. None where none
-        are asked for, or the platform exports nothing."""
+    def run_sizes(self, source: str, platform: PlatformName, declared: bool) -> SizedRuns | None:
+        """Exports the only program of a source with dynamic dimensions, and runs it at several sizes; a ready-made file
+        is run at these sizes. None where none are asked for, and none `declared` by the source, or the platform exports
+        nothing."""
         backend = find(platform)[0]
-        if not self._dynamic or platform in self._files or is_model_file(source):
+        if (not self._dynamic and not declared) or is_model_file(source):
             return None
         try:
-            runner = program_runner_of(backend, platform)
+            runner = program_runner_of(backend, platform, self._files.get(platform))
             if runner is None:
                 return None
-            sizes = [[each.name, each.low, each.high] for each in self._dynamic]
-            header = self._ask("sizes", source, platform, backend, runner, sizes=sizes).header
+            header = self._ask("sizes", source, platform, backend, runner, sizes=self._sizes()).header
         except (WorkerFailed, MindgapError) as error:
             return SizedRuns((), reason=str(error))
         if header["failure"] is not None:
             failure = header["failure"]
             if failure["ours"]:
                 return SizedRuns((), reason=failure["message"])
-            return SizedRuns((SizeRun("the exported sizes", None, failure["message"], failure["line"]),))
+            run = SizeRun("the exported sizes", None, failure["message"], failure["line"])
+            return SizedRuns((run,), at="".join(header["at"]))
         return SizedRuns(tuple(SizeRun(*each) for each in header["runs"]), tuple(header["left_out"]))
 
-    def locate(self, source: str, platform: PlatformName, apart: float | None) -> Located | None:
-        """Finds the submodule that is wrong (or fails: `apart` is None) by itself. None where that cannot be told."""
+    def _sizes(self) -> list[list[str | int]]:
+        return [[each.name, each.low, each.high] for each in self._dynamic]
+
+    def locate(self, source: str, platform: PlatformName, shown: Shown) -> Located | None:
+        """Finds the submodule that shows it by itself. None where that cannot be told."""
         if platform in self._files or is_model_file(source):
             return None
         backend = find(platform)[0]
@@ -188,10 +233,23 @@ class OwnPathClient:
         assert runner is not None, "only what ran is located"
         seconds = min(SEARCH_S, self._deadline_s)
         try:
-            header = self._ask("locate", source, platform, backend, runner, seconds=seconds, apart=apart).header
+            header = self._ask(
+                "locate", source, platform, backend, runner, seconds=seconds, sizes=self._sizes(),
+                **dataclasses.asdict(shown),
+            ).header  # fmt: skip
         except (WorkerFailed, MindgapError):
             return None
-        return Located(header["path"], header["kind"], header["complete"])
+        return Located(**{each.name: header[each.name] for each in dataclasses.fields(Located)})
+
+    def eager_again(self, source: str, platform: PlatformName) -> Sequence[Array]:
+        """Builds the only program of a source again and returns its outputs in eager mode; none where that fails."""
+        backend = find(platform)[0]
+        runner = program_runner_of(backend, platform, self._files.get(platform))
+        assert runner is not None, "only what ran is asked about"
+        try:
+            return self._ask("eager", source, platform, backend, runner).arrays
+        except (WorkerFailed, MindgapError):
+            return ()
 
     def stop(self) -> None:
         """Ends the processes from another thread."""
@@ -223,7 +281,8 @@ class OwnPathClient:
             raise MindgapError("interrupted" if self._stopped else "the time budget was used up")
         client, lock = self._client(platform, backend)
         with lock:
-            asked = {"kind": kind, "source": source, "runner": runner_json(runner), **more}
+            file = {"file": self._file(source, platform) is not None, "input_map": self._input_map}
+            asked = {"kind": kind, "source": source, "runner": runner_json(runner), **file, **more}
             stage = f"running the program by {self._way(source, platform, runner)}"
             frame = client.ask(asked, (), RequestLimits(min(self._deadline_s, max(left, LEAST_S))), stage)
         if frame.header["kind"] in ("failed", "refused"):
@@ -286,7 +345,10 @@ def own_run(
         failure.get("step", ""), failure.get("line", ""), failure.get("operator", ""),
         fed=not failure.get("ours", False), asked=tuple((each[0], each[1]) for each in header["asked"]),
         training=tuple(header["training"]), warned=tuple((each[0], each[1]) for each in header.get("warned", ())),
-        seconds=seconds, file=file,
+        seconds=seconds, file=file, dynamic=bool(header.get("dynamic")),
+        by_order=tuple((each[0], each[1]) for each in header.get("by_order", ())),
+        second_outputs=found.get("second_outputs", ()), second_eager=found.get("second_eager", ()),
+        changes=tuple((each[0], each[1]) for each in header.get("changes", ())),
     )  # fmt: skip
 
 
@@ -312,8 +374,9 @@ def program_runner_of(backend: Backend, platform: PlatformName, file: Path | Non
     return runner
 
 
-def check_file(platform: PlatformName, file: Path) -> None:
-    """Raises `MindgapError` for a model file that is not there, or that the platform does not read."""
+def check_file(platform: PlatformName, file: Path, mapped: bool = False) -> None:
+    """Raises `MindgapError` for a model file that is not there, or that the platform does not read. `mapped`: its
+    inputs have names or numbers to match."""
     backend = declared(find(platform)[0])
     suffixes = backend.file_suffixes if isinstance(backend, RunsFiles) else ()
     if file.suffix not in suffixes:
@@ -321,6 +384,9 @@ def check_file(platform: PlatformName, file: Path) -> None:
         raise MindgapError(f"--as {platform}={file}: {platform.device_mode} {reads}")
     if not file.is_file():
         raise MindgapError(f"--as {platform}={file}: no such file")
+    runner = backend.file_runner(platform.backend_options, str(file)) if isinstance(backend, RunsFiles) else None
+    if mapped and runner is not None and "model.matched(" not in runner.run:
+        raise MindgapError(f"--input-map: {platform.device_mode} feeds a file in the order of the program's arguments")
 
 
 def way_of(runner: ScriptRunner) -> str:

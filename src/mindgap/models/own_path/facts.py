@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Final, cast
@@ -52,8 +52,8 @@ class Question:
         return self.place.rpartition("(")[2].rstrip(")")
 
 
-def questions(program: FlatProgram) -> tuple[Question, ...]:
-    """Runs the program eagerly and returns what it asks, each line once, in order."""
+def questions(program: FlatProgram, run: Callable[[], object] | None = None) -> tuple[Question, ...]:
+    """Runs the program eagerly, or by `run`, and returns what it asks, each line once, in order."""
     codes = {code: name for name in _QUESTIONS if (code := _code(name)) is not None}
     reads: Any = type(os.environ).__getitem__
     environment: CodeType = reads.__code__
@@ -77,7 +77,7 @@ def questions(program: FlatProgram) -> tuple[Question, ...]:
     before = sys.getprofile()
     sys.setprofile(noted)
     try:
-        run_eagerly(program)
+        run_eagerly(program) if run is None else run()
     finally:
         sys.setprofile(before)
     return tuple(found.values())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mindgap.graph import Array
 from mindgap.models.own_path.client import (
     AGAIN_S,
     SEARCH_S,
     Located,
     NoOwnPath,
     OwnRun,
+    Shown,
     SizedRuns,
     own_run,
     program_runner_of,
@@ -50,24 +53,30 @@ class ProgramHere:
             return None
         with TORCH_STATE, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            header, arrays = self._programs.run({"source": "", "runner": runner_json(runner), "again_s": AGAIN_S})
+            header, arrays = self._programs.run(
+                {"source": "", "runner": runner_json(runner), "again_s": AGAIN_S, "first": ""}
+            )
         return own_run(platform, way_of(runner), header, arrays, time.perf_counter() - started)
 
-    def run_sizes(self, platform: PlatformName) -> SizedRuns | None:
+    def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
         """None: the Python API takes no dynamic dimensions."""
         return None
 
-    def locate(self, platform: PlatformName, apart: float | None) -> Located | None:
-        """Finds the submodule that is wrong (or fails: `apart` is None) by itself."""
+    def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
+        """Finds the submodule that shows it by itself."""
         from mindgap.aten.state import TORCH_STATE
 
         runner = program_runner_of(find(platform)[0], platform)
         assert runner is not None, "only what ran is located"
         with TORCH_STATE, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            asked = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "apart": apart}
-            header, _ = self._programs.locate(asked)
-        return Located(header["path"], header["kind"], header["complete"])
+            asked: dict[str, Any] = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "sizes": []}
+            header, _ = self._programs.locate({**asked, **dataclasses.asdict(shown)})
+        return Located(**{each.name: header[each.name] for each in dataclasses.fields(Located)})
+
+    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
+        """None: a program of this process is not built again."""
+        return ()
 
     def stop(self) -> None:
         """Nothing: what runs in this process ends by itself."""

@@ -18,8 +18,9 @@ from mindgap.aten.torch_private import modules
 from mindgap.aten.torch_private.overloads import custom_operators
 from mindgap.graph import Array
 from mindgap.models.capture.origin import user_line_of, users_line_in
-from mindgap.models.capture.program import leaves, modules_of, named_arguments
+from mindgap.models.capture.program import leaves, modules_of, tensor_names
 from mindgap.models.corpus.source import one_line
+from mindgap.models.own_path.state import State, as_it_was
 from mindgap.platforms.script_runner import ScriptRunner
 
 #: The file name of a runner's text in tracebacks.
@@ -59,15 +60,24 @@ class Failure:
     ours: bool = False
 
 
+class InputsNotMatched(ValueError):
+    """The inputs of a model file that a program's arguments do not fit."""
+
+
 class FlatProgram(torch.nn.Module):
     """A program that takes the tensors among its arguments one by one, and returns its tensors as a list.
 
     Its graph is the program's. Runners of scripts need this form.
     """
 
-    def __init__(self, program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any],
+        input_map: Sequence[tuple[str, str]] = (),
+    ) -> None:  # fmt: skip
+        """`input_map`: (argument, input of a model file) where their names differ. An input may be its number."""
         super().__init__()
         self.program = program
+        self.input_map = tuple(input_map)
         if not isinstance(program, torch.nn.Module):
             # An exporter looks for parameters in the modules that it can see.
             self.held = torch.nn.ModuleList(module for _, module in modules_of(program))
@@ -77,45 +87,84 @@ class FlatProgram(torch.nn.Module):
         self._places = [place for place, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)]
         #: The tensors among the arguments, in order, and their names.
         self.tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
-        self.names = [name for name, leaf in named_arguments(program, args, kwargs) if isinstance(leaf, torch.Tensor)]
+        self.names = tensor_names(program, args, kwargs)
         #: What tracing warned of so far: the user's line and the first sentence of each.
         self.warned: list[tuple[str, str]] = []
+        #: Inputs of a model file that were matched by order or shape, and their arguments.
+        self.by_order: list[tuple[str, str]] = []
         #: What an export is told of dynamic dimensions.
         self.dynamic_shapes: Mapping[str, Any] = {}
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Returns the tensors that the program returns."""
+        args, kwargs = self.arguments(tensors)
+        return _tensors(self.program(*args, **kwargs))
+
+    def arguments(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the program's arguments with these tensors in the places of its own."""
         given = list(self._given)
         for place, tensor in zip(self._places, tensors, strict=True):
             given[place] = tensor
         args, kwargs = modules.tree_unflatten(given, self._structure)
-        return _tensors(self.program(*args, **kwargs))
+        return args, kwargs
+
+    def alike(self, other: FlatProgram) -> bool:
+        """Whether the arguments of both have the same structure, shapes, dtypes and values that are no tensors."""
+        forms = [[(each.shape, each.dtype) for each in side.tensors] for side in (self, other)]
+        return forms[0] == forms[1] and self._structure == other._structure and self._given == other._given
 
     def matched(
         self, inputs: Sequence[tuple[str, Sequence[Any]]], tensors: Sequence[torch.Tensor]
     ) -> list[tuple[str, torch.Tensor]]:
-        """Returns the tensor for each input of a model file: by name where all names are arguments', else by order.
+        """Returns the tensor for each input of a model file: by `input_map`, then by name, then by order and shape.
 
-        `inputs`: name and shape of each; a dimension that is no number may have any size. Raises `ValueError` for
-        inputs that the arguments do not fit.
+        `inputs`: name and shape of each; a dimension that is no number may have any size. An argument that no input
+        takes is left out where all inputs have arguments' names. Raises `InputsNotMatched` for inputs that the
+        arguments do not fit.
         """
         fixed = self._fixed()
-        known = {**fixed, **dict(zip(self.names, tensors, strict=True))}
-        if all(name in known for name, _ in inputs) and len({name for name, _ in inputs}) == len(inputs):
-            found = [(name, known[name]) for name, _ in inputs]
-        elif len(inputs) == len(tensors):
-            found = [(name, tensor) for (name, _), tensor in zip(inputs, tensors, strict=True)]
-        else:
+        if given := [each for each in inputs if each[0] not in fixed] if fixed else []:
+            found = {**fixed, **dict(self.matched(given, tensors))}
+            return [(name, found[name]) for name, _ in inputs]
+        sizes = [_dimensions(shape) for _, shape in inputs]
+        taken = self._mapped(inputs)
+        for number, (name, _) in enumerate(inputs):
+            if number not in taken and name in self.names and self.names.index(name) not in taken.values():
+                taken[number] = self.names.index(name)
+        left = [number for number in range(len(inputs)) if number not in taken]
+        free = [place for place in range(len(tensors)) if place not in taken.values()]
+        if left and len(left) != len(free):
             wanted = ", ".join(name or "(no name)" for name, _ in inputs)
-            raise ValueError(
+            raise InputsNotMatched(
                 f"the file has {len(inputs)} inputs ({wanted}), and the program {len(tensors)} tensors among its "
-                f"arguments ({', '.join(self.names)}): give the inputs the arguments' names"
+                f"arguments ({', '.join(self.names)}): --input-map ARGUMENT=INPUT says which is which"
             )
-        for (name, shape), (_, tensor) in zip(inputs, found, strict=True):
-            sizes = [size if isinstance(size, int) else None for size in _dimensions(shape)]
-            fits = len(sizes) == tensor.dim() and all(a in (None, b) for a, b in zip(sizes, tensor.shape, strict=True))
-            if not fits:
-                raise ValueError(f"the file's input {name} is {list(shape)}, and the argument {list(tensor.shape)}")
+        if left:
+            taken |= dict(zip(left, _in_order([sizes[n] for n in left], free, tensors), strict=True))
+        self.by_order = [(inputs[n][0] or f"number {n}", self.names[taken[n]]) for n in left if len(inputs) > 1]
+        for number, (name, shape) in enumerate(inputs):
+            tensor = tensors[taken[number]]
+            if not _fits(sizes[number], tensor):
+                raise InputsNotMatched(
+                    f"the file's input {name or number} is {list(shape)}, and the argument {self.names[taken[number]]} "
+                    f"is {list(tensor.shape)}"
+                )
+        return [(name, tensors[taken[number]]) for number, (name, _) in enumerate(inputs)]
+
+    def _mapped(self, inputs: Sequence[tuple[str, Sequence[Any]]]) -> dict[int, int]:
+        """The arguments of inputs by `input_map`. Of several inputs for one argument, the first that the file has."""
+        found: dict[int, int] = {}
+        names = [name for name, _ in inputs]
+        for argument in dict.fromkeys(argument for argument, _ in self.input_map):
+            given = [each for name, each in self.input_map if name == argument]
+            if argument not in self.names:
+                raise InputsNotMatched(f"--input-map {argument}={given[0]}: the arguments are {', '.join(self.names)}")
+            numbers = [names.index(each) if each in names else _number(each, len(names)) for each in given]
+            number = next((each for each in numbers if each is not None), None)
+            if number is None:
+                has = ", ".join(name or f"(no name, number {n})" for n, name in enumerate(names))
+                raise InputsNotMatched(f"--input-map {argument}={given[0]}: the inputs of the file are {has}")
+            found[number] = self.names.index(argument)
         return found
 
     def _fixed(self) -> dict[str, torch.Tensor]:
@@ -151,8 +200,38 @@ class FlatProgram(torch.nn.Module):
 def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = None) -> list[Array]:
     """Returns the outputs in eager mode. `tensors`: in place of those among the arguments."""
     given = program.fresh() if tensors is None else [tensor.clone() for tensor in tensors]
-    with _as_it_was(program.program), torch.no_grad():
-        return [_array(tensor) for tensor in program(*given)]
+    with as_it_was(program.program), torch.no_grad():
+        return arrays_of(program(*given))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoCalls:
+    """The outputs in eager mode of two calls with the same arguments, one after the other.
+
+    changes: what the second call changes in the program, or else the first one: the path of a buffer or an attribute,
+        and the user's line.
+    """
+
+    first: list[Array]
+    second: list[Array]
+    changes: list[tuple[str, str]]
+
+
+def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]], None]) -> TwoCalls:
+    """Calls the program twice in eager mode, with the same random numbers. `around_second`: makes the second call."""
+    calls: list[list[Array]] = []
+
+    def call() -> None:
+        with torch.no_grad():
+            calls.append(arrays_of(program(*program.fresh())))
+
+    with as_it_was(program.program) as before:
+        random = torch.random.get_rng_state()
+        call()
+        between = State(program.program)
+        torch.random.set_rng_state(random)
+        around_second(call)
+        return TwoCalls(calls[0], calls[1], between.changes() or before.changes())
 
 
 def run_by(
@@ -181,8 +260,8 @@ def run_by(
     if reason:
         return Failure(reason, ours=True)
     try:
-        with _as_it_was(program.program), torch.no_grad(), _tracer_warnings(program.warned):
-            found = [_array(tensor) for tensor in _tensors(run(program, fresh))]
+        with as_it_was(program.program), torch.no_grad(), _tracer_warnings(program.warned):
+            found = arrays_of(run(program, fresh))
     except (Exception, SystemExit) as error:
         return _with_operator(_failure(error, runner), error, program)
     if later is not None and asked < 2 and not again:
@@ -210,9 +289,29 @@ def function_of(runner: ScriptRunner, exports: dict[str, Any] | None = None) -> 
     return names["run"]
 
 
-def _dimensions(shape: Sequence[Any]) -> list[Any]:
-    """The sizes of a shape; OpenVINO has a type of its own for them."""
-    return [each if isinstance(each, (int, str)) or each is None else _static(each) for each in shape]
+def _dimensions(shape: Sequence[Any]) -> list[int | None]:
+    """The sizes of a shape, None for any; OpenVINO has a type of its own for them."""
+    return [each if isinstance(each, int) else None if isinstance(each, str) else _static(each) for each in shape]
+
+
+def _fits(sizes: Sequence[int | None], tensor: torch.Tensor) -> bool:
+    return len(sizes) == tensor.dim() and all(a in (None, b) for a, b in zip(sizes, tensor.shape, strict=True))
+
+
+def _in_order(
+    inputs: Sequence[Sequence[int | None]], places: Sequence[int], tensors: Sequence[torch.Tensor]
+) -> list[int]:
+    """The places of the tensors for inputs: in order, if all fit; else by shape, if one assignment fits."""
+    if all(_fits(sizes, tensors[place]) for sizes, place in zip(inputs, places, strict=True)):
+        return [*places]
+    fitting = [[place for place in places if _fits(sizes, tensors[place])] for sizes in inputs]
+    if all(len(each) == 1 for each in fitting) and len({each[0] for each in fitting}) == len(places):
+        return [each[0] for each in fitting]
+    return [*places]
+
+
+def _number(text: str, count: int) -> int | None:
+    return int(text) if text.isdecimal() and int(text) < count else None
 
 
 def _static(size: Any) -> int | None:
@@ -221,6 +320,11 @@ def _static(size: Any) -> int | None:
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def arrays_of(value: Any) -> list[Array]:
+    """Returns the tensors of nested outputs as arrays."""
+    return [_array(tensor) for tensor in _tensors(value)]
 
 
 def _array(tensor: torch.Tensor) -> Array:
@@ -242,23 +346,6 @@ def _unfit(tensors: Sequence[torch.Tensor], runner: ScriptRunner) -> str:
         except TypeError:
             return f"numpy has no {str(tensor.dtype).removeprefix('torch.')}, in which an argument is given"
     return ""
-
-
-@contextlib.contextmanager
-def _as_it_was(program: Any) -> Generator[None]:
-    """Restores buffers and training modes that a run changes, and the random state."""
-    modules = [each for _, root in modules_of(program) for each in root.modules()]
-    before = {id(buffer): (buffer, buffer.clone()) for module in modules for buffer in module.buffers(recurse=False)}
-    modes = [(module, module.training) for module in modules]
-    try:
-        with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
-            yield
-    finally:
-        with torch.no_grad():
-            for buffer, saved in before.values():
-                buffer.copy_(saved)
-        for module, mode in modes:
-            module.training = mode
 
 
 @contextlib.contextmanager
@@ -284,6 +371,8 @@ def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
             named = [each for each in EXPORTS if f"once({each!r}" in linecache.getline(_RUNNER, number)]
             step = next((call for call in [*named, *calls] if "." in call), "")
     ours = bool(frames) and frames[-1][0].f_code.co_filename == _RUNNER and isinstance(error, (TypeError, ValueError))
+    if isinstance(error, InputsNotMatched):
+        return Failure(str(error), ours=True)
     if ours:
         return Failure(f"the runner cannot feed this program: {one_line(error)}", ours=True)
     causes = _causes(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,16 @@ class SizeRun:
     apart: float | None
     message: str = ""
     line: str = ""
+
+
+def size_words(sizes: Mapping[str, int]) -> str:
+    """Formats sizes: `batch=7, seq=3`."""
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
+
+
+def sizes_of(words: str) -> dict[str, int]:
+    """The inverse of `size_words`."""
+    return {name: int(size) for name, _, size in (each.rpartition("=") for each in words.split(", "))}
 
 
 def parse_sizes(text: str) -> tuple[DynamicSize, ...]:

@@ -2,8 +2,10 @@
 
 Messages:
 
-parent → worker   run       a program's source, a runner (`platforms.script_runner`)
+parent → worker   run       a program's source, a runner (`platforms.script_runner`); `first`: the source of the first
+                            of several sets of arguments
                   sizes     the same, and dynamic dimensions: runs one export at several sizes
+                  eager     a program's source: builds it again, and runs it eagerly
                   locate    the same, and how far the outputs are apart: finds the first submodule that shows it
 worker → parent   ran       the outputs by the runner, then those of eager mode, or why there are none by the runner;
                             what the program asks; its modules in training mode
@@ -19,8 +21,9 @@ import importlib
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from mindgap.graph.compare.metrics import distance
 from mindgap.models.sources.worker import answering
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.run.channel import Array
@@ -28,9 +31,14 @@ from mindgap.run.server import Channel, Service
 
 if TYPE_CHECKING:
     from mindgap.models.corpus import Built
+    from mindgap.models.own_path.dynamic import DynamicDimensions
+    from mindgap.models.own_path.facts import Question
     from mindgap.models.own_path.program_run import FlatProgram
 
 Header = dict[str, Any]
+
+#: Exports that hold what a program's attributes are in Python, and whose runtimes keep no buffers between two calls.
+_FIXED: Final = frozenset({"torch.onnx.export", "torch.export.export", "torch.jit.trace"})
 
 
 def own_path_service(_: Channel) -> Service:
@@ -38,7 +46,7 @@ def own_path_service(_: Channel) -> Service:
     importlib.import_module("mindgap.models.corpus")
     warnings.simplefilter("ignore")
     programs = Programs()
-    answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate}
+    answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate, "eager": programs.eager}
     return Service({kind: answering(answer) for kind, answer in answers.items()})
 
 
@@ -52,23 +60,53 @@ class Programs:
         self._given = built
         self._facts: Header = {}
         self._eager: list[Array] = []
+        self._second: list[Array] = []
+        #: The arguments with which the programs of a group are exported, by their source, and these exports.
+        self._first: tuple[str, tuple[Any, ...], Mapping[str, Any]] | None = None
+        self._exports: dict[str, dict[str, Any]] = {}
 
     def run(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
-        """Runs a program by a runner, and eagerly."""
+        """Runs a program by a runner, and eagerly. The export has the arguments of `first` where those are alike."""
         from mindgap.models.own_path.program_run import Failure, run_by
 
-        program, exports = self._flat(header["source"]), dict[str, Any]()
-        answer: Header = {"kind": "ran", **self._facts, "failure": None}
+        program, exports, runner = self._flat(header), dict[str, Any](), _runner(header)
+        first = self._first_of_group(header, program)
+        answer: Header = {"kind": "ran", **self._facts, "failure": None, "first": first is not None}
         started = time.monotonic()
-        found = run_by(program, _runner(header), None, exports)
+        if first is not None or header["first"] == header["source"]:
+            exports = self._exports.setdefault(runner.run, {})
+        found = run_by(program if first is None else first, runner, None if first is None else program.tensors, exports)
+        if isinstance(found, Failure) and found.ours and first is not None:
+            # It exports and runs in one call.
+            first, answer["first"] = None, False
+            found = run_by(program, runner)
         if isinstance(found, Failure):
             return {**answer, "failure": dataclasses.asdict(found)}, []
-        answer["warned"] = [list(each) for each in dict.fromkeys(program.warned)]
+        answer["warned"] = [list(each) for each in dict.fromkeys((first or program).warned)]
+        answer["by_order"] = [list(each) for each in program.by_order]
         groups = {"outputs": found, "eager": self._eager}
-        if time.monotonic() - started < header["again_s"]:
+        # Code of `torch.compile` looks at attributes again, and shares buffers.
+        if first is None and distance(self._second, self._eager) > 0 and exports.keys() & _FIXED:
+            again = run_by(program, runner, program.tensors, exports)
+            if not isinstance(again, Failure):
+                groups |= {"second_outputs": again, "second_eager": self._second}
+        if first is None and time.monotonic() - started < header["again_s"]:
             groups |= self._with_others(program, exports, header)
         counts = {name: len(arrays) for name, arrays in groups.items()}
         return {**answer, "groups": counts}, [array for arrays in groups.values() for array in arrays]
+
+    def _first_of_group(self, header: Mapping[str, Any], program: FlatProgram) -> FlatProgram | None:
+        """The program with the first arguments of its group. None if these are its own, or not of the same form."""
+        if not header["first"]:
+            return None
+        if self._first is None or self._first[0] != header["first"]:
+            own = header["first"] == header["source"]
+            built = self._program(header["source"]) if own else _opened(header["first"])
+            self._first, self._exports = (header["first"], built.args, built.kwargs), {}
+        if header["first"] == header["source"]:
+            return None
+        first = self._made(header, self._first[1], self._first[2])
+        return first if first.alike(program) else None
 
     def _with_others(
         self, program: FlatProgram, exports: dict[str, Any], header: Mapping[str, Any]
@@ -82,7 +120,7 @@ class Programs:
         if others is None:
             return {}
         try:
-            eager = run_eagerly(self._flat(header["source"]), others)
+            eager = run_eagerly(self._flat(header), others)
         except Exception:  # the program refuses other values
             return {}
         found = run_by(program, _runner(header), others, exports)
@@ -95,45 +133,81 @@ class Programs:
         """Exports a program with dynamic dimensions, and runs it at several sizes."""
         from mindgap.models.own_path.dynamic import run_sizes
         from mindgap.models.own_path.program_run import Failure
-        from mindgap.models.own_path.sizes import DynamicSize
+        from mindgap.models.own_path.sizes import size_words
 
-        sizes = [DynamicSize(*each) for each in header["sizes"]]
-        flat = self._flat(header["source"])
-        found = run_sizes(flat, self._flat(header["source"]), _runner(header), sizes)
+        flat = self._flat(header)
+        dimensions = self._dimensions(flat, header)
+        found = run_sizes(flat, self._flat(header), _runner(header), dimensions, header["file"])
         if isinstance(found, Failure):
-            return {"kind": "sized", "failure": dataclasses.asdict(found)}, ()
+            at = [size_words(each) for each in dimensions.chosen(flat)[:1]]
+            return {"kind": "sized", "failure": dataclasses.asdict(found), "at": at}, ()
         runs = [[run.words, run.apart, run.message, run.line] for run in found[0]]
         return {"kind": "sized", "failure": None, "runs": runs, "left_out": found[1]}, ()
 
-    def _flat(self, source: str) -> FlatProgram:
+    def eager(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
+        """Builds a program again, and runs it eagerly."""
+        from mindgap.models.own_path.program_run import FlatProgram, run_eagerly
+
+        built = _opened(header["source"])
+        return {"kind": "eager"}, run_eagerly(FlatProgram(built.program, built.args, built.kwargs))
+
+    def _dimensions(self, flat: FlatProgram, header: Mapping[str, Any]) -> DynamicDimensions:
+        """The dynamic dimensions that the user asks for, or else those that the source declares."""
+        from mindgap.models.own_path.dynamic import asked_dimensions, declared_dimensions
+        from mindgap.models.own_path.sizes import DynamicSize
+
+        if header["sizes"]:
+            return asked_dimensions(flat, [DynamicSize(*each) for each in header["sizes"]])
+        return declared_dimensions(flat, self._program(header["source"]).dynamic_shapes)
+
+    def _flat(self, header: Mapping[str, Any]) -> FlatProgram:
+        built = self._program(header["source"])
+        return self._made(header, built.args, built.kwargs)
+
+    def _made(self, header: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> FlatProgram:
         from mindgap.models.own_path.program_run import FlatProgram
 
-        built = self._program(source)
-        return FlatProgram(built.program, built.args, built.kwargs)
+        pairs = [(argument, given) for argument, given in header.get("input_map", ())]
+        return FlatProgram(self._program(header["source"]).program, args, kwargs, pairs)
 
     def locate(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Finds the first submodule that shows a difference or a failure by itself."""
         from mindgap.models.own_path.search import first_part
+        from mindgap.models.own_path.sizes import sizes_of
 
-        built = self._program(header["source"])
-        part = first_part(built.program, built.args, built.kwargs, _runner(header), header["seconds"], header["apart"])
+        flat, runner = self._flat(header), _runner(header)
+        given, later = flat, None
+        if header["first"]:
+            first = self._first_of_group(header, flat)
+            given, later = (flat, None) if first is None else (first, flat.tensors)
+        elif header["others"]:
+            later = flat.other_tensors()
+        elif header["at"]:
+            later = self._dimensions(flat, header).resized(flat, sizes_of(header["at"]))
+        part = first_part(
+            flat.program, *given.arguments(given.tensors), runner, header["seconds"], header["apart"],
+            None if later is None else flat.arguments(later),
+        )  # fmt: skip
         return {"kind": "located", **dataclasses.asdict(part)}, ()
 
     def _program(self, source: str) -> Built:
         """Builds a program, runs it eagerly, and notes what it asks."""
         from mindgap.models.own_path.facts import questions, training_modules
-        from mindgap.models.own_path.program_run import FlatProgram, run_eagerly
+        from mindgap.models.own_path.program_run import FlatProgram, run_twice
 
         if self._source != source or self._built is None:
             self._source, self._built = source, self._given if self._given is not None else _opened(source)
             built = self._built
             flat = FlatProgram(built.program, built.args, built.kwargs)
-            # First, so that what modules ask while they are imported is no question of the program.
-            self._eager = run_eagerly(flat)
-            asked = questions(flat)
+            asked: list[Question] = []
+            # The second call's: what modules ask while they are imported is no question of the program.
+            calls = run_twice(flat, lambda call: asked.extend(questions(flat, call)))
+            self._eager, self._second = calls.first, calls.second
             self._facts = {
+                "changes": [list(each) for each in calls.changes],
                 "asked": [[each.function, each.place] for each in asked],
                 "training": list(training_modules(built.program)),
+                "dynamic": built.dynamic_shapes is not None,
             }
         return self._built
 

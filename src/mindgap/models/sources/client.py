@@ -49,16 +49,28 @@ class _ProgramRefused(MindgapError):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedSource:
-    """A source that was opened: its number, its text, and for each program its name and the source of it alone.
+class OpenedProgram:
+    """One program of a source that was opened.
 
-    `captured`: which of them are graphs already.
+    source: the text that names it alone.
+    captured: it is a graph already.
+    group: the name of the program where this is one of several sets of its arguments; `first`: the source of the first.
     """
+
+    name: str
+    source: str
+    captured: bool = False
+    group: str = ""
+    first: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSource:
+    """A source that was opened: its number, its text, its programs."""
 
     key: int
     source: str
-    programs: tuple[tuple[str, str], ...]
-    captured: tuple[bool, ...]
+    programs: tuple[OpenedProgram, ...]
 
 
 class SourceClient:
@@ -121,7 +133,7 @@ class SourceClient:
 
     def _capturable_submodules(self, opened: OpenedSource, index: int, how: Mapping[str, object]) -> str:
         """Returns which submodules of a refused program can be captured, or "" if it cannot be found out."""
-        source = opened.programs[index][1]
+        source = opened.programs[index].source
         seconds = min(_WAY_ON_S, self._deadline_s / 4, (self._until - time.monotonic()) / 4)
         try:
             frame = self._ask({"kind": "capturable_submodules", "source": source, "seconds": seconds, **how}, source)
@@ -152,8 +164,7 @@ class SourceClient:
     def _open(self, key: int, source: str) -> OpenedSource:
         programs = self._ask({"kind": "open", "key": key, "source": source}, source).header["programs"]
         self._held[key] = len(programs)
-        named = tuple((name, text) for name, text, _ in programs)
-        return OpenedSource(key, source, named, tuple(captured for _, _, captured in programs))
+        return OpenedSource(key, source, tuple(OpenedProgram(**each) for each in programs))
 
     def _ask(self, header: Mapping[str, object], source: str) -> Frame:
         if self._client.closing:

@@ -6,7 +6,7 @@ Messages:
 parent → worker   open      a source, and a number for it
                   capture   a program of an opened source, by both numbers; it is dropped once it is captured
                   capturable_submodules  of a refused program
-worker → parent   opened    name and source of each program, and whether it is a graph already
+worker → parent   opened    each program (`OpenedProgram`)
                   captured  the graph's bytes, and warnings
                   capturable_submodules  a text to add to the reason
                   failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: a program was
@@ -16,6 +16,7 @@ worker → parent   opened    name and source of each program, and whether it is
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import faulthandler
 import importlib
 import os
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mindgap.graph import MindgapError, TensorStore, encode
+from mindgap.models.sources.client import OpenedProgram
 from mindgap.run.channel import Frame
 from mindgap.run.server import Answer, Channel, Service
 
@@ -73,7 +75,7 @@ class _Sources:
         from mindgap.models import corpus
 
         found = self._opened[header["key"]] = [*corpus.open_source(header["source"])]
-        programs = [[one.name, one.source, isinstance(one, corpus.Captured)] for one in found if one is not None]
+        programs = [dataclasses.asdict(_opened_program(one)) for one in found if one is not None]
         return {"kind": "opened", "programs": programs}, ()
 
     def capture(self, header: Mapping[str, Any]) -> Answer:
@@ -105,6 +107,14 @@ class _Sources:
             warnings.simplefilter("ignore")
             text = capturable_submodules(one, header["seconds"], header["backward"], header["optimizer"])
         return {"kind": "capturable_submodules", "text": text}, ()
+
+
+def _opened_program(one: Program | Captured) -> OpenedProgram:
+    from mindgap.models.corpus import Captured
+
+    if isinstance(one, Captured):
+        return OpenedProgram(one.name, one.source, captured=True)
+    return OpenedProgram(one.name, one.source, group=one.group, first=one.first)
 
 
 @contextlib.contextmanager

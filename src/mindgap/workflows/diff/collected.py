@@ -11,8 +11,9 @@ from typing import Final
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
+from mindgap.results.argument_sets import joined
 from mindgap.results.rows import Model, Refused, Report, Row
-from mindgap.workflows.diff.subject import OnProgress, ProgressEvent, Stage
+from mindgap.workflows.diff.subject import OnProgress, ProgressEvent, Stage, Subject
 
 #: What is being done is reported no more often.
 _TOLD_EVERY_S: Final = 0.2
@@ -25,6 +26,7 @@ class Collected:
         self._platforms = list(platforms)
         self._progress = progress
         self._done = self._total = 0
+        self._groups: dict[str, str] = {}
         self._models: dict[int, Model] = {}
         self._refused: dict[int, Refused] = {}
         self._rows: dict[tuple[int, int], Row] = {}
@@ -33,9 +35,10 @@ class Collected:
         self._told = 0.0
         self._lock = threading.Lock()
 
-    def expect(self, subjects: int) -> None:
-        """Sets the number of subjects, each of which gives a row per platform."""
-        self._total = subjects * len(self._platforms)
+    def expect(self, subjects: Sequence[Subject]) -> None:
+        """Sets the subjects, each of which gives a row per platform."""
+        self._total = len(subjects) * len(self._platforms)
+        self._groups = {each.name: each.group for each in subjects if each.group}
 
     def close(self) -> None:
         """Takes nothing more: the workers are about to be killed, and what follows from that is no result."""
@@ -108,10 +111,11 @@ class Collected:
     def report(self, empty: Report, seconds: float) -> Report:
         """Returns the report with everything collected, in the order of subjects, then of platforms."""
         with self._lock:
-            return dataclasses.replace(
+            report = dataclasses.replace(
                 empty,
                 models=tuple(self._models[key] for key in sorted(self._models)),
                 rows=tuple(self._rows[key] for key in sorted(self._rows)),
                 refused=tuple(self._refused[key] for key in sorted(self._refused)),
                 seconds=seconds,
             )
+            return joined(report, self._groups) if self._groups else report

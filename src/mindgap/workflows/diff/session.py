@@ -178,7 +178,7 @@ class Session:
     ) -> None:  # fmt: skip
         """Runs every subject on every platform."""
         named = with_distinct_names(list(subjects))
-        collected.expect(len(named))
+        collected.expect(named)
         sources = {"sources": {each.name: each.source for each in named}}
         record.begin(empty.created, empty.version, empty.platforms, wanted, sources)
         context = RunContext(
@@ -263,7 +263,9 @@ def with_distinct_names(subjects: list[Subject]) -> list[Subject]:
     for subject in subjects:
         seen[subject.name] += 1
         number = f"#{seen[subject.name]}" if often[subject.name] > 1 else ""
-        named.append(dataclasses.replace(subject, name=subject.name + number))
+        named.append(
+            dataclasses.replace(subject, name=subject.name + number, group=subject.group and subject.group + number)
+        )
     return named
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from mindgap.graph import Graph
-from mindgap.models.own_path.client import Located, OwnRun, SizedRuns
+from mindgap.graph import Array, Graph
+from mindgap.models.own_path.client import Located, OwnRun, Shown, SizedRuns
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
@@ -19,12 +19,17 @@ class OwnProgram(Protocol):
         """Runs it. None for eager mode, which exports nothing."""
         ...
 
-    def run_sizes(self, platform: PlatformName) -> SizedRuns | None:
-        """Runs one export with dynamic dimensions at several sizes. None where none are asked for."""
+    def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
+        """Runs one export with dynamic dimensions at several sizes. None where none are asked for, nor `declared` by
+        the program's source."""
         ...
 
-    def locate(self, platform: PlatformName, apart: float | None) -> Located | None:
-        """Finds the submodule that is wrong by itself; or fails, with `apart` None. None where that is not known."""
+    def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
+        """Finds the submodule that shows it by itself. None where that is not known."""
+        ...
+
+    def eager_again(self, platform: PlatformName) -> Sequence[Array]:
+        """Builds the program again and returns its outputs in eager mode; none where that fails."""
         ...
 
     def stop(self) -> None:
@@ -40,6 +45,8 @@ class Subject:
     `in_process`: `graph` runs PyTorch in this process, and so under the lock of its state.
     `stop`: ends a running `graph` from another thread.
     `program`: runs the program by the way of a platform's users; None for a graph without a program.
+    `group`: the name of the program of which this is one of several sets of arguments; the report has one row per
+    platform for all of them (`results.argument_sets`).
     """
 
     name: str
@@ -48,6 +55,7 @@ class Subject:
     in_process: bool = True
     stop: Callable[[], None] | None = None
     program: OwnProgram | None = None
+    group: str = ""
 
     def captured(self) -> Graph:
         """Makes the graph, under the lock where it needs that. Raises what `graph` raises."""

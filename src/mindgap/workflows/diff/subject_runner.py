@@ -156,12 +156,13 @@ class SubjectRunner:
             return row
         try:
             report_activity("comparing the program's own export")
-            again = program.run if run.source_file else None
-            row = with_own_path(comparison, row, run, lambda apart: program.locate(platform, apart), again)
+            again = partial(program.eager_again, platform)
+            referee = program.run if run.source_file else None
+            row = with_own_path(comparison, row, run, partial(program.locate, platform), again, referee)
         except OutOfTime as error:
             return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
-        sized = program.run_sizes(platform)
-        return row if sized is None else with_sizes(row, sized, run)
+        sized = program.run_sizes(platform, run.dynamic)
+        return row if sized is None else with_sizes(row, sized, run, partial(program.locate, platform))
 
     def _run_ahead(self, comparison: GraphComparison, platforms: Sequence[PlatformName]) -> None:
         """Runs the graph on each platform, and ends its worker: the judge needs the memory, and seldom the worker."""

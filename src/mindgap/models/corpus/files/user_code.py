@@ -7,7 +7,8 @@ import importlib.util
 import sys
 import traceback
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,13 +17,17 @@ import torch
 from torch import nn
 
 from mindgap.aten.torch_private import modules
+from mindgap.models.corpus.argument_sets import numbered
 from mindgap.models.corpus.libraries import declare_operators
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, schemes, source_options, suggest
 from mindgap.models.corpus.type_guards import is_list, is_sequence, is_tuple
 from mindgap.models.corpus.weights.construction import torch_seed
 
-_SHAPES = "return (module, args), (module, args, kwargs), (name, module, args[, kwargs]), or a list of such"
+_SHAPES = (
+    "return (module, args), (module, args, kwargs), (module, args, kwargs, dynamic_shapes), any of these with a name "
+    "before it, or a list of such; args: a tuple of arguments, or a list of such tuples, one for each call"
+)
 
 
 def open_user_code(source: Source) -> list[Program]:
@@ -49,14 +54,15 @@ def open_user_code(source: Source) -> list[Program]:
     if not items:
         raise SourceError(f"{source.target}: it returned an empty list; {_SHAPES}")
     stem = f"{Path(path).stem}:{name}"
+    if item and int(item) >= len(items):
+        raise SourceError(f"{source.target}: there is no item {item}, it returned {len(items)} (the first is #0)")
     named = [_item(item, stem, index, len(items), source) for index, item in enumerate(items)]
-    programs = [
-        Program(label, _text(source, index, len(named)), _ready(built, chosen))
-        for index, (label, built) in enumerate(named)
+    return [
+        program
+        for index, (label, calls) in enumerate(named)
+        if not item or index == int(item)
+        for program in numbered(label, _text(source, index, len(named)), [_ready(each, chosen) for each in calls])
     ]
-    if item and int(item) >= len(programs):
-        raise SourceError(f"{source.target}: there is no item {item}, it returned {len(programs)} (the first is #0)")
-    return [programs[int(item)]] if item else programs
 
 
 def _text(source: Source, index: int, count: int) -> str:
@@ -130,17 +136,26 @@ def _where(error: BaseException, path: Path) -> str:
     return f" (line {lines[-1]})" if lines else ""
 
 
-def _item(item: Any, stem: str, index: int, count: int, source: Source) -> tuple[str, Built]:
-    """Returns the name and the parts of one returned model, which may have any of the accepted forms."""
+def _item(item: Any, stem: str, index: int, count: int, source: Source) -> tuple[str, list[Built]]:
+    """Returns the name and the parts of one returned model, which may have any of the accepted forms, once for each
+    set of arguments."""
     parts: list[Any] = list(item) if is_tuple(item) else []
     name = parts.pop(0) if parts and isinstance(parts[0], str) else (f"{stem}[{index}]" if count > 1 else stem)
-    if not 2 <= len(parts) <= 3 or not callable(parts[0]) or (not isinstance(parts[-1], dict) and len(parts) == 3):
+    if not 2 <= len(parts) <= 4 or not callable(parts[0]) or not all(isinstance(each, dict) for each in parts[2:3]):
         what = f"a tuple of {len(item)}" if is_tuple(item) else f"a {type(item).__name__}"
         which = f"item {index} of what it returned" if count > 1 else "what it returned"
         raise SourceError(f"{source.target}: {which} is {what}; {_SHAPES}")
-    args: Any = parts[1]
-    args = tuple(args) if is_sequence(args) else (args,)
-    return name, Built(parts[0], args, parts[2] if len(parts) == 3 else {})
+    kwargs: Any = parts[2] if len(parts) > 2 else {}
+    dynamic = parts[3] if len(parts) > 3 else None
+    return name, [Built(parts[0], args, kwargs, dynamic_shapes=dynamic) for args in _calls(parts[1])]
+
+
+def _calls(args: Any) -> list[tuple[Any, ...]]:
+    """The positional arguments of each call: of a list of tuples and of an iterator, each item is one call's."""
+    if isinstance(args, Iterator) or (is_list(args) and args and all(is_tuple(each) for each in args)):
+        calls: list[Any] = [*args]
+        return [tuple(each) if is_sequence(each) else (each,) for each in calls]
+    return [tuple(args) if is_sequence(args) else (args,)]
 
 
 def _ready(built: Built, chosen: SourceOptions) -> Callable[[], Built]:
@@ -163,4 +178,4 @@ def cast_floats(built: Built, dtype: str | None) -> Built:
 
     program = built.program.to(target) if isinstance(built.program, nn.Module) else built.program
     args, kwargs = modules.tree_map(cast, (built.args, dict(built.kwargs)))
-    return Built(program, args, kwargs, built.registry)
+    return replace(built, program=program, args=args, kwargs=kwargs)

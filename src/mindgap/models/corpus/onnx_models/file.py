@@ -35,8 +35,8 @@ from mindgap.models.corpus.source import Source, SourceError, one_line, suggest
 _LARGEST: Final = 2 << 30
 #: Seconds for the comparison with the reference evaluator.
 _CHECK_S: Final = 20.0
-#: What the checker refuses and runtimes take: outputs without a shape; operators of a runtime in ONNX's own domain, which
-#: have a translation or are refused by it.
+#: What the checker refuses and runtimes take: outputs without a shape; operators of a runtime in ONNX's own domain,
+#: which have a translation or are refused by it.
 _ACCEPTED: Final = ("Field 'shape' of 'type' is required", "No Op registered for")
 #: Versions of ONNX's operator set before this one broadcast in another way.
 _OLDEST: Final = 7

@@ -51,7 +51,7 @@ def fused_matmul(node: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
 
 def _activated(node: OnnxNode, x: Tensor) -> Tensor:
     name, given = node.get("activation", b"").decode(), node.get("activation_params", [])
-    plain = {"": lambda v: v, "Relu": F.relu, "Sigmoid": torch.sigmoid, "Tanh": torch.tanh}
+    plain = {"": torch.clone, "Relu": F.relu, "Sigmoid": torch.sigmoid, "Tanh": torch.tanh}
     if name in plain:
         return plain[name](x)
     node.only(name in ("LeakyRelu", "Clip", "HardSigmoid"), f"with {name}")

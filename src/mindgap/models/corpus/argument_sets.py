@@ -1,0 +1,163 @@
+"""Sets of arguments of one program: several that its source returns, or files of tensors (`inputs=FILE`).
+
+Each set is a `Program`. `FILE.py:make?arguments=2` names the second that `make` returns; `?inputs=a.npz,b.safetensors`
+puts the tensors of files in place of those among the arguments, one set for each file.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.torch_private import modules
+from mindgap.models.capture.program import tensor_names
+from mindgap.models.corpus.program import Built, Captured, Program
+from mindgap.models.corpus.source import Source, SourceError, one_line
+
+#: The options that every source of programs takes.
+ARGUMENTS: Final = ("arguments", "inputs")
+_SUFFIXES: Final = (".npz", ".safetensors")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedArguments:
+    """Which arguments a source asks for. `number`: of a set, the first is 1; 0 for all. `files`: of tensors."""
+
+    number: int = 0
+    files: tuple[str, ...] = ()
+
+
+def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
+    """Returns the arguments that a source's options ask for, and the source without these options. Raises
+    `SourceError`."""
+    number, files = source.options.get("arguments", ""), source.options.get("inputs", "")
+    rest = replace(source, options={k: v for k, v in source.options.items() if k not in ARGUMENTS})
+    if "arguments" in source.options and (not number.isdecimal() or int(number) < 1):
+        raise SourceError(f"{source.text}: arguments={number}; it takes a whole number from 1 up")
+    named = tuple(files.split(",")) if "inputs" in source.options else ()
+    for file in named:
+        if not file.endswith(_SUFFIXES):
+            raise SourceError(f"inputs={file}: give a file of tensors, .npz or .safetensors")
+        if not Path(file).is_file():
+            raise SourceError(f"inputs={file}: no such file")
+    return AskedArguments(int(number or 0), named), rest
+
+
+def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> list[Program]:
+    """Returns a program for each set of arguments; with a number in its name and source where there are several."""
+    if len(makes) == 1:
+        return [Program(name, source, makes[0])]
+    texts = [_with_option(source, f"arguments={number}") for number in range(1, len(makes) + 1)]
+    return [
+        Program(f"{name} (arguments {number})", text, make, name, texts[0])
+        for number, (text, make) in enumerate(zip(texts, makes, strict=True), 1)
+    ]
+
+
+def argument_sets(opened: Sequence[Program | Captured], asked: AskedArguments) -> list[Program | Captured]:
+    """Returns the programs with the arguments that are asked for. Building one of them raises `SourceError` for a file
+    that does not fit its arguments."""
+    if not asked.files:
+        return _chosen(opened, asked.number)
+    found: list[Program | Captured] = []
+    for one in opened:
+        if isinstance(one, Captured):
+            raise SourceError(f"{one.source}: it is a graph already; inputs=FILE needs the program")
+        if one.first in ("", one.source):
+            found += _of_files(one, asked.files)
+    return found
+
+
+def _chosen(opened: Sequence[Program | Captured], number: int) -> list[Program | Captured]:
+    if not number:
+        return [*opened]
+    kept: list[Program | Captured] = []
+    for one in opened:
+        group = [each for each in opened if isinstance(each, Program) and each.group and each.group == _group(one)]
+        if not group or number > len(group):
+            count = len(group) or 1
+            raise SourceError(
+                f"{one.source}: arguments={number}: it returned {count} set{'s' * (count > 1)} of arguments"
+            )
+        if group[number - 1] is one:
+            kept.append(replace(one, group="", first=""))
+    return kept
+
+
+def _group(one: Program | Captured) -> str:
+    return one.group if isinstance(one, Program) else ""
+
+
+def _of_files(one: Program, files: Sequence[str]) -> list[Program]:
+    name, source = one.group or one.name, one.source
+    texts = [_with_option(source, f"inputs={file}") for file in files]
+    several = len(files) > 1
+    return [
+        Program(
+            f"{name} ({Path(file).name})" if several else name, text, _filled(one, file), name if several else "",
+            texts[0] if several else "",
+        )
+        for file, text in zip(files, texts, strict=True)
+    ]  # fmt: skip
+
+
+def _filled(one: Program, file: str) -> Callable[[], Built]:
+    def make() -> Built:
+        return with_tensors(one.make(), _tensors(file), f"inputs={file}")
+
+    return make
+
+
+def _with_option(text: str, option: str) -> str:
+    """The text of a source with an option, in place of one of the same name."""
+    body, _, options = text.partition("?")
+    name = option.partition("=")[0]
+    kept = [each for each in options.split("&") if each and each.partition("=")[0] != name]
+    return f"{body}?{'&'.join([*kept, option])}"
+
+
+def _tensors(file: str) -> dict[str, torch.Tensor]:
+    """The tensors of a file by their names. Raises `SourceError`."""
+    try:
+        if file.endswith(".npz"):
+            with np.load(file, allow_pickle=False) as arrays:
+                return {name: torch.as_tensor(np.array(arrays[name])) for name in arrays.files}
+        read: Any = importlib.import_module("safetensors.torch").load_file  # typed in parts
+        return read(file)
+    except Exception as error:
+        raise SourceError(f"inputs={file}: it cannot be read: {one_line(error)}") from error
+
+
+def with_tensors(built: Built, given: Mapping[str, torch.Tensor], where: str) -> Built:
+    """Returns the program with other tensors among its arguments.
+
+    They are matched by name, or by order where no name is an argument's. Each has the dtype and the number of
+    dimensions of the tensor that it replaces. Raises `SourceError`, beginning with `where`.
+    """
+    leaves, structure = modules.tree_flatten((tuple(built.args), dict(built.kwargs)))
+    names = tensor_names(built.program, built.args, built.kwargs)
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    listed = f"the arguments are {', '.join(map(_form, names, [leaves[place] for place in places]))}"
+    by_order = len(given) == len(names) and not set(names) & set(given)
+    ordered = dict(zip(names, given.values(), strict=True)) if by_order else given
+    if absent := [name for name in names if name not in ordered]:
+        raise SourceError(f"{where}: it holds no {', '.join(absent)} ({', '.join(given) or 'nothing'}); {listed}")
+    if more := [name for name in ordered if name not in names]:
+        raise SourceError(f"{where}: {', '.join(more)}: no such argument; {listed}")
+    for name, place in zip(names, places, strict=True):
+        new, old = ordered[name], leaves[place]
+        if new.dtype != old.dtype or new.dim() != old.dim():
+            raise SourceError(f"{where}: it has {_form(name, new)} where the program takes {_form(name, old)}")
+        leaves[place] = new
+    args, kwargs = modules.tree_unflatten(leaves, structure)
+    return replace(built, args=args, kwargs=kwargs)
+
+
+def _form(name: str, tensor: Any) -> str:
+    return f"{name} {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
