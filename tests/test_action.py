@@ -74,7 +74,7 @@ def substituted(text: str, values: dict[str, str]) -> str:
 
 
 def test_a_calm_model_passes(tmp_path: Path) -> None:
-    ran = run_action(tmp_path, sources="\nmodel with space.py:make\n", platforms="cpu/jit\ncpu/eager")
+    ran = run_action(tmp_path, sources="\n  model with space.py:make \t\r\n  \n", platforms="cpu/jit\ncpu/eager")
     assert ran.status == 0, ran.said
     assert ran.outputs["status"] == "0" and ran.outputs["new-findings"] == "0"
     assert ET.parse(tmp_path / ran.outputs["junit"]).getroot().get("tests") == "2"
@@ -111,4 +111,7 @@ def test_wrong_inputs_are_status_2_and_run_nothing(tmp_path: Path, inputs: dict[
     assert ran.status == 2, ran.said
     assert ran.outputs["status"] == "2"
     assert says in ran.said
+    assert says in ran.summary
+    for name in ("html", "junit", "sarif"):
+        assert not ran.outputs[name] or (tmp_path / ran.outputs[name]).is_file(), f"{name} names no file"
     assert not (tmp_path / "evil").exists()
