@@ -55,7 +55,7 @@ class TextClassifier(nn.Module):
 
 def make() -> tuple[nn.Module, tuple[torch.Tensor]]:
     """Returns the model in inference mode and two texts, of 12 and of 5 tokens."""
-    torch.manual_seed(0)
+    torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType] # untyped
     tokens = torch.randint(1, 100, (2, 12))
     tokens[1, 5:] = PADDING
     return TextClassifier().eval(), (tokens,)
