@@ -1,4 +1,4 @@
-"""Implements `mindgap demo`: real models on every platform here, and a small campaign with a script for each bug."""
+"""Implements `mindgap demo`: a program whose export is wrong, real models, and a small campaign."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import typer
 from mindgap.cli.campaign import begin_or_resume
 from mindgap.cli.campaign_reduce import reduce
 from mindgap.cli.diff import Jobs, report_problems, write_pages
-from mindgap.cli.outputs import check_directory, write_file
+from mindgap.cli.outputs import check_directory, make_directory, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import subjects
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.graph import default_tensor_store
+from mindgap.models.own_path.client import OwnPathClient
 from mindgap.models.sources.client import SourceClient
 from mindgap.results.store import Store
 from mindgap.workflows.diff import RunSettings, diff_many
@@ -61,7 +62,7 @@ def demo(
     ),
     jobs: Jobs = None,
 ) -> int:
-    """Run real models on every platform here, then find bugs with a small campaign and write a script for each.
+    """Run a program whose export is wrong and real models on every platform here; then find bugs with a small campaign.
 
     Findings are the point of it, so the exit status is 0 when it ran.
 
@@ -76,8 +77,7 @@ def demo(
     if findings:
         complain(f"3 of 3: {findings} findings; the worst are reduced to scripts that run without mindgap")
         reduce(
-            output / "campaign", folder, seconds=_REDUCTION_S, most=_GROUPS, no_stage=True, no_condition=True,
-            jobs=jobs or 2,
+            output / "campaign", folder, seconds=_REDUCTION_S, most=_GROUPS, no_condition=True, jobs=jobs or 2,
         )  # fmt: skip
     else:
         complain("the campaign found nothing on the platforms here: there is nothing to reduce")
@@ -93,14 +93,24 @@ def demo(
 
 
 def _models(output: Path, jobs: int | None, out: TextIO) -> Report:
-    """Compares the platforms on real models; prints the table and writes the page."""
-    from mindgap.models.corpus.demo import DEMO_MODELS
+    """Compares the platforms on a program and on real models; prints the table and writes the page.
 
-    complain(f"1 of 3: {len(DEMO_MODELS)} real models on {len(PLATFORMS)} platforms")
+    The program goes the way of the platforms' users too; the models, which take longer to export, do not.
+    """
+    from mindgap.models.corpus.demo import DEMO_MODELS, DEMO_PROGRAM
+
+    make_directory(output)
+    program = output / DEMO_PROGRAM.name
+    write_file(program, DEMO_PROGRAM.read_bytes())
+    complain(f"1 of 3: {program}, a program whose export is wrong, and {len(DEMO_MODELS)} real models")
     tensors = default_tensor_store()
-    with progress(lines=True) as tell, SourceClient(tensors, _DEADLINE_S) as client:
+    with (
+        progress(lines=True) as tell,
+        SourceClient(tensors, _DEADLINE_S) as client,
+        OwnPathClient(_DEADLINE_S) as exporting,
+    ):
         report = diff_many(
-            subjects(DEMO_MODELS, [], client),
+            [*subjects([f"{program}:make"], [], client, own_path=exporting), *subjects(DEMO_MODELS, [], client)],
             PLATFORMS,
             settings=RunSettings(deadline_s=_DEADLINE_S),
             progress=tell,

@@ -142,13 +142,14 @@ EXACT
             print("  eager:", expected.dtype, list(expected.shape), " PLATFORM:", found.dtype, list(found.shape))
         elif found.numel():
             place = furthest(MINE, RIGHT)
-            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+            values = " ".join(f"{side} {value[place].item():.{17 if value.itemsize > 4 else 9}g} " for side, value in (
                 ("eager", expected), ("PLATFORM", found), ("float64", exact)))
             print(f"  at {list(place)}: {values}")
     return fault
 
 
 def main():
+    torch.set_printoptions(precision=17)
     print(versions())
     found = False
     for name, (Model, fresh) in CASES.items():
@@ -200,6 +201,7 @@ def is_the_failure(problem, printed):
 
 
 def main():
+    torch.set_printoptions(precision=17)
     print(versions())
     found = False
     for name, (Model, fresh) in CASES.items():
@@ -235,6 +237,7 @@ def main():
         Model, fresh = CASES[sys.argv[1]]
         RUN
         return 0
+    torch.set_printoptions(precision=17)
     print(versions())
     found = False
     for name, (Model, fresh) in CASES.items():
@@ -259,6 +262,7 @@ def main():
 MAIN_VERSION: Final = '''
 def main():
     """A result shows the fault that is as far from the expected one as half of the way to the faulty one."""
+    torch.set_printoptions(precision=17)
     print(versions())
     found = False
     for Model, fresh in CASES.values():

@@ -12,6 +12,9 @@ from typing import Final
 #: Graphs of the GraphNet collection that come with the package; see data/LICENSE.GraphNet.
 DATA: Final = Path(__file__).parent / "data"
 
+#: A text classifier that leaves out its padding mask where it is exported. `mindgap demo` copies it and compares it.
+DEMO_PROGRAM: Final = DATA / "text_classifier.py"
+
 #: What `mindgap demo` runs: a convolutional network, a vision transformer, an encoder and a decoder of text.
 DEMO_MODELS: Final[tuple[str, ...]] = (
     "timm:resnet18?size=64",
