@@ -1,4 +1,4 @@
-"""executorch/cpu: `interpolate(mode="bilinear", scale_factor=1.7)` scales by 11/7 with XNNPACK
+"""executorch/cpu: `interpolate(mode="bilinear", scale_factor=1.7)` scales by the ratio of sizes with XNNPACK
 
 Condition: XNNPACK's partitioner, `mode="bilinear"`, `scale_factor` is given without `recompute_scale_factor`,
 `align_corners=False`, and size times scale is no whole number (7 x 7 by 1.7 and by 0.6).

@@ -1,8 +1,8 @@
-"""onnxruntime/qnn: `log_softmax` is wrong where an element is 300 below the greatest (SM8550)
+"""onnxruntime/qnn: `log_softmax` is wrong where an element is 270 to 356 below the greatest (SM8550)
 
-Condition: an element is some 300 below the greatest (a masked one), on a chip of 16 bits (SM8550).
+Condition: an element is some 270 to 356 below the greatest (a masked one), on a chip of 16 bits (v69 to v79).
 
-Right for: elements up to 200 below the greatest; `softmax` of the same numbers.
+Right for: elements up to 262 below the greatest, and from 380 to 10000 below; `softmax` of the same numbers.
 
 Not known. All elements of the row are off, by the same 54.6 for [100, 90, -200, 95].
 

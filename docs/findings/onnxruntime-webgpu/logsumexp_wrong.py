@@ -1,11 +1,12 @@
-"""onnxruntime/webgpu: `logsumexp` of numbers from 89 up is inf, of numbers below -104 about -88
+"""onnxruntime/webgpu: `logsumexp` of numbers from 89 up is inf, of numbers below -88 about -88
 
-Condition: a number is above 88, or all numbers of a row are below about -100 (float32).
+Condition: a number is above 88, or all numbers of a row are below about -88 (float32).
 
 Right for: numbers from -80 to 80.
 
 `ReduceLogSumExp` (core/providers/webgpu/reduction/reduction_ops.cc) sums exponentials and takes the logarithm,
-without taking the greatest number out first.
+without taking the greatest number out first. The figure -88.03 is the driver's logarithm of 0; other drivers may give
+-inf.
 
 Seen with torch 2.13.0+cpu, onnxruntime-webgpu 1.27.0, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
