@@ -43,6 +43,7 @@ def i(*values: int, kind: type = np.int64) -> Array:
 COS, SIN = np.cos(f(16, 4)), np.sin(f(16, 4))
 MASK = np.array([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]], np.int32)
 # fmt: off
+# ruff: noqa: E501
 #: Operator, domain, attributes, operands (None: left out), outputs.
 CASES: dict[str, tuple[str, str, dict[str, Any], list[Any], int]] = {
     "qlinear_conv": ("QLinearConv", "", {"pads": [1, 1, 1, 1], "strides": [2, 1]},

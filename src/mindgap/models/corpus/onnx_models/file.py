@@ -35,9 +35,13 @@ from mindgap.models.corpus.source import Source, SourceError, one_line, suggest
 _LARGEST: Final = 2 << 30
 #: Seconds for the comparison with the reference evaluator.
 _CHECK_S: Final = 20.0
-#: What the checker refuses and runtimes take: outputs without a shape; operators of a runtime in ONNX's own domain,
-#: which have a translation or are refused by it.
-_ACCEPTED: Final = ("Field 'shape' of 'type' is required", "No Op registered for")
+#: What the checker refuses and runtimes take: outputs without a shape; weights that are no inputs, in old files;
+#: operators of a runtime in ONNX's own domain, which have a translation or are refused by name.
+_ACCEPTED: Final = (
+    "Field 'shape' of 'type' is required",
+    "in initializer but not in graph input",
+    "No Op registered for",
+)
 #: Versions of ONNX's operator set before this one broadcast in another way.
 _OLDEST: Final = 7
 
@@ -171,7 +175,12 @@ def expanded(model: Any) -> Any:
     missing = _missing(model.graph)
     bodies = [("", op) for op in missing if onnx.defs.has(op) and _has_body(onnx.defs.get_schema(op))]
     if bodies:
-        model = inliner.inline_selected_functions(model, bodies, exclude=False, inline_schema_functions=True)
+        try:
+            model = inliner.inline_selected_functions(model, bodies, exclude=False, inline_schema_functions=True)
+        except Exception as error:  # it asserts what a model need not hold
+            raise Untranslated(
+                f"onnx.inliner cannot write out {', '.join(op for _, op in bodies)}: {one_line(error)}"
+            ) from error
         missing = _missing(model.graph)
     if missing:
         raise Untranslated(f"no translation of {', '.join(_counted(op, *each) for op, each in missing.items())}")

@@ -8,6 +8,7 @@ Source: docs/ContribOperators.md of ONNX Runtime. Each is compared with ONNX Run
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -51,7 +52,12 @@ def fused_matmul(node: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
 
 def _activated(node: OnnxNode, x: Tensor) -> Tensor:
     name, given = node.get("activation", b"").decode(), node.get("activation_params", [])
-    plain = {"": torch.clone, "Relu": F.relu, "Sigmoid": torch.sigmoid, "Tanh": torch.tanh}
+    plain: dict[str, Callable[[Tensor], Tensor]] = {
+        "": torch.clone,
+        "Relu": F.relu,
+        "Sigmoid": torch.sigmoid,
+        "Tanh": torch.tanh,
+    }
     if name in plain:
         return plain[name](x)
     node.only(name in ("LeakyRelu", "Clip", "HardSigmoid"), f"with {name}")

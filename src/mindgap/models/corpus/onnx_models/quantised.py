@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
@@ -191,51 +192,50 @@ def qlinear_concat(node: OnnxNode, ys: Tensor, yz: Tensor, *given: Tensor) -> Te
     return _requantised(torch.cat(parts, node.get("axis")), ys, yz)
 
 
-def unpacked(packed: Tensor, bits: int) -> Tensor:
-    """Returns the unsigned integers of `bits` bits in the last dimension of bytes, the lowest bits first."""
-    if bits == 8:
-        return packed
-    if bits not in (2, 4):
+def _unpacked(packed: Any, bits: int, shape: tuple[int, ...]) -> Tensor:
+    """Returns the unsigned integers of `bits` bits in bytes of this shape, the lowest bits first. They are unpacked
+    before the program runs: the graph holds each integer in a byte."""
+    if bits not in (2, 4, 8):
         raise Untranslated(f"integers of {bits} bits")
-    parts = [torch.bitwise_and(torch.bitwise_right_shift(packed, low), 2**bits - 1) for low in range(0, 8, bits)]
-    return torch.stack(parts, -1).flatten(-2)
+    rows = np.asarray(packed).view(np.uint8).reshape(shape)
+    parts = [(rows >> low) & (2**bits - 1) for low in range(0, 8, bits)]
+    return torch.tensor(np.stack(parts, -1).reshape(*shape[:-1], -1))
 
 
-@translates("com.microsoft.MatMulNBits")
+@translates("com.microsoft.MatMulNBits", structural=(1, 3))
 def matmul_n_bits(
-    node: OnnxNode, a: Tensor, b: Tensor, scales: Tensor, zeros: Tensor | None = None, groups: Tensor | None = None,
+    node: OnnxNode, a: Tensor, _: None, scales: Tensor, __: None = None, groups: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Multiplies by the transpose of weights of few bits, with a scale for each block of a row."""
     node.only(groups is None, "with groups in another order")
     depth, width, bits, block = node.get("K"), node.get("N"), node.get("bits", 4), node.get("block_size")
-    count = math.ceil(depth / block)
-    whole = unpacked(b.reshape(width, count, -1), bits).to(a.dtype)
+    count, zeros = math.ceil(depth / block), node.known(3)
+    whole = _unpacked(node.known(1), bits, (width, count, block * bits // 8)).to(a.dtype)
     if zeros is None:
         offset: Any = float(2 ** (bits - 1))
-    elif zeros.is_floating_point():
-        offset = zeros.reshape(width, count, 1)
+    elif zeros.dtype.kind == "f":
+        offset = torch.tensor(zeros).reshape(width, count, 1)
     else:
-        offset = unpacked(zeros.reshape(width, -1), bits)[:, :count].reshape(width, count, 1).to(a.dtype)
+        offset = _unpacked(zeros, bits, (width, math.ceil(count * bits / 8)))[:, :count].unsqueeze(-1).to(a.dtype)
     weights = ((whole - offset) * scales.reshape(width, count, 1)).reshape(width, -1)[:, :depth]
     return F.linear(a, weights, bias)
 
 
-@translates("com.microsoft.GatherBlockQuantized")
-def gather_block_quantized(
-    node: OnnxNode, data: Tensor, index: Tensor, scales: Tensor, zeros: Tensor | None = None
-) -> Tensor:
+@translates("com.microsoft.GatherBlockQuantized", structural=(0, 3))
+def gather_block_quantized(node: OnnxNode, _: None, index: Tensor, scales: Tensor, __: None = None) -> Tensor:
     """Takes rows of an embedding of few bits."""
+    data, zeros = node.known(0), node.known(3)
+    assert data is not None, "the schema demands it"
     node.only(node.get("gather_axis", 0) == 0, "along an axis other than the first")
-    axis, block, bits = node.get("quantize_axis", 1) % data.dim(), node.get("block_size", 128), node.get("bits", 4)
-    node.only(axis == data.dim() - 1 and data.dtype == torch.uint8, "in another layout")
-    flat = index.reshape(-1).to(torch.int64)
-    whole = unpacked(torch.index_select(data, 0, flat), bits).to(scales.dtype)
-    scale = torch.index_select(scales, 0, flat).repeat_interleave(block, axis)
+    axis, block, bits = node.get("quantize_axis", 1) % data.ndim, node.get("block_size", 128), node.get("bits", 4)
+    node.only(axis == data.ndim - 1 and data.dtype == np.uint8, "in another layout")
+    whole = _unpacked(data, bits, data.shape)
     if zeros is None:
-        moved: Any = whole - float(2 ** (bits - 1))
+        moved: Tensor = whole.to(scales.dtype) - float(2 ** (bits - 1))
     else:
-        offset = unpacked(torch.index_select(zeros, 0, flat), bits).to(scales.dtype)
-        moved = whole - offset.repeat_interleave(block, axis)[..., : whole.shape[-1]]
-    found = moved * scale[..., : whole.shape[-1]]
+        offset = _unpacked(zeros, bits, zeros.shape).to(scales.dtype).repeat_interleave(block, axis)
+        moved = whole.to(scales.dtype) - offset[..., : whole.shape[-1]]
+    table = moved * scales.repeat_interleave(block, axis)[..., : whole.shape[-1]]
+    found = torch.index_select(table, 0, index.reshape(-1).to(torch.int64))
     return found.reshape([*index.shape, *found.shape[1:]])

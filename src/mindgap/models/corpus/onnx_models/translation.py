@@ -379,7 +379,10 @@ def _initial(model: Any) -> dict[str, torch.Tensor]:
 
 
 def _constant(node: Any) -> torch.Tensor:
-    (value,) = _attributes(node).values()
+    values = list(_attributes(node).values())
+    if len(values) != 1:
+        raise Untranslated(f"a constant with {len(values)} values")
+    (value,) = values
     if isinstance(value, bytes) or (isinstance(value, list) and value and isinstance(value[0], bytes)):
         raise Untranslated("a value of type string, which graphs do not hold")
     return value if isinstance(value, torch.Tensor) else torch.tensor(value)
