@@ -252,3 +252,20 @@ def masked() -> Made:
     """In eager mode PyTorch's encoder has zeros at padded places, and other numbers once it is traced for an export."""
     mask = torch.tensor([[False, False, True], [False, True, True]])
     return Masked().eval().requires_grad_(False), (_given()[:2, None].expand(2, 3, 8).clone(), mask)
+
+
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+        cache[0] = x.relu()
+        return x + cache.sum(0)
+
+
+def caching() -> Made:
+    """It writes to an argument in place, which an exported model does not."""
+    return _seeded(Step(), _given(), torch.zeros(3, 4, 8))
+
+
+def batch_statistics() -> Made:
+    """It normalises with the statistics of the batch, on purpose."""
+    torch.manual_seed(0)
+    return nn.Sequential(_layer(), nn.BatchNorm1d(8)).train(), (_given(),)

@@ -33,6 +33,8 @@ PROGRAMS = (
     "noting",
     "cooling",
     "masked",
+    "caching",
+    "batch_statistics",
     "nested",
     "sets",
     "declared",
@@ -180,6 +182,19 @@ def test_a_program_that_computes_something_else_in_eager_mode_than_where_it_is_t
     assert "gives other outputs than eager mode in the same process" in rows["masked", ONNX]["detail"]
     assert "torch.export alone gives it" in rows["masked", ONNX]["detail"]
     assert rows["masked", "cpu/jit"]["own_path"]["status"] == "unjudged"
+
+
+def test_an_argument_that_only_the_program_writes_to_is_said(rows: Rows) -> None:
+    own = rows["caching", ONNX]["own_path"]
+    assert own["status"] in ("same", "rounding") and own["detail"].endswith("leaves as they are: cache")
+
+
+def test_a_refused_graph_whose_own_export_runs_is_judged_on_that(rows: Rows) -> None:
+    row = rows["batch_statistics", OPENVINO]
+    assert (row["verdict"], row["status"]) == ("rounding", "ok") and row["metrics"]["outputs"] == 1
+    assert row["detail"].startswith(
+        "judged on the outputs of torch.export.export of the program: the captured graph is"
+    )
 
 
 def test_nested_arguments_and_outputs_are_compared_and_questions_are_noted(rows: Rows) -> None:
@@ -340,3 +355,9 @@ def test_what_needs_an_export_is_refused_where_none_is_made(folder: Path, option
     sized = ("--dynamic", "batch=2..8", option)
     ran = mindgap("diff", "programs.py:any_size", "-p", ONNX, *sized, cwd=folder, own_path=True)
     assert ran.status == 2 and "--as and --dynamic need the program's own export" in ran.err
+
+
+def test_a_dimension_that_no_argument_has_is_an_error(folder: Path) -> None:
+    ran = mindgap("diff", "programs.py:any_size", "-p", "cpu/jit", "--dynamic", "n=2..8", cwd=folder, own_path=True)
+    said = "mindgap: dynamic dimensions: not compared: --dynamic n: no argument has it; the arguments are "
+    assert ran.status == 2 and said in ran.err

@@ -26,6 +26,7 @@ from mindgap.report.words import (
     weaker_evidence,
     word_text,
 )
+from mindgap.results.rows import BY_EXPORT
 from mindgap.workflows.diff import Report, Row
 
 _STYLES: Final = {
@@ -191,7 +192,8 @@ def remark(row: Row, verbose: bool = False) -> str:
     if row.verdict == "ill_conditioned" and not verbose:
         return meaning(row.verdict)
     # A row of the reference itself is identical, and says why.
-    return "" if row.verdict == "rounding" and not verbose else clean(row.detail)
+    shown = verbose or row.verdict != "rounding" or BY_EXPORT in row.detail
+    return clean(row.detail) if shown else ""
 
 
 def _culprit(row: Row) -> str:

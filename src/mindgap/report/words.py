@@ -9,7 +9,7 @@ from typing import Any, Final
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.delegation import Delegation, total
-from mindgap.results.rows import NonFinite, OwnPath
+from mindgap.results.rows import UNWRITTEN, NonFinite, OwnPath
 from mindgap.workflows.diff import Report, Row
 
 #: What a table calls a row -> (short form for narrow cells, what it means).
@@ -195,8 +195,9 @@ def own_path_notes(rows: Iterable[Row]) -> list[str]:
     """One line for each reason why a program's own export was not compared or not judged, with the rows it is about."""
     found: dict[str, dict[str, None]] = {}
     for row in rows:
-        if row.own_path is not None and row.own_path.status in ("not_compared", "unjudged"):
-            found.setdefault(own_path_words(row.own_path), {})[f"{row.model} on {row.platform}"] = None
+        own = row.own_path
+        if own is not None and (own.status in ("not_compared", "unjudged") or UNWRITTEN in own.detail):
+            found.setdefault(own_path_words(own), {})[f"{row.model} on {row.platform}"] = None
     return [f"own export of {', '.join(names)}: {words}" for words, names in found.items()]
 
 

@@ -33,6 +33,14 @@ SEVERITY: Final[tuple[str, ...]] = (*FINDINGS, "undefined", "internal", "ill_con
 OwnPathStatus = Literal["same", "rounding", "as_graph", "differs", "failed", "unjudged", "not_compared"]
 
 
+#: How a detail of `OwnPath` names arguments that the program writes to in place, and its export does not.
+UNWRITTEN: Final = "the program writes in place to arguments that what was exported leaves as they are:"
+
+
+#: How the detail of a row begins whose captured graph the platform refuses, and whose own export it runs.
+BY_EXPORT: Final = "judged on the outputs of"
+
+
 @dataclass(frozen=True, slots=True)
 class OwnPath:
     """What the program gave on the way that the platform's users go, beside the captured graph.

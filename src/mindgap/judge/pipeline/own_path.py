@@ -17,7 +17,7 @@ from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.client import Located, OwnRun, Shown, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
 from mindgap.platforms.name import PlatformName, parse
-from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
+from mindgap.results.rows import BY_EXPORT, SEVERITY, UNWRITTEN, OwnPath, OwnPathStatus, Row
 
 #: Outputs that are no further from the reference than this many times the captured graph's on the same platform differ
 #: for the graph's reason.
@@ -67,6 +67,10 @@ def with_own_path(
     asked = tuple(_words(*each) for each in run.asked)
     about = OwnPath(status, run.way, detail, asked, run.training, run.seconds)
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok"):
+        if row.status == "unsupported" and status in ("same", "rounding"):
+            row = _judged_by_export(comparison, row, run, status)
+        if run.unwritten and run.outputs is not None:
+            about = dataclasses.replace(about, detail=_joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
     if stateful := status == "differs" and detail.startswith(_STATE):
         found = Located(run.changes[0][0].rpartition(".")[0], "") if run.changes else Located("", "")
@@ -94,6 +98,19 @@ def _decided(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:
             "what else this row says is of another model. Please report it"
         )
     return "differs", f"{_OPEN} gives a third result"
+
+
+def _judged_by_export(comparison: GraphComparison, row: Row, run: OwnRun, status: OwnPathStatus) -> Row:
+    """The row of a platform that refuses the captured graph and runs the program by its own export, judged on that."""
+    from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
+
+    sides = _sides(comparison, run, "")
+    why = (row.message or row.detail).strip().partition("\n")[0]
+    return dataclasses.replace(
+        row, status="ok", verdict="identical" if status == "same" else "rounding", culprit=None, message="",
+        detail=f"{BY_EXPORT} {run.words}: the captured graph is refused here ({why})",
+        metrics=row_metrics(*sides, None), profiles=fixed_tolerances(*sides),
+    )  # fmt: skip
 
 
 def _sides(comparison: GraphComparison, run: OwnRun, detail: str) -> tuple[Sequence[Array], Sequence[Array]]:
@@ -157,7 +174,10 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     if not wrong:
         about = f"one export with dynamic dimensions is right at {sizes}{left_out}"
         return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=_joined(own.detail, about)))
-    said = "; ".join(_of_size(each) for each in wrong)
+    alike: dict[str, list[str]] = {}
+    for each in wrong:
+        alike.setdefault(_of_size(each), []).append(each.words)
+    said = "; ".join(f"at {', '.join(words)}: {text}" for text, words in alike.items())
     detail = f"{own.way or 'the export'} with dynamic dimensions is wrong or fails: {said} (of {sizes}){left_out}"
     at = next((Shown(each.apart, at=each.words) for each in wrong if "=" in each.words), Shown(None, at=sized.at))
     found = (locate(at) if at.at else None) or Located("", "")
@@ -174,9 +194,8 @@ def _joined(first: str, second: str) -> str:
 
 def _of_size(run: SizeRun) -> str:
     if run.apart is None:
-        return f"at {run.words}: {run.message}"
-    size = "another shape, or NaN or infinity" if run.apart == math.inf else f"off by {run.apart:.2g}"
-    return f"at {run.words}: {size}"
+        return run.message
+    return "another shape, or NaN or infinity" if run.apart == math.inf else f"off by {run.apart:.2g}"
 
 
 def _compared(

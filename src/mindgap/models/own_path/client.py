@@ -60,6 +60,7 @@ class OwnRun:
     by_order: inputs of the file that were matched by order or shape, and their arguments.
     second_outputs, second_eager: the outputs of a second call with the same arguments, where those in eager mode are
         others than the first call's. `changes`: the buffers and attributes that a call changes, and the user's line.
+    unwritten: arguments that the program writes to in place, and its export does not.
     """
 
     platform: PlatformName
@@ -86,6 +87,7 @@ class OwnRun:
     second_outputs: tuple[Array, ...] = ()
     second_eager: tuple[Array, ...] = ()
     changes: tuple[tuple[str, str], ...] = ()
+    unwritten: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -349,6 +351,7 @@ def own_run(
         by_order=tuple((each[0], each[1]) for each in header.get("by_order", ())),
         second_outputs=found.get("second_outputs", ()), second_eager=found.get("second_eager", ()),
         changes=tuple((each[0], each[1]) for each in header.get("changes", ())),
+        unwritten=tuple(header.get("unwritten", ())),
     )  # fmt: skip
 
 

@@ -90,6 +90,8 @@ class FlatProgram(torch.nn.Module):
         self.names = tensor_names(program, args, kwargs)
         #: What tracing warned of so far: the user's line and the first sentence of each.
         self.warned: list[tuple[str, str]] = []
+        #: Names of the tensors that the last run was fed and has written to.
+        self.written: list[str] = []
         #: Inputs of a model file that were matched by order or shape, and their arguments.
         self.by_order: list[tuple[str, str]] = []
         #: What an export is told of dynamic dimensions.
@@ -178,6 +180,11 @@ class FlatProgram(torch.nn.Module):
         """Returns new copies of the tensors among the arguments."""
         return tuple(tensor.detach().clone() for tensor in self.tensors)
 
+    def written_of(self, fed: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[str]:
+        """Returns the names of tensors that are not as they were given."""
+        pairs = zip(self.names, fed, given, strict=True)
+        return [name for name, now, before in pairs if not np.array_equal(_bytes(now), _bytes(before))]
+
     def other_tensors(self) -> list[torch.Tensor] | None:
         """Returns other arguments of the same kind: the same elements in another order. None if there are none.
 
@@ -208,12 +215,14 @@ def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = N
 class TwoCalls:
     """The outputs in eager mode of two calls with the same arguments, one after the other.
 
+    written: the tensors among the arguments that a call writes to.
     changes: what the second call changes in the program, or else the first one: the path of a buffer or an attribute,
         and the user's line.
     """
 
     first: list[Array]
     second: list[Array]
+    written: list[str]
     changes: list[tuple[str, str]]
 
 
@@ -221,9 +230,12 @@ def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]]
     """Calls the program twice in eager mode, with the same random numbers. `around_second`: makes the second call."""
     calls: list[list[Array]] = []
 
+    fed: list[tuple[torch.Tensor, ...]] = []
+
     def call() -> None:
+        fed.append(program.fresh())
         with torch.no_grad():
-            calls.append(arrays_of(program(*program.fresh())))
+            calls.append(arrays_of(program(*fed[-1])))
 
     with as_it_was(program.program) as before:
         random = torch.random.get_rng_state()
@@ -231,7 +243,8 @@ def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]]
         between = State(program.program)
         torch.random.set_rng_state(random)
         around_second(call)
-        return TwoCalls(calls[0], calls[1], between.changes() or before.changes())
+        written = program.written_of(fed[0], program.tensors)
+        return TwoCalls(calls[0], calls[1], written, between.changes() or before.changes())
 
 
 def run_by(
@@ -245,12 +258,14 @@ def run_by(
     this program, kept for the next run; a run with what was exported before feeds `later` at once.
     """
     asked, again = 0, bool(exports)
+    fed: tuple[torch.Tensor, ...] | None = None
 
     def fresh() -> tuple[torch.Tensor, ...]:
-        nonlocal asked
+        nonlocal asked, fed
         asked += 1
         first = asked == 1 and not again
-        return program.fresh() if later is None or first else tuple(tensor.clone() for tensor in later)
+        fed = program.fresh() if later is None or first else tuple(tensor.clone() for tensor in later)
+        return fed
 
     try:
         run = function_of(runner, exports)
@@ -266,6 +281,7 @@ def run_by(
         return _with_operator(_failure(error, runner), error, program)
     if later is not None and asked < 2 and not again:
         return Failure("it exports and runs in one call", ours=True)
+    program.written = [] if fed is None else program.written_of(fed, program.tensors if later is None else later)
     return found
 
 
@@ -325,6 +341,10 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 def arrays_of(value: Any) -> list[Array]:
     """Returns the tensors of nested outputs as arrays."""
     return [_array(tensor) for tensor in _tensors(value)]
+
+
+def _bytes(tensor: torch.Tensor) -> Any:
+    return np.frombuffer(_array(tensor).tobytes(), np.uint8)
 
 
 def _array(tensor: torch.Tensor) -> Array:

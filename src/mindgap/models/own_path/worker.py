@@ -61,6 +61,7 @@ class Programs:
         self._facts: Header = {}
         self._eager: list[Array] = []
         self._second: list[Array] = []
+        self._written: list[str] = []
         #: The arguments with which the programs of a group are exported, by their source, and these exports.
         self._first: tuple[str, tuple[Any, ...], Mapping[str, Any]] | None = None
         self._exports: dict[str, dict[str, Any]] = {}
@@ -83,6 +84,8 @@ class Programs:
         if isinstance(found, Failure):
             return {**answer, "failure": dataclasses.asdict(found)}, []
         answer["warned"] = [list(each) for each in dict.fromkeys((first or program).warned)]
+        written = (first or program).written
+        answer["unwritten"] = [name for name in self._written if name not in written]
         answer["by_order"] = [list(each) for each in program.by_order]
         groups = {"outputs": found, "eager": self._eager}
         # Code of `torch.compile` looks at attributes again, and shares buffers.
@@ -202,7 +205,7 @@ class Programs:
             asked: list[Question] = []
             # The second call's: what modules ask while they are imported is no question of the program.
             calls = run_twice(flat, lambda call: asked.extend(questions(flat, call)))
-            self._eager, self._second = calls.first, calls.second
+            self._eager, self._second, self._written = calls.first, calls.second, calls.written
             self._facts = {
                 "changes": [list(each) for each in calls.changes],
                 "asked": [[each.function, each.place] for each in asked],
