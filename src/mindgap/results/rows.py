@@ -45,9 +45,10 @@ BY_EXPORT: Final = "judged on the outputs of"
 class OwnPath:
     """What the program gave on the way that the platform's users go, beside the captured graph.
 
-    `way`: the call that exports or compiles it, such as `torch.onnx.export`. `asked`: what the program asks of its
-    surroundings, with module and line: `torch.compiler.is_compiling() at blocks.1 (model.py:6)`. `training`: modules in
-    training mode that compute something else in evaluation mode.
+    way: the call that exports or compiles it, such as `torch.onnx.export`.
+    asked: what the program asks of its surroundings, with module and line:
+        `torch.compiler.is_compiling() at blocks.1 (model.py:6)`.
+    training: modules in training mode that compute something else in evaluation mode.
     """
 
     status: OwnPathStatus
@@ -71,18 +72,32 @@ class NonFinite:
 class Row:
     """One model on one platform, compared with the reference.
 
-    `verdict`: None where there is nothing to compare; `detail` gives the reason. `metrics`: of the output that differs
-    most. `verdicts`: each output's own, in the graph's order. `profiles`: whether the fixed tolerances `paper` and
-    `assert_close` pass. `timings`: seconds by stage. `nodes`: (node, operator, role) for each node that the difference
-    reaches, role being `introduces`, `amplifies`, `propagates` or `masks`. `known`: the baseline holds every fault of
-    this finding. `faults`: what the judge found, the culprit's first; empty for calm rows, and where it did not look.
-    `broken`: the traceback of a failure of mindgap itself. `unjudged`: the row differs, and was not judged, for a limit
-    or on request. `weaknesses`: operators that were judged on weaker evidence. `example`: one element that the culprit
-    gets wrong. `script`: runs the culprit by itself without mindgap, and was not run; empty where there is none. A
-    store holds neither. `delegation`: what a delegate of the platform ran, where the platform reports it. `own_path`:
-    what the program gave by the platform's own export; None for a graph without a program, and for eager mode.
-    `advice`: what the reader can do, where that is known; of a finding, about its first fault. `non_finite`: outputs of
-    the platform with NaN or infinities. `results.from_store` works both out again.
+    model, platform: what ran where.
+    status: what the platform did.
+    verdict: None where there is nothing to compare; `detail` gives the reason.
+    metrics: of the output that differs most; of an `export` row, of the outputs by the program's own export.
+    culprit, blame: what a finding names, and which side is wrong.
+    message, signature: of a failure or a refusal; the signature lacks addresses, numbers and paths.
+    detail: what the judge says of the verdict.
+    profiles: whether the fixed tolerances `paper` and `assert_close` pass.
+    timings: seconds by stage.
+    digests: one text per output.
+    nodes: (node, operator, role) for each node that the difference reaches; role is `introduces`, `amplifies`,
+        `propagates` or `masks`.
+    known: the baseline holds every fault of this finding.
+    broken: the traceback of a failure of mindgap itself.
+    unjudged: the row differs, and was not judged, for a limit or on request.
+    verdicts: each output's own, in the graph's order.
+    weaknesses: operators that were judged on weaker evidence.
+    example: one element that the culprit gets wrong. A store does not hold it.
+    script: runs the culprit by itself without mindgap, and was not run; empty where there is none. A store does not
+        hold it.
+    faults: what the judge found, the culprit's first; empty for calm rows, and where it did not look.
+    delegation: what a delegate of the platform ran, where the platform reports it.
+    own_path: what the program gave by the platform's own export; None for a graph without a program, and for eager mode.
+    advice: what the reader can do, where that is known; of a finding, about its first fault. `results.from_store` works
+        it out again.
+    non_finite: outputs of the platform with NaN or infinities. `results.from_store` works them out again.
     """
 
     model: str
@@ -182,11 +197,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What was run. `digest` is the graph's identity; `reference` what the reference did with it, in words.
+    """What was run, and what the reference did with it.
 
-    `source`: the arguments by which a command line names it; empty where there are none. `non_finite`: the reference's
-    outputs with NaN or infinities. `argument_sets`: how many sets of arguments it was run with; nodes, inputs and
-    outputs are those of the first.
+    digest: the graph's identity.
+    nodes, operators: how many the graph has.
+    inputs, outputs: dtype and shape of each, as text.
+    source: the arguments by which a command line names it; empty where there are none.
+    non_finite: the reference's outputs with NaN or infinities.
+    argument_sets: how many sets of arguments it was run with; nodes, inputs and outputs are those of the first.
     """
 
     name: str
@@ -232,8 +250,13 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts over all rows. `words` sums to `rows`; `findings` are rows: `known` + `new`; `faults` are those of all
-    findings, `new_faults` of them not in the baseline; `broken`: rows and sources that mindgap itself failed on."""
+    """Counts over all rows.
+
+    words, statuses: rows by verdict and by status; `words` sums to `rows`.
+    findings: rows that are worth a person's time, `known` + `new`.
+    faults: those of all findings; `new_faults` of them are not in the baseline.
+    broken: rows and sources that mindgap itself failed on.
+    """
 
     models: int
     platforms: int
