@@ -94,7 +94,8 @@ class Row:
         hold it.
     faults: what the judge found, the culprit's first; empty for calm rows, and where it did not look.
     delegation: what a delegate of the platform ran, where the platform reports it.
-    own_path: what the program gave by the platform's own export; None for a graph without a program, and for eager mode.
+    own_path: what the program gave by the platform's own export; None for a graph without a program, and for eager
+        mode.
     advice: what the reader can do, where that is known; of a finding, about its first fault. `results.from_store` works
         it out again.
     non_finite: outputs of the platform with NaN or infinities. `results.from_store` works them out again.
