@@ -1,4 +1,4 @@
-"""Atan and Log of numbers above 65504 in ONNX Runtime's QNN provider for SM8550. Exit status 1: the fault is there; 0: gone; 2: not checked."""
+"""Log of numbers above 65504 in ONNX Runtime's QNN provider for SM8550. Exit status 1: the fault is there; 0: gone; 2: not checked."""
 
 import sys
 import traceback
@@ -31,7 +31,7 @@ def main():
 
     fault = False
     x = np.array([1000, 60000, 70000, 100000], "float32")
-    for name in ("Sqrt", "Tanh", "Atan", "Log"):
+    for name in ("Sqrt", "Tanh", "Log"):
         found, right = run([helper.make_node(name, ["x"], ["y"])], {"x": x})
         print(name, "found", found, "right", right)
         fault |= bool(np.abs(found / right - 1).max() > 0.5)
