@@ -13,6 +13,7 @@ import torch
 
 from cli.command_line import mindgap
 from mindgap.graph import MindgapError
+from mindgap.models.corpus.demo import DEMO_PROGRAM
 from mindgap.models.own_path.sizes import parse_sizes
 
 from . import programs
@@ -29,9 +30,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     own = tmp_path_factory.getbasetemp()
     made = (own if worker_id == "master" else own.parent) / "own_path"
     made.mkdir(exist_ok=True)
-    for name in ("programs.py", "custom.py"):
+    for file in (*map(Path(__file__).with_name, ("programs.py", "custom.py")), DEMO_PROGRAM):
         # Renamed, so that no process reads half of a file.
-        Path(shutil.copy(Path(__file__).with_name(name), made / f"{name}.{worker_id}")).rename(made / name)
+        Path(shutil.copy(file, made / f"{file.name}.{worker_id}")).rename(made / file.name)
     return made
 
 
@@ -50,14 +51,15 @@ def rows_once(folder: Path, name: str, *arguments: str) -> Rows:
 @pytest.fixture(scope="module")
 def rows(folder: Path) -> Rows:
     """All programs on three platforms, in one command."""
-    sources = [*(f"programs.py:{name}" for name in PROGRAMS), "custom.py:custom_operator"]
+    sources = [*(f"programs.py:{name}" for name in PROGRAMS), "custom.py:custom_operator", f"{DEMO_PROGRAM.name}:make"]
     platforms = ("-p", "cpu/jit", "-p", ONNX, "-p", OPENVINO)
     return rows_once(folder, "report", *sources, *platforms, "--store", "store", "--html", "page.html")
 
 
 def line_of(text: str, file: str = "programs.py") -> str:
     """Where the programs have a line of this text."""
-    lines = Path(__file__).with_name(file).read_text().splitlines()
+    path = DEMO_PROGRAM if file == DEMO_PROGRAM.name else Path(__file__).with_name(file)
+    lines = path.read_text().splitlines()
     return f"{file}:{next(number for number, line in enumerate(lines, 1) if text in line)}"
 
 
@@ -71,6 +73,13 @@ def test_a_branch_on_onnx_export_is_found_with_its_submodule_and_its_line(rows: 
     line = line_of("torch.onnx.is_in_onnx_export():")
     assert found(rows, "onnx_branch", ONNX) == ("export", "submodule 1", f"1 ({line})")
     assert f"torch.onnx.is_in_onnx_export() at 1 ({line})" in rows["onnx_branch", ONNX]["detail"]
+
+
+def test_the_program_of_the_demonstration_is_wrong_once_it_is_exported(rows: Rows) -> None:
+    line = line_of("torch.compiler.is_compiling():", DEMO_PROGRAM.name)
+    for platform in (ONNX, OPENVINO):
+        assert found(rows, "make", platform) == ("export", "submodule attention", f"attention ({line})")
+    assert rows["make", "cpu/jit"]["verdict"] == "identical"
 
 
 def test_what_takes_another_branch_only_for_others_is_calm(rows: Rows) -> None:

@@ -1,7 +1,8 @@
-"""Implements `mindgap demo`: real models on every platform here, and a small campaign with a script for each bug."""
+"""Implements `mindgap demo`: a wrong export, real models on every platform here, and a small campaign with scripts."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO
@@ -11,12 +12,13 @@ import typer
 from mindgap.cli.campaign import begin_or_resume
 from mindgap.cli.campaign_reduce import reduce
 from mindgap.cli.diff import Jobs, report_problems, write_pages
-from mindgap.cli.outputs import check_directory, write_file
+from mindgap.cli.outputs import check_directory, make_directory, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import subjects
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.graph import default_tensor_store
+from mindgap.models.own_path.client import OwnPathClient
 from mindgap.models.sources.client import SourceClient
 from mindgap.results.store import Store
 from mindgap.workflows.diff import RunSettings, diff_many
@@ -61,7 +63,7 @@ def demo(
     ),
     jobs: Jobs = None,
 ) -> int:
-    """Run real models on every platform here, then find bugs with a small campaign and write a script for each.
+    """Run a program and real models on every platform here; find bugs with a small campaign; write scripts of them.
 
     Findings are the point of it, so the exit status is 0 when it ran.
 
@@ -75,15 +77,13 @@ def demo(
     folder = output / "findings"
     if findings:
         complain(f"3 of 3: {findings} findings; the worst are reduced to scripts that run without mindgap")
-        reduce(
-            output / "campaign", folder, seconds=_REDUCTION_S, most=_GROUPS, no_stage=True, no_condition=True,
-            jobs=jobs or 2,
-        )  # fmt: skip
+        reduce(output / "campaign", folder, seconds=_REDUCTION_S, most=_GROUPS, no_condition=True, jobs=jobs or 2)
     else:
         complain("the campaign found nothing on the platforms here: there is nothing to reduce")
     with result_stream() as out:
+        shown = _print_export(report, out)
         if findings:
-            _print_causes(folder, out)
+            _print_causes(folder, out, shown + 1)
         page = (output / "models.html").resolve()
         out.write(f"{time.monotonic() - started:.0f} s. The models: {page}\n")
     report_problems(report)
@@ -93,14 +93,26 @@ def demo(
 
 
 def _models(output: Path, jobs: int | None, out: TextIO) -> Report:
-    """Compares the platforms on real models; prints the table and writes the page."""
-    from mindgap.models.corpus.demo import DEMO_MODELS
+    """Compares the platforms on the program and on real models; prints the table and writes the page.
 
-    complain(f"1 of 3: {len(DEMO_MODELS)} real models on {len(PLATFORMS)} platforms")
+    The program is exported as each platform's users do it. Exports of the real models, which are right, take minutes.
+    """
+    from mindgap.models.corpus.demo import DEMO_MODELS, DEMO_PROGRAM
+
+    complain(f"1 of 3: {DEMO_PROGRAM.stem}.py and {len(DEMO_MODELS)} real models on {len(PLATFORMS)} platforms")
+    make_directory(output)
+    program = output / DEMO_PROGRAM.name
+    write_file(program, DEMO_PROGRAM.read_text(encoding="utf-8"))
     tensors = default_tensor_store()
-    with progress(lines=True) as tell, SourceClient(tensors, _DEADLINE_S) as client:
+    with (
+        progress(lines=True) as tell,
+        SourceClient(tensors, _DEADLINE_S) as client,
+        OwnPathClient(_DEADLINE_S) as exporting,
+    ):
         report = diff_many(
-            subjects(DEMO_MODELS, [], client),
+            itertools.chain(
+                subjects([f"{program}:make"], [], client, own_path=exporting), subjects(DEMO_MODELS, [], client)
+            ),
             PLATFORMS,
             settings=RunSettings(deadline_s=_DEADLINE_S),
             progress=tell,
@@ -129,14 +141,30 @@ def _campaign(output: Path, jobs: int) -> int:
     return begin_or_resume(plan, output / "campaign", jobs).totals.findings
 
 
-def _print_causes(folder: Path, out: TextIO) -> None:
-    """The worst causes that a script shows, with the command that runs it."""
+def _print_export(report: Report, out: TextIO) -> int:
+    """Prints the finding of the program's export, with the command that shows it. Returns the number of findings."""
+    rows = [row for row in report.findings if row.verdict == "export"]
+    if not rows:
+        return 0
+    source = next(model.source for model in report.models if model.name == rows[0].model)
+    ways = ", ".join(dict.fromkeys(row.own_path.way for row in rows if row.own_path is not None))
+    line = rows[0].culprit.label if rows[0].culprit is not None else ""
+    out.write(
+        f"\n1. {rows[0].model}: its export gives other outputs: {line}\n   stage: export ({ways})\n"
+        f"   mindgap diff {source} -p {rows[0].platform}\n"
+    )
+    return 1
+
+
+def _print_causes(folder: Path, out: TextIO, first: int) -> None:
+    """Prints the worst causes that a script shows, numbered from `first`, with the command that runs each script."""
     from mindgap.findings.causes import FILE_NAME, read_causes
 
     causes = read_causes(folder / FILE_NAME)
     verified = [cause for cause in causes if cause.verified]
-    for number, cause in enumerate(verified[:_SHOWN], 1):
+    for number, cause in enumerate(verified[:_SHOWN], first):
         shown = cause.findings[0]
         run = f"cd {folder} && {shown.command}" if shown.command else f"python {folder / shown.script}"
-        out.write(f"\n{number}. {cause.title}\n   {cause.severity}: {cause.severity_reason}\n   {run}\n")
+        reason = f"{cause.severity}: {cause.severity_reason}"
+        out.write(f"\n{number}. {cause.title}\n   {reason}\n   stage: {cause.stage}\n   {run}\n")
     out.write(f"\n{len(causes)} causes, {len(verified)} shown again: {folder / 'index.html'}\n")

@@ -12,6 +12,10 @@ from typing import Final
 #: Graphs of the GraphNet collection that come with the package; see data/LICENSE.GraphNet.
 DATA: Final = Path(__file__).parent / "data"
 
+#: A program whose export is wrong, with its function `make`. `mindgap demo` copies the file: a file of mindgap's own is
+#: no user's code, and has no lines in a report.
+DEMO_PROGRAM: Final = DATA / "text_classifier.py"
+
 #: What `mindgap demo` runs: a convolutional network, a vision transformer, an encoder and a decoder of text.
 DEMO_MODELS: Final[tuple[str, ...]] = (
     "timm:resnet18?size=64",
