@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,7 @@ BEFORE: Final = 3
 AFTER: Final = 4
 #: Nodes around a culprit that are shown, at most: the nearest.
 MOST_AROUND: Final = 30
+_ONLY_LINE: Final = re.compile(r"[^\s()]+:\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +123,10 @@ def _next(edges: Sequence[Collection[int]], nodes: Sequence[int]) -> list[int]:
 
 def submodule_nodes(graph: Graph, path: str) -> list[int]:
     """The nodes that a submodule of the program makes, by their labels; all nodes for the path of the whole program."""
-    modules = [label.partition(" (")[0] if " (" in label else "" for label in graph.labels.nodes]
+    modules = map(module_of, graph.labels.nodes)
     return [n for n, module in enumerate(modules) if not path or module == path or module.startswith(f"{path}.")]
+
+
+def module_of(label: str) -> str:
+    """The submodule in the label of a node: of `layers.1 (model.py:42)` and of `layers.1`; empty for `model.py:42`."""
+    return "" if _ONLY_LINE.fullmatch(label) else label.partition(" (")[0]
