@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from cli.command_line import mindgap
+from mindgap.graph import MindgapError
+from mindgap.judge.trace.value_dump import new_dump
+from mindgap.models.capture import capture
 
 MODELS = """
 import torch
@@ -41,6 +47,64 @@ def models(tmp_path: Path) -> Path:
     (tmp_path / "models.py").write_text(MODELS)
     (tmp_path / "faults.toml").write_text('[[fault]]\nkind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.gelu*" }\n')
     return tmp_path
+
+
+def test_values_of_both_sides_are_written_with_an_index(models: Path) -> None:
+    command = ("trace", "models.py:make", "-p", FAULTY, "--reference", EAGER, "--dump")
+    ran = mindgap(*command, "all", cwd=models)
+    assert ran.status == 1 and "6 files of 3 values, and index.json: all" in ran.out, ran.err
+    index = json.loads((models / "all" / "index.json").read_text())
+    assert (index["platform"], index["reference"], index["unseen"]) == (
+        FAULTY,
+        EAGER,
+        {"platform": [], "reference": []},
+    )
+    linear, gelu, _ = index["values"]
+    ours, theirs = (np.load(models / "all" / gelu["files"][side]) for side in ("platform", "reference"))
+    assert ours.dtype == np.float32 and np.allclose(ours, 1.5 * theirs) and gelu["role"] == "introduces"
+    assert gelu["max_abs"] == pytest.approx(np.abs(ours - theirs).max())
+    same = [np.load(models / "all" / name) for name in linear["files"].values()]
+    assert np.array_equal(*same) and linear["state"] == "equal"
+    first = torch.nn.functional.gelu(torch.from_numpy(same[1]))
+    assert np.allclose(first.numpy(), theirs)
+
+    again = mindgap(*command, "all", cwd=models)
+    assert again.status == 2 and again.err.endswith(
+        "it is not empty; name a directory that does not exist, or is empty\n"
+    )
+    layer = mindgap(*command, "layer", "--layer", "2", cwd=models)
+    (value,) = json.loads((models / "layer" / "index.json").read_text())["values"]
+    assert layer.status == 1 and value["op"] == "aten.linear.default" and value["node"] == 2
+    wrong = mindgap(*command, "wrong", "--layer", "7", cwd=models)
+    assert wrong.status == 2 and "--layer 7: no node of the graph is in it; layers with nodes: 0, 1, 2" in wrong.err
+
+
+def test_what_a_dump_asks_for_is_checked_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for directory, layer, nodes, words in (
+        ("none/there", None, None, "there is no directory"),
+        ("file", None, None, "it is no directory"),
+        ("new", "1", "2", "give one of the two"),
+        ("new", None, "9..3", "as in --nodes 3..9"),
+        ("new", None, "a", "as in --nodes 3..9"),
+    ):
+        with pytest.raises(MindgapError, match=words):
+            new_dump(tmp_path / directory, layer, nodes)
+    assert new_dump(tmp_path / "new", None, "7").nodes == (7, 7)
+    assert not (tmp_path / "new").exists()
+
+
+def test_values_that_do_not_fit_on_the_disk_are_refused_with_their_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = capture(lambda x: x.sin().exp(), (torch.ones(2**20),))
+    dump = new_dump(tmp_path / "new", None, None)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=2**24))
+    with pytest.raises(MindgapError, match=r"2 values of both sides take 0\.02 GiB, and 0\.02 GiB of disk are free"):
+        dump.check(graph, graph, (0, 1))
+    assert new_dump(tmp_path / "new", None, "1").check(graph, graph, (0, 1)) == [len(graph.inputs) + 1]
+    with pytest.raises(MindgapError, match="the graph has nodes 0 to 1"):
+        new_dump(tmp_path / "new", None, "5..6").check(graph, graph, (0, 1))
 
 
 def test_a_fault_is_followed_to_the_outputs(models: Path) -> None:

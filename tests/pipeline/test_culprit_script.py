@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,9 @@ def test_a_platform_in_the_making_has_findings_without_a_script(tmp_path: Path) 
     )  # fmt: skip
     (row,) = report.rows
     assert row.finding and not row.broken and row.script == ""
+    sine, wrong = row.around
+    assert (sine.node, sine.role, wrong.role, wrong.reads) == (0, "", "introduces", (0,))
+    assert wrong.made == ("float32[12]",) and wrong.label.startswith("test_culprit_script.py:")
+    assert sine.value is not None and sine.value.relative == 0 and sine.value.platform == sine.value.reference
+    assert wrong.value is not None and wrong.value.relative > 1e-4 and wrong.value.max_abs
+    assert wrong.value.reference.largest == pytest.approx(math.exp(math.sin(1)), rel=1e-6)

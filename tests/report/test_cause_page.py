@@ -13,10 +13,11 @@ import pytest
 from causes.made_summaries import group, summary
 from mindgap.cli.cause_outputs import CauseOutputs
 from mindgap.findings.causes import Cause, KnownIssue, causes_of
-from mindgap.findings.reduction.evidence import DrawnNode, Evidence, evidence_file, evidence_text, read_evidence
+from mindgap.findings.reduction.evidence import Evidence, evidence_file, evidence_text, read_evidence
 from mindgap.graph import MindgapError
 from mindgap.report.cause_page import cause_page, index_page, page_name
 from mindgap.report.graph_svg import graph_svg, positions
+from mindgap.results.drawn_graph import DrawnNode
 from report.browser import Browser, needs_driver
 
 SCRIPT = 'import torch\n\nprint("a < b & c")\n'

@@ -10,13 +10,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.support.wait import WebDriverWait
 
-from mindgap.graph.compare.culprit import Example
+from mindgap.graph.compare.culprit import Example, culprit_of
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.report import html_page
 from mindgap.report.finding_blocks import reduce_command
 from mindgap.report.page import heading, letter_name, lettered, roots, sort_value
 from mindgap.report.words import TERMS
+from mindgap.results.drawn_graph import DrawnNode, ValueDifference, ValueStatistics
 from mindgap.results.report_json import decode_report
 from mindgap.workflows.diff import Report, Row
 from report.browser import CHROMIUM, QUIET, Browser, needs_chromium, needs_driver
@@ -260,4 +262,57 @@ def test_each_fault_of_a_row_is_a_line_with_its_script(browser: Browser, tmp_pat
     browser.press("button[type=reset]")
     browser.find("input[type=search]").send_keys("tanh")
     assert browser.texts("form.filters output") == ["1 of 12 rows"]
+    assert not browser.complaints()
+
+
+def with_the_graph_around(report: Report, file: Path) -> Report:
+    """The sample, its fourth row with the nodes around its culprit, of a model in a file."""
+    near = ValueDifference(ValueStatistics(-1.5, 2.25, 0.1234567), ValueStatistics(-1.5, 2.25, 0.1234568, 3), 1e-7, 0.5)
+    nodes = (
+        DrawnNode("aten.relu.default", (), ("float32[1,8]",), "", "stem (net.py:2)", 2),
+        DrawnNode("aten.conv2d.default", (0,), ("float32[1,4]",), "introduces", "conv1 (net.py:3)", 3, near),
+    )
+    rows, (first, *models) = list(report.rows), report.models
+    rows[3] = dataclasses.replace(
+        rows[3], culprit=culprit_of(3, "aten.conv2d.default", "conv1 (net.py:3)"), around=nodes
+    )
+    file.write_text("import torch\n\nx = conv1(x < 0)\n")
+    models = (dataclasses.replace(first, source=f"{file}:make"), *models)
+    return dataclasses.replace(report, rows=tuple(rows), models=models, created="")
+
+
+def test_the_page_shows_the_graph_around_a_culprit_with_both_sides(tmp_path: Path) -> None:
+    report = with_the_graph_around(sample(), tmp_path / "net.py")
+    page = html_page(report)
+    row = page[page.index('id="r-4"') :].split("</tbody>\n<tbody")[0]
+    assert "<mark>   3  x = conv1(x &lt; 0)</mark>" in row
+    assert row.count('<g class="role-') == 2 and 'class="role-introduces"' in row
+    assert "-1.5 … 2.25<small>mean 0.1234567</small>" in row and "mean 0.1234568, 3 not finite" in row
+    assert f"mindgap trace {tmp_path}/net.py:make -p openvino/cpu@precision=default</pre>" in row
+    assert "float32[1,8]" in row and "stem (net.py:2)" in row
+    assert decode_report(report.to_json()) == report
+
+
+def test_an_export_finding_has_the_operators_of_its_submodule_and_no_command_that_reduces(tmp_path: Path) -> None:
+    report = with_the_graph_around(sample(), tmp_path / "net.py")
+    rows = list(report.rows)
+    rows[3] = dataclasses.replace(
+        rows[3], verdict="export", culprit=culprit_of(-1, "submodule stem", "stem (net.py:3)")
+    )
+    page = html_page(dataclasses.replace(report, rows=tuple(rows)))
+    row = page[page.index('id="r-4"') :].split("</tbody>\n<tbody")[0]
+    assert "Operators of the submodule" in row and "mindgap reduce" not in row
+    assert f"mindgap diff {tmp_path}/net.py:make -p openvino/cpu@precision=default</pre>" in row
+
+
+@pytest.mark.browser
+@needs_driver
+def test_the_graph_of_a_row_is_drawn_when_the_row_is_opened(browser: Browser, tmp_path: Path) -> None:
+    browser.open(html_page(with_the_graph_around(sample(), tmp_path / "net.py")), tmp_path)
+    box = "return document.querySelector('#r-4 svg.graph').viewBox.baseVal.width"
+    before = browser.run(box)
+    browser.run("location.hash = '#r-4'")
+    WebDriverWait(browser.driver, 5).until(lambda _: browser.run(box) > before)
+    names = "return [...document.querySelectorAll('#r-4 svg.graph text')].map((each) => each.textContent)"
+    assert browser.run(names) == ["relu 2", "conv2d 3"]
     assert not browser.complaints()

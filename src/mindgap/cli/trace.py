@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
@@ -18,6 +18,10 @@ from mindgap.cli.streams import Exit, result_stream
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.workflows.diff import Subject
 
+if TYPE_CHECKING:
+    from mindgap.judge.trace.value_dump import ValueDump
+    from mindgap.judge.trace.value_trace import ValueTrace
+
 #: Raised when a field changes its meaning or goes.
 VERSION: Final = 1
 
@@ -26,6 +30,17 @@ def json_text(found: Any, **derived: Any) -> str:
     """A dataclass as JSON: its fields under their names, `version`, and `derived`. An infinite number is `"inf"`."""
     fields = {"version": VERSION, **derived, **dataclasses.asdict(found)}
     return json.dumps(_finite(fields), indent=1, allow_nan=False) + "\n"
+
+
+def _index_text(found: ValueTrace, dump: ValueDump) -> str:
+    """The index of a dump: which sides are compared, and each written value with its files and its distances."""
+    values = [
+        {**dataclasses.asdict(value), "files": dump.files[value.number]}
+        for value in found.values if value.number in dump.files
+    ]  # fmt: skip
+    about = {"model": found.model, "platform": str(found.platform), "reference": str(found.reference)}
+    notes = {"probes": [dataclasses.asdict(probe) for probe in found.probes], "unseen": dump.unseen, "values": values}
+    return json.dumps(_finite({"version": VERSION, **about, **notes}), indent=1, allow_nan=False) + "\n"
 
 
 def _finite(value: Any) -> Any:
@@ -50,6 +65,16 @@ def trace(
     as_json: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Also write the trace as JSON.")
     ] = None,
+    dump: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write every value of both sides as .npy, and index.json, into DIR."),
+    ] = None,
+    layer: Annotated[
+        str | None, typer.Option(metavar="PATH", help="With --dump: only values of this submodule: layers.3.mlp.")
+    ] = None,
+    nodes: Annotated[
+        str | None, typer.Option(metavar="FIRST..LAST", help="With --dump: only values of these nodes: 3..9.")
+    ] = None,
     probes: Annotated[
         int, typer.Option(min=1, help="Of a compiled platform: how many graphs with further outputs may be compiled.")
     ] = 24,
@@ -72,13 +97,19 @@ def trace(
     # Imported late: other commands need no PyTorch.
     from mindgap.cli.trace_tables import print_repeats, print_trace
     from mindgap.judge.trace.probing import ProbeLimits
+    from mindgap.judge.trace.value_dump import new_dump
     from mindgap.workflows.diff.tracing import repeat_graph, trace_graph
 
     if repeat is None and (processes > 1 or threads):
         raise MindgapError("--processes and --threads count results of repeated runs: they need --repeat N")
     if repeat is not None and html is not None:
         raise MindgapError("--html shows a trace: it cannot be used with --repeat")
+    if repeat is not None and dump is not None:
+        raise MindgapError("--dump writes the values of a trace: it cannot be used with --repeat")
+    if dump is None and (layer is not None or nodes is not None):
+        raise MindgapError("--layer and --nodes choose the values that --dump DIR writes: they need --dump DIR")
     check_files(("--html", html), ("--json", as_json))
+    kept = None if dump is None else new_dump(dump, layer, nodes)
     counts = _thread_counts(threads)
     limits = ProbeLimits(probes, seconds(deadline))
     tensors = default_tensor_store()
@@ -94,10 +125,21 @@ def trace(
             print_repeats(report, out)
         else:
             found = trace_graph(
-                graph, platform, reference=reference, tensors=tensors, limits=limits, model=subject.name
+                graph,
+                platform,
+                reference=reference,
+                tensors=tensors,
+                limits=limits,
+                model=subject.name,
+                dump=kept,
             )
             text, different = json_text(found, diverged=found.diverged), found.diverged
             print_trace(found, out, everything=all_values)
+            if kept is not None:
+                write_file(kept.directory / "index.json", _index_text(found, kept))
+                count = sum(map(len, kept.files.values()))
+                unseen = "".join(f"; {len(n)} not seen on the {side}" for side, n in kept.unseen.items() if n)
+                out.write(f"{count} files of {len(kept.files)} values, and index.json: {kept.directory}{unseen}\n")
             if html is not None:
                 from mindgap.report.trace_page import trace_page
 

@@ -14,7 +14,7 @@ from mindgap.findings.causes.cause import SEVERITIES
 from mindgap.findings.reduction.evidence import Evidence, evidence_file, read_evidence
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import MindgapError
-from mindgap.report.graph_svg import ROLES, graph_svg
+from mindgap.report.graph_svg import graph_svg
 from mindgap.report.page import source_text, template
 from mindgap.report.words import METRICS, MORE_METRICS, figure
 
@@ -79,7 +79,6 @@ def cause_page(cause: Cause, directory: Path) -> str:
         evidence=evidence,
         figures={label: text for label, text in figures.items() if text != "–"},
         pictures=_pictures(evidence),
-        roles=ROLES,
         link=_link(cause),
         cases=cause.cases[:_MOST_CASES],
         more_cases=cause.cases[_MOST_CASES:],

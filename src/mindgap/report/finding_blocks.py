@@ -35,6 +35,8 @@ LABELS: Final = (
 #: The metrics of the field `size`.
 _SIZES: Final = ("max_abs", "max_rel", "relative_error")
 _MOST_TEXT: Final = 400
+#: Lines of the source before and after the culprit's that a page shows.
+_BESIDE: Final = 4
 #: Platforms or models that a title names.
 _MOST_NAMES: Final = 6
 #: The line of the user's program in an operator's label: `layer1.0 (model.py:42)`.
@@ -115,13 +117,13 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         "size": _by_platform({row.platform: size_text(row) for row in rows if row.metrics}),
         "advice": first.advice.replace("; ", "\n"),
         # The command reduces the captured graph, which is right here.
-        "script": "" if _is_of_export(first) else reduce_command(report, first),
+        "script": "" if is_of_export(first) else reduce_command(report, first),
     }
     fields = tuple((name, text) for name in LABELS if (text := clean(told.get(name, ""))))
     return Block(first.word, f"{word_text(first.word)}{known}: {named} on {', '.join(platforms)}", fields)
 
 
-def _is_of_export(row: Row) -> bool:
+def is_of_export(row: Row) -> bool:
     """Whether the program's own export is at fault, and not what a platform makes of the captured graph."""
     return row.verdict == "export" or isinstance(row.culprit, SubmoduleCulprit)
 
@@ -222,23 +224,54 @@ def source_file(report: Report, model: str) -> str:
 
 def _line_text(label: str, file: str, created: str) -> str:
     """The text of the line of a label. Empty where it comes from another file, or the file has changed since."""
+    number, lines = _source_lines(label, file, created)
+    return lines[number - 1].strip() if lines else ""
+
+
+def source_excerpt(row: Row, report: Report) -> list[tuple[int, str, bool]]:
+    """The culprit's line and those around it: (number, text, whether it is the line). Empty where they are unknown."""
+    label = row.culprit.label if row.culprit is not None else ""
+    number, lines = _source_lines(label, source_file(report, row.model), report.created)
+    first = max(number - _BESIDE, 1)
+    return [(n, text, n == number) for n, text in enumerate(lines[first - 1 : number + _BESIDE], first)]
+
+
+def _source_lines(label: str, file: str, created: str) -> tuple[int, list[str]]:
+    """The line's number and the lines of its file; (0, []) where that is another file, or has changed since."""
     found = LINE.search(label)
     if found is None or not file or file.rpartition("/")[2] != found["file"]:
-        return ""
+        return 0, []
     try:
         if created and Path(file).stat().st_mtime > datetime.fromisoformat(created).timestamp() + 1:
-            return ""
+            return 0, []
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
-        return ""
+        return 0, []
     number = int(found["line"])
-    return lines[number - 1].strip() if 0 < number <= len(lines) else ""
+    return (number, lines) if 0 < number <= len(lines) else (0, [])
+
+
+def trace_command(report: Report, row: Row) -> str:
+    """The command that compares every value of a finding; empty where a model has no source or the export is at fault,
+    and where a side has no values."""
+    if is_of_export(row) or row.verdict in ("failed", "reference_failed"):
+        return ""
+    return _command(report, row, "trace")
+
+
+def diff_command(report: Report, row: Row) -> str:
+    """The command that compares the model on this platform alone; empty where a model has no source."""
+    return _command(report, row, "diff")
 
 
 def reduce_command(report: Report, row: Row) -> str:
     """Returns the command that reduces this finding; empty if the model has no source that a command can name."""
+    return _command(report, row, "reduce")
+
+
+def _command(report: Report, row: Row, name: str) -> str:
     source = next((model.source for model in report.models if model.name == row.model), "")
     if not source:
         return ""
     reference = "" if report.reference == "cpu/eager" else f" --reference {shlex.quote(report.reference)}"
-    return f"mindgap reduce {source} -p {shlex.quote(row.platform)}{reference}"
+    return f"mindgap {name} {source} -p {shlex.quote(row.platform)}{reference}"

@@ -81,4 +81,15 @@ function zoomable(svg) {
   shape();
 }
 
-for (const each of document.querySelectorAll("svg.graph")) zoomable(each);
+// A picture in a row that is not open has no size yet.
+const sized = new ResizeObserver((seen) => {
+  for (const { target } of seen) {
+    if (!target.clientWidth) continue;
+    sized.unobserve(target);
+    zoomable(target);
+  }
+});
+for (const each of document.querySelectorAll("svg.graph")) {
+  if (each.clientWidth) zoomable(each);
+  else sized.observe(each);
+}

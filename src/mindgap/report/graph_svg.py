@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from mindgap.findings.reduction.evidence import DrawnNode
+from mindgap.results.drawn_graph import DrawnNode
 
 #: What a role means, in the order of the legend. The empty role: the difference does not reach the node.
 ROLES: Final = {
@@ -85,10 +85,11 @@ def _edge(start: tuple[float, float], end: tuple[float, float], differs: str) ->
 
 def _box(index: int, node: DrawnNode, x: float, y: float) -> str:
     packet = node.op.split(".")[1] if node.op.count(".") == 2 else node.op
-    facts = [f"node {index}: {node.op}", f"gives {', '.join(node.made)}", ROLES.get(node.role, node.role), node.label]
+    number = index if node.node < 0 else node.node
+    facts = [f"node {number}: {node.op}", f"gives {', '.join(node.made)}", ROLES.get(node.role, node.role), node.label]
     return (
         f'<g class="role-{escape(node.role or "none")}" transform="translate({x - _WIDTH / 2:.0f} {y:.0f})">'
         f"<title>{escape(chr(10).join(filter(None, facts)))}</title>"
         f'<rect width="{_WIDTH}" height="{_HEIGHT}"/>'
-        f'<text x="{_WIDTH / 2:.0f}" y="16">{escape(packet[:19])} <tspan>{index}</tspan></text></g>'
+        f'<text x="{_WIDTH / 2:.0f}" y="16">{escape(packet[:19])} <tspan>{number}</tspan></text></g>'
     )

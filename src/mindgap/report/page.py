@@ -17,7 +17,8 @@ from mindgap.findings.causes import CauseKey, cause_key_of_row
 from mindgap.graph.compare.culprit import Culprit, DtypePolicy, OutputsCulprit, SubmoduleCulprit
 from mindgap.platforms.name import PlatformName
 from mindgap.report.chart import bundle, difference_chart
-from mindgap.report.finding_blocks import reduce_command
+from mindgap.report.finding_blocks import diff_command, is_of_export, reduce_command, source_excerpt, trace_command
+from mindgap.report.graph_svg import ROLES, graph_svg
 from mindgap.report.words import (
     MEANINGS,
     METRICS,
@@ -27,6 +28,7 @@ from mindgap.report.words import (
     explain,
     fault_name,
     metric,
+    number,
     own_path_words,
     short,
     weaker_evidence,
@@ -97,6 +99,7 @@ def html_page(report: Report) -> str:
         severity=_SEVERITY,
         chart=chart,
         bundle=Markup(bundle()) if chart else "",
+        graph_script=Markup(source_text("graph.js")),
     )
 
 
@@ -129,6 +132,14 @@ def _environment() -> Environment:
         "profiles": profiles,
         "reduce_command": reduce_command,
         "roles": roles,
+        "node_roles": ROLES,
+        "graph_svg": graph_svg,
+        "exact": exact,
+        "number": number,
+        "source_excerpt": source_excerpt,
+        "trace_command": trace_command,
+        "diff_command": diff_command,
+        "is_of_export": is_of_export,
         "detail_line": detail_line,
         "fault_name": fault_name,
         "short": short,
@@ -154,9 +165,9 @@ def roots(report: Report) -> list[Root]:
 def _cause_numbers(found: Iterable[Root]) -> dict[tuple[str, str], str]:
     """Maps a model and a platform to the numbers of the causes that its row shows, one a line."""
     numbers: dict[tuple[str, str], list[str]] = {}
-    for number, root in enumerate(found, 1):
+    for position, root in enumerate(found, 1):
         for row in root.rows:
-            numbers.setdefault((row.model, row.platform), []).append(str(number))
+            numbers.setdefault((row.model, row.platform), []).append(str(position))
     return {place: "\n".join(dict.fromkeys(each)) for place, each in numbers.items()}
 
 
@@ -227,6 +238,11 @@ def sort_value(row: Row, name: str) -> str:
     value = row.metrics.get(name)
     number = float(value) if isinstance(value, (int, float, str)) else math.nan
     return "" if math.isnan(number) else "Infinity" if number == math.inf else repr(number)
+
+
+def exact(value: float | None) -> str:
+    """Formats a statistic with seven digits, which show the difference of two sides where float32 has it."""
+    return "–" if value is None else f"{value:.7g}"
 
 
 def profiles(row: Row) -> str:

@@ -17,6 +17,7 @@ from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import CALM, FINDINGS, Blame, Fault, Verdict, Weakness, equivalence_classes
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import PlatformName
+from mindgap.results.drawn_graph import DrawnNode
 from mindgap.run.outcome import Outcome, Status
 
 #: Findings, worst first, then what is calm, most serious first.
@@ -99,6 +100,8 @@ class Row:
     advice: what the reader can do, where that is known; of a finding, about its first fault. `results.from_store` works
         it out again.
     non_finite: outputs of the platform with NaN or infinities. `results.from_store` works them out again.
+    around: the nodes of the captured graph near the first fault, with both sides' values where they were seen. A store
+        does not hold it.
     """
 
     model: str
@@ -127,6 +130,7 @@ class Row:
     own_path: OwnPath | None = None
     advice: str = ""
     non_finite: tuple[NonFinite, ...] = ()
+    around: tuple[DrawnNode, ...] = ()
 
     @property
     def finding(self) -> bool:
@@ -167,7 +171,7 @@ class Row:
         ]  # fmt: skip
         return (
             replace(found[0], advice=self.advice),
-            *(replace(row, metrics=RowMetrics(), profiles={}, weaknesses=()) for row in found[1:]),
+            *(replace(row, metrics=RowMetrics(), profiles={}, weaknesses=(), around=()) for row in found[1:]),
         )
 
     @property

@@ -11,26 +11,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from mindgap.findings.reduction.finding import ReducedFinding
-from mindgap.graph import Graph, MindgapError, operands
-from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph import Graph, MindgapError
 from mindgap.graph.compare.row_metrics import RowMetrics
+from mindgap.results.drawn_graph import DrawnNode, drawn_nodes, named_role
 from mindgap.results.rows import Row
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnNode:
-    """A node of a graph as a picture needs it.
-
-    `reads`: indices of the nodes whose results it reads. `made`: dtype and shape of each result. `role`: `introduces`,
-    `amplifies`, `propagates` or `masks`; `fails` for the operator named of a failure; empty where the difference does
-    not reach. `label`: module and line of the user's program.
-    """
-
-    op: str
-    reads: tuple[int, ...]
-    made: tuple[str, ...]
-    role: str = ""
-    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +47,7 @@ def evidence_of(found: ReducedFinding) -> Evidence:
 
 def drawn(graph: Graph, row: Row) -> tuple[DrawnNode, ...]:
     """The nodes of a graph, with the roles that its row gives them."""
-    roles = {node: role for node, _, role in row.nodes} or _named(row.culprit, str(row.verdict))
-    labels = graph.labels.nodes or ("",) * len(graph.nodes)
-    return tuple(
-        DrawnNode(
-            node.op,
-            tuple(sorted({graph.producer[value] for value in operands(node)} - {-1})),
-            tuple(str(spec) for spec in node.outputs if spec is not None),
-            roles.get(index, ""),
-            labels[index],
-        )
-        for index, node in enumerate(graph.nodes)
-    )
-
-
-def _named(culprit: Culprit | None, verdict: str) -> dict[int, str]:
-    """The role of the operator that a row without roles names."""
-    if culprit is None or culprit.node < 0:
-        return {}
-    return {culprit.node: "fails" if verdict in ("failed", "reference_failed") else "introduces"}
+    return drawn_nodes(graph, {node: role for node, _, role in row.nodes} or named_role(row.culprit, str(row.verdict)))
 
 
 def evidence_file(directory: Path, script: str) -> Path:

@@ -299,6 +299,7 @@ def with_judgement(row: Row, judgement: Judgement, context: RunContext, seconds:
         verdicts=judgement.verdicts,
         detail=judgement.detail,
         nodes=tuple(judgement.nodes),
+        around=judgement.around,
         weaknesses=(*row.weaknesses, *judgement.weaknesses),
         example=judgement.example,
         script=faults[0].script if faults else "",

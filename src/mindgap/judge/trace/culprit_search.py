@@ -250,6 +250,10 @@ class CulpritSearch:
             )
         return self._observed[side]
 
+    def observed(self, side: PlatformName) -> IntermediateValues | None:
+        """The values of a platform where they were asked for already."""
+        return self._observed.get(side)
+
 
 def _broken(examined: list[Examined]) -> bool:
     return any(e.kind != "calm" for e in examined)

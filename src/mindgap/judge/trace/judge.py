@@ -41,7 +41,7 @@ from mindgap.judge.trace.output_verdicts import (
     verdicts_of_outputs,
     worst_of_runs,
 )
-from mindgap.judge.trace.roles import Role, node_roles
+from mindgap.judge.trace.roles import Role, node_roles, value_difference
 from mindgap.judge.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
 from mindgap.judge.trace.smallest_part import Part
@@ -50,6 +50,7 @@ from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
 from mindgap.judge.trace.wrong_part import wrong_part
 from mindgap.models.capture import CaptureError, with_explicit_gradients
 from mindgap.platforms.name import PlatformName
+from mindgap.results.drawn_graph import DrawnNode, ValueDifference, around, drawn_nodes, named_role
 from mindgap.run.outcome import Outcome
 
 #: Elements of the operands of a culprit that is kept by itself, for a script.
@@ -131,7 +132,8 @@ class Judge:
         detail = f"{failure.status} ({words_of_part(found, 'fails')}): {failure.message}"
         culprit = self._culprit_of_part(self._asked, found)
         fault = Fault(culprit, "failed", "platform", found.nodes, detail)
-        return Judgement("failed", "platform", culprit, detail=detail, faults=(FoundFault(fault),))
+        judgement = Judgement("failed", "platform", culprit, detail=detail, faults=(FoundFault(fault),))
+        return replace(judgement, around=near_culprit(self._asked, judgement))
 
     def _prepare(self) -> None:
         if self._oracle is None:
@@ -207,6 +209,7 @@ class Judge:
             found = self._finding(outcome.platform, *self._independent(outcome.platform, first, seen, public))
             if policy is None:
                 found = replace(found, nodes=self._roles(outcome.platform, ours, theirs, finding[0]))
+            found = replace(found, around=self._around(outcome.platform, found))
         weak = [*self._weaknesses(seen, words), *found.weaknesses]
         if finding is not None:
             weak += [self._weakness(finding[0], "dtype policy", why) for why in undecided]
@@ -357,6 +360,22 @@ class Judge:
         roles = node_roles(self.oracle.graph, mine.values, reference.values, introducers)
         return tuple((self._origin[n], self._graph.nodes[self._origin[n]].op, role) for n, role in roles)
 
+    def _around(self, platform: PlatformName, found: Judgement) -> tuple[DrawnNode, ...]:
+        """The nodes near the culprit, with their values where both sides' were seen already: nothing runs for it."""
+        mine, reference = self.search.observed(platform), self.search.observed(self._reference)
+        if mine is None or reference is None:
+            return near_culprit(self._graph, found)
+        # Of a node that became several, the last one makes its result.
+        made = {node: self.oracle.graph.first_value[inner] for inner, node in enumerate(self._origin)}
+
+        def value(node: int) -> ValueDifference | None:
+            number = made.get(node, -1)
+            if number not in mine.values or number not in reference.values:
+                return None
+            return value_difference(mine.values[number], reference.values[number])
+
+        return near_culprit(self._graph, found, value)
+
     def _narrow(self) -> bool:
         """Some value is kept in 16 bits or fewer: whole outputs hide single wrong elements there."""
         return any(s is not None and s.dtype in FORMATS and FORMATS[s.dtype].narrow for s in self.oracle.graph.values)
@@ -371,3 +390,15 @@ class Judge:
 
 def _label(graph: Graph, node: int) -> str:
     return graph.labels.nodes[node] if graph.labels.nodes else ""
+
+
+def near_culprit(
+    graph: Graph, found: Judgement, value: Callable[[int], ValueDifference | None] = lambda node: None
+) -> tuple[DrawnNode, ...]:
+    """The nodes of the captured graph near the culprit of a judgement. `value`: a node's result on both sides."""
+    nodes = found.faults[0].fault.nodes if found.faults else ()
+    named = named_role(found.culprit, found.verdict, nodes)
+    near = around(graph, [*named][:1]) if named else []
+    roles = {**{node: role for node, _, role in found.nodes}, **named}
+    values = {node: seen for node in near if (seen := value(node)) is not None}
+    return drawn_nodes(graph, roles, near, values)

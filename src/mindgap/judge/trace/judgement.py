@@ -11,6 +11,7 @@ from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Blame, Fault, Verdict, Weakness
 from mindgap.judge.trace.roles import Role
 from mindgap.judge.trace.subgraphs import Array
+from mindgap.results.drawn_graph import DrawnNode
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Judgement:
     `nodes`: (node of the captured graph, operator, role) for each node that the difference reaches. `weaknesses`:
     operators judged on weaker evidence. `example`: one element that the culprit gets wrong. `faults`: of a finding with
     a confirmed culprit, its independent faults; the first has the row's verdict, blame, culprit, detail and example.
+    `around`: the nodes near the culprit, with both sides' values where they were seen.
     """
 
     verdict: Verdict
@@ -50,3 +52,4 @@ class Judgement:
     weaknesses: tuple[Weakness, ...] = ()
     example: Example | None = None
     faults: tuple[FoundFault, ...] = ()
+    around: tuple[DrawnNode, ...] = ()

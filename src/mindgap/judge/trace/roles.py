@@ -6,11 +6,13 @@ from collections.abc import Collection, Mapping
 from typing import Final, Literal
 
 import numpy as np
+import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, operands
 from mindgap.judge.oracle.evaluation.formats import widen
 from mindgap.judge.trace.subgraphs import Array
+from mindgap.results.drawn_graph import ValueDifference, ValueStatistics
 
 Role = Literal["introduces", "amplifies", "propagates", "masks"]
 
@@ -79,3 +81,22 @@ def _ratio(a: Array, b: Array) -> float | None:
     if not (np.isfinite(squares) and np.isfinite(scale)):
         return None
     return float(np.sqrt(squares / scale)) if scale > 0 else float("inf" if squares > 0 else 0.0)
+
+
+def value_difference(ours: Array, theirs: Array) -> ValueDifference:
+    """The statistics of one value on the platform and on the reference, and how far these are apart."""
+    a, b = widen(to_torch(ours)), widen(to_torch(theirs))
+    max_abs = None
+    if a.shape == b.shape and (both := a.isfinite() & b.isfinite()).any():
+        # Integers as they are would wrap.
+        wide = [each if each.is_floating_point() or each.is_complex() else each.double() for each in (a, b)]
+        max_abs = float((wide[0][both] - wide[1][both]).abs().max())
+    return ValueDifference(_statistics(a), _statistics(b), max_abs, relative_difference(ours, theirs))
+
+
+def _statistics(value: torch.Tensor) -> ValueStatistics:
+    finite = value.isfinite()
+    kept = (value.abs() if value.is_complex() else value.double())[finite]
+    if not kept.numel():
+        return ValueStatistics(None, None, None, value.numel())
+    return ValueStatistics(float(kept.min()), float(kept.max()), float(kept.mean()), value.numel() - kept.numel())

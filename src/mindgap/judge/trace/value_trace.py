@@ -29,6 +29,7 @@ from mindgap.judge.trace.side_values import (
     with_views_digested,
 )
 from mindgap.judge.trace.subgraphs import Array, Execute
+from mindgap.judge.trace.value_dump import ValueDump
 from mindgap.models.capture import CaptureError, with_explicit_gradients
 from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
@@ -121,8 +122,9 @@ def trace_values(
     execute: Execute,
     limits: ProbeLimits,
     model: str = "graph",
+    dump: ValueDump | None = None,
 ) -> ValueTrace:
-    """Compares every value of the graph on two platforms.
+    """Compares every value of the graph on two platforms. `dump`: also writes values, as far as the sides show them.
 
     Raises `MindgapError` where a platform does not run the graph, and where there is nothing to compare.
     """
@@ -142,8 +144,11 @@ def trace_values(
     if any(outcome.value_digests is None for outcome in own):
         functional = functionalize(graph)
         inner, origin = functional.graph, functional.origin
+    written = [] if dump is None else dump.check(graph, inner, origin)
     ours, theirs = _sides(inner, inner is graph, own, execute, limits)
     values = _compared(graph, inner, origin, ours, theirs)
+    if dump is not None:
+        dump.write(inner, written, ours, theirs)
     return _with_culprit(
         ValueTrace(model, platform, reference, values, _outputs(graph, own), (_probe(ours), _probe(theirs))),
         inner,

@@ -13,6 +13,7 @@ from typing import Final
 
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.activity import activity_receiver, report_activity
+from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.sizes import output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
@@ -20,6 +21,7 @@ from mindgap.judge.pipeline.own_path import with_own_path, with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
+from mindgap.results.drawn_graph import MOST_AROUND, drawn_nodes, submodule_nodes
 from mindgap.results.recording import Recording
 from mindgap.results.rows import OwnPath, Row
 from mindgap.workflows.diff.collected import Collected
@@ -162,7 +164,12 @@ class SubjectRunner:
         except OutOfTime as error:
             return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
         sized = program.run_sizes(platform, run.dynamic)
-        return row if sized is None else with_sizes(row, sized, run, partial(program.locate, platform))
+        row = row if sized is None else with_sizes(row, sized, run, partial(program.locate, platform))
+        if not isinstance(row.culprit, SubmoduleCulprit):
+            return row
+        inside = submodule_nodes(captured.graph, row.culprit.path)
+        nodes = drawn_nodes(captured.graph, {}, inside[:MOST_AROUND])
+        return dataclasses.replace(row, around=nodes)
 
     def _run_ahead(self, comparison: GraphComparison, platforms: Sequence[PlatformName]) -> None:
         """Runs the graph on each platform, and ends its worker: the judge needs the memory, and seldom the worker."""

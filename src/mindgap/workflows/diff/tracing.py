@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.judge.trace.probing import ProbeLimits
 from mindgap.judge.trace.side_values import reason_of
+from mindgap.judge.trace.value_dump import ValueDump
 from mindgap.judge.trace.value_trace import ValueTrace, trace_values
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.platforms.registry import canonical
@@ -49,15 +50,16 @@ def trace_graph(
     tensors: TensorStore | None = None,
     limits: ProbeLimits | None = None,
     model: str = "graph",
+    dump: ValueDump | None = None,
 ) -> ValueTrace:
-    """Compares every value of the graph on two platforms, each in a process of its own.
+    """Compares every value of the graph on two platforms, each in a process of its own. `dump`: also writes values.
 
     Raises `MindgapError` where a platform is unknown, not available, or does not run the graph.
     """
     ours, theirs = canonical(platform), canonical(reference)
     facts_of([theirs, ours], reference=theirs, skip_unavailable=False)
     with WorkerPool(list(dict.fromkeys([ours, theirs])), tensors=tensors) as pool:
-        return trace_values(graph, ours, theirs, pool.run, limits or ProbeLimits(), model)
+        return trace_values(graph, ours, theirs, pool.run, limits or ProbeLimits(), model, dump)
 
 
 def repeat_graph(
