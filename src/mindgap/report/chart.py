@@ -28,7 +28,8 @@ COLOURS: Final = {
     "export": "#6b3fa0",
     "reference_failed": "#0a5fa5",
 }
-#: A shape per verdict as well: colour alone tells a fifth of the readers too little.
+#: A shape per verdict as well: colour alone tells a fifth of the readers too little. An `export` finding has none: its
+#: metrics are of the captured graph, which is not at fault.
 _SHAPES: Final = {
     "rounding": "circle",
     "ill_conditioned": "square",
@@ -37,7 +38,6 @@ _SHAPES: Final = {
     "reduced_precision": "triangle-down",
     "discrepant": "triangle-up",
     "exceptional": "cross",
-    "export": "stroke",
     "reference_failed": "triangle-left",
 }
 _DRAW: Final = 'window.draw = (place, spec) => vegaEmbed(place, spec, {actions: false, renderer: "svg"});'
@@ -62,11 +62,11 @@ def difference_chart(report: Report) -> dict[str, Any] | None:
         for row in report.rows
         if isinstance(error := row.metrics.get("relative_error"), float)
         and 0 < error < math.inf
-        and row.word in COLOURS
+        and row.word in _SHAPES
     ]
     if not points:
         return None
-    words = [word for word in COLOURS if any(p["verdict"] == short(word) for p in points)]
+    words = [word for word in _SHAPES if any(p["verdict"] == short(word) for p in points)]
     names = [short(word) for word in words]
     platforms = list(dict.fromkeys(row.platform for row in report.rows))
     base = alt.Chart(alt.Data(values=points)).encode(
