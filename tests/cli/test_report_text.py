@@ -89,7 +89,7 @@ def test_one_model_in_a_pipe(file: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
-@pytest.mark.parametrize("options", [{}, {"figures": True, "verbose": True}])
+@pytest.mark.parametrize("options", [{}, {"metrics": True, "verbose": True}])
 def test_no_line_is_wider_than_the_terminal(
     file: Path, width: int, options: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
