@@ -303,6 +303,11 @@ def test_an_export_finding_has_the_operators_of_its_submodule_and_no_command_tha
     row = page[page.index('id="r-4"') :].split("</tbody>\n<tbody")[0]
     assert "Operators of the submodule" in row and "mindgap reduce" not in row
     assert f"mindgap diff {tmp_path}/net.py:make -p openvino/cpu@precision=default</pre>" in row
+    other = dataclasses.replace(rows[3], culprit=culprit_of(-1, "submodule head", "head (net.py:9)"))
+    found = roots(dataclasses.replace(report, rows=(rows[3], other)))
+    assert [root.name for root in found] == [
+        "resnet18: submodule stem, stem (net.py:3)", "resnet18: submodule head, head (net.py:9)"
+    ]  # fmt: skip
 
 
 @pytest.mark.browser

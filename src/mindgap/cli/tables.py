@@ -103,7 +103,7 @@ class Lines:
 def print_report(report: Report, out: TextIO, *, metrics: bool = False, verbose: bool = False) -> None:
     """Prints a line per platform for one model, a matrix for several, then findings; nothing without a model.
 
-    `figures`: the metrics of each row too. `verbose`: what the judge says of calm rows, and why evidence is weaker.
+    `metrics`: the metrics of each row too. `verbose`: what the judge says of calm rows, and why evidence is weaker.
     What was refused, and why nothing was compared, is for standard error.
     """
     if not report.models:
