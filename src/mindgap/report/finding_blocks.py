@@ -42,7 +42,7 @@ _MOST_NAMES: Final = 6
 #: The line of the user's program in an operator's label: `layer1.0 (model.py:42)`.
 LINE: Final = re.compile(r"(?:^|\()(?P<file>[^\s():]+):(?P<line>\d+)\)?$")
 #: Lines of a runtime's message that name the reason, and lines that only say that there is one.
-_RECEIVER: Final = re.compile(
+_NAMES_THE_REASON: Final = re.compile(
     r"no conversion rule|not (?:yet )?(?:supported|implemented)|unsupported|no \S+ translation|failed to|cannot ", re.I
 )
 _EMPTY: Final = re.compile(r":$|^(?:\S+: )?Check '.*' failed at |^Traceback |^File \"|^\W*$")
@@ -202,7 +202,7 @@ def reason(row: Row) -> str:
     if not lines:
         return ""
     told = [line for line in lines if not _EMPTY.search(line)]
-    found = next((line for line in told if _RECEIVER.search(line)), (told or lines)[0])
+    found = next((line for line in told if _NAMES_THE_REASON.search(line)), (told or lines)[0])
     op = row.culprit.op if row.culprit is not None and row.verdict is None else ""
     return (found if not op or op in found else f"{op}: {found}")[:_MOST_TEXT]
 

@@ -302,11 +302,11 @@ def run_batch(supervisor: WorkerSupervisor, jobs: Sequence[Job], deadline_s: flo
 
 
 #: What runtimes print before they abort.
-_RECEIVER: Final = ("terminate called", "what():", "assertion", "check failed", "fatal:")
+_FATAL: Final = ("terminate called", "what():", "assertion", "check failed", "fatal:")
 
 
 def _last_words(tail: str) -> list[str]:
-    return [line for line in tail.splitlines() if any(words in line.lower() for words in _RECEIVER)][-2:]
+    return [line for line in tail.splitlines() if any(words in line.lower() for words in _FATAL)][-2:]
 
 
 def _invalid_answer(worker: WorkerProcess, what: str) -> WorkerFailed:

@@ -229,7 +229,6 @@ class TwoCalls:
 def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]], None]) -> TwoCalls:
     """Calls the program twice in eager mode, with the same random numbers. `around_second`: makes the second call."""
     calls: list[list[Array]] = []
-
     fed: list[tuple[torch.Tensor, ...]] = []
 
     def call() -> None:
