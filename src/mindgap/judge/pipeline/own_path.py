@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from mindgap.graph import Array, materialise_all
 from mindgap.graph.compare.culprit import SubmoduleCulprit
@@ -36,14 +37,22 @@ _REFEREE: Final = parse("onnx/reference")
 _OPEN: Final = "Whether the runtime or mindgap's translation is wrong is open: ONNX's reference evaluator"
 #: Runs the program by the way of a platform's users.
 RunProgram = Callable[[PlatformName], OwnRun | None]
-_EAGER: Final = "eager mode in the same process"
-#: How a sentence begins of a program that keeps something for its next call, which the export does not.
-_STATE: Final = "what was exported does not keep what the program keeps for its next call"
-#: How a sentence begins of an export that is right on the arguments that it was made with alone.
-_FROZEN: Final = "what was exported is wrong on other arguments of the same kind"
-
+#: What the outputs of the program's own way are compared with: the reference's; those of eager mode, where that takes
+#: another way than capture; those of a second call, before which the program changed what it keeps; those on other
+#: arguments of the same kind.
+Against = Literal["reference", "eager", "second", "others"]
 #: Finds the submodule at fault.
 Locate = Callable[[Shown], Located | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What a comparison found. `apart`: how far the outputs are off; None where that is not known."""
+
+    status: OwnPathStatus
+    text: str = ""
+    apart: float | None = None
+    against: Against = "reference"
 
 
 def with_own_path(
@@ -59,8 +68,8 @@ def with_own_path(
     `eager_again`: builds the program again and returns its outputs in eager mode; none where that fails. `referee`:
     for a program that is a model file, so that ONNX's reference evaluator decides which side is wrong.
     """
-    status, detail, apart = _compared(comparison, row, run, eager_again)
-    others = status == "differs" and detail.startswith(_FROZEN)
+    compared = _compared(comparison, row, run, eager_again)
+    status, detail = compared.status, compared.text
     if status == "differs" and referee is not None and row.platform != _REFEREE:
         status, decided = _decided(run, referee(_REFEREE))
         detail = f"{detail}. {decided}"
@@ -72,16 +81,15 @@ def with_own_path(
         if run.unwritten and run.outputs is not None:
             about = dataclasses.replace(about, detail=_joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
-    if stateful := status == "differs" and detail.startswith(_STATE):
+    if stateful := compared.against == "second":
         found = Located(run.changes[0][0].rpartition(".")[0], "") if run.changes else Located("", "")
     else:
-        found = locate(Shown(apart, run.first, others)) or Located("", "")
+        found = locate(Shown(compared.apart, run.first, compared.against == "others")) or Located("", "")
     line = (run.changes[0][1] if stateful and run.changes else _line(run, found.path)) or found.line
-    label = f"{found.path} ({line})" if found.path and line else found.path or line
     where = "" if stateful else _where(found)
     verdict: Verdict = "failed" if status == "failed" else "export"
-    fault = Fault(SubmoduleCulprit(found.path, label), verdict, detail=f"{detail}{where}{_why(run, found.path)}")
-    return _with_fault(row, fault, about, _sides(comparison, run, detail) if status == "differs" else None)
+    fault = Fault(_culprit(found.path, line), verdict, detail=f"{detail}{where}{_why(run, found.path)}")
+    return _with_fault(row, fault, about, _sides(comparison, run, compared.against) if status == "differs" else None)
 
 
 def _decided(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:
@@ -104,7 +112,7 @@ def _judged_by_export(comparison: GraphComparison, row: Row, run: OwnRun, status
     """The row of a platform that refuses the captured graph and runs the program by its own export, judged on that."""
     from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
 
-    sides = _sides(comparison, run, "")
+    sides = _sides(comparison, run, "reference")
     why = (row.message or row.detail).strip().partition("\n")[0]
     return dataclasses.replace(
         row, status="ok", verdict="identical" if status == "same" else "rounding", culprit=None, message="",
@@ -113,16 +121,20 @@ def _judged_by_export(comparison: GraphComparison, row: Row, run: OwnRun, status
     )  # fmt: skip
 
 
-def _sides(comparison: GraphComparison, run: OwnRun, detail: str) -> tuple[Sequence[Array], Sequence[Array]]:
-    """The outputs of the program's own way and those they are compared with, of which a sentence tells."""
-    if detail.startswith(_FROZEN):
-        return run.other_outputs, run.other_eager
-    if detail.startswith(_STATE):
-        return run.second_outputs, run.second_eager
+def _sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:
+    """The outputs of the program's own way, and those that they are compared with."""
     ours = run.outputs or ()
-    if f" {_EAGER}: " in detail:
+    if against == "others":
+        return run.other_outputs, run.other_eager
+    if against == "second":
+        return run.second_outputs, run.second_eager
+    if against == "eager":
         return ours, run.eager[: len(ours)]
     return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
+
+
+def _culprit(path: str, line: str) -> SubmoduleCulprit:
+    return SubmoduleCulprit(path, f"{path} ({line})" if path and line else path or line)
 
 
 def _where(found: Located) -> str:
@@ -182,9 +194,8 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     at = next((Shown(each.apart, at=each.words) for each in wrong if "=" in each.words), Shown(None, at=sized.at))
     found = (locate(at) if at.at else None) or Located("", "")
     line = next((each.line for each in wrong if each.line), _line(run, found.path)) or found.line
-    label = f"{found.path} ({line})" if found.path and line else found.path or line
     text = f"{detail}{_where(found)}{_why(run, found.path)}"
-    fault = Fault(SubmoduleCulprit(found.path, label), "export", detail=text)
+    fault = Fault(_culprit(found.path, line), "export", detail=text)
     return _with_fault(row, fault, dataclasses.replace(own, status="differs", detail=_joined(own.detail, detail)))
 
 
@@ -200,35 +211,33 @@ def _of_size(run: SizeRun) -> str:
 
 def _compared(
     comparison: GraphComparison, row: Row, run: OwnRun, eager_again: Callable[[], Sequence[Array]]
-) -> tuple[OwnPathStatus, str, float | None]:
+) -> _Compared:
     """The status, a sentence, and how far the outputs are off where that is known."""
     graph = comparison.graph
     if not run.fed:
-        return "not_compared", run.reason, None
+        return _Compared("not_compared", run.reason)
     if run.outputs is None:
         at = f" ({run.line})" if run.line else ""
         step = run.words if run.file else f"{run.step or run.way} of the program"
-        return "failed", f"{step} failed{at}: {run.reason}", None
+        return _Compared("failed", f"{step} failed{at}: {run.reason}")
     if any(given.role == "random" for given in graph.inputs):
-        return "not_compared", "the program draws random numbers, which each side draws for itself", None
+        return _Compared("not_compared", "the program draws random numbers, which each side draws for itself")
     if run.way == "torch.jit.trace" and len(graph.outputs) > len(run.outputs):
-        return "not_compared", "the program changes what it holds, and this way runs it several times", None
+        return _Compared("not_compared", "the program changes what it holds, and this way runs it several times")
     reference = comparison.whole_reference()
     if not reference.ran or reference.arrays is None:
-        return "not_compared", "the reference gave nothing to compare with", None
+        return _Compared("not_compared", "the reference gave nothing to compare with")
     expected = reference.arrays[: len(run.outputs)]
     if (otherwise := distance(run.eager, expected)) > _OTHER:
         again = distance(run.eager, eager_again())
         if again < min(_OTHER, otherwise / 10):
             return _eager_compared(comparison, row, run, otherwise)
         if otherwise > _FAR:
-            return "not_compared", "the program gives other outputs in eager mode when it is built again", None
+            return _Compared("not_compared", "the program gives other outputs in eager mode when it is built again")
     return _outputs_compared(comparison, row, run, reference.arrays)
 
 
-def _eager_compared(
-    comparison: GraphComparison, row: Row, run: OwnRun, otherwise: float
-) -> tuple[OwnPathStatus, str, float | None]:
+def _eager_compared(comparison: GraphComparison, row: Row, run: OwnRun, otherwise: float) -> _Compared:
     """Compares with eager mode, in which the program computes something else than when it is captured: PyTorch's
     modules take another way for tensors that are traced."""
     outputs = run.outputs or ()
@@ -237,20 +246,18 @@ def _eager_compared(
     graphs = _graphs_own(comparison, row.platform) or whole
     captured = f"the captured graph is {otherwise:.2g} off eager mode, in which the program takes another way"
     if apart <= max(_OTHER, _AS_GRAPH * distance(graphs, whole)):
-        return "unjudged", f"{run.words} is {apart:.2g} off eager mode, and {captured}", apart
-    return "differs", f"{_far(run, apart, _EAGER)}; {captured}", apart
+        return _Compared("unjudged", f"{run.words} is {apart:.2g} off eager mode, and {captured}", apart)
+    return _Compared("differs", f"{_far(run, apart, 'eager mode in the same process')}; {captured}", apart, "eager")
 
 
-def _outputs_compared(
-    comparison: GraphComparison, row: Row, run: OwnRun, reference: Sequence[Array]
-) -> tuple[OwnPathStatus, str, float | None]:
+def _outputs_compared(comparison: GraphComparison, row: Row, run: OwnRun, reference: Sequence[Array]) -> _Compared:
     assert run.outputs is not None, "it ran"
     ours = run.outputs
     apart = distance(ours, reference[: len(ours)])
     if apart == 0.0:
         status: OwnPathStatus = "same"
     elif not comparison.context.settings.judge:
-        return "unjudged", "the judge was left out", apart
+        return _Compared("unjudged", "the judge was left out", apart)
     elif _forms(ours) != _forms(reference[: len(ours)]):
         return _structure_compared(comparison, row, run, reference)
     else:
@@ -259,33 +266,31 @@ def _outputs_compared(
         except OutOfTime:
             raise
         except Exception as error:  # no oracle: what is not known is not said
-            return "unjudged", f"it was not judged: {error}", apart
+            return _Compared("unjudged", f"it was not judged: {error}", apart)
         status = "rounding"
         if any(beyond):
             graphs = _graphs_own(comparison, row.platform)
             if graphs is None and apart < _PRECISION:
                 why = "the captured graph does not run here, so nothing tells the export from the platform's precision"
-                return "unjudged", f"{_far(run, apart, 'the reference')}; {why}", apart
+                return _Compared("unjudged", f"{_far(run, apart, 'the reference')}; {why}", apart)
             if graphs is None:
-                return "differs", _far(run, apart, "the reference"), apart
+                return _Compared("differs", _far(run, apart, "the reference"), apart)
             if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
-                return "as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart
-            return "differs", _far(run, apart, "the captured graph on this platform"), apart
-    return _second_compared(run) or _others_compared(comparison, run) or (status, "", apart)
+                return _Compared("as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart)
+            return _Compared("differs", _far(run, apart, "the captured graph on this platform"), apart)
+    return _second_compared(run) or _others_compared(comparison, run) or _Compared(status, "", apart)
 
 
-def _structure_compared(
-    comparison: GraphComparison, row: Row, run: OwnRun, reference: Sequence[Array]
-) -> tuple[OwnPathStatus, str, float | None]:
+def _structure_compared(comparison: GraphComparison, row: Row, run: OwnRun, reference: Sequence[Array]) -> _Compared:
     ours = run.outputs or ()
     graphs = _graphs_own(comparison, row.platform)
     if graphs is not None and _forms(graphs[: len(ours)]) == _forms(ours):
-        return "as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf
+        return _Compared("as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf)
     forms = f"{', '.join(_forms(ours))} where the program returns {', '.join(_forms(reference[: len(ours)]))}"
-    return "differs", f"{run.words} gives {forms}", math.inf
+    return _Compared("differs", f"{run.words} gives {forms}", math.inf)
 
 
-def _second_compared(run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | None:
+def _second_compared(run: OwnRun) -> _Compared | None:
     """A second call in eager mode gives other outputs than the first, where what was exported gives those of the first
     again. None where that is not so."""
     if not run.second_outputs:
@@ -295,13 +300,14 @@ def _second_compared(run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | N
         return None
     names = ", ".join(name for name, _ in run.changes[:4]) or "what it holds"
     text = (
-        f"{_STATE}: each call changes {names}. {run.words} gives the outputs of the first call again, which are off by "
+        f"what was exported does not keep what the program keeps for its next call: each call changes {names}. "
+        f"{run.words} gives the outputs of the first call again, which are off by "
         f"{apart:.2g} of the largest magnitude at the second"
     )
-    return "differs", text, apart
+    return _Compared("differs", text, apart, "second")
 
 
-def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathStatus, str, float | None] | None:
+def _others_compared(comparison: GraphComparison, run: OwnRun) -> _Compared | None:
     """What was exported with the given arguments is fed others. None where it is right on them, or they are unknown."""
     apart = distance(run.other_outputs, run.other_eager)
     if not run.other_outputs or apart < _OTHER:
@@ -323,10 +329,11 @@ def _others_compared(comparison: GraphComparison, run: OwnRun) -> tuple[OwnPathS
     except Exception:  # no oracle for these arguments: nothing is said
         return None
     text = (
-        f"{_FROZEN}: {run.way} of the program with the given arguments is off by {apart:.2g} of the largest magnitude. "
+        "what was exported is wrong on other arguments of the same kind: "
+        f"{run.way} of the program with the given arguments is off by {apart:.2g} of the largest magnitude. "
         "A value that was computed from an argument, or a branch that was taken for it, is fixed in it"
     )
-    return "differs", text, apart
+    return _Compared("differs", text, apart, "others")
 
 
 def _with_arguments(comparison: GraphComparison, arguments: Sequence[Array]) -> list[Array] | None:
