@@ -21,8 +21,7 @@ from mindgap.report import html_page
 from mindgap.report.cause_page import cause_page, index_page
 from report.browser import CHROMIUM, DRIVER, Browser
 from report.report_sample import sample
-from report.test_cause_page import many as many_causes
-from report.test_cause_page import written
+from report.test_cause_page import many as many_causes, written
 from report.test_page import many as many_rows
 
 RUNS = 5

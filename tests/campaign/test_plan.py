@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.workflows.campaign.cases.case import Shard

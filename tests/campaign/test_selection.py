@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from small_source import plan_text
 
 from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform, digest, encode

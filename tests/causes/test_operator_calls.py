@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindgap.findings.causes.call_predicate import OperatorCall
 from mindgap.findings.causes.operator_calls import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindgap.graph.compare.digest import digest_array
 from mindgap.graph.compare.verdict import equivalence_classes

@@ -10,8 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from mindgap.graph import DTYPES, MindgapError, numpy_dtype

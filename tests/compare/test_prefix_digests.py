@@ -3,8 +3,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare import ultrametric

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_torch
 from mindgap.graph import DTYPES, kind_of, numpy_dtype

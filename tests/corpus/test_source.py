@@ -1,8 +1,7 @@
 """Sources are taken apart, and each wrong one gets one line that says what to write instead."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindgap.models.corpus.source import SCHEMES, SourceError, parse, source_options, suggest
 

@@ -8,8 +8,7 @@ import time
 
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from graph.samples import chain
 from graph.strategies import graphs

@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mindgap.graph import DTYPES, numpy_dtype
 from mindgap.graph.rounding import float_range, interval_in, round_number, round_to

@@ -13,8 +13,7 @@ from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.judge.oracle import FEW, Oracle, examine_cheaply, examine_value_cheaply
 from mindgap.run.outcome import Job
 from oracle.applied import Program, normal, program
-from oracle.bench import PLATFORM, Bench, build, chain
-from oracle.bench import normal as drawn
+from oracle.bench import PLATFORM, Bench, build, chain, normal as drawn
 from oracle.rounding import PROGRAMS, last_bits
 
 

@@ -6,8 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.judge.oracle.evaluation.formats import FORMATS, in_range, is_real, rounded, widen

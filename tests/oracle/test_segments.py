@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from mindgap.graph import DType, Graph, Node, TensorSpec
-from mindgap.judge.oracle import MANY, Oracle, OracleError, local_expectation
-from mindgap.judge.oracle import replays as noise_module
+from mindgap.judge.oracle import MANY, Oracle, OracleError, local_expectation, replays as noise_module
 from mindgap.judge.oracle.evaluation.float64 import Float64Graph, bind_call, evaluate
 from mindgap.judge.oracle.replays import a_start, disturbed, sign_pool, signs
 from mindgap.judge.oracle.shadows import stepwise as shadow_module

@@ -8,8 +8,7 @@ import torch
 
 from mindgap.graph import Graph, Input, Normal, Ref, concatenate
 from mindgap.platforms.protocol import CompileFailure, Executable, LoadsMany, Unsupported
-from mindgap.platforms.pytorch.ahead_of_time import batch
-from mindgap.platforms.pytorch.ahead_of_time import cpp_source as ahead
+from mindgap.platforms.pytorch.ahead_of_time import batch, cpp_source as ahead
 from mindgap.platforms.pytorch.ahead_of_time.cpp_library import opened as opened_library
 from mindgap.platforms.pytorch.compilation.fx_module import to_fx
 from mindgap.platforms.pytorch.device.availability import compiler_present

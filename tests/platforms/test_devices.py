@@ -17,8 +17,7 @@ import torch
 from mindgap.findings.script.culprit_script import target_of
 from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import Fallback, PlatformError, Unsupported
-from mindgap.platforms.pytorch.device import availability as presence
-from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device import availability as presence, options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.pytorch.device.runtime import attach, counted_by_gaudi, counted_by_xla, watched
 from mindgap.platforms.registry import backends, find

@@ -18,10 +18,8 @@ import torch.nn.functional as F
 from mindgap.platforms.messages import MessageRow, MessageTable, failure, refusal
 from mindgap.platforms.onnx import messages as onnx_export_messages
 from mindgap.platforms.onnx.export import export
-from mindgap.platforms.onnxruntime import backend as onnxruntime
-from mindgap.platforms.onnxruntime import messages as onnxruntime_messages
-from mindgap.platforms.openvino import backend as openvino_platform
-from mindgap.platforms.openvino import messages as openvino_messages
+from mindgap.platforms.onnxruntime import backend as onnxruntime, messages as onnxruntime_messages
+from mindgap.platforms.openvino import backend as openvino_platform, messages as openvino_messages
 from mindgap.platforms.protocol import CompileFailure, RunFailure, Unsupported
 from mindgap.platforms.pytorch import messages as pytorch_messages
 from mindgap.platforms.pytorch.refusals import refusing

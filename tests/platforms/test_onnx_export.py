@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, concatenate
-from mindgap.platforms.onnx import export as onnx_export
-from mindgap.platforms.onnx import external_data
+from mindgap.platforms.onnx import export as onnx_export, external_data
 from mindgap.platforms.onnx.export import export
 from mindgap.platforms.onnxruntime.backend import BACKEND
 from mindgap.platforms.protocol import CompileFailure, Unsupported

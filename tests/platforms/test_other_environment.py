@@ -15,8 +15,7 @@ from mindgap.cli.app import main
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorStore
 from mindgap.graph.compare.digest import digested
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.platforms.environments import EnvironmentProblem
-from mindgap.platforms.environments import find as find_environment
+from mindgap.platforms.environments import EnvironmentProblem, find as find_environment
 from mindgap.platforms.environments.installation import adopt, create
 from mindgap.platforms.listing import list_platforms, platform_info
 from mindgap.platforms.name import parse

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindgap.graph import DTYPES, numpy_dtype
 from mindgap.run.channel import ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, send_frame, write_some

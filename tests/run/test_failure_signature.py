@@ -9,8 +9,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mindgap.run.failure_signature import signature
 

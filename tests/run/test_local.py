@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from misbehaving import Run, Zoo, graph
 
-from mindgap.graph import Graph, GraphError, Input, MindgapError, Stored, materialise_all
-from mindgap.graph import digest as graph_digest
+from mindgap.graph import Graph, GraphError, Input, MindgapError, Stored, digest as graph_digest, materialise_all
 from mindgap.graph.compare.digest import digested
 from mindgap.platforms.protocol import Array
 from mindgap.run.local import Caches, fingerprint_of, run_job

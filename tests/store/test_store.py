@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore, digest
 from mindgap.results.store import TABLES, VERSION, Merged, Store, StoreError

@@ -16,8 +16,7 @@ from mindgap.judge.trace.independent import second_opinion
 from mindgap.judge.trace.single_operators import SingleOperators
 from mindgap.judge.trace.subgraphs import cut, leading_to, run_subgraphs, window, written_as_it_ran
 from oracle.applied import applied, normal
-from oracle.bench import PLATFORM, Bench, build, chain, one_element, wrong_at
-from oracle.bench import normal as array
+from oracle.bench import PLATFORM, Bench, build, chain, normal as array, one_element, wrong_at
 
 
 def lockstep_of(graph: Graph, arrays: list[Any], bench: Bench) -> SingleOperators:

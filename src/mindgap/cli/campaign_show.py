@@ -37,8 +37,7 @@ def findings(
 
     Example: mindgap campaign findings out/campaign --word discrepant
     """
-    from mindgap.workflows.campaign.results.findings import as_json as groups_as_json
-    from mindgap.workflows.campaign.results.findings import findings_of
+    from mindgap.workflows.campaign.results.findings import as_json as groups_as_json, findings_of
     from mindgap.workflows.campaign.state.directory import open_directory
 
     with result_stream() as out:

@@ -59,8 +59,7 @@ def build(
 
     Example: mindgap corpus build out/catalogue 'timm:resnet*' 'transformers:*' --pass backward
     """
-    from mindgap.models.catalogue import Catalogue, ModelLimits
-    from mindgap.models.catalogue import build as build_catalogue
+    from mindgap.models.catalogue import Catalogue, ModelLimits, build as build_catalogue
     from mindgap.models.corpus.patterns import EVERYTHING
 
     check_directory("CATALOGUE", directory)

@@ -244,8 +244,7 @@ def _arithmetic(
     """How exact the platforms asked for compute in the environment, by operation; Raises `EnvironmentProblem`
     for one that does not run there and where a check fails, `PlatformError` for a name that is none."""
     from mindgap.platforms.name import parse
-    from mindgap.platforms.registry import find as find_platform
-    from mindgap.platforms.registry import places
+    from mindgap.platforms.registry import find as find_platform, places
     from mindgap.platforms.simulated_arithmetic import check_in_environment
 
     found = dict[str, dict[str, str]]()

@@ -41,8 +41,7 @@ def gap(
     """
     from mindgap.report import study_page
     from mindgap.studies import to_csv
-    from mindgap.studies.gap import gap as asked
-    from mindgap.studies.gap import to_json
+    from mindgap.studies.gap import gap as asked, to_json
 
     check_files(("--html", html))
     if csv is not None:

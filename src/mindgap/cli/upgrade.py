@@ -22,8 +22,13 @@ from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.platforms.environments import find
 from mindgap.results.store import Store
 from mindgap.workflows.diff import DiffInterrupted, RunSettings, StoreNotWritten
-from mindgap.workflows.diff.upgrade import TO_LOOK_AT, PlatformUpgrade, Upgrade, mark_known_changes
-from mindgap.workflows.diff.upgrade import upgrade as run_upgrade
+from mindgap.workflows.diff.upgrade import (
+    TO_LOOK_AT,
+    PlatformUpgrade,
+    Upgrade,
+    mark_known_changes,
+    upgrade as run_upgrade,
+)
 
 if TYPE_CHECKING:
     from mindgap.workflows.diff.version_changes import ReducedChange

@@ -16,8 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from mindgap.platforms.environment_process import backend_at
-from mindgap.platforms.environments import find as find_environment
-from mindgap.platforms.environments import read_recipe
+from mindgap.platforms.environments import find as find_environment, read_recipe
 from mindgap.platforms.name import ENVIRONMENT, PlatformName, parse
 from mindgap.platforms.other_environment import BackendInEnvironment, placed
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError

@@ -6,8 +6,7 @@ import threading
 import weakref
 from typing import Final
 
-from mindgap.graph import Graph, encode
-from mindgap.graph import digest as graph_digest
+from mindgap.graph import Graph, digest as graph_digest, encode
 from mindgap.graph.cache import Cache
 
 #: By `id`: hashing a graph by its content costs as much as its digest.

@@ -2,8 +2,7 @@
 
 import numpy as np
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from mindgap.graph import Literal, PendingTensors, Stored, TensorStore, Uniform, materialise_all, tensor_key

@@ -9,12 +9,10 @@ from typing import Any, Final
 import torch
 import torch._inductor as _inductor
 import torch.fx
-from torch._inductor import codecache
-from torch._inductor import cpp_builder as cpp_builder
+from torch._inductor import codecache, cpp_builder as cpp_builder
 from torch._inductor.codegen import common as codegen_common
 from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu as CppWrapperCpu
-from torch._inductor.ir import ExternKernel as ExternKernel
-from torch._inductor.ir import FallbackKernel as FallbackKernel
+from torch._inductor.ir import ExternKernel as ExternKernel, FallbackKernel as FallbackKernel
 
 _torch: Any = torch  # typed in parts
 _library: Any = _inductor

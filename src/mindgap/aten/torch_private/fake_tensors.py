@@ -6,16 +6,22 @@ from collections.abc import Callable
 from typing import Final
 
 import torch
-from torch._dispatch.python import enable_pre_dispatch as enable_pre_dispatch
-from torch._dispatch.python import enable_python_dispatcher as enable_python_dispatcher
+from torch._dispatch.python import (
+    enable_pre_dispatch as enable_pre_dispatch,
+    enable_python_dispatcher as enable_python_dispatcher,
+)
 from torch._prims_common import suggest_memory_format as suggest_memory_format
-from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
-from torch._subclasses.fake_tensor import DynamicOutputShapeException as DynamicOutputShapeException
-from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
-from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
-from torch._subclasses.fake_tensor import unset_fake_temporarily as unset_fake_temporarily
-from torch._subclasses.functional_tensor import FunctionalTensorMode as FunctionalTensorMode
-from torch._subclasses.functional_tensor import dispatch_functionalize as dispatch_functionalize
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException as DataDependentOutputException,
+    DynamicOutputShapeException as DynamicOutputShapeException,
+    FakeTensor as FakeTensor,
+    FakeTensorMode as FakeTensorMode,
+    unset_fake_temporarily as unset_fake_temporarily,
+)
+from torch._subclasses.functional_tensor import (
+    FunctionalTensorMode as FunctionalTensorMode,
+    dispatch_functionalize as dispatch_functionalize,
+)
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 # pyright: reportPrivateUsage=false

@@ -8,13 +8,15 @@ from types import CodeType
 from typing import Any, Final
 
 import torch
-from torch.utils._pytree import keystr as keystr
-from torch.utils._pytree import tree_flatten as tree_flatten
-from torch.utils._pytree import tree_leaves as tree_leaves
-from torch.utils._pytree import tree_map as tree_map
-from torch.utils._pytree import tree_map_only as tree_map_only
-from torch.utils._pytree import tree_map_with_path as tree_map_with_path
-from torch.utils._pytree import tree_unflatten as tree_unflatten
+from torch.utils._pytree import (
+    keystr as keystr,
+    tree_flatten as tree_flatten,
+    tree_leaves as tree_leaves,
+    tree_map as tree_map,
+    tree_map_only as tree_map_only,
+    tree_map_with_path as tree_map_with_path,
+    tree_unflatten as tree_unflatten,
+)
 
 __all__ = [
     "MODULE_CALL",

@@ -21,6 +21,7 @@ from mindgap.graph import (
     Graph,
     GraphError,
     Input,
+    Literal as Bytes,
     Node,
     Recipe,
     Ref,
@@ -32,7 +33,6 @@ from mindgap.graph import (
     numpy_dtype,
     refs,
 )
-from mindgap.graph import Literal as Bytes
 
 #: What a neighbour differs in. An attribute's axis ends with its name and the node's number: `attribute alpha 0`.
 Axis = Literal["rank", "size", "dtype", "values", "layout", "attribute", "role"]

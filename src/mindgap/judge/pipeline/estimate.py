@@ -7,8 +7,7 @@ from typing import Final
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Graph, GraphError
 from mindgap.graph.sizes import input_bytes, output_bytes
-from mindgap.judge.oracle.shadows.segments import needed_bytes as judging_bytes
-from mindgap.judge.oracle.shadows.segments import segments
+from mindgap.judge.oracle.shadows.segments import needed_bytes as judging_bytes, segments
 from mindgap.run.machine import memory_bytes
 
 _GIB: Final = 1 << 30

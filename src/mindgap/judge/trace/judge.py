@@ -30,7 +30,7 @@ from mindgap.judge.trace.dtype_policy import Dtypes, detail_of_policy
 from mindgap.judge.trace.example import example
 from mindgap.judge.trace.failure import failing_part
 from mindgap.judge.trace.independent_faults import MAX_CARRIED, MAX_RUNS, FaultSearch, IndependentFault
-from mindgap.judge.trace.judgement import FoundFault, Judgement, OperatorAlone
+from mindgap.judge.trace.judgement import FoundFault, Judgement, OperatorAlone, near_culprit
 from mindgap.judge.trace.known_failures import KnownFailures
 from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
 from mindgap.judge.trace.output_verdicts import (
@@ -50,7 +50,7 @@ from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
 from mindgap.judge.trace.wrong_part import wrong_part
 from mindgap.models.capture import CaptureError, with_explicit_gradients
 from mindgap.platforms.name import PlatformName
-from mindgap.results.drawn_graph import DrawnNode, ValueDifference, around, drawn_nodes, named_role
+from mindgap.results.drawn_graph import DrawnNode, ValueDifference
 from mindgap.run.outcome import Outcome
 
 #: Elements of the operands of a culprit that is kept by itself, for a script.
@@ -390,15 +390,3 @@ class Judge:
 
 def _label(graph: Graph, node: int) -> str:
     return graph.labels.nodes[node] if graph.labels.nodes else ""
-
-
-def near_culprit(
-    graph: Graph, found: Judgement, value: Callable[[int], ValueDifference | None] = lambda node: None
-) -> tuple[DrawnNode, ...]:
-    """The nodes of the captured graph near the culprit of a judgement. `value`: a node's result on both sides."""
-    nodes = found.faults[0].fault.nodes if found.faults else ()
-    named = named_role(found.culprit, found.verdict, nodes)
-    near = around(graph, [*named][:1]) if named else []
-    roles = {**{node: role for node, _, role in found.nodes}, **named}
-    values = {node: seen for node in near if (seen := value(node)) is not None}
-    return drawn_nodes(graph, roles, near, values)

@@ -1,8 +1,8 @@
-"""The judge's decision on one outcome."""
+"""The judge's decision on one outcome, and the nodes near what it names."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from mindgap.graph import Graph
@@ -11,7 +11,7 @@ from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Blame, Fault, Verdict, Weakness
 from mindgap.judge.trace.roles import Role
 from mindgap.judge.trace.subgraphs import Array
-from mindgap.results.drawn_graph import DrawnNode
+from mindgap.results.drawn_graph import DrawnNode, ValueDifference, around, drawn_nodes, named_role
 
 
 @dataclass(frozen=True)
@@ -53,3 +53,15 @@ class Judgement:
     example: Example | None = None
     faults: tuple[FoundFault, ...] = ()
     around: tuple[DrawnNode, ...] = ()
+
+
+def near_culprit(
+    graph: Graph, found: Judgement, value: Callable[[int], ValueDifference | None] = lambda node: None
+) -> tuple[DrawnNode, ...]:
+    """The nodes of the captured graph near the culprit of a judgement. `value`: a node's result on both sides."""
+    nodes = found.faults[0].fault.nodes if found.faults else ()
+    named = named_role(found.culprit, found.verdict, nodes)
+    near = around(graph, [*named][:1]) if named else []
+    roles = {**{node: role for node, _, role in found.nodes}, **named}
+    values = {node: seen for node in near if (seen := value(node)) is not None}
+    return drawn_nodes(graph, roles, near, values)

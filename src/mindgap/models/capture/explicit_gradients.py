@@ -14,8 +14,7 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, cotangent_of, spec_of, to_numpy
 from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
-from mindgap.graph import Graph, Input, Labels, Recipe
-from mindgap.graph import Literal as LiteralBytes
+from mindgap.graph import Graph, Input, Labels, Literal as LiteralBytes, Recipe
 from mindgap.models.capture.kernel_recorder import KernelRecorder, record_kernels
 from mindgap.models.capture.neutral_settings import neutral_kernel_settings
 from mindgap.models.capture.recording import CallRecording

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.graph import Constant, Normal, Recipe, Stored, Uniform
-from mindgap.graph import Literal as LiteralBytes
+from mindgap.graph import Constant, Literal as LiteralBytes, Normal, Recipe, Stored, Uniform
 from mindgap.graph.tensors import TensorStore
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.recording import RecordedInput

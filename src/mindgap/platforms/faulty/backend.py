@@ -17,8 +17,7 @@ from mindgap.platforms.protocol import (
     Unsupported,
     ValueDigest,
 )
-from mindgap.platforms.pytorch.device import availability as presence
-from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device import availability as presence, options as known
 from mindgap.platforms.pytorch.device.devices import CPU
 
 if TYPE_CHECKING:

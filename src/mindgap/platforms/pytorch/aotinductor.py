@@ -16,8 +16,7 @@ from mindgap.platforms.protocol import (
     Platform,
     Unsupported,
 )
-from mindgap.platforms.pytorch.device import availability as presence
-from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device import availability as presence, options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
 from mindgap.platforms.pytorch.script import runner_on_cpu
 from mindgap.platforms.pytorch.stages import inductor_stage

@@ -18,8 +18,7 @@ from mindgap.platforms.protocol import (
     Options,
     Platform,
 )
-from mindgap.platforms.pytorch.device import availability as presence
-from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device import availability as presence, options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
 from mindgap.platforms.xla import XLA_RECIPE
 

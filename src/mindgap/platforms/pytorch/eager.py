@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy
 from mindgap.platforms.protocol import WEIGHT_COPIES, Array, Availability, Options, Platform
-from mindgap.platforms.pytorch.device import availability as presence
-from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device import availability as presence, options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
 from mindgap.platforms.pytorch.script import eager_runner
 from mindgap.platforms.pytorch.stages import eager_stage

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Array, Graph
 from mindgap.platforms.protocol import Availability, Executable, Options, Platform
-from mindgap.platforms.pytorch.eager import CPU as EAGER_ON_CPU
-from mindgap.platforms.pytorch.eager import CUDA as EAGER_ON_CUDA
-from mindgap.platforms.pytorch.eager import EagerBackend
+from mindgap.platforms.pytorch.eager import CPU as EAGER_ON_CPU, CUDA as EAGER_ON_CUDA, EagerBackend
 
 if TYPE_CHECKING:
     from torch.autograd.profiler_util import FunctionEvent

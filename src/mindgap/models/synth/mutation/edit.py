@@ -22,6 +22,7 @@ from mindgap.graph import (
     Input,
     Integers,
     Layout,
+    Literal as Bytes,
     MemoryFormat,
     Node,
     Normal,
@@ -34,7 +35,6 @@ from mindgap.graph import (
     refs,
     renumbered,
 )
-from mindgap.graph import Literal as Bytes
 
 Json = Any
 
