@@ -84,6 +84,20 @@ def test_without_any_package_a_script_cannot_check(script: str) -> None:
     assert done.returncode == 2 and "FAULT" not in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("script", NATIVE)
+def test_another_failure_than_the_known_one_is_not_taken_for_a_missing_fault(script: str) -> None:
+    text = (FINDINGS / script).read_text(encoding="utf-8")
+    assert not re.search(r"\bfault \|?= .* in str\(error\)", text), "raise what is another failure"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("script", [name for name in NATIVE if re.search("qnn|webgpu|tosa", name)])
+def test_without_its_provider_a_native_script_cannot_check(script: str) -> None:
+    # mindgap's own environment has ONNX Runtime without these providers.
+    done = subprocess.run([sys.executable, str(FINDINGS / script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_without_its_runtime_a_script_cannot_check(runtime: str) -> None:
     script = next((name for name in CAUSES if runtime in [package for package, _ in imports_of(name)]), None)

@@ -35,7 +35,9 @@ def main():
         fault = False
     except Exception as error:
         print(type(error).__name__, str(error)[:300])
-        fault = "was inserted using the NHWC format" in str(error)
+        if "was inserted using the NHWC format" not in str(error):
+            raise  # another failure: not checked
+        fault = True
     print("FAULT" if fault else "NO FAULT")
     return int(fault)
 
