@@ -16,8 +16,8 @@ import numpy as np
 
 from mindgap.graph.compare.digest import digested
 from mindgap.results.store import Store, outcome_row
-from mindgap.run.machine import own_bytes
 from mindgap.run.outcome import Outcome
+from mindgap.run.system import own_bytes
 
 QUERIES = {
     "first query: files checked, duplicates looked for": "SELECT count(*) FROM outcomes",

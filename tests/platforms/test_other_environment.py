@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import entry_points, requires
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +19,7 @@ from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorS
 from mindgap.graph.compare.digest import digested
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.environments import EnvironmentProblem, find as find_environment
+from mindgap.platforms.environments.environment import NEEDED
 from mindgap.platforms.environments.installation import adopt, create
 from mindgap.platforms.listing import list_platforms, platform_info
 from mindgap.platforms.name import parse
@@ -257,3 +261,33 @@ def test_a_probe_that_prints_starts_processes_and_exits(
     assert found["chatty:BACKEND"].available
     assert found["chatty:LEAVING"].reason == "its probe failed: SystemExit: licence not found"
     assert time.monotonic() - started < 60
+
+
+_IMPORTS_WITHOUT = """
+import importlib, sys
+
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in LACKING:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Lacking())
+for name in MODULES:
+    importlib.import_module(name)
+"""
+
+
+def test_what_an_environment_loads_needs_only_what_is_installed_there() -> None:
+    """The worker, the check of an environment, and every platform's module."""
+    required = [re.split(r"[^\w-]", line)[0] for line in requires("mindgap") or [] if "extra ==" not in line]
+    provided = {"torch", "typing_extensions", *(name.replace("_", "-") for name in NEEDED)}
+    lacking = {name.replace("-python", "").replace("-", "_") for name in set(required) - provided}
+    assert {"psutil", "duckdb", "vl_convert"} <= lacking
+    # `faulty` reads its file of faults with pydantic, and has no environment.
+    places = {point.value.partition(":")[0] for point in entry_points(group="mindgap.platforms")} - {
+        "mindgap.platforms.faulty"
+    }
+    modules = ["mindgap.run.server", "mindgap.run.worker", "mindgap.platforms.environment_process", *sorted(places)]
+    code = _IMPORTS_WITHOUT.replace("LACKING", repr(lacking)).replace("MODULES", repr(modules))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

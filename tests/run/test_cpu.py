@@ -8,7 +8,7 @@ import psutil
 import pytest
 from misbehaving import graph
 
-from mindgap.run.machine import CpuAccount, seconds_of
+from mindgap.run.cpu import CpuAccount, seconds_of
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 

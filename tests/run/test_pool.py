@@ -29,8 +29,8 @@ from misbehaving import graph
 from mindgap.graph import Graph, Input, MindgapError, Stored
 from mindgap.platforms.delegation import Delegation, delegation_of
 from mindgap.platforms.protocol import PlatformError
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
-from mindgap.run.machine import CpuAccount
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.run.process import WorkerProcess, spawned

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.run.channel import Frame
-from mindgap.run.machine import CpuAccount
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 from mindgap.run.worker_client import CannotOpen, WorkerClient, WorkerStart, if_doubtful
 

@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mindgap.run.process import die_with
+from mindgap.run.system import die_with
 
 #: What workers of the PyTorch platforms and the worker that opens sources import. They bring torch and numpy along.
 PRELOADED: Final = (

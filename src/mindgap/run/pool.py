@@ -16,9 +16,10 @@ from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Forkable
 from mindgap.platforms.registry import find
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
-from mindgap.run.machine import CpuAccount, memory_bytes
 from mindgap.run.outcome import Job, Outcome, Prepared
+from mindgap.run.system import memory_bytes
 from mindgap.run.worker_client import WorkerStart
 from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor, run_batch
 

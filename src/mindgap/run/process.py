@@ -8,7 +8,6 @@ its parent past the deadline.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -21,21 +20,10 @@ import psutil
 
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
 from mindgap.run.child_process import ChildProcess, SpawnedProcess
-from mindgap.run.machine import own_bytes, seconds_of
+from mindgap.run.cpu import seconds_of
 from mindgap.run.message import OOM_EXIT
 from mindgap.run.message_cleaning import telling_lines
-
-_PR_SET_PDEATHSIG: Final = 1
-
-
-def die_with(parent: int) -> None:
-    """Has the kernel kill this process when the thread of `parent` ends that started it. Elsewhere than on Linux
-    nothing happens, unless the parent has ended already."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-
+from mindgap.run.system import own_bytes
 
 #: How often a busy worker's memory is looked at; its children's, a search through all processes, less often.
 TICK_S: Final = 0.05

@@ -38,9 +38,8 @@ from typing import Any, Final, NoReturn
 from mindgap.graph import MindgapError
 from mindgap.run.channel import Array, ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.log_setup import configure_logging
-from mindgap.run.machine import own_bytes
 from mindgap.run.message import OOM_EXIT, PROTOCOL
-from mindgap.run.process import die_with
+from mindgap.run.system import die_with, own_bytes
 
 #: How often a worker looks at its own memory. Its parent looks too, but may be busy.
 _WATCH_MS: Final = 200

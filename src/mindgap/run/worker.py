@@ -18,10 +18,10 @@ from mindgap.run.batch_loading import prepare
 from mindgap.run.channel import Frame
 from mindgap.run.identity import remember
 from mindgap.run.local import Caches, fingerprint_of, run_job
-from mindgap.run.machine import own_bytes
 from mindgap.run.message import graph_bytes, outcome_frame, read_job, sent_graphs
 from mindgap.run.outcome import Job
 from mindgap.run.server import Answer, Channel, Service
+from mindgap.run.system import own_bytes
 
 
 def platform_service(

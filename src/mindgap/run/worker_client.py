@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 from mindgap.platforms.environments import Environment
 from mindgap.run import forking
 from mindgap.run.channel import Array, Frame
-from mindgap.run.machine import CpuAccount
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.message import PROTOCOL
 from mindgap.run.outcome import Purpose
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess, spawned

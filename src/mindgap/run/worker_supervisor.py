@@ -22,10 +22,10 @@ from typing import Any, Final
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Frame
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.failure_signature import signature
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.identity import bytes_of, digest_of
-from mindgap.run.machine import CpuAccount
 from mindgap.run.message import job_frame, prepare_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome, Prepared, Status, check_job
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess

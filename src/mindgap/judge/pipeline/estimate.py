@@ -8,7 +8,7 @@ from mindgap.aten.functional import functionalize
 from mindgap.graph import Graph, GraphError
 from mindgap.graph.sizes import input_bytes, output_bytes
 from mindgap.judge.oracle.shadows.segments import needed_bytes as judging_bytes, segments
-from mindgap.run.machine import memory_bytes
+from mindgap.run.system import memory_bytes
 
 _GIB: Final = 1 << 30
 #: Processes without a graph: the command, the reference's worker, a platform's.

@@ -9,7 +9,7 @@ import re
 from importlib.metadata import version
 
 from mindgap.platforms.pytorch.device.availability import package_version, processor
-from mindgap.run.machine import memory_bytes
+from mindgap.run.system import memory_bytes
 from mindgap.studies.machines.observations import Machine
 
 

@@ -21,8 +21,8 @@ from mindgap.results.rows import PlatformFacts
 from mindgap.results.store import Store
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.local import fingerprint_of
-from mindgap.run.machine import memory_bytes
 from mindgap.run.pool import WorkerPool
+from mindgap.run.system import memory_bytes
 from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource, Shard
 from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes
 from mindgap.workflows.campaign.plan import Plan

@@ -9,7 +9,7 @@ from typing import Final
 
 from mindgap.graph import Graph, concatenate
 from mindgap.platforms.name import PlatformName
-from mindgap.run.machine import CpuMeter
+from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.answers import Answer, answer_of

@@ -24,8 +24,8 @@ from mindgap.results.recording import Describe
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.channel import Frame
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.identity import remember
-from mindgap.run.machine import CpuAccount
 from mindgap.run.message import graph_bytes, outcome_frame, read_job
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess

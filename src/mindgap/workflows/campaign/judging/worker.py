@@ -28,10 +28,10 @@ from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.channel import Array, ChannelClosed, Frame
 from mindgap.run.identity import bytes_of, digest_of, remember
-from mindgap.run.machine import own_bytes
 from mindgap.run.message import job_frame, outcome_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.server import Answer, Channel, Service
+from mindgap.run.system import own_bytes
 from mindgap.workflows.campaign.cases.case import Case
 
 #: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many

@@ -29,7 +29,7 @@ from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.name import PlatformName, recorded
 from mindgap.run.channel import Frame
-from mindgap.run.machine import seconds_of
+from mindgap.run.cpu import seconds_of
 from mindgap.run.pool import WorkerPool
 from mindgap.run.server import Answer, Channel, Service
 from mindgap.workflows.campaign.results.case_file import graph_of

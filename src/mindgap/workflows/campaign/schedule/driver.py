@@ -21,7 +21,7 @@ from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, mod
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
-from mindgap.run.machine import CpuMeter
+from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import BLOCK, Case, CaseSource

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import psutil
 
 from mindgap.results.store import Store
-from mindgap.run.machine import CpuAccount, seconds_of
+from mindgap.run.cpu import CpuAccount, seconds_of
 
 _T = TypeVar("_T")
 
