@@ -18,6 +18,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.report.finding_blocks import Block, blocks, clean, reason, size_text
 from mindgap.report.words import (
     METRICS,
+    contradiction_notes,
     given_back,
     meaning,
     non_finite_notes,
@@ -207,6 +208,7 @@ def _culprit(row: Row) -> str:
 
 def _print_notes(lines: Lines, report: Report, verbose: bool) -> None:
     notes = [f"note: {line}" for line in non_finite_notes(report)]
+    notes += [f"note: {line}" for line in contradiction_notes(report.rows)]
     notes += [f"note: {line}" for line in own_path_notes(report.rows)]
     notes += [f"delegation: {line}" for line in given_back(report.rows)]
     if verbose and (weak := weaker_evidence(report.rows)):

@@ -24,6 +24,7 @@ from mindgap.report.words import (
     METRICS,
     MORE_METRICS,
     TERMS,
+    contradiction,
     detail_line,
     explain,
     fault_name,
@@ -145,6 +146,7 @@ def _environment() -> Environment:
         "short": short,
         "sort_value": sort_value,
         "under": under,
+        "contradiction": contradiction,
         "weaker_evidence": weaker_evidence,
         "own_path_words": own_path_words,
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import Fault
+from mindgap.graph.compare.verdict import Contradiction, Fault
 from mindgap.platforms.delegation import Delegation, total
 from mindgap.results.rows import UNWRITTEN, NonFinite, OwnPath
 from mindgap.workflows.diff import Report, Row
@@ -111,6 +111,7 @@ def explain(row: Row) -> str:
     elif row.finding and row.detail:
         parts.append(detail_line(row))
     parts += map(_not_finite, row.non_finite)
+    parts += map(contradiction, row.contradictions)
     if row.advice:
         parts.append(f"what to do: {row.advice}")
     if row.weaknesses:
@@ -160,6 +161,20 @@ def non_finite_notes(report: Report) -> list[str]:
                 where = f"on {report.reference} and on every platform"
                 notes.append(f"{model.name}: {_not_finite(each)} {where}: comparing it says nothing")
     return notes
+
+
+def contradiction_notes(rows: Iterable[Row]) -> list[str]:
+    """One line for each output that does not fit other outputs of the same run."""
+    return [f"{row.model} on {row.platform}: {contradiction(each)}" for row in rows for each in row.contradictions]
+
+
+def contradiction(each: Contradiction) -> str:
+    """Explains in one line how an output does not fit others: operator, outputs, elements, the first of them."""
+    of = " and ".join(f"output {number}" for number in each.of)
+    return (
+        f"output {each.output} contradicts {of}: {each.op} of it gives something else in {each.count} of "
+        f"{each.elements} elements; {each.example}"
+    )
 
 
 def given_back(rows: Iterable[Row]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from mindgap.graph.compare.culprit import Culprit, culprit_of
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import FINDINGS, Fault, Weakness
+from mindgap.graph.compare.verdict import FINDINGS, Contradiction, Fault, Weakness
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import recorded
 from mindgap.platforms.protocol import EXECUTION
@@ -155,6 +155,12 @@ def _rows(
         (row["model"], row["platform"]): tuple(Weakness(**each) for each in row["weaknesses"])
         for row in store.rows("SELECT * FROM weaknesses WHERE run = ?", [run])
     }
+    unfit = {
+        (row["model"], row["platform"]): tuple(
+            Contradiction(**(each | {"of": tuple(each["of"])})) for each in row["contradictions"]
+        )
+        for row in store.rows("SELECT * FROM contradictions WHERE run = ?", [run])
+    }
     faults = {
         (row["model"], row["platform"]): tuple(_fault(each) for each in row["faults"])
         for row in store.rows("SELECT * FROM faults WHERE run = ?", [run])
@@ -173,7 +179,9 @@ def _rows(
         # A row that was decided without the judge may follow one that was judged.
         one = replace(one, own_path=own_paths.get(key))
         if row["judge_seconds"] is not None or one.own_path is not None:
-            one = replace(one, weaknesses=weak.get(key, ()), faults=faults.get(key, ()))
+            one = replace(
+                one, weaknesses=weak.get(key, ()), faults=faults.get(key, ()), contradictions=unfit.get(key, ())
+            )
         found[row["model"]][row["platform"]] = advised(one)
     rank = {name: position for position, name in enumerate(platforms)}
     return tuple(found[model][name] for model in models for name in sorted(found[model], key=lambda n: rank[n]))

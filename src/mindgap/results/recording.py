@@ -166,6 +166,9 @@ class Recording:
         if "judge" in row.timings or row.own_path is not None:
             weaknesses = [{**dataclasses.asdict(each), "reason": writable(each.reason)} for each in row.weaknesses]
             self._append("weaknesses", {**key, "weaknesses": weaknesses})
+            if row.contradictions:
+                unfit = [dataclasses.asdict(each) for each in row.contradictions]
+                self._append("contradictions", {**key, "contradictions": unfit})
             self._append("faults", {**key, "faults": [_fault_row(each) for each in row.faults]})
 
     def keep(self, key: str, data: bytes) -> None:

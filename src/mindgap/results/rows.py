@@ -14,7 +14,16 @@ from typing import Final, Literal
 
 from mindgap.graph.compare.culprit import Culprit, Example
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import CALM, FINDINGS, Blame, Fault, Verdict, Weakness, equivalence_classes
+from mindgap.graph.compare.verdict import (
+    CALM,
+    FINDINGS,
+    Blame,
+    Contradiction,
+    Fault,
+    Verdict,
+    Weakness,
+    equivalence_classes,
+)
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import PlatformName
 from mindgap.results.drawn_graph import DrawnNode
@@ -90,6 +99,7 @@ class Row:
     unjudged: the row differs, and was not judged, for a limit or on request.
     verdicts: each output's own, in the graph's order.
     weaknesses: operators that were judged on weaker evidence.
+    contradictions: outputs that do not fit other outputs of the same run, each of which may be within rounding.
     example: one element that the culprit gets wrong. A store does not hold it.
     script: runs the culprit by itself without mindgap, and was not run; empty where there is none. A store does not
         hold it.
@@ -123,6 +133,7 @@ class Row:
     unjudged: bool = False
     verdicts: tuple[Verdict, ...] = ()
     weaknesses: tuple[Weakness, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
     example: Example | None = None
     script: str = ""
     faults: tuple[Fault, ...] = ()
@@ -157,7 +168,7 @@ class Row:
     def by_fault(self) -> tuple[Row, ...]:
         """A finding as one row for each of its faults; a calm row as it is.
 
-        Metrics, profiles and weaknesses are of the whole row: only the first has them.
+        Metrics, profiles, weaknesses and contradictions are of the whole row: only the first has them.
         """
         faults = self.independent_faults
         if len(faults) < 2:
@@ -171,7 +182,10 @@ class Row:
         ]  # fmt: skip
         return (
             replace(found[0], advice=self.advice),
-            *(replace(row, metrics=RowMetrics(), profiles={}, weaknesses=(), around=()) for row in found[1:]),
+            *(
+                replace(row, metrics=RowMetrics(), profiles={}, weaknesses=(), contradictions=(), around=())
+                for row in found[1:]
+            ),
         )
 
     @property

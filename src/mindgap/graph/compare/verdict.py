@@ -38,6 +38,22 @@ class Weakness:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """An output that an exact operator makes from other outputs, and that does not fit those of the same run.
+
+    `output`, `of`: positions among the outputs. `op`: the overload that makes it (the last, where several do). `count`
+    of `elements` differ. `example`: the first of them, one sentence without a newline.
+    """
+
+    output: int
+    of: tuple[int, ...]
+    op: str
+    count: int
+    elements: int
+    example: str
+
+
 Name = TypeVar("Name", bound=str)
 
 

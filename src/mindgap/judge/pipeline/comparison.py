@@ -301,6 +301,7 @@ def with_judgement(row: Row, judgement: Judgement, context: RunContext, seconds:
         nodes=tuple(judgement.nodes),
         around=judgement.around,
         weaknesses=(*row.weaknesses, *judgement.weaknesses),
+        contradictions=judgement.contradictions,
         example=judgement.example,
         script=faults[0].script if faults else "",
         faults=faults,

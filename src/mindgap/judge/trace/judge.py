@@ -25,6 +25,7 @@ from mindgap.judge.oracle import (
 from mindgap.judge.oracle.bounds.promises import promised_by
 from mindgap.judge.oracle.evaluation.formats import FORMATS
 from mindgap.judge.trace.blame import blamed
+from mindgap.judge.trace.contradictions import contradictions
 from mindgap.judge.trace.culprit_search import CulpritSearch, ObservedOutputs
 from mindgap.judge.trace.dtype_policy import Dtypes, detail_of_policy
 from mindgap.judge.trace.example import example
@@ -213,7 +214,10 @@ class Judge:
         weak = [*self._weaknesses(seen, words), *found.weaknesses]
         if finding is not None:
             weak += [self._weakness(finding[0], "dtype policy", why) for why in undecided]
-        return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak))
+        unfit = contradictions(self.oracle.graph, self._inputs, ours, theirs, self._execute, self._reference)
+        return replace(
+            found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak), contradictions=tuple(unfit)
+        )
 
     def _weaknesses(self, seen: ObservedOutputs, words: Sequence[Verdict]) -> Iterator[Weakness]:
         """What the oracle did without on the way to outputs that differ, by node of the captured graph."""

@@ -46,6 +46,13 @@ _LACKS: Final = pa.struct([("platform", _TEXT), ("reason", _TEXT), ("count", pa.
 _REACHED: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("role", _TEXT)])
 #: An operator judged on weaker evidence: `mindgap.graph.compare.verdict.Weakness`.
 _WEAKNESS: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("missing", _TEXT), ("reason", _TEXT)])
+#: `mindgap.graph.compare.verdict.Contradiction`.
+_CONTRADICTION: Final = pa.struct(
+    [
+        ("output", pa.int64()), ("of", pa.list_(pa.int64())), ("op", _TEXT), ("count", pa.int64()),
+        ("elements", pa.int64()), ("example", _TEXT),
+    ]
+)  # fmt: skip
 #: A fault of a row: `mindgap.graph.compare.verdict.Fault` without example and script.
 _FAULT: Final = pa.struct(
     [
@@ -185,6 +192,12 @@ TABLES: Final[dict[str, TableSchema]] = {
             "weaknesses", "run model graph platform reference",
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
              "weaknesses": pa.list_(_WEAKNESS)},
+        ),
+        # Outputs of a judged row of `verdicts` that do not fit each other; no entry of a row without.
+        _table(
+            "contradictions", "run model graph platform reference",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
+             "contradictions": pa.list_(_CONTRADICTION)},
         ),
         # The independent faults of a judged row of `verdicts`, its culprit's first; none of a calm row.
         _table(
