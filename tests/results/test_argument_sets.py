@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mindgap.graph.compare.culprit import culprit_of
-from mindgap.graph.compare.verdict import Fault
+from mindgap.graph.compare.verdict import Contradiction, Fault, Weakness
 from mindgap.platforms.name import CPU_EAGER, recorded
 from mindgap.results.argument_sets import joined
 from mindgap.workflows.diff import Model, Report, Row
@@ -40,6 +40,13 @@ def test_the_row_has_the_faults_of_all_sets_each_once_and_all_digests() -> None:
     assert one.detail.startswith("arguments 2 (arguments 1: discrepant, arguments 3: discrepant)")
     assert one.faults[1].detail == "arguments 1: aten.exp.default is wrong"
     assert one.digests == ("1", "2", "3") and model.reference_digests == ("r", "r", "r")
+
+
+def test_the_row_has_what_was_noted_of_any_set() -> None:
+    weak = Weakness(3, "aten.gelu.default", "bound rule", "the operator has no bound rule")
+    unfit = Contradiction(1, (0,), "aten.isinf.default", 1, 6, "at [0, 1]")
+    found = report(row(1, "rounding", contradictions=(unfit,)), row(2, "undefined", weaknesses=(weak,)))
+    assert (found.rows[0].weaknesses, found.rows[0].contradictions) == ((weak,), (unfit,))
 
 
 def test_other_models_stay_as_they_are() -> None:

@@ -67,6 +67,8 @@ def _row(name: str, sets: Sequence[Row]) -> Row:
         worst, model=name, detail=f"{said}: {worst.detail}", faults=tuple(faults),
         digests=tuple(digest for row in sets for digest in row.digests),
         non_finite=_non_finite([row.non_finite for row in sets]),
+        weaknesses=tuple(dict.fromkeys(each for row in ordered for each in row.weaknesses)),
+        contradictions=tuple({each.output: each for row in ordered[::-1] for each in row.contradictions}.values()),
     )  # fmt: skip
 
 

@@ -75,16 +75,16 @@ def _exact(op: str, packet: str) -> bool:
     return packet in _TESTS or (known.moves_data and not known.decides and not known.random)
 
 
-def _differing(ours: Array, right: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _differing(ours: Array, right: Array) -> Array:
     """Where elements differ; NaN equals NaN. Nowhere where shapes or dtypes do: that is a finding of its own."""
     if ours.shape != right.shape or ours.dtype != right.dtype:
         return np.zeros(ours.shape, np.bool_)
-    return (ours != right) & ~((ours != ours) & (right != right))
+    both_nan = np.not_equal(ours, ours) & np.not_equal(right, right)
+    return np.not_equal(ours, right) & ~both_nan
 
 
 def _contradiction(
-    graph: Graph, cut: Subgraph, shown: dict[int, int], ours: Sequence[Array], right: Array,
-    wrong: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    graph: Graph, cut: Subgraph, shown: dict[int, int], ours: Sequence[Array], right: Array, wrong: Array,
 ) -> Contradiction:  # fmt: skip
     (number,) = cut.outputs
     position, of = shown[number], tuple(shown[n] for n in cut.borders if n in shown)
