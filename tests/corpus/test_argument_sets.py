@@ -91,3 +91,13 @@ def test_a_file_that_does_not_fit_is_told_in_one_line(model: Path, arrays: dict[
 def test_an_option_that_names_nothing_is_told(model: Path, option: str, said: str) -> None:
     with pytest.raises(SourceError, match=said):
         open_source(f"model.py:one?{option}")
+
+
+def test_a_batch_of_so_many_examples_repeats_those_that_are_given(model: Path) -> None:
+    np.savez("given.npz", x=np.float32([1, 2]), y=np.float32([3, 4]))
+    (one,) = opened("model.py:one?inputs=given.npz&examples=5")
+    function, args, kwargs = one.build()
+    assert function(*args, **kwargs).tolist() == [-2] * 5 and args[0].tolist() == [1, 2, 1, 2, 1]
+    assert one.source == "model.py:one?inputs=given.npz&examples=5"
+    with pytest.raises(SourceError, match="examples=none; it takes a whole number from 1 up"):
+        open_source("model.py:one?examples=none")

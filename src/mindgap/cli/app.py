@@ -28,6 +28,7 @@ from mindgap.cli.coverage import coverage
 from mindgap.cli.demo import demo
 from mindgap.cli.diff import diff
 from mindgap.cli.env import env, platforms
+from mindgap.cli.invariance import invariance
 from mindgap.cli.metamorphic import metamorphic
 from mindgap.cli.reduce import reduce
 from mindgap.cli.report import report
@@ -60,6 +61,7 @@ for command in (
     trace,
     reduce,
     metamorphic,
+    invariance,
     demo,
     selftest,
     report,

@@ -1,7 +1,8 @@
 """Sets of arguments of one program: several that its source returns, or files of tensors (`inputs=FILE`).
 
 Each set is a `Program`. `FILE.py:make?arguments=2` names the second that `make` returns; `?inputs=a.npz,b.safetensors`
-puts the tensors of files in place of those among the arguments, one set for each file.
+puts the tensors of files in place of those among the arguments, one set for each file. `?examples=8` repeats the
+examples of a batch until there are eight.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line
 
 #: The options that every source of programs takes.
-ARGUMENTS: Final = ("arguments", "inputs")
+ARGUMENTS: Final = ("arguments", "inputs", "examples")
 _SUFFIXES: Final = (".npz", ".safetensors")
 
 
 @dataclass(frozen=True, slots=True)
 class AskedArguments:
-    """Which arguments a source asks for. `number`: of a set, the first is 1; 0 for all. `files`: of tensors."""
+    """Which arguments a source asks for. `number`: of a set, the first is 1; 0 for all. `files`: of tensors.
+    `examples`: in a batch; 0 for as many as there are."""
 
     number: int = 0
     files: tuple[str, ...] = ()
+    examples: int = 0
 
 
 def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
@@ -40,13 +43,16 @@ def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
     rest = replace(source, options={k: v for k, v in source.options.items() if k not in ARGUMENTS})
     if "arguments" in source.options and (not number.isdecimal() or int(number) < 1):
         raise SourceError(f"{source.text}: arguments={number}; it takes a whole number from 1 up")
+    examples = source.options.get("examples", "")
+    if "examples" in source.options and (not examples.isdecimal() or int(examples) < 1):
+        raise SourceError(f"{source.text}: examples={examples}; it takes a whole number from 1 up")
     named = tuple(files.split(",")) if "inputs" in source.options else ()
     for file in named:
         if not file.endswith(_SUFFIXES):
             raise SourceError(f"inputs={file}: give a file of tensors, .npz or .safetensors")
         if not Path(file).is_file():
             raise SourceError(f"inputs={file}: no such file")
-    return AskedArguments(int(number or 0), named), rest
+    return AskedArguments(int(number or 0), named, int(examples or 0)), rest
 
 
 def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> list[Program]:
@@ -63,15 +69,46 @@ def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> li
 def argument_sets(opened: Sequence[Program | Captured], asked: AskedArguments) -> list[Program | Captured]:
     """Returns the programs with the arguments that are asked for. Building one of them raises `SourceError` for a file
     that does not fit its arguments."""
-    if not asked.files:
-        return _chosen(opened, asked.number)
+    found = _of_all_files(opened, asked.files) if asked.files else _chosen(opened, asked.number)
+    return [_repeated(one, asked.examples) for one in found] if asked.examples else found
+
+
+def _of_all_files(opened: Sequence[Program | Captured], files: Sequence[str]) -> list[Program | Captured]:
     found: list[Program | Captured] = []
     for one in opened:
         if isinstance(one, Captured):
             raise SourceError(f"{one.source}: it is a graph already; inputs=FILE needs the program")
         if one.first in ("", one.source):
-            found += _of_files(one, asked.files)
+            found += _of_files(one, files)
     return found
+
+
+def _repeated(one: Program | Captured, examples: int) -> Program:
+    if isinstance(one, Captured):
+        raise SourceError(f"{one.source}: it is a graph already; examples=N needs the program")
+    source = _with_option(one.source, f"examples={examples}")
+    first = one.first and _with_option(one.first, f"examples={examples}")
+    return replace(one, source=source, first=first, make=lambda: with_examples(one.make(), examples, one.source))
+
+
+def with_examples(built: Built, examples: int, where: str) -> Built:
+    """Returns the program with batches of `examples` examples: the given ones, repeated in order.
+
+    A batch is a tensor among the arguments whose first dimension has the size of the first tensor's. Raises
+    `SourceError`, beginning with `where`, for a program without one.
+    """
+    leaves, structure = modules.tree_flatten((tuple(built.args), dict(built.kwargs)))
+    sizes = [leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    if not sizes or not sizes[0]:
+        raise SourceError(
+            f"{where}: examples={examples}: no argument is a tensor with examples along its first dimension"
+        )
+    rows = torch.arange(examples) % sizes[0]
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] == sizes[0]:
+            leaves[place] = leaf.detach()[rows]
+    args, kwargs = modules.tree_unflatten(leaves, structure)
+    return replace(built, args=args, kwargs=kwargs)
 
 
 def _chosen(opened: Sequence[Program | Captured], number: int) -> list[Program | Captured]:

@@ -1,0 +1,145 @@
+"""Implements `mindgap invariance`, which asks whether an answer depends on its company."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, TextIO
+
+import typer
+
+from mindgap.cli.diff import AsJson, Deadline, Options, seconds
+from mindgap.cli.sources import CaptureEnv, source_client, with_options
+from mindgap.cli.streams import Exit, result_stream
+from mindgap.cli.trace import json_text
+from mindgap.graph import Graph, MindgapError, default_tensor_store
+from mindgap.models.sources.client import SourceClient
+from mindgap.workflows.diff.invariance import BATCHES, Answer, Invariance, Question, ask
+from mindgap.workflows.diff.kernel_choice import KernelChoice
+
+_QUESTIONS: Final[tuple[Question, ...]] = ("repeat", "process", "threads", "batch size", "position", "neighbours")
+_LONGEST: Final = 100
+
+
+@dataclass(frozen=True)
+class _Results:
+    results: list[Invariance]
+
+
+def invariance(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As for mindgap diff; it names one model.")],
+    platforms: Annotated[
+        list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="A platform; may be given several times.")
+    ],
+    batches: Annotated[str, typer.Option(metavar="1,2,4", help="Numbers of examples in a batch.")] = ",".join(
+        map(str, BATCHES)
+    ),
+    threads: Annotated[
+        str, typer.Option(metavar="1,2", help="Also on so many threads, where the platform has the option.")
+    ] = "",
+    require_identical: Annotated[
+        bool, typer.Option("--require-identical", help="Exit with status 1 for any other bits, rounding included.")
+    ] = False,
+    options: Options = None,
+    capture_env: CaptureEnv = None,
+    as_json: AsJson = False,
+    deadline: Deadline = 300.0,
+) -> int:
+    """Ask whether the answer to one example depends on its company: batch size, position, neighbours, threads, process.
+
+    Other bits are judged: rounding, or beyond it. The operators that choose another kernel for another batch are named,
+    with the sizes at which they do. Exit status: 1 where an answer is beyond rounding, 2 where something did not run.
+
+    Example: mindgap invariance timm:resnet18 -p cpu/eager -p onnxruntime/cpu
+    """
+    sizes, counts = _numbers("--batches", batches), _numbers("--threads", threads)
+    if not any(size > 1 for size in sizes):
+        raise MindgapError(f"--batches {batches}: give a size above 1, as in --batches 1,2,4")
+    deadline_s, tensors = seconds(deadline), default_tensor_store()
+    found: list[Invariance] = []
+    with result_stream() as out:
+        with source_client(tensors, deadline_s, capture_env) as client:
+            graph_of = _graph_of(client, with_options(source, options or []))
+            for platform in dict.fromkeys(platforms):
+                one = ask(
+                    graph_of, platform, model=source, batches=sizes, threads=counts, tensors=tensors,
+                    deadline_s=deadline_s,
+                )  # fmt: skip
+                found.append(one)
+                if not as_json:
+                    print_invariance(one, out)
+        if as_json:
+            out.write(json_text(_Results(found)))
+    return _status(found, require_identical)
+
+
+def _status(found: Sequence[Invariance], require_identical: bool) -> Exit:
+    verdicts = {answer.verdict for one in found for answer in one.answers}
+    if "beyond" in verdicts or (require_identical and verdicts & {"rounding", "unjudged"}):
+        return Exit.FINDINGS
+    return Exit.WRONG_USE if verdicts & {"not_run", "unjudged"} else Exit.NOTHING_FOUND
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """Parses `1,2,4`. Raises `MindgapError`."""
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(re.fullmatch(r"[1-9]\d{0,4}", part) for part in parts):
+        raise MindgapError(f"{option} {text}: give whole numbers from 1 up, as in {option} 1,2,4")
+    return sorted({int(part) for part in parts})
+
+
+def _graph_of(client: SourceClient, source: str) -> Callable[[int], Graph]:
+    """Captures the model at a batch size, once for all platforms."""
+    graphs: dict[int, Graph] = {}
+
+    def captured(examples: int) -> Graph:
+        if examples not in graphs:
+            opened = client.open(with_options(source, [f"examples={examples}"]))
+            if len(opened.programs) != 1:
+                raise MindgapError(
+                    f"{source} names {len(opened.programs)} models or sets of arguments: name one "
+                    f"({opened.programs[0].source.partition('?')[0]}, arguments=1)"
+                )
+            graphs[examples] = client.capture(opened, 0)
+        return graphs[examples]
+
+    return captured
+
+
+def print_invariance(found: Invariance, out: TextIO) -> None:
+    """Prints a line per question and verdict, the operators that choose other kernels, and notes."""
+    out.write(f"{found.model} on {found.platform}\n")
+    for question in _QUESTIONS:
+        for number, line in enumerate(_lines(question, found.of(question))):
+            out.write(f"  {question if number == 0 else '':<11} {line}\n")
+    for choice in found.choices:
+        out.write(_choice(choice))
+    for note in found.notes:
+        out.write(f"  note: {note}\n")
+    out.write("\n")
+
+
+def _lines(question: Question, answers: Sequence[Answer]) -> list[str]:
+    """The answers to one question, a line for each verdict: under which conditions, and how far they are apart."""
+    lines: list[str] = []
+    for verdict in dict.fromkeys(answer.verdict for answer in answers):
+        same = [answer for answer in answers if answer.verdict == verdict]
+        labels = ", ".join(answer.condition.label for answer in same)
+        company = f" in a batch of {same[0].condition.examples}" if question in ("position", "neighbours") else ""
+        line = f"{verdict.replace('_', ' '):<10} {labels}{company}"
+        if verdict in ("rounding", "beyond", "unjudged"):
+            classes = len({answer.bits for answer in same})
+            farthest, relative = max(each.max_abs for each in same), max(each.max_rel for each in same)
+            line += f": {classes} class{'es' * (classes > 1)} of bits, {farthest:.2g} apart (relative {relative:.2g})"
+        lines.append(line + (f": {same[0].detail[:_LONGEST]}" if verdict == "not_run" else ""))
+    return lines
+
+
+def _choice(choice: KernelChoice) -> str:
+    shapes = " × ".join(f"[{','.join(map(str, shape))}]" for shape in choice.shapes)
+    sizes = " | ".join(" ".join(map(str, each)) for each in choice.classes)
+    where = f" ({choice.label})" if choice.label else ""
+    times = f", {choice.nodes} nodes" if choice.nodes > 1 else ""
+    same = f"    batch sizes of equal bits: {sizes}\n" if len(choice.classes) > 1 else ""
+    return f"  other bits by itself: {choice.op}{where} {shapes}{times}\n{same}"

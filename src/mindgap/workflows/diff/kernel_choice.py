@@ -1,0 +1,182 @@
+"""Finds the operators that give other bits for one example in another batch, and the sizes at which that changes.
+
+Each operator runs alone on the platform, on the values that eager mode has in the batch, and on the example's part of
+them. Its result for the example is compared bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from mindgap.aten.functional import functionalize
+from mindgap.graph import Array, Graph, MindgapError, TensorSpec, operands
+from mindgap.graph.compare.digest import digest_array
+from mindgap.judge.trace.side_values import reason_of
+from mindgap.judge.trace.subgraphs import Execute, Subgraph, cut, readers_of, run_subgraphs
+from mindgap.platforms.name import CPU_EAGER, PlatformName
+from mindgap.run.outcome import Job
+
+#: Operators whose sizes are gone through.
+_MOST: Final = 3
+#: Results further apart than this share of the largest are not of the same example.
+_ALIKE: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """An operator that by itself gives other bits for the same operands in a batch of another size.
+
+    node, op, label: of the graph as captured in its functional form. shapes: of its tensor operands with `examples`
+    examples. nodes: how many nodes call the operator with these shapes and differ. classes: the sizes that were tried,
+    grouped by the bits of the result; empty where they could not be run.
+    """
+
+    node: int
+    op: str
+    label: str
+    shapes: tuple[tuple[int, ...], ...]
+    examples: int
+    nodes: int
+    classes: tuple[tuple[int, ...], ...]
+
+
+def batch_axis(alone: Sequence[int], batch: Sequence[int]) -> int | None:
+    """Returns the one dimension in which a batch is a multiple of one example; None if there is none."""
+    if len(alone) != len(batch):
+        return None
+    axes = [axis for axis, (one, many) in enumerate(zip(alone, batch, strict=True)) if one != many]
+    if len(axes) != 1 or not alone[axes[0]] or batch[axes[0]] % alone[axes[0]]:
+        return None
+    return axes[0]
+
+
+def example_of(array: Array, alone: TensorSpec, position: int) -> Array | None:
+    """Returns the part of a batch that belongs to the example at `position`; None where it has no such part."""
+    if array.shape == alone.shape:
+        return array
+    axis = batch_axis(alone.shape, array.shape)
+    if axis is None:
+        return None
+    size = alone.shape[axis]
+    return np.ascontiguousarray(np.take(array, range(position * size, (position + 1) * size), axis))
+
+
+def kernel_choices(
+    graphs: Mapping[int, Graph], given: Mapping[int, Array], examples: int, platform: PlatformName, execute: Execute,
+    deadline_s: float, within_rounding: bool = True,
+) -> tuple[list[KernelChoice], str]:  # fmt: skip
+    """Returns the operators, in execution order, and why there are none where there are none.
+
+    `graphs`: of the model by batch size. `given`: the inputs of the graph with `examples` examples, the first of which
+    is compared. `within_rounding`: the answers are, so that results far apart are of other examples.
+    """
+    forms = {size: functionalize(graph).graph for size, graph in graphs.items()}
+    alone, batch = forms[1], forms[examples]
+    if any([n.op for n in form.nodes] != [n.op for n in alone.nodes] for form in forms.values()):
+        return [], "the functional forms have other operators at other sizes: no operator is named"
+    values = _values(batch, given, execute, deadline_s)
+    parts = {number: part for number, array in values.items() if (part := _part(alone, number, array)) is not None}
+    nodes = [i for i, node in enumerate(alone.nodes) if all(v in parts for v in operands(node))]
+    here = _results(alone, nodes, parts, platform, execute, deadline_s)
+    there = _results(batch, nodes, values, platform, execute, deadline_s)
+    differing = [i for i in nodes if _differs(here.get(i), there.get(i), within_rounding)]
+    if not differing:
+        return [], "no operator alone gives other bits: the difference comes from several that the platform runs as one"
+    groups: dict[tuple[str, tuple[tuple[int, ...], ...]], list[int]] = {}
+    for index in differing:
+        groups.setdefault((alone.nodes[index].op, _shapes(batch, index)), []).append(index)
+    found: list[KernelChoice] = []
+    for (op, shapes), members in list(groups.items())[:_MOST]:
+        label = batch.labels.nodes[members[0]] if batch.labels.nodes else ""
+        classes = _classes(forms, members[0], parts, platform, execute, deadline_s)
+        found.append(KernelChoice(members[0], op, label, shapes, examples, len(members), classes))
+    more = len(groups) - len(found)
+    return found, f"{more} more operators give other bits by themselves: not gone through" if more else ""
+
+
+def _values(graph: Graph, given: Mapping[int, Array], execute: Execute, deadline_s: float) -> dict[int, Array]:
+    """Every value of the graph in eager mode."""
+    outcome = execute(Job(CPU_EAGER, graph, want="trace", repeat=1, deadline_s=deadline_s, inputs=given))
+    if outcome.values is None:
+        raise MindgapError(f"eager mode shows no values of the batch: {reason_of(outcome)}")
+    made = enumerate(outcome.values, start=len(graph.inputs))
+    return {**given, **{number: array for number, array in made if array is not None}}
+
+
+def _part(alone: Graph, number: int, array: Array) -> Array | None:
+    """The part of a value that belongs to the first example."""
+    spec = alone.values[number]
+    return None if spec is None else example_of(array, spec, 0)
+
+
+def _results(
+    graph: Graph, nodes: Sequence[int], values: Mapping[int, Array], platform: PlatformName, execute: Execute,
+    deadline_s: float,
+) -> dict[int, tuple[Array, ...]]:  # fmt: skip
+    """What the platform gives for each node alone."""
+    readers = readers_of(graph)
+    cuts = [c for c in (cut(graph, [i], readers) for i in nodes) if c.outputs and _fits(c, values)]
+    results = run_subgraphs(cuts, values, platform, execute, deadline_s)
+    return {r.cut.nodes[0]: r.arrays for r in results if r.arrays is not None}
+
+
+def _fits(one: Subgraph, values: Mapping[int, Array]) -> bool:
+    borders = zip(one.borders, one.graph.inputs, strict=True)
+    return all(b in values and values[b].shape == i.spec.shape for b, i in borders)
+
+
+def _differs(here: tuple[Array, ...] | None, there: tuple[Array, ...] | None, within_rounding: bool) -> bool:
+    """Whether the example's results differ in bits, and are results of the same example."""
+    if here is None or there is None or len(here) != len(there):
+        return False
+    for one, many in zip(here, there, strict=True):
+        axis = batch_axis(one.shape, many.shape)
+        if axis is None:
+            continue
+        part = np.ascontiguousarray(np.take(many, range(one.shape[axis]), axis))
+        if digest_array(one) != digest_array(part) and (not within_rounding or _alike(one, part)):
+            return True
+    return False
+
+
+def _alike(one: Array, other: Array) -> bool:
+    """Whether two results are close: where the first dimension of a value does not run over examples first, a part of
+    it belongs to several."""
+    if one.dtype.kind not in "fc":
+        return False
+    first, second = (each.astype(np.complex128 if each.dtype.kind == "c" else np.float64) for each in (one, other))
+    with np.errstate(invalid="ignore"):
+        largest, apart = np.nanmax(np.abs(first), initial=0.0), np.nanmax(np.abs(first - second), initial=0.0)
+    return bool(apart <= _ALIKE * largest)
+
+
+def _shapes(graph: Graph, index: int) -> tuple[tuple[int, ...], ...]:
+    specs = (graph.values[value] for value in operands(graph.nodes[index]))
+    return tuple(spec.shape for spec in specs if spec is not None)
+
+
+def _classes(
+    forms: Mapping[int, Graph], index: int, parts: Mapping[int, Array], platform: PlatformName, execute: Execute,
+    deadline_s: float,
+) -> tuple[tuple[int, ...], ...]:  # fmt: skip
+    """The batch sizes, grouped by the bits that the node gives for the example in a batch of its copies."""
+    found: dict[str, list[int]] = {}
+    for size, graph in sorted(forms.items()):
+        values: dict[int, Array] = {}
+        for number in operands(graph.nodes[index]):
+            spec, part = graph.values[number], parts[number]
+            axis = None if spec is None else batch_axis(part.shape, spec.shape)
+            values[number] = part if axis is None or spec is None else _copies(part, axis, spec.shape[axis])
+        for arrays in _results(graph, [index], values, platform, execute, deadline_s).values():
+            part = _part(forms[1], forms[1].first_value[index], arrays[0])
+            if part is not None:
+                found.setdefault(digest_array(part), []).append(size)
+    return tuple(map(tuple, found.values()))
+
+
+def _copies(part: Array, axis: int, size: int) -> Array:
+    return np.concatenate([part] * (size // part.shape[axis]), axis)

@@ -1,0 +1,136 @@
+"""The answer to one example in different company, compared with what PyTorch gives by itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mindgap.cli.app import main
+from mindgap.graph import Graph, MindgapError
+from mindgap.models.capture import capture
+from mindgap.workflows.diff.invariance import Asked, Condition, ask, conditions
+from mindgap.workflows.diff.kernel_choice import batch_axis, example_of
+
+SIZES = (1, 2, 4)
+MODEL = """
+import torch
+
+def make():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(512, 128), torch.nn.GELU()).eval(), (torch.randn(1, 512),)
+
+def normed():
+    return torch.nn.BatchNorm1d(3).train(), (torch.arange(24.0).reshape(1, 3, 8).sin(),)
+
+def summed():
+    return (lambda x: x.sum()), (torch.ones(1, 3),)
+
+def by_size():
+    return (lambda x: x.exp() if len(x) > 1 else x.sin()), (torch.ones(1, 3),)
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    (tmp_path / "model.py").write_text(MODEL)
+    return f"{tmp_path}/model.py"
+
+
+def answers_of_torch(rows: int, position: int = 0) -> bytes:
+    """The bits that the model of the test gives for its example in a batch of others."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(512, 128), torch.nn.GELU()).eval()
+    example = torch.randn(1, 512)
+    batch = torch.cat(
+        [example if at == position else example.roll(at + 1, -1) * (1 + (at + 1) / 4) for at in range(rows)]
+    )
+    with torch.no_grad():
+        return model(batch)[position].numpy().tobytes()
+
+
+@pytest.mark.timeout(120)
+def test_eager_mode_answers_as_torch_does_alone(source: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Which sizes give other bits is the processor's; that mindgap sees the same ones is not."""
+    command = ["invariance", f"{source}:make", "-p", "cpu/eager@threads=1", "--batches", "1,2,4", "--json"]
+    assert main(command) == 0
+    (found,) = json.loads(capfd.readouterr().out)["results"]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    alone, first = answers_of_torch(1), {size: answers_of_torch(size) for size in SIZES}
+    fourth = answers_of_torch(4, 3)
+    torch.set_num_threads(threads)
+    said = {(each["condition"]["question"], each["condition"]["label"]): each["verdict"] for each in found["answers"]}
+    for size in SIZES[1:]:
+        assert said["batch size", str(size)] == ("identical" if first[size] == alone else "rounding")
+    assert said["position", "3"] == ("identical" if fourth == first[4] else "rounding")
+    assert said["repeat", "again"] == said["process", "a new process"] == "identical"
+    assert said["neighbours", "copies"] in ("identical", "rounding")
+    by_bits: dict[bytes, list[int]] = {}
+    for size in SIZES:
+        by_bits.setdefault(first[size], []).append(size)
+    if len(by_bits) > 1:
+        (choice, *_) = found["choices"]
+        assert (choice["op"], choice["node"]) == ("aten.linear.default", 0)
+        assert choice["shapes"][0] == [next(s for s in SIZES if first[s] != alone), 512]
+        assert choice["classes"] == list(by_bits.values())
+
+
+@pytest.mark.timeout(120)
+def test_statistics_of_the_batch_are_beyond_rounding(source: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["invariance", f"{source}:normed", "-p", "cpu/eager", "--batches", "2"]) == 1
+    out = capfd.readouterr().out
+    assert "  batch size  beyond     2: 1 class of bits" in out
+    assert "  neighbours  beyond     copies, zeros in a batch of 2: 2 classes of bits" in out
+    assert "  other bits by itself: aten._native_batch_norm_legit_functional.default (BatchNorm1d) [2,3,8]" in out
+    assert "outputs without a part for each example, not compared: 1, 2, 3" in out
+
+
+def test_what_cannot_be_asked(source: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for what, wrong in (
+        (":summed", "no output has a part for each example"),
+        (":by_size", "no batch of several examples has the operators of one example"),
+        (":make?examples=0", "examples=0; it takes a whole number from 1 up"),
+    ):
+        assert main(["invariance", source + what, "-p", "cpu/eager", "--batches", "2"]) == 2
+        assert wrong in capfd.readouterr().err
+    assert main(["invariance", f"{source}:make", "-p", "cpu/eager", "--batches", "1"]) == 2
+    assert "--batches 1: give a size above 1" in capfd.readouterr().err
+    assert main(["invariance", f"{source}:make", "-p", "cpu/eager", "--threads", "two"]) == 2
+    assert "--threads two: give whole numbers from 1 up" in capfd.readouterr().err
+
+
+def test_the_company_of_an_example() -> None:
+    alone = np.arange(3.0, dtype=np.float32).reshape(1, 3)
+    graphs: dict[int, Graph] = {n: capture(torch.sin, (torch.zeros(n, 3),)) for n in (1, 3)}
+    asked = Asked(graphs, [alone])
+    given = asked.given(Condition("position", "1", 3, 1))[0]
+    assert given.tolist() == [[2.5, 0, 1.25], [0, 1, 2], [0, 1.75, 3.5]]
+    spec = graphs[1].values[0]
+    assert spec is not None and np.array_equal(example_of(given, spec, 1), alone)  # type: ignore[arg-type]
+    assert asked.given(Condition("neighbours", "zeros", 3, neighbours="zeros"))[0].sum() == 3
+    assert example_of(np.zeros((3, 4)), spec, 0) is None
+
+
+def test_the_dimension_of_examples() -> None:
+    assert batch_axis((1, 4), (8, 4)) == 0
+    assert batch_axis((6, 1, 4), (6, 8, 4)) == 1
+    assert batch_axis((24, 4), (48, 4)) == 0
+    assert batch_axis((1, 4), (8, 5)) is None and batch_axis((3, 4), (8, 4)) is None and batch_axis((4,), (4,)) is None
+
+
+def test_positions_and_neighbours_change_in_the_largest_batch_of_eight_at_most() -> None:
+    found = list(conditions((1, 2, 8, 16), (1,)))
+    assert {each.examples for each in found if each.question in ("position", "neighbours")} == {8}
+    assert [each.label for each in found if each.question == "batch size"] == ["2", "8", "16"]
+    assert [each.question for each in found[:3]] == ["repeat", "process", "threads"]
+
+
+def test_a_model_with_gradients_has_no_answer_of_its_own() -> None:
+    graph = capture(torch.nn.Linear(3, 3), (torch.ones(1, 3),), backward=True)
+    if graph.grad:
+        with pytest.raises(MindgapError, match="asks for gradients"):
+            ask(lambda _: graph, "cpu/eager")
