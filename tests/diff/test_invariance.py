@@ -126,6 +126,7 @@ def test_positions_and_neighbours_change_in_the_largest_batch_of_eight_at_most()
     found = list(conditions((1, 2, 8, 16), (1,)))
     assert {each.examples for each in found if each.question in ("position", "neighbours")} == {8}
     assert [each.label for each in found if each.question == "batch size"] == ["2", "8", "16"]
+    assert [each.label for each in conditions((1, 32), ()) if each.question == "position"] == ["1", "16", "31"]
     assert [each.question for each in found[:3]] == ["repeat", "process", "threads"]
 
 

@@ -42,7 +42,7 @@ AnswerVerdict = Literal["identical", "rounding", "beyond", "unjudged", "not_run"
 Neighbours = Literal["others", "copies", "zeros"]
 
 BATCHES: Final = (1, 2, 3, 4, 8, 16)
-#: The batch in which position and neighbours change: the largest up to this size.
+#: The batch in which position and neighbours change: the largest up to this size, or the smallest above it.
 _COMPANY: Final = 8
 
 
@@ -138,7 +138,10 @@ def _company(alone: Array, axis: int, examples: int, condition: Condition) -> Ar
 
 
 def conditions(batches: Sequence[int], threads: Sequence[int]) -> Iterator[Condition]:
-    """Yields the conditions that are tried, in order; the first is the example alone, once more."""
+    """Yields the conditions that are tried, in order; the first is the example alone, once more.
+
+    `batches`: rising sizes, one of them above 1.
+    """
     yield Condition("repeat", "again")
     yield Condition("process", "a new process", fresh=True)
     for count in threads:
@@ -146,12 +149,12 @@ def conditions(batches: Sequence[int], threads: Sequence[int]) -> Iterator[Condi
     for size in batches:
         if size > 1:
             yield Condition("batch size", str(size), size)
-    company = max((size for size in batches if size <= _COMPANY), default=1)
-    if company > 1:
-        for position in range(1, company):
-            yield Condition("position", str(position), company, position)
-        yield Condition("neighbours", "copies", company, neighbours="copies")
-        yield Condition("neighbours", "zeros", company, neighbours="zeros")
+    several = [size for size in batches if size > 1]
+    company = max((size for size in several if size <= _COMPANY), default=min(several))
+    for position in range(1, company) if company <= _COMPANY else (1, company // 2, company - 1):
+        yield Condition("position", str(position), company, position)
+    yield Condition("neighbours", "copies", company, neighbours="copies")
+    yield Condition("neighbours", "zeros", company, neighbours="zeros")
 
 
 def ask(
@@ -247,23 +250,35 @@ class _Run:
             return Answer(condition, "not_run", detail=str(error))
         if not outcome.ran or outcome.arrays is None:
             return Answer(condition, "not_run", detail=reason_of(outcome))
-        parts = list(self._alone)
-        for position in self._own:
-            spec = self._specs[position]
-            part = None if spec is None else example_of(outcome.arrays[position], spec, condition.position)
-            if part is None or part.dtype != self._alone[position].dtype:
-                return Answer(condition, "not_run", detail=f"output {position} has another shape or dtype there")
-            parts[position] = part
-        bits = self._classes.setdefault(_digests(parts), len(self._classes))
-        if condition.question == "batch size":
-            self._first[condition.examples] = tuple(parts)
         company = condition.question in ("position", "neighbours")
         base = self._first.get(condition.examples if company else 1, self._alone)
+        try:
+            runs = [self._parts(run, condition.position) for run in (outcome.arrays, *outcome.repeats)]
+        except MindgapError as error:
+            return Answer(condition, "not_run", detail=str(error))
+        if condition.question == "batch size":
+            self._first[condition.examples] = runs[0]
+        if outcome.status == "nondeterministic":
+            self._note("runs in one process differ from each other")
+        # Of repeated runs, the one that differs counts.
+        parts = next((run for run in runs if _digests(run) != _digests(base)), runs[0])
+        bits = self._classes.setdefault(_digests(parts), len(self._classes))
         if _digests(base) == _digests(parts):
             return Answer(condition, "identical", bits)
         metrics = row_metrics(parts, base, None)
         far = (float(metrics.get("max_abs") or 0.0), float(metrics.get("max_rel") or 0.0))
         return Answer(condition, self._judged(parts, base), bits, *far)
+
+    def _parts(self, arrays: Sequence[Array], position: int) -> tuple[Array, ...]:
+        """The example's part of outputs; of outputs without one, what it gets alone. Raises `MindgapError`."""
+        parts = list(self._alone)
+        for output in self._own:
+            spec = self._specs[output]
+            part = None if spec is None else example_of(arrays[output], spec, position)
+            if part is None or part.dtype != self._alone[output].dtype:
+                raise MindgapError(f"output {output} has another shape or dtype there")
+            parts[output] = part
+        return tuple(parts)
 
     def _judged(self, parts: Sequence[Array], base: Sequence[Array]) -> AnswerVerdict:
         """Whether rounding explains why two answers differ: each of them is within rounding of the graph."""

@@ -15,11 +15,15 @@ import numpy as np
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, Graph, MindgapError, TensorSpec, operands
 from mindgap.graph.compare.digest import digest_array
+from mindgap.graph.sizes import output_bytes
+from mindgap.judge.trace.intermediate_values import shown, with_outputs
 from mindgap.judge.trace.side_values import reason_of
 from mindgap.judge.trace.subgraphs import Execute, Subgraph, cut, readers_of, run_subgraphs
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.run.outcome import Job
 
+#: Bytes of all values of a graph that are held at once.
+_MOST_BYTES: Final = 1 << 30
 #: Operators whose sizes are gone through.
 _MOST: Final = 3
 #: Results further apart than this share of the largest are not of the same example.
@@ -76,6 +80,8 @@ def kernel_choices(
     """
     forms = {size: functionalize(graph).graph for size, graph in graphs.items()}
     alone, batch = forms[1], forms[examples]
+    if (needed := output_bytes(with_outputs(batch, shown(batch)))) > _MOST_BYTES:
+        return [], f"its values take {needed >> 20} MiB, more than {_MOST_BYTES >> 20}: no operator is named"
     if any([n.op for n in form.nodes] != [n.op for n in alone.nodes] for form in forms.values()):
         return [], "the functional forms have other operators at other sizes: no operator is named"
     values = _values(batch, given, execute, deadline_s)
