@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import mindgap
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle.bounds import has_rule
@@ -15,6 +17,7 @@ from mindgap.judge.oracle.bounds import has_rule
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-bound.md"
 
 
+@pytest.mark.nightly
 def test_the_rule_of_the_page_is_calm_and_finds_a_fault(tmp_path: Path) -> None:
     rule, test = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (tmp_path / "test_cross.py").write_text(f"{rule}\n\n{test}")
