@@ -26,6 +26,9 @@ def make():
 def normed():
     return torch.nn.BatchNorm1d(3).train(), (torch.arange(24.0).reshape(1, 3, 8).sin(),)
 
+def looks_ahead():
+    return (lambda x: x.exp() + x.sum(1, keepdim=True)), (torch.ones(1, 4),)
+
 def summed():
     return (lambda x: x.sum()), (torch.ones(1, 3),)
 
@@ -89,10 +92,22 @@ def test_statistics_of_the_batch_are_beyond_rounding(source: str, capfd: pytest.
     assert "outputs without a part for each example, not compared: 1, 2, 3" in out
 
 
+@pytest.mark.timeout(120)
+def test_a_model_that_looks_ahead_answers_otherwise_in_a_longer_text(
+    source: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["invariance", f"{source}:looks_ahead", "-p", "cpu/eager", "--batches", "2"]
+    assert main([*command, "--lengths", "2,4"]) == 1
+    out = capfd.readouterr().out
+    assert "  length      beyond     4: 1 class of bits" in out and "batch size  identical" in out
+    assert main([*command, "--lengths", "2,3"]) == 2
+    assert "--lengths 2,3: give multiples of the smallest" in capfd.readouterr().err
+
+
 def test_what_cannot_be_asked(source: str, capfd: pytest.CaptureFixture[str]) -> None:
     for what, wrong in (
         (":summed", "no output has a part for each example"),
-        (":by_size", "no batch of several examples has the operators of one example"),
+        (":by_size", "more examples than 1 make the model call other operators"),
         (":make?examples=0", "examples=0; it takes a whole number from 1 up"),
     ):
         assert main(["invariance", source + what, "-p", "cpu/eager", "--batches", "2"]) == 2
@@ -124,7 +139,7 @@ def test_the_dimension_of_examples() -> None:
 
 def test_positions_and_neighbours_change_in_the_largest_batch_of_eight_at_most() -> None:
     found = list(conditions((1, 2, 8, 16), (1,)))
-    assert {each.examples for each in found if each.question in ("position", "neighbours")} == {8}
+    assert {each.size for each in found if each.question in ("position", "neighbours")} == {8}
     assert [each.label for each in found if each.question == "batch size"] == ["2", "8", "16"]
     assert [each.label for each in conditions((1, 32), ()) if each.question == "position"] == ["1", "16", "31"]
     assert [each.question for each in found[:3]] == ["repeat", "process", "threads"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, TextIO
+from typing import Annotated, Final, TextIO, get_args
 
 import typer
 
@@ -18,7 +18,7 @@ from mindgap.models.sources.client import SourceClient
 from mindgap.workflows.diff.invariance import BATCHES, Answer, Invariance, Question, ask
 from mindgap.workflows.diff.kernel_choice import KernelChoice
 
-_QUESTIONS: Final[tuple[Question, ...]] = ("repeat", "process", "threads", "batch size", "position", "neighbours")
+_QUESTIONS: Final[tuple[Question, ...]] = get_args(Question)
 _LONGEST: Final = 100
 
 
@@ -38,6 +38,9 @@ def invariance(
     threads: Annotated[
         str, typer.Option(metavar="1,2", help="Also on so many threads, where the platform has the option.")
     ] = "",
+    lengths: Annotated[
+        str, typer.Option(metavar="8,16,32", help="Of a causal model: the first 8 tokens alone, and in longer texts.")
+    ] = "",
     require_identical: Annotated[
         bool, typer.Option("--require-identical", help="Exit with status 1 for any other bits, rounding included.")
     ] = False,
@@ -56,15 +59,19 @@ def invariance(
     sizes, counts = _numbers("--batches", batches), _numbers("--threads", threads)
     if not any(size > 1 for size in sizes):
         raise MindgapError(f"--batches {batches}: give a size above 1, as in --batches 1,2,4")
+    tokens = _numbers("--lengths", lengths)
+    if tokens and (len(tokens) < 2 or any(each % tokens[0] for each in tokens)):
+        raise MindgapError(f"--lengths {lengths}: give multiples of the smallest, as in --lengths 8,16,32")
     deadline_s, tensors = seconds(deadline), default_tensor_store()
     found: list[Invariance] = []
     with result_stream() as out:
         with source_client(tensors, deadline_s, capture_env) as client:
-            graph_of = _graph_of(client, with_options(source, options or []))
+            asked = with_options(source, options or [])
+            graph_of, text_of = (_graph_of(client, asked, option) for option in ("examples", "tokens"))
             for platform in dict.fromkeys(platforms):
                 one = ask(
-                    graph_of, platform, model=source, batches=sizes, threads=counts, tensors=tensors,
-                    deadline_s=deadline_s,
+                    graph_of, platform, model=source, batches=sizes, threads=counts,
+                    text_of=text_of if tokens else None, lengths=tokens, tensors=tensors, deadline_s=deadline_s,
                 )  # fmt: skip
                 found.append(one)
                 if not as_json:
@@ -89,20 +96,20 @@ def _numbers(option: str, text: str) -> list[int]:
     return sorted({int(part) for part in parts})
 
 
-def _graph_of(client: SourceClient, source: str) -> Callable[[int], Graph]:
-    """Captures the model at a batch size, once for all platforms."""
+def _graph_of(client: SourceClient, source: str, option: str) -> Callable[[int], Graph]:
+    """Captures the model at a size, once for all platforms."""
     graphs: dict[int, Graph] = {}
 
-    def captured(examples: int) -> Graph:
-        if examples not in graphs:
-            opened = client.open(with_options(source, [f"examples={examples}"]))
+    def captured(size: int) -> Graph:
+        if size not in graphs:
+            opened = client.open(with_options(source, [f"{option}={size}"]))
             if len(opened.programs) != 1:
                 raise MindgapError(
                     f"{source} names {len(opened.programs)} models or sets of arguments: name one "
                     f"({opened.programs[0].source.partition('?')[0]}, arguments=1)"
                 )
-            graphs[examples] = client.capture(opened, 0)
-        return graphs[examples]
+            graphs[size] = client.capture(opened, 0)
+        return graphs[size]
 
     return captured
 
@@ -126,7 +133,7 @@ def _lines(question: Question, answers: Sequence[Answer]) -> list[str]:
     for verdict in dict.fromkeys(answer.verdict for answer in answers):
         same = [answer for answer in answers if answer.verdict == verdict]
         labels = ", ".join(answer.condition.label for answer in same)
-        company = f" in a batch of {same[0].condition.examples}" if question in ("position", "neighbours") else ""
+        company = f" in a batch of {same[0].condition.size}" if question in ("position", "neighbours") else ""
         line = f"{verdict.replace('_', ' '):<10} {labels}{company}"
         if verdict in ("rounding", "beyond", "unjudged"):
             classes = len({answer.bits for answer in same})

@@ -2,14 +2,14 @@
 
 Each set is a `Program`. `FILE.py:make?arguments=2` names the second that `make` returns; `?inputs=a.npz,b.safetensors`
 puts the tensors of files in place of those among the arguments, one set for each file. `?examples=8` repeats the
-examples of a batch until there are eight.
+examples of a batch until there are eight; `?tokens=8` does so along the second dimension.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,18 +22,20 @@ from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line
 
 #: The options that every source of programs takes.
-ARGUMENTS: Final = ("arguments", "inputs", "examples")
+ARGUMENTS: Final = ("arguments", "inputs", "examples", "tokens")
+#: The dimension of arguments that an option sets the size of.
+SIZES: Final[Mapping[str, int]] = {"examples": 0, "tokens": 1}
 _SUFFIXES: Final = (".npz", ".safetensors")
 
 
 @dataclass(frozen=True, slots=True)
 class AskedArguments:
     """Which arguments a source asks for. `number`: of a set, the first is 1; 0 for all. `files`: of tensors.
-    `examples`: in a batch; 0 for as many as there are."""
+    `sizes`: of dimensions, by option."""
 
     number: int = 0
     files: tuple[str, ...] = ()
-    examples: int = 0
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
@@ -43,16 +45,17 @@ def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
     rest = replace(source, options={k: v for k, v in source.options.items() if k not in ARGUMENTS})
     if "arguments" in source.options and (not number.isdecimal() or int(number) < 1):
         raise SourceError(f"{source.text}: arguments={number}; it takes a whole number from 1 up")
-    examples = source.options.get("examples", "")
-    if "examples" in source.options and (not examples.isdecimal() or int(examples) < 1):
-        raise SourceError(f"{source.text}: examples={examples}; it takes a whole number from 1 up")
+    sizes = {option: source.options[option] for option in SIZES if option in source.options}
+    for option, size in sizes.items():
+        if not size.isdecimal() or int(size) < 1:
+            raise SourceError(f"{source.text}: {option}={size}; it takes a whole number from 1 up")
     named = tuple(files.split(",")) if "inputs" in source.options else ()
     for file in named:
         if not file.endswith(_SUFFIXES):
             raise SourceError(f"inputs={file}: give a file of tensors, .npz or .safetensors")
         if not Path(file).is_file():
             raise SourceError(f"inputs={file}: no such file")
-    return AskedArguments(int(number or 0), named, int(examples or 0)), rest
+    return AskedArguments(int(number or 0), named, {option: int(size) for option, size in sizes.items()}), rest
 
 
 def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> list[Program]:
@@ -70,7 +73,9 @@ def argument_sets(opened: Sequence[Program | Captured], asked: AskedArguments) -
     """Returns the programs with the arguments that are asked for. Building one of them raises `SourceError` for a file
     that does not fit its arguments."""
     found = _of_all_files(opened, asked.files) if asked.files else _chosen(opened, asked.number)
-    return [_repeated(one, asked.examples) for one in found] if asked.examples else found
+    for option, count in asked.sizes.items():
+        found[:] = [_repeated(one, option, count) for one in found]
+    return found
 
 
 def _of_all_files(opened: Sequence[Program | Captured], files: Sequence[str]) -> list[Program | Captured]:
@@ -83,30 +88,29 @@ def _of_all_files(opened: Sequence[Program | Captured], files: Sequence[str]) ->
     return found
 
 
-def _repeated(one: Program | Captured, examples: int) -> Program:
+def _repeated(one: Program | Captured, option: str, count: int) -> Program:
     if isinstance(one, Captured):
-        raise SourceError(f"{one.source}: it is a graph already; examples=N needs the program")
-    source = _with_option(one.source, f"examples={examples}")
-    first = one.first and _with_option(one.first, f"examples={examples}")
-    return replace(one, source=source, first=first, make=lambda: with_examples(one.make(), examples, one.source))
+        raise SourceError(f"{one.source}: it is a graph already; {option}={count} needs the program")
+    source = _with_option(one.source, f"{option}={count}")
+    first = one.first and _with_option(one.first, f"{option}={count}")
+    return replace(one, source=source, first=first, make=lambda: with_size(one.make(), option, count, one.source))
 
 
-def with_examples(built: Built, examples: int, where: str) -> Built:
-    """Returns the program with batches of `examples` examples: the given ones, repeated in order.
+def with_size(built: Built, option: str, count: int, where: str) -> Built:
+    """Returns the program with `count` examples (along the first dimension) or tokens (along the second).
 
-    A batch is a tensor among the arguments whose first dimension has the size of the first tensor's. Raises
+    Tensors among the arguments that have the size of the first tensor there are repeated in order, or cut. Raises
     `SourceError`, beginning with `where`, for a program without one.
     """
+    axis = SIZES[option]
     leaves, structure = modules.tree_flatten((tuple(built.args), dict(built.kwargs)))
-    sizes = [leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    sizes = [leaf.shape[axis] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim() > axis]
     if not sizes or not sizes[0]:
-        raise SourceError(
-            f"{where}: examples={examples}: no argument is a tensor with examples along its first dimension"
-        )
-    rows = torch.arange(examples) % sizes[0]
+        raise SourceError(f"{where}: {option}={count}: no argument is a tensor with {option} along dimension {axis}")
+    chosen = torch.arange(count) % sizes[0]
     for place, leaf in enumerate(leaves):
-        if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] == sizes[0]:
-            leaves[place] = leaf.detach()[rows]
+        if isinstance(leaf, torch.Tensor) and leaf.dim() > axis and leaf.shape[axis] == sizes[0]:
+            leaves[place] = leaf.detach().index_select(axis, chosen.to(leaf.device))
     args, kwargs = modules.tree_unflatten(leaves, structure)
     return replace(built, args=args, kwargs=kwargs)
 

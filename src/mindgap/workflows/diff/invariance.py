@@ -1,5 +1,5 @@
 """Asks whether a model's answer to one example depends on its company: the size of the batch, the place in it, the
-other examples, the threads, the process.
+other examples, the threads, the process, the text that follows.
 
 The model is captured at each batch size. The example is always the same; what changes is what lies beside it. Its part
 of the outputs is compared bit by bit with the answer that it gets alone; at another position and beside other examples,
@@ -30,7 +30,7 @@ from mindgap.workflows.diff.platform_facts import facts_of
 if TYPE_CHECKING:
     from mindgap.judge.trace.judge import Judge
 
-Question = Literal["repeat", "process", "threads", "batch size", "position", "neighbours"]
+Question = Literal["repeat", "process", "threads", "batch size", "position", "neighbours", "length"]
 #: - `identical`: the bits of the answer that it is compared with.
 #: - `rounding`: other bits, and both answers are within rounding of the graph.
 #: - `beyond`: further off than rounding of the graph leads, where the answer alone is not.
@@ -48,11 +48,16 @@ _COMPANY: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """In what company the example is asked. `threads`: 0 for what the platform's name says."""
+    """In what company the example is asked.
+
+    size: the number of examples in its batch, or of tokens in its text; 0 for the example alone.
+    threads: 0 for what the platform's name says.
+    fresh: in a process of its own.
+    """
 
     question: Question
     label: str
-    examples: int = 1
+    size: int = 0
     position: int = 0
     neighbours: Neighbours = "others"
     threads: int = 0
@@ -98,22 +103,37 @@ class Invariance:
 
 @dataclass(frozen=True)
 class Asked:
-    """The graphs of a model by batch size, and the operands of one example.
+    """The graphs of a model by batch size (or length of the text), and the operands of one example.
 
-    graphs: by the number of examples; they have the same operators in the same order.
-    inputs: of the graph of one example, in its order.
+    graphs: by the number of examples (or tokens); they have the same operators in the same order. The smallest is that
+        of the example alone.
+    inputs: of the graph of the example alone, in its order.
     """
 
     graphs: Mapping[int, Graph]
     inputs: Sequence[Array]
 
+    @property
+    def least(self) -> int:
+        """The size of the graph of the example alone."""
+        return min(self.graphs)
+
+    @property
+    def alone(self) -> Graph:
+        """The graph of the example alone."""
+        return self.graphs[self.least]
+
     def given(self, condition: Condition) -> dict[int, Array]:
-        """Returns the inputs of the condition's graph: the example and its company, and all other inputs as alone.
+        """Returns the inputs of the condition's graph: the example and its company, and weights as alone. Constants are
+        the graph's own.
 
         Raises `MindgapError` where an input has neither the shape that it has alone nor one with more examples.
         """
-        graph, found = self.graphs[condition.examples], dict[int, Array]()
-        for number, (spec, alone) in enumerate(zip((i.spec for i in graph.inputs), self.inputs, strict=True)):
+        graph, found = self.graphs[condition.size or self.least], dict[int, Array]()
+        for number, (one, alone) in enumerate(zip(graph.inputs, self.inputs, strict=True)):
+            spec = one.spec
+            if one.role == "constant":
+                continue
             if spec.shape == alone.shape:
                 found[number] = alone
             elif (axis := batch_axis(alone.shape, spec.shape)) is not None:
@@ -159,12 +179,15 @@ def conditions(batches: Sequence[int], threads: Sequence[int]) -> Iterator[Condi
 
 def ask(
     graph_of: Callable[[int], Graph], platform: str, *, model: str = "model", batches: Sequence[int] = BATCHES,
-    threads: Sequence[int] = (), tensors: TensorStore | None = None, deadline_s: float = 300.0,
+    threads: Sequence[int] = (), text_of: Callable[[int], Graph] | None = None, lengths: Sequence[int] = (),
+    tensors: TensorStore | None = None, deadline_s: float = 300.0,
 ) -> Invariance:  # fmt: skip
     """Asks one platform for the same example in different company.
 
     `graph_of`: captures the model with a number of examples in its batch. `batches`: how many are tried. `threads`:
-    numbers of threads, for platforms with that option. Raises `MindgapError` where the platform is unknown or not
+    numbers of threads, for platforms with that option. `text_of`: captures it with a number of tokens; `lengths`: how
+    many are tried, multiples of the smallest, whose answer is compared with that to the same first tokens of longer
+    texts. Raises `MindgapError` where the platform is unknown or not
     available, where the model gives no graph, or does not run alone.
     """
     started = time.perf_counter()
@@ -172,39 +195,56 @@ def ask(
     facts_of([CPU_EAGER, named], reference=CPU_EAGER, skip_unavailable=False)
     tensors = tensors or default_tensor_store()
     notes: list[str] = []
-    asked = _captured(graph_of, sorted({1, *batches}), tensors, notes)
+    asked = _captured(graph_of, sorted({1, *batches}), "examples", tensors, notes)
+    texts = None if text_of is None else _captured(text_of, sorted(lengths), "tokens", tensors, notes)
+    answers: list[Answer] = []
+    choices: list[KernelChoice] = []
     with WorkerPool([CPU_EAGER, named], tensors=tensors) as pool:
-        run = _Run(asked, named, pool, tensors, deadline_s)
-        answers = [run.answer(each) for each in conditions(sorted(asked.graphs), threads)]
-        choices: list[KernelChoice] = []
-        differing = next((a for a in answers if a.bits > 0 and a.condition.examples > 1), None)
-        if differing is not None:
-            one, within = differing.condition, all(answer.verdict != "beyond" for answer in answers)
-            given = asked.given(replace(one, position=0))
-            choices, why = kernel_choices(asked.graphs, given, one.examples, named, pool.run, deadline_s, within)
-            notes += [why] * bool(why)
-    notes += run.notes
+        for one, tried in (
+            (asked, [*conditions(sorted(asked.graphs), threads)]),
+            (texts, [] if texts is None else [Condition("length", str(n), n) for n in sorted(texts.graphs)[1:]]),
+        ):
+            if one is not None:
+                run = _Run(one, named, pool, tensors, deadline_s, notes)
+                found = [run.answer(each) for each in tried]
+                answers += found
+                choices += _choices(one, found, named, pool, deadline_s, notes)
     return Invariance(model, named, tuple(answers), tuple(choices), tuple(notes), time.perf_counter() - started)
 
 
+def _choices(
+    asked: Asked, answers: Sequence[Answer], platform: PlatformName, pool: WorkerPool, deadline_s: float,
+    notes: list[str],
+) -> list[KernelChoice]:  # fmt: skip
+    """The operators that give other bits, at the first size that does."""
+    differing = next((answer.condition for answer in answers if answer.bits > 0 and answer.condition.size), None)
+    if differing is None:
+        return []
+    within = all(answer.verdict != "beyond" for answer in answers)
+    given = asked.given(replace(differing, position=0))
+    choices, why = kernel_choices(asked.graphs, given, differing.size, platform, pool.run, deadline_s, within)
+    notes += [why] * bool(why)
+    return choices
+
+
 def _captured(
-    graph_of: Callable[[int], Graph], batches: Sequence[int], tensors: TensorStore, notes: list[str]
+    graph_of: Callable[[int], Graph], sizes: Sequence[int], what: str, tensors: TensorStore, notes: list[str]
 ) -> Asked:  # fmt: skip
-    """The graphs of all sizes with the operators of one example. A size that has others is left out, with a note."""
+    """The graphs of all sizes with the operators of the smallest. A size that has others is left out, with a note."""
     graphs: dict[int, Graph] = {}
-    for size in batches:
+    for size in sizes:
         graph = graph_of(size)
         if graph.grad:
             raise MindgapError("it asks for gradients: the answer to one example has none of its own")
         ops = [node.op for node in graph.nodes]
-        alone = graphs.get(1, graph)
+        alone = graphs.get(sizes[0], graph)
         if ops != [node.op for node in alone.nodes] or len(graph.inputs) != len(alone.inputs):
-            notes.append(f"with {size} examples the model calls other operators than with one: not compared")
+            notes.append(f"with {size} {what} the model calls other operators than with {sizes[0]}: not compared")
             continue
         graphs[size] = graph
     if len(graphs) < 2:
-        raise MindgapError("no batch of several examples has the operators of one example: nothing is compared")
-    return Asked(graphs, materialise_all(graphs[1], tensors))
+        raise MindgapError(f"more {what} than {sizes[0]} make the model call other operators: nothing is compared")
+    return Asked(graphs, materialise_all(graphs[sizes[0]], tensors))
 
 
 @dataclass
@@ -216,7 +256,7 @@ class _Run:
     pool: WorkerPool
     tensors: TensorStore
     deadline_s: float
-    notes: list[str] = field(default_factory=list[str])
+    notes: list[str]
     _classes: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
     _beyond: dict[tuple[str, ...], bool] = field(default_factory=dict[tuple[str, ...], bool])
     _judge: Judge | None = None
@@ -226,10 +266,10 @@ class _Run:
         if not alone.ran or alone.arrays is None:
             raise MindgapError(f"nothing is compared: {self.platform} gives {reason_of(alone)}")
         self._alone = alone.arrays
-        self._specs = [self.asked.graphs[1].values[number] for number in self.asked.graphs[1].outputs]
+        self._specs = [self.asked.alone.values[number] for number in self.asked.alone.outputs]
         self._classes[_digests(self._alone)] = 0
         #: The answer that the example gets first in a batch, by its size.
-        self._first = {1: self._alone}
+        self._first = {self.asked.least: self._alone}
         largest = self.asked.graphs[max(self.asked.graphs)]
         shared = [
             position for position, (number, spec) in enumerate(zip(largest.outputs, self._specs, strict=True))
@@ -251,13 +291,13 @@ class _Run:
         if not outcome.ran or outcome.arrays is None:
             return Answer(condition, "not_run", detail=reason_of(outcome))
         company = condition.question in ("position", "neighbours")
-        base = self._first.get(condition.examples if company else 1, self._alone)
+        base = self._first.get(condition.size if company else self.asked.least, self._alone)
         try:
             runs = [self._parts(run, condition.position) for run in (outcome.arrays, *outcome.repeats)]
         except MindgapError as error:
             return Answer(condition, "not_run", detail=str(error))
         if condition.question == "batch size":
-            self._first[condition.examples] = runs[0]
+            self._first[condition.size] = runs[0]
         if outcome.status == "nondeterministic":
             self._note("runs in one process differ from each other")
         # Of repeated runs, the one that differs counts.
@@ -312,8 +352,7 @@ class _Run:
             from mindgap.platforms.protocol import ACCURACY
 
             accuracy = str(self.pool.describe(self.platform).get(ACCURACY, ""))
-            graph = self.asked.graphs[1]
-            self._judge = Judge(graph, self.asked.inputs, self.pool.run, CPU_EAGER, accuracy=accuracy)
+            self._judge = Judge(self.asked.alone, self.asked.inputs, self.pool.run, CPU_EAGER, accuracy=accuracy)
         return self._judge
 
     def _outcome(self, condition: Condition) -> Outcome:
@@ -322,7 +361,7 @@ class _Run:
             if "threads" in name.options:
                 raise MindgapError(f"{name} names its threads already")
             name = canonical(parse(name).with_options(threads=str(condition.threads)))
-        graph = self.asked.graphs[condition.examples]
+        graph = self.asked.graphs[condition.size or self.asked.least]
         job = Job(name, graph, want="outputs", deadline_s=self.deadline_s, inputs=self.asked.given(condition))
         if not condition.fresh:
             return self.pool.run(replace(job, repeat=2))

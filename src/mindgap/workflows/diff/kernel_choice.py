@@ -34,16 +34,17 @@ _ALIKE: Final = 0.05
 class KernelChoice:
     """An operator that by itself gives other bits for the same operands in a batch of another size.
 
-    node, op, label: of the graph as captured in its functional form. shapes: of its tensor operands with `examples`
-    examples. nodes: how many nodes call the operator with these shapes and differ. classes: the sizes that were tried,
-    grouped by the bits of the result; empty where they could not be run.
+    node, op, label: of the graph as captured in its functional form.
+    shapes: of its tensor operands at `size`.
+    nodes: how many nodes call the operator with these shapes and differ.
+    classes: the sizes that were tried, grouped by the bits of the result; empty where they could not be run.
     """
 
     node: int
     op: str
     label: str
     shapes: tuple[tuple[int, ...], ...]
-    examples: int
+    size: int
     nodes: int
     classes: tuple[tuple[int, ...], ...]
 
@@ -70,16 +71,17 @@ def example_of(array: Array, alone: TensorSpec, position: int) -> Array | None:
 
 
 def kernel_choices(
-    graphs: Mapping[int, Graph], given: Mapping[int, Array], examples: int, platform: PlatformName, execute: Execute,
+    graphs: Mapping[int, Graph], given: Mapping[int, Array], size: int, platform: PlatformName, execute: Execute,
     deadline_s: float, within_rounding: bool = True,
 ) -> tuple[list[KernelChoice], str]:  # fmt: skip
     """Returns the operators, in execution order, and why there are none where there are none.
 
-    `graphs`: of the model by batch size. `given`: the inputs of the graph with `examples` examples, the first of which
-    is compared. `within_rounding`: the answers are, so that results far apart are of other examples.
+    `graphs`: of the model by batch size (or number of tokens), the smallest that of the example alone. `given`: the
+    inputs of the graph of `size`, the first example of which is compared. `within_rounding`: the answers are, so that
+    results far apart are of other examples.
     """
     forms = {size: functionalize(graph).graph for size, graph in graphs.items()}
-    alone, batch = forms[1], forms[examples]
+    alone, batch = forms[min(forms)], forms[size]
     if (needed := output_bytes(with_outputs(batch, shown(batch)))) > _MOST_BYTES:
         return [], f"its values take {needed >> 20} MiB, more than {_MOST_BYTES >> 20}: no operator is named"
     if any([n.op for n in form.nodes] != [n.op for n in alone.nodes] for form in forms.values()):
@@ -99,7 +101,7 @@ def kernel_choices(
     for (op, shapes), members in list(groups.items())[:_MOST]:
         label = batch.labels.nodes[members[0]] if batch.labels.nodes else ""
         classes = _classes(forms, members[0], parts, platform, execute, deadline_s)
-        found.append(KernelChoice(members[0], op, label, shapes, examples, len(members), classes))
+        found.append(KernelChoice(members[0], op, label, shapes, size, len(members), classes))
     more = len(groups) - len(found)
     return found, f"{more} more operators give other bits by themselves: not gone through" if more else ""
 
@@ -178,7 +180,8 @@ def _classes(
             axis = None if spec is None else batch_axis(part.shape, spec.shape)
             values[number] = part if axis is None or spec is None else _copies(part, axis, spec.shape[axis])
         for arrays in _results(graph, [index], values, platform, execute, deadline_s).values():
-            part = _part(forms[1], forms[1].first_value[index], arrays[0])
+            alone = forms[min(forms)]
+            part = _part(alone, alone.first_value[index], arrays[0])
             if part is not None:
                 found.setdefault(digest_array(part), []).append(size)
     return tuple(map(tuple, found.values()))
