@@ -17,6 +17,7 @@ import torch
 from mindgap.aten.torch_private import modules
 from mindgap.aten.torch_private.overloads import custom_operators
 from mindgap.graph import Array
+from mindgap.graph.compare.metrics import distance
 from mindgap.models.capture.origin import user_line_of, users_line_in
 from mindgap.models.capture.program import leaves, modules_of, tensor_names
 from mindgap.models.corpus.source import one_line
@@ -39,6 +40,11 @@ _OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")
 _OWN_OPERATORS: Final = ("aten", "prims", "prim", "torchvision")
 #: Packages that exporters are made of, beside PyTorch.
 _EXPORTERS: Final = ("onnxscript", "onnx_ir", "onnx")
+
+#: By how much `sensitivity` moves each element: eight units in the last place of float32.
+_MOVED: Final = 2.0**-20
+#: Characters of a message.
+_MOST_TEXT: Final = 200
 
 Run = Callable[[torch.nn.Module, Callable[[], tuple[torch.Tensor, ...]]], Any]
 
@@ -186,9 +192,10 @@ class FlatProgram(torch.nn.Module):
         return [name for name, now, before in pairs if not np.array_equal(_bytes(now), _bytes(before))]
 
     def other_tensors(self) -> list[torch.Tensor] | None:
-        """Returns other arguments of the same kind: the same elements in another order. None if there are none.
+        """Returns other arguments of the same kind, of the same elements. None if there are none.
 
-        Sorted integers and booleans stay: offsets, positions and masks keep their form.
+        Integers have another order. Floats are drawn with replacement without the largest: a maximum, a mean or a norm
+        of them is another too. Sorted integers and booleans stay: offsets, positions and masks keep their form.
         """
         generator = torch.Generator().manual_seed(0)
         found = [tensor.detach().clone() for tensor in self.tensors]
@@ -198,7 +205,11 @@ class FlatProgram(torch.nn.Module):
             held = not (tensor.is_floating_point() or tensor.is_complex())
             if flat.numel() < 2 or tensor.dtype == torch.bool or (held and bool((flat[1:] >= flat[:-1]).all())):
                 continue
-            mixed = flat[torch.randperm(flat.numel(), generator=generator)]
+            if held:
+                mixed = flat[torch.randperm(flat.numel(), generator=generator)]
+            else:
+                kept = flat[torch.arange(flat.numel()) != flat.abs().argmax()]
+                mixed = kept[torch.randint(kept.numel(), (flat.numel(),), generator=generator)]
             changed = changed or not torch.equal(mixed, flat)
             tensor.copy_(mixed.reshape(tensor.shape))
         return found if changed else None
@@ -211,11 +222,34 @@ def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = N
         return arrays_of(program(*given))
 
 
+def sensitivity(program: FlatProgram) -> float:
+    """Returns how far the outputs in eager mode move, of the largest magnitude, if arguments and parameters move by
+    `_MOVED` of each element."""
+    expected, generator = run_eagerly(program), torch.Generator().manual_seed(0)
+
+    def move(tensor: torch.Tensor) -> None:
+        if tensor.is_floating_point():
+            signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+            tensor.mul_((1 + _MOVED * signs).to(tensor.dtype))
+
+    given, parameters = program.fresh(), [*program.parameters()]
+    before = [parameter.detach().clone() for parameter in parameters]
+    with torch.no_grad():
+        try:
+            for tensor in (*given, *parameters):
+                move(tensor)
+            return distance(run_eagerly(program, given), expected)
+        finally:
+            for parameter, saved in zip(parameters, before, strict=True):
+                parameter.copy_(saved)
+
+
 @dataclass(frozen=True, slots=True)
 class TwoCalls:
     """The outputs in eager mode of two calls with the same arguments, one after the other.
 
     written: the tensors among the arguments that a call writes to.
+    draws: the first call draws random numbers.
     changes: what the second call changes in the program, or else the first one: the path of a buffer or an attribute,
         and the user's line.
     """
@@ -223,6 +257,7 @@ class TwoCalls:
     first: list[Array]
     second: list[Array]
     written: list[str]
+    draws: bool
     changes: list[tuple[str, str]]
 
 
@@ -238,12 +273,16 @@ def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]]
 
     with as_it_was(program.program) as before:
         random = torch.random.get_rng_state()
-        call()
+        with before.writes() as writes:
+            call()
+        draws = not torch.equal(random, torch.random.get_rng_state())
         between = State(program.program)
         torch.random.set_rng_state(random)
         around_second(call)
         written = program.written_of(fed[0], program.tensors)
-        return TwoCalls(calls[0], calls[1], written, between.changes() or before.changes())
+        return TwoCalls(
+            calls[0], calls[1], written, draws, between.changes(writes.lines) or before.changes(writes.lines)
+        )
 
 
 def run_by(
@@ -436,10 +475,18 @@ def _line(error: BaseException, packages: Sequence[str]) -> str:
     return user_line_of(error.__traceback__, packages) or users_line_in(str(error), packages)
 
 
+def _sentences(text: str) -> str:
+    """The first sentences of a text, up to `_MOST_TEXT` characters; of a longer one its first words."""
+    if len(text) <= _MOST_TEXT:
+        return text
+    end = text.rfind(". ", 0, _MOST_TEXT)
+    return text[: end + 1] if end > 0 else f"{text[:_MOST_TEXT].rpartition(' ')[0]} …"
+
+
 def _message(causes: Sequence[BaseException]) -> str:
     """The first line of a message that says something of the program, of the innermost cause that has one."""
     for error in reversed(causes):
         for line in str(error).splitlines():
             if not _REPORT.match(line.strip()):
-                return f"{type(error).__name__}: {line.strip()[:300]}"
+                return f"{type(error).__name__}: {_sentences(line.strip()).rstrip('.:')}"
     return one_line(causes[0])

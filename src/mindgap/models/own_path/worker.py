@@ -6,6 +6,7 @@ parent → worker   run       a program's source, a runner (`platforms.script_ru
                             of several sets of arguments
                   sizes     the same, and dynamic dimensions: runs one export at several sizes
                   eager     a program's source: builds it again, and runs it eagerly
+                  sensitivity  a program's source: runs it eagerly with arguments and parameters a little moved
                   locate    the same, and how far the outputs are apart: finds the first submodule that shows it
 worker → parent   ran       the outputs by the runner, then those of eager mode, or why there are none by the runner;
                             what the program asks; its modules in training mode
@@ -47,6 +48,7 @@ def own_path_service(_: Channel) -> Service:
     warnings.simplefilter("ignore")
     programs = Programs()
     answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate, "eager": programs.eager}
+    answers["sensitivity"] = programs.sensitivity
     return Service({kind: answering(answer) for kind, answer in answers.items()})
 
 
@@ -154,6 +156,12 @@ class Programs:
         built = _opened(header["source"])
         return {"kind": "eager"}, run_eagerly(FlatProgram(built.program, built.args, built.kwargs))
 
+    def sensitivity(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
+        """Measures how far the outputs of a program move in eager mode with its arguments and parameters."""
+        from mindgap.models.own_path.program_run import sensitivity
+
+        return {"kind": "sensitivity", "apart": sensitivity(self._flat(header))}, ()
+
     def _dimensions(self, flat: FlatProgram, header: Mapping[str, Any]) -> DynamicDimensions:
         """The dynamic dimensions that the user asks for, or else those that the source declares."""
         from mindgap.models.own_path.dynamic import asked_dimensions, declared_dimensions
@@ -210,6 +218,7 @@ class Programs:
                 "changes": [list(each) for each in calls.changes],
                 "asked": [[each.function, each.place] for each in asked],
                 "training": list(training_modules(built.program)),
+                "draws": calls.draws,
                 "dynamic": built.dynamic_shapes is not None,
             }
         return self._built
