@@ -74,7 +74,11 @@ def rows_once(folder: Path, name: str, *arguments: str) -> Rows:
 @pytest.fixture(scope="module")
 def rows(folder: Path) -> Rows:
     """All programs on three platforms, in one command."""
-    sources = [*(f"programs.py:{name}" for name in PROGRAMS), "custom.py:custom_operator", "custom.py:operator_without_shapes"]
+    sources = [
+        *(f"programs.py:{name}" for name in PROGRAMS),
+        "custom.py:custom_operator",
+        "custom.py:operator_without_shapes",
+    ]
     platforms = ("-p", "cpu/jit", "-p", ONNX, "-p", OPENVINO)
     return rows_once(folder, "report", *sources, *platforms, "--store", "store", "--html", "page.html")
 

@@ -10,15 +10,8 @@ import mindgap
 from mindgap.graph import MindgapError
 from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
-from mindgap.models.own_path.program_run import (
-    Failure,
-    FlatProgram,
-    _sentences,
-    run_by,
-    run_eagerly,
-    run_twice,
-    sensitivity,
-)
+from mindgap.models.own_path.failures import Failure, _sentences
+from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly, run_twice, sensitivity
 from mindgap.models.own_path.search import first_part
 from mindgap.models.own_path.stages import step_at_fault
 from mindgap.models.own_path.state import as_it_was

@@ -36,12 +36,12 @@ _MOST_MODULES: Final = 6
 #: What to do about a program's own export, by what its detail says. The first that is there.
 _OF_EXPORT: Final[Mapping[str, str]] = {
     CALLS_CUSTOM: (
-        "write it with PyTorch's own operators, or give the exporter a translation "
-        "(torch.onnx.export: custom_translation_table; openvino.convert_model: extension; torch.compile and "
-        "torch.export: register_fake)"
+        "write it with PyTorch's own operators, or tell each exporter of it: register_fake for torch.export and "
+        "torch.compile, custom_translation_table= of torch.onnx.export, extension= of openvino.convert_model"
     ),
     ASKS: "leave the branch out, or have both sides of it compute the same",
     NOT_KEPT: "take what is kept as an argument and return its new value",
+    "No conversion rule found for": "write the operators that are named with others",
     OF_SIZES: (
         "let the dynamic size stay a size: no loop over the dimension, no int(), math or NumPy on it; or export a file "
         "for each size"

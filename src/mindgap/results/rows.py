@@ -43,7 +43,7 @@ ASKS: Final = "It asks how it is run:"
 CALLS_CUSTOM: Final = "It calls the custom operator"
 DRAWS: Final = "the program draws random numbers"
 FIXED: Final = "A value that was computed from an argument, or a branch that was taken for it, is fixed in it"
-NOT_KEPT: Final = "what was exported does not keep what the program keeps for its next call"
+NOT_KEPT: Final = "What was exported does not keep what the program keeps for its next call"
 NO_GRAPH: Final = "without a captured graph nothing tells whether that is rounding"
 OF_SIZES: Final = "with dynamic dimensions is wrong or fails"
 

@@ -114,6 +114,9 @@ def fault_of(
     """
     if stateful := against == "second":
         found = Located(run.changes[0][0].rpartition(".")[0], "") if run.changes else Located("", "")
+    elif drawn or run.draws:
+        # Each run of a submodule that draws random numbers gives others.
+        found = Located("", "")
     else:
         found = locate(Shown(apart, run.first, against == "others")) or Located("", "")
     line = (run.changes[0][1] if stateful and run.changes else line_of(run, found.path, drawn)) or found.line
@@ -334,9 +337,8 @@ def second_compared(run: OwnRun) -> _Compared | None:
         return None
     names = ", ".join(name for name, _ in run.changes[:4]) or "what it holds"
     text = (
-        f"{NOT_KEPT}: each call changes {names}. "
-        f"{run.words} gives the outputs of the first call again, which are off by "
-        f"{apart:.2g} of the largest magnitude at the second"
+        f"{run.words} gives the outputs of the first call again at the second, which is {apart:.2g} of the largest "
+        f"magnitude off. {NOT_KEPT}: each call changes {names}"
     )
     return _Compared("differs", text, apart, "second")
 

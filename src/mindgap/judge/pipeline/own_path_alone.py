@@ -59,7 +59,7 @@ def _difference(run: OwnRun) -> tuple[Against, float, str]:
     size = "other shapes or dtypes" if apart == math.inf else f"{apart:.2g} of the largest magnitude off eager mode"
     text = f"{run.words}, compared with eager mode, gives {size}" if apart == math.inf else f"{run.words} is {size}"
     if apart >= FAR or run.draws:
-        return "eager", apart, text
+        return "eager", apart, f"{text}. {FIXED}" if run.first else text
     if (second := second_compared(run)) is not None and second.apart is not None:
         return "second", second.apart, second.text
     others = distance(run.other_outputs, run.other_eager) if run.other_outputs else 0.0

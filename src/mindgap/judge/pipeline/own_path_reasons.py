@@ -67,7 +67,10 @@ def draws(graph: Graph) -> tuple[str, ...]:
 
 def draws_words(drawn: tuple[str, ...]) -> str:
     """Formats what `draws` found as a clause."""
-    return f"{DRAWS}{' at ' if drawn else ''}{', '.join(drawn[:_MOST])}, which each side draws for itself"
+    at = f" at {', '.join(drawn[:_MOST])}" if drawn else ""
+    left_out = "; .eval(), and training=self.training in F.dropout, leave dropout out"
+    dropout = left_out if any("(dropout)" in each for each in drawn) else ""
+    return f"{DRAWS}{at}, which each side draws for itself{dropout}"
 
 
 def _drawn_at(found: re.Match[str]) -> str:

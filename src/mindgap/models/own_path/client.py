@@ -247,24 +247,24 @@ class OwnPathClient:
 
     def eager_again(self, source: str, platform: PlatformName) -> Sequence[Array]:
         """Builds the only program of a source again and returns its outputs in eager mode; none where that fails."""
-        backend = find(platform)[0]
-        runner = program_runner_of(backend, platform, self._files.get(platform))
-        assert runner is not None, "only what ran is asked about"
-        try:
-            return self._ask("eager", source, platform, backend, runner).arrays
-        except (WorkerFailed, MindgapError):
-            return ()
+        frame = self._ask_of_program("eager", source, platform)
+        return () if frame is None else frame.arrays
 
     def sensitivity(self, source: str, platform: PlatformName) -> float:
         """Returns how far the program's outputs move in eager mode with its arguments and parameters
         (`program_run.sensitivity`); infinity where that is not known."""
+        frame = self._ask_of_program("sensitivity", source, platform)
+        return math.inf if frame is None else float(frame.header["apart"])
+
+    def _ask_of_program(self, kind: str, source: str, platform: PlatformName) -> Frame | None:
+        """Asks about a program that ran; None where that fails."""
         backend = find(platform)[0]
         runner = program_runner_of(backend, platform, self._files.get(platform))
         assert runner is not None, "only what ran is asked about"
         try:
-            return float(self._ask("sensitivity", source, platform, backend, runner).header["apart"])
+            return self._ask(kind, source, platform, backend, runner)
         except (WorkerFailed, MindgapError):
-            return math.inf
+            return None
 
     def stop(self) -> None:
         """Ends the processes from another thread."""

@@ -11,7 +11,8 @@ import torch
 from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.metrics import distance
 from mindgap.models.capture.program import bound_arguments
-from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly
+from mindgap.models.own_path.failures import Failure
+from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly
 from mindgap.models.own_path.sizes import FAR, DynamicSize, SizeRun, size_words
 from mindgap.models.own_path.stages import EXPORTS, line_that_fixes_a_size
 from mindgap.platforms.script_runner import ScriptRunner

@@ -83,7 +83,7 @@ class BufferWrites(TorchDispatchMode):
     """Notes the user's line of the first operator that writes to a buffer, or to a view of it. `lines`: by path."""
 
     def __init__(self, buffers: Sequence[tuple[str, torch.Tensor]]) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
         self.lines: dict[str, str] = {}
         self._paths = {memory: path for path, buffer in buffers if (memory := _memory(buffer)) is not None}
 
@@ -91,8 +91,8 @@ class BufferWrites(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         for formal, given in zip(func._schema.arguments, args, strict=False):
             if formal.alias_info is not None and formal.alias_info.is_write and isinstance(given, torch.Tensor):
-                path = self._paths.get(_memory(given))
-                if path is not None:
+                memory = _memory(given)
+                if memory is not None and (path := self._paths.get(memory)) is not None:
                     self.lines.setdefault(path, current_line())
         return result
 

@@ -67,10 +67,13 @@ class Programs:
         #: The arguments with which the programs of a group are exported, by their source, and these exports.
         self._first: tuple[str, tuple[Any, ...], Mapping[str, Any]] | None = None
         self._exports: dict[str, dict[str, Any]] = {}
+        #: What tracing warned of in these exports, by runner.
+        self._warned: dict[str, list[tuple[str, str]]] = {}
 
     def run(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Runs a program by a runner, and eagerly. The export has the arguments of `first` where those are alike."""
-        from mindgap.models.own_path.program_run import Failure, run_by
+        from mindgap.models.own_path.failures import Failure
+        from mindgap.models.own_path.program_run import run_by
 
         program, exports, runner = self._flat(header), dict[str, Any](), _runner(header)
         first = self._first_of_group(header, program)
@@ -85,7 +88,12 @@ class Programs:
             found = run_by(program, runner)
         if isinstance(found, Failure):
             return {**answer, "failure": dataclasses.asdict(found)}, []
-        answer["warned"] = [list(each) for each in dict.fromkeys((first or program).warned)]
+        warned = (first or program).warned
+        if header["first"]:
+            # A run of what was exported before warns of nothing.
+            self._warned.setdefault(runner.run, []).extend(warned)
+            warned = self._warned[runner.run]
+        answer["warned"] = [list(each) for each in dict.fromkeys(warned)]
         written = (first or program).written
         answer["unwritten"] = [name for name in self._written if name not in written]
         answer["by_order"] = [list(each) for each in program.by_order]
@@ -108,6 +116,7 @@ class Programs:
             own = header["first"] == header["source"]
             built = self._program(header["source"]) if own else _opened(header["first"])
             self._first, self._exports = (header["first"], built.args, built.kwargs), {}
+            self._warned = {}
         if header["first"] == header["source"]:
             return None
         first = self._made(header, self._first[1], self._first[2])
@@ -119,7 +128,8 @@ class Programs:
         """Feeds other arguments to what was exported; returns them and the outputs of both sides. Empty where there are
         none, or either side refuses them."""
         from mindgap.aten.tensors import to_numpy
-        from mindgap.models.own_path.program_run import Failure, run_by, run_eagerly
+        from mindgap.models.own_path.failures import Failure
+        from mindgap.models.own_path.program_run import run_by, run_eagerly
 
         others = program.other_tensors()
         if others is None:
@@ -137,7 +147,7 @@ class Programs:
     def sizes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Exports a program with dynamic dimensions, and runs it at several sizes."""
         from mindgap.models.own_path.dynamic import run_sizes
-        from mindgap.models.own_path.program_run import Failure
+        from mindgap.models.own_path.failures import Failure
         from mindgap.models.own_path.sizes import size_words
 
         flat = self._flat(header)
