@@ -197,3 +197,13 @@ def test_a_block_of_two_platforms_has_the_evidence_of_both_where_they_differ() -
     )
     (block,) = blocks(replace(sample(), rows=(ours, theirs)))
     assert dict(block.fields)["evidence"] == "0.5 off (cpu/jit)\n0.7 off (cpu/inductor)"
+
+
+def test_sentences_that_end_the_evidence_of_all_platforms_stand_once() -> None:
+    culprit = culprit_of(2, "aten.relu.default", "")
+    rows = tuple(
+        Row("m", parse(name), "ok", "discrepant", {}, culprit, "platform", detail=f"{size} off. It asks. Why")
+        for name, size in (("cpu/jit", 0.5), ("cpu/inductor", 0.7))
+    )
+    (block,) = blocks(replace(sample(), rows=rows))
+    assert dict(block.fields)["evidence"] == "0.5 off (cpu/jit)\n0.7 off (cpu/inductor)\nIt asks. Why"

@@ -269,3 +269,52 @@ def batch_statistics() -> Made:
     """It normalises with the statistics of the batch, on purpose."""
     torch.manual_seed(0)
     return nn.Sequential(_layer(), nn.BatchNorm1d(8)).train(), (_given(),)
+
+
+class Peak(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / x.abs().max().item()
+
+
+def reading() -> Made:
+    """It reads a number from its argument: no graph holds it, a trace holds the first one, other exports are right."""
+    return _seeded(nn.Sequential(Peak(), _layer()), _given())
+
+
+class Dropping(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(x, 0.5)
+
+
+def dropping_always() -> Made:
+    """Its dropout is a call that no `.eval()` reaches."""
+    return nn.Sequential(_layer(), Dropping()).eval(), (_given(),)
+
+
+class Streaming(nn.Module):
+    past: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("past", torch.zeros(1, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        joined = torch.cat([self.past, x])
+        flat = self.past.view(-1)
+        flat.copy_(joined[-1])
+        return joined[:-1] + x
+
+
+def streaming() -> Made:
+    """It keeps the last row for the next call, and writes it through a view."""
+    return _seeded(Streaming(), _given())
+
+
+class Pooled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([(row * row.softmax(0)).sum() for row in x])
+
+
+def pooled() -> Made:
+    """Its loop over the batch has the length that it was exported with."""
+    return _seeded(nn.Sequential(_layer(), Pooled()), _given())

@@ -38,6 +38,9 @@ PROGRAMS = (
     "nested",
     "sets",
     "declared",
+    "reading",
+    "dropping_always",
+    "streaming",
 )
 ONNX = "onnxruntime/cpu"
 OPENVINO = "openvino/cpu@precision=f32"
@@ -71,7 +74,11 @@ def rows_once(folder: Path, name: str, *arguments: str) -> Rows:
 @pytest.fixture(scope="module")
 def rows(folder: Path) -> Rows:
     """All programs on three platforms, in one command."""
-    sources = [*(f"programs.py:{name}" for name in PROGRAMS), "custom.py:custom_operator"]
+    sources = [
+        *(f"programs.py:{name}" for name in PROGRAMS),
+        "custom.py:custom_operator",
+        "custom.py:operator_without_shapes",
+    ]
     platforms = ("-p", "cpu/jit", "-p", ONNX, "-p", OPENVINO)
     return rows_once(folder, "report", *sources, *platforms, "--store", "store", "--html", "page.html")
 
@@ -131,6 +138,40 @@ def test_a_custom_operator_without_a_translation_fails_at_export(rows: Rows, pla
     assert rows["custom_operator", "cpu/jit"]["verdict"] == "identical"
 
 
+@pytest.mark.parametrize("platform", [ONNX, OPENVINO])
+def test_a_custom_operator_is_a_failure_where_the_graph_of_its_kernel_is_refused_too(rows: Rows, platform: str) -> None:
+    line = line_of("return torch.ops.mindgap_tests_library.nearest(x)", "custom.py")
+    assert found(rows, "operator_without_shapes", platform) == ("failed", "submodule 1", f"1 ({line})")
+    row = rows["operator_without_shapes", platform]
+    assert row["status"] != "unsupported" and "the custom operator mindgap_tests_library::nearest" in row["detail"]
+    assert row["advice"].startswith("write it with PyTorch's own operators")
+
+
+def test_a_program_that_cannot_be_captured_is_compared_by_its_own_export(folder: Path, rows: Rows) -> None:
+    line = line_of("x.abs().max().item()")
+    assert found(rows, "reading", "cpu/jit") == ("export", "submodule 0", f"0 ({line})")
+    assert rows["reading", "cpu/jit"]["advice"].startswith("compute with tensors")
+    for platform in (ONNX, OPENVINO):
+        row = rows["reading", platform]
+        assert row["verdict"] == "identical" or (row["unjudged"] and "off eager mode" in row["detail"])
+    (refused,) = json.loads((folder / "report.json").read_text())["refused"]
+    assert refused["source"] == "programs.py:reading" and line in refused["reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "platform", "advice"),
+    [
+        ("onnx_branch", ONNX, "leave the branch out"),
+        ("frozen", "cpu/jit", "compute with tensors"),
+        ("custom_operator", ONNX, "write it with PyTorch's own operators"),
+        ("cooling", ONNX, "take what is kept as an argument"),
+    ],
+)
+def test_a_finding_of_an_export_says_what_to_do(rows: Rows, name: str, platform: str, advice: str) -> None:
+    assert rows[name, platform]["advice"].startswith(advice)
+    assert rows[name, platform]["faults"][0]["advice"].startswith(advice)
+
+
 def test_sets_of_arguments_have_one_row_and_the_export_of_the_first_is_fed_all(rows: Rows) -> None:
     line = line_of("if torch.jit.is_tracing() else x.mean()")
     assert found(rows, "sets", "cpu/jit") == ("export", "submodule 1", f"1 ({line})")
@@ -152,6 +193,8 @@ def test_random_numbers_and_training_mode_are_said(rows: Rows) -> None:
     own = rows["dropping", ONNX]["own_path"]
     assert own["status"] == "not_compared" and "draws random numbers" in own["detail"]
     assert own["training"] == ["1"]
+    always = rows["dropping_always", "cpu/jit"]["own_path"]
+    assert f"at {line_of('nn.functional.dropout(x, 0.5)')} (dropout)" in always["detail"]
 
 
 def test_a_program_that_writes_to_what_it_holds_is_no_false_finding(rows: Rows) -> None:
@@ -166,6 +209,7 @@ def test_a_program_that_writes_to_what_it_holds_is_no_false_finding(rows: Rows) 
         ("counting", ONNX, "whole program", "self.calls.add_(1)"),
         ("cooling", ONNX, "submodule 0", "self.heat = max(1"),
         ("cooling", "cpu/jit", "submodule 0", "self.heat = max(1"),
+        ("streaming", ONNX, "whole program", "flat.copy_(joined"),
     ],
 )
 def test_an_export_that_does_not_keep_what_the_program_keeps_is_found(
@@ -309,7 +353,7 @@ def test_a_file_that_cannot_be_taken_is_an_error_in_one_line(folder: Path, given
 @pytest.fixture(scope="module")
 def sized(folder: Path) -> Rows:
     """Programs exported with a dynamic dimension."""
-    sources = [f"programs.py:{name}" for name in ("size_frozen", "size_assumed", "any_size")]
+    sources = [f"programs.py:{name}" for name in ("size_frozen", "size_assumed", "any_size", "pooled")]
     platforms = ("-p", "cpu/jit", "-p", ONNX, "-p", OPENVINO)
     return rows_once(folder, "sized", *sources, *platforms, "--dynamic", "batch=2..8")
 
@@ -330,6 +374,13 @@ def test_a_size_that_was_frozen_into_a_trace_is_found_with_the_line(sized: Rows)
 def test_a_dimension_that_an_export_refuses_is_found(sized: Rows) -> None:
     row = sized["size_frozen", OPENVINO]
     assert row["verdict"] == "export" and "specialized it to be a constant (4)" in row["detail"]
+
+
+@pytest.mark.parametrize("platform", ["cpu/jit", ONNX, OPENVINO])
+def test_a_loop_over_a_dynamic_dimension_is_found_with_the_line(sized: Rows, platform: str) -> None:
+    verdict, culprit, label = found(sized, "pooled", platform)
+    assert (verdict, culprit) == ("export", "submodule 1") and line_of("torch.stack([(row") in label
+    assert sized["pooled", platform]["advice"].startswith("let the dynamic size stay a size")
 
 
 @pytest.mark.parametrize("platform", [ONNX, OPENVINO])

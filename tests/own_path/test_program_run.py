@@ -10,7 +10,8 @@ import mindgap
 from mindgap.graph import MindgapError
 from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
-from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly, run_twice
+from mindgap.models.own_path.failures import Failure, _sentences
+from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly, run_twice, sensitivity
 from mindgap.models.own_path.search import first_part
 from mindgap.models.own_path.stages import step_at_fault
 from mindgap.models.own_path.state import as_it_was
@@ -47,11 +48,12 @@ def test_buffers_are_as_before_after_a_run() -> None:
 
 
 def test_other_arguments_keep_elements_sorted_integers_and_masks() -> None:
-    floats, offsets, mask = torch.randn(16), torch.arange(5), torch.rand(9) > 0.5
-    found = FlatProgram(lambda *each: each, (floats, offsets, mask), {}).other_tensors()
+    floats, offsets, mask, ids = torch.randn(16), torch.arange(5), torch.rand(9) > 0.5, torch.arange(8).flip(0)
+    found = FlatProgram(lambda *each: each, (floats, offsets, mask, ids), {}).other_tensors()
     assert found is not None
-    assert not torch.equal(found[0], floats) and torch.equal(found[0].sort()[0], floats.sort()[0])
+    assert set(found[0].tolist()) < set(floats.tolist()) and found[0].abs().max() < floats.abs().max()
     assert torch.equal(found[1], offsets) and torch.equal(found[2], mask)
+    assert not torch.equal(found[3], ids) and torch.equal(found[3].sort()[0], ids.sort()[0])
     assert FlatProgram(lambda *each: each, (offsets,), {}).other_tensors() is None
 
 
@@ -200,7 +202,7 @@ def test_what_a_program_holds_is_as_it_was_and_what_a_call_changes_is_named() ->
     model = Keeping()
     with as_it_was(model) as state:
         model(torch.ones(2))
-        changed = dict(state.changes())
+        changed = dict(state.changes({}))
     assert [*changed] == ["buffer", "seen", "calls", "last"]
     first = int(changed["calls"].partition(":")[2])
     assert changed["calls"].startswith("test_program_run.py:") and changed["buffer"].endswith(f":{first + 3}")
@@ -210,6 +212,20 @@ def test_what_a_program_holds_is_as_it_was_and_what_a_call_changes_is_named() ->
 def test_two_calls_show_what_the_second_gives() -> None:
     found = run_twice(FlatProgram(Keeping(), (torch.ones(2),), {}), lambda call: call())
     assert (found.first[0].tolist(), found.second[0].tolist()) == ([1, 1], [4, 4])
+
+
+def test_how_far_rounding_of_arguments_and_parameters_leads_is_measured() -> None:
+    layer = torch.nn.Linear(8, 8)
+    before = layer.weight.detach().clone()
+    calm = sensitivity(FlatProgram(layer, (torch.randn(4, 8),), {}))
+    jumping = sensitivity(FlatProgram(lambda x: (x > 1).float(), (torch.ones(64),), {}))
+    assert 0 < calm < 1e-4 and jumping == 1.0 and torch.equal(layer.weight, before)
+
+
+def test_a_long_message_ends_with_a_sentence_or_a_word() -> None:
+    assert _sentences("Short. Text") == "Short. Text"
+    assert _sentences(f"First sentence. {'word ' * 60}") == "First sentence."
+    assert _sentences("word " * 60) == f"{'word ' * 39}word …"
 
 
 class Scaled(torch.nn.Module):

@@ -10,6 +10,7 @@ from mindgap.aten.torch_private.fake_tensors import (
     DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
+    fixed_sizes,
     unset_fake_temporarily,
 )
 
@@ -29,3 +30,14 @@ def test_results_that_depend_on_data_raise() -> None:
             torch.ones(1).item()
         with pytest.raises(DynamicOutputShapeException):
             torch.ones(3).nonzero()
+
+
+def test_sizes_that_a_traced_program_fixes_are_noted() -> None:
+    class Stacked(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.stack([row.exp() for row in x])
+
+    noted: list[int] = []
+    with fixed_sizes(noted.append):
+        torch.export.export(Stacked(), (torch.ones(3, 2),), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    assert 3 in noted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,9 @@ class _Program:
     def eager_again(self, platform: PlatformName) -> Sequence[Array]:
         return self.client.eager_again(self.source, platform)
 
+    def sensitivity(self, platform: PlatformName) -> float:
+        return self.client.sensitivity(self.source, platform)
+
     def stop(self) -> None:
         self.client.stop()
 
@@ -101,6 +105,9 @@ class _LeftOut:
 
     def eager_again(self, platform: PlatformName) -> Sequence[Array]:
         return ()
+
+    def sensitivity(self, platform: PlatformName) -> float:
+        return math.inf
 
     def stop(self) -> None:
         pass

@@ -27,7 +27,7 @@ from mindgap.report.words import (
     weaker_evidence,
     word_text,
 )
-from mindgap.results.rows import BY_EXPORT
+from mindgap.results.rows import BY_EXPORT, NO_GRAPH
 from mindgap.workflows.diff import Report, Row
 
 _STYLES: Final = {
@@ -180,7 +180,7 @@ def print_rows(lines: Lines, rows: Sequence[RowLine]) -> None:
 
 
 def _line_of(name: str, row: Row, metrics: bool, verbose: bool) -> RowLine:
-    shown = size_text(row, METRICS) if metrics or row.unjudged else ""
+    shown = size_text(row, METRICS) if metrics or (row.unjudged and NO_GRAPH not in row.detail) else ""
     return RowLine(name, _word(row), remark(row, verbose), shown, "" if row.finding else row.advice)
 
 

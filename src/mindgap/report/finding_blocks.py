@@ -159,15 +159,27 @@ def _evidence(row: Row) -> str:
     op = row.culprit.op if row.culprit else ""
     for known in (f", on {row.platform}: {op}", f" on {row.platform}: {op}"):
         text = text.removesuffix(known)
-    return text.splitlines()[0][:_MOST_TEXT] if text else ""
+    return _cut(text.splitlines()[0], 2 * _MOST_TEXT if is_of_export(row) else _MOST_TEXT) if text else ""
+
+
+def _cut(text: str, most: int) -> str:
+    """The text, or its first words where it has more characters."""
+    return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"
 
 
 def _by_platform(found: Mapping[PlatformName, str]) -> str:
-    """A text of rows of one block; one line for each platform where they differ in it."""
+    """A text of rows of one block; one line for each platform where they differ in it, then the sentences that all
+    end with."""
     texts = [*dict.fromkeys(filter(None, found.values()))]
     if len(texts) < 2:
         return "".join(texts)
-    return "\n".join(f"{text} ({name})" for name, text in found.items() if text)
+    split = [text.split(". ") for text in texts]
+    shared = 0
+    while all(len(parts) > shared + 1 for parts in split) and len({parts[-1 - shared] for parts in split}) == 1:
+        shared += 1
+    end = ". ".join(split[0][len(split[0]) - shared :])
+    own = {name: text.removesuffix(f". {end}") if shared else text for name, text in found.items() if text}
+    return "\n".join([*(f"{text} ({name})" for name, text in own.items()), *([end] if shared else [])])
 
 
 def size_text(row: Row, names: Iterable[str] = _SIZES) -> str:

@@ -211,7 +211,10 @@ def own_path_notes(rows: Iterable[Row]) -> list[str]:
     found: dict[str, dict[str, None]] = {}
     for row in rows:
         own = row.own_path
-        if own is not None and (own.status in ("not_compared", "unjudged") or UNWRITTEN in own.detail):
+        # The row itself may say it.
+        if own is None or (own.detail and own.detail in row.detail):
+            continue
+        if own.status in ("not_compared", "unjudged") or UNWRITTEN in own.detail:
             found.setdefault(own_path_words(own), {})[f"{row.model} on {row.platform}"] = None
     return [f"own export of {', '.join(names)}: {words}" for words, names in found.items()]
 

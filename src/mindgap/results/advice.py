@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mindgap.graph import MindgapError
-from mindgap.graph.compare.culprit import Culprit, DtypePolicy
+from mindgap.graph.compare.culprit import Culprit, DtypePolicy, SubmoduleCulprit
+from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, BackendWithoutEnvironment
 from mindgap.platforms.protocol import Advised, Alternative
 from mindgap.platforms.registry import find
-from mindgap.results.rows import Row
+from mindgap.results.rows import ASKS, CALLS_CUSTOM, DRAWS, FIXED, NOT_KEPT, OF_SIZES, Row
 
+#: What to do about numbers that a program reads from its tensors.
+_AS_TENSORS: Final = (
+    "compute with tensors: no .item(), int(), .numpy() or `if` on a value that depends on an argument (torch.where, "
+    "torch.cond and masks take their place)"
+)
 #: Options by which a user asks for fewer bits than the graph declares, with the values that do.
 _ASKED: Final = {
     "autocast": ("bfloat16", "float16"), "matmul": ("high", "medium"), "tf32": ("on",), "hf32": ("on",),
@@ -27,13 +33,35 @@ _ASKED: Final = {
 _CONVERSIONS: Final = {"float32": "float", "float16": "half", "bfloat16": "bfloat16"}
 #: Modules in training mode that are named.
 _MOST_MODULES: Final = 6
+#: What to do about a program's own export, by what its detail says. The first that is there.
+_OF_EXPORT: Final[Mapping[str, str]] = {
+    CALLS_CUSTOM: (
+        "write it with PyTorch's own operators, or tell each exporter of it: register_fake for torch.export and "
+        "torch.compile, custom_translation_table= of torch.onnx.export, extension= of openvino.convert_model"
+    ),
+    ASKS: "leave the branch out, or have both sides of it compute the same",
+    NOT_KEPT: "take what is kept as an argument and return its new value",
+    "No conversion rule found for": "write the operators that are named with others",
+    OF_SIZES: (
+        "let the dynamic size stay a size: no loop over the dimension, no int(), math or NumPy on it; or export a file "
+        "for each size"
+    ),
+    FIXED: _AS_TENSORS,
+    "data-dependent": _AS_TENSORS,
+    "DataDependent": _AS_TENSORS,
+    "Converting a tensor to a": _AS_TENSORS,
+    "NumPy": _AS_TENSORS,
+    ".numpy()": _AS_TENSORS,
+    "Iterating over a tensor": _AS_TENSORS,
+    DRAWS: "call .eval(), and give F.dropout training=self.training; take other random numbers as an argument",
+}
 _BUDGET: Final = re.compile(r"\btime budget\b")
 
 
 def advised(row: Row) -> Row:
     """The row and its faults with advice. A fault that has some already, as from a ledger, keeps it."""
     faults = tuple(
-        dataclasses.replace(fault, advice=fault.advice or _of_culprit(row.platform, fault.culprit))
+        dataclasses.replace(fault, advice=fault.advice or _of_culprit(row.platform, fault.culprit) or _of_export(fault))
         for fault in row.faults
     )
     first = faults[0].advice if faults else _of_culprit(row.platform, row.culprit)
@@ -48,6 +76,13 @@ def _of_culprit(platform: PlatformName, culprit: Culprit | None) -> str:
     words = culprit.words.replace(" computed in ", " in ")
     accept = f"to accept it: --allow '{platform}: {words}'"
     return "; ".join(filter(None, (_remedy(platform, culprit), accept)))
+
+
+def _of_export(fault: Fault) -> str:
+    """What to do about a program whose own export is wrong or fails, by what is said of its reason."""
+    if not isinstance(fault.culprit, SubmoduleCulprit):
+        return ""
+    return next((advice for phrase, advice in _OF_EXPORT.items() if phrase in fault.detail), "")
 
 
 def _remedy(platform: PlatformName, policy: DtypePolicy) -> str:

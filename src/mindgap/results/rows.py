@@ -47,6 +47,16 @@ OwnPathStatus = Literal["same", "rounding", "as_graph", "differs", "failed", "un
 UNWRITTEN: Final = "the program writes in place to arguments that what was exported leaves as they are:"
 
 
+#: What the detail of a finding of the program's own export says of its reason; `results.advice` knows what to do.
+ASKS: Final = "It asks how it is run:"
+CALLS_CUSTOM: Final = "It calls the custom operator"
+DRAWS: Final = "the program draws random numbers"
+FIXED: Final = "A value that was computed from an argument, or a branch that was taken for it, is fixed in it"
+NOT_KEPT: Final = "What was exported does not keep what the program keeps for its next call"
+NO_GRAPH: Final = "without a captured graph nothing tells whether that is rounding"
+OF_SIZES: Final = "with dynamic dimensions is wrong or fails"
+
+
 #: How the detail of a row begins whose captured graph the platform refuses, and whose own export it runs.
 BY_EXPORT: Final = "judged on the outputs of"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import contextlib
+from collections.abc import Callable, Generator
+from typing import Any, Final
 
 import torch
 from torch._dispatch.python import (
@@ -22,9 +23,27 @@ from torch._subclasses.functional_tensor import (
     FunctionalTensorMode as FunctionalTensorMode,
     dispatch_functionalize as dispatch_functionalize,
 )
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 # pyright: reportPrivateUsage=false
+
+
+@contextlib.contextmanager
+def fixed_sizes(noted: Callable[[int], None]) -> Generator[None]:
+    """Calls `noted` with the number wherever a traced program fixes a symbolic size to one."""
+    replaced = ShapeEnv._set_replacement
+
+    def noting(self: ShapeEnv, a: Any, tgt: Any, msg: str) -> None:
+        if tgt.is_number:
+            noted(int(tgt))
+        replaced(self, a, tgt, msg)
+
+    ShapeEnv._set_replacement = noting
+    try:
+        yield
+    finally:
+        ShapeEnv._set_replacement = replaced
 
 
 def storage_id(tensor: torch.Tensor) -> int:

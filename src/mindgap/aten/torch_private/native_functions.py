@@ -32,7 +32,12 @@ def is_native(name: str) -> bool:
 
 @cache
 def dispatcher_operators() -> frozenset[str]:
-    """Returns the names of the dispatcher's operators without overloads, such as `aten::add`."""
+    """Returns the names of the dispatcher's operators without overloads, such as `aten::add`, as they were first."""
+    return registered_operators()
+
+
+def registered_operators() -> frozenset[str]:
+    """Returns the names of the dispatcher's operators without overloads, those of a user's libraries included."""
     return frozenset(name.partition(".")[0] for name in _torch._C._dispatch_get_all_op_names())
 
 

@@ -14,11 +14,22 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.client import Located, OwnRun, Shown, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
 from mindgap.platforms.name import PlatformName, parse
-from mindgap.results.rows import BY_EXPORT, SEVERITY, UNWRITTEN, OwnPath, OwnPathStatus, Row
+from mindgap.results.rows import (
+    BY_EXPORT,
+    FIXED,
+    NOT_KEPT,
+    OF_SIZES,
+    SEVERITY,
+    UNWRITTEN,
+    OwnPath,
+    OwnPathStatus,
+    Row,
+)
 
 #: Outputs that are no further from the reference than this many times the captured graph's on the same platform differ
 #: for the graph's reason.
@@ -73,23 +84,45 @@ def with_own_path(
     if status == "differs" and referee is not None and row.platform != _REFEREE:
         status, decided = _decided(run, referee(_REFEREE))
         detail = f"{detail}. {decided}"
-    asked = tuple(_words(*each) for each in run.asked)
-    about = OwnPath(status, run.way, detail, asked, run.training, run.seconds)
-    if status not in ("differs", "failed") or (status == "failed" and row.status != "ok"):
+    about = own_path_of(run, status, detail)
+    # A custom operator is in the program and not in the captured graph: a refusal of that graph is another matter.
+    if status not in ("differs", "failed") or (status == "failed" and row.status != "ok" and not run.operator):
         if row.status == "unsupported" and status in ("same", "rounding"):
             row = _judged_by_export(comparison, row, run, status)
         if run.unwritten and run.outputs is not None:
             about = dataclasses.replace(about, detail=_joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
-    if stateful := compared.against == "second":
+    fault = fault_of(run, status, detail, compared.apart, compared.against, locate, draws(comparison.graph))
+    if row.status == "unsupported":
+        row = dataclasses.replace(row, status="compile_error" if status == "failed" else "ok", message="")
+    return with_fault(row, fault, about, _sides(comparison, run, compared.against) if status == "differs" else None)
+
+
+def own_path_of(run: OwnRun, status: OwnPathStatus, detail: str) -> OwnPath:
+    """Returns what a row says of a program's own export."""
+    asked = tuple(question_words(*each) for each in run.asked)
+    return OwnPath(status, run.way, detail, asked, run.training, run.seconds)
+
+
+def fault_of(
+    run: OwnRun, status: OwnPathStatus, detail: str, apart: float | None, against: Against, locate: Locate,
+    drawn: tuple[str, ...] = (),
+) -> Fault:  # fmt: skip
+    """Returns the fault of a program whose own export `differs` or has `failed`, with the submodule and the line.
+
+    `apart`: how far it is off. `drawn`: where the program draws random numbers.
+    """
+    if stateful := against == "second":
         found = Located(run.changes[0][0].rpartition(".")[0], "") if run.changes else Located("", "")
+    elif drawn or run.draws:
+        # Each run of a submodule that draws random numbers gives others.
+        found = Located("", "")
     else:
-        found = locate(Shown(compared.apart, run.first, compared.against == "others")) or Located("", "")
-    line = (run.changes[0][1] if stateful and run.changes else _line(run, found.path)) or found.line
-    where = "" if stateful else _where(found)
+        found = locate(Shown(apart, run.first, against == "others")) or Located("", "")
+    line = (run.changes[0][1] if stateful and run.changes else line_of(run, found.path, drawn)) or found.line
+    where = "" if stateful else _where(found, run)
     verdict: Verdict = "failed" if status == "failed" else "export"
-    fault = Fault(_culprit(found.path, line), verdict, detail=f"{detail}{where}{_why(run, found.path)}")
-    return _with_fault(row, fault, about, _sides(comparison, run, compared.against) if status == "differs" else None)
+    return Fault(_culprit(found.path, line), verdict, detail=f"{detail}{where}{why(run, found.path, drawn)}")
 
 
 def _decided(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:
@@ -137,16 +170,17 @@ def _culprit(path: str, line: str) -> SubmoduleCulprit:
     return SubmoduleCulprit(path, f"{path} ({line})" if path and line else path or line)
 
 
-def _where(found: Located) -> str:
+def _where(found: Located, run: OwnRun) -> str:
     where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
     where += "" if found.complete else "; its submodules were not all tried"
-    return f"{where}; {found.step}" if found.step else where
+    # A branch of the program's own explains more than the step of the export that takes it.
+    return f"{where}; {found.step}" if found.step and not asked_inside(run, found.path) else where
 
 
-def _with_fault(
+def with_fault(
     row: Row, fault: Fault, about: OwnPath, sides: tuple[Sequence[Array], Sequence[Array]] | None = None
 ) -> Row:
-    """The row with one more fault. The worst comes first, and the metrics are its own.
+    """Returns the row with one more fault. The worst comes first, and the metrics are its own.
 
     `sides`: the outputs by the program's own way and the expected ones; None where there is no one pair of these.
     """
@@ -190,13 +224,13 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     for each in wrong:
         alike.setdefault(_of_size(each), []).append(each.words)
     said = "; ".join(f"at {', '.join(words)}: {text}" for text, words in alike.items())
-    detail = f"{own.way or 'the export'} with dynamic dimensions is wrong or fails: {said} (of {sizes}){left_out}"
+    detail = f"{own.way or 'the export'} {OF_SIZES}: {said} (of {sizes}){left_out}"
     at = next((Shown(each.apart, at=each.words) for each in wrong if "=" in each.words), Shown(None, at=sized.at))
     found = (locate(at) if at.at else None) or Located("", "")
-    line = next((each.line for each in wrong if each.line), _line(run, found.path)) or found.line
-    text = f"{detail}{_where(found)}{_why(run, found.path)}"
+    line = next((each.line for each in wrong if each.line), line_of(run, found.path)) or found.line
+    text = f"{detail}{_where(found, run)}{why(run, found.path)}"
     fault = Fault(_culprit(found.path, line), "export", detail=text)
-    return _with_fault(row, fault, dataclasses.replace(own, status="differs", detail=_joined(own.detail, detail)))
+    return with_fault(row, fault, dataclasses.replace(own, status="differs", detail=_joined(own.detail, detail)))
 
 
 def _joined(first: str, second: str) -> str:
@@ -221,7 +255,7 @@ def _compared(
         step = run.words if run.file else f"{run.step or run.way} of the program"
         return _Compared("failed", f"{step} failed{at}: {run.reason}")
     if any(given.role == "random" for given in graph.inputs):
-        return _Compared("not_compared", "the program draws random numbers, which each side draws for itself")
+        return _structure_compared(comparison, row, run) or _Compared("not_compared", draws_words(draws(graph)))
     if run.way == "torch.jit.trace" and len(graph.outputs) > len(run.outputs):
         return _Compared("not_compared", "the program changes what it holds, and this way runs it several times")
     reference = comparison.whole_reference()
@@ -258,8 +292,8 @@ def _outputs_compared(comparison: GraphComparison, row: Row, run: OwnRun, refere
         status: OwnPathStatus = "same"
     elif not comparison.context.settings.judge:
         return _Compared("unjudged", "the judge was left out", apart)
-    elif _forms(ours) != _forms(reference[: len(ours)]):
-        return _structure_compared(comparison, row, run, reference)
+    elif structure := _structure_compared(comparison, row, run):
+        return structure
     else:
         try:
             beyond = comparison.beyond_rounding(row.platform, (*ours, *reference[len(ours) :]))
@@ -278,11 +312,14 @@ def _outputs_compared(comparison: GraphComparison, row: Row, run: OwnRun, refere
             if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
                 return _Compared("as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart)
             return _Compared("differs", _far(run, apart, "the captured graph on this platform"), apart)
-    return _second_compared(run) or _others_compared(comparison, run) or _Compared(status, "", apart)
+    return second_compared(run) or _others_compared(comparison, run) or _Compared(status, "", apart)
 
 
-def _structure_compared(comparison: GraphComparison, row: Row, run: OwnRun, reference: Sequence[Array]) -> _Compared:
-    ours = run.outputs or ()
+def _structure_compared(comparison: GraphComparison, row: Row, run: OwnRun) -> _Compared | None:
+    """Compares shapes and dtypes of the outputs alone. None where they are the reference's."""
+    ours, reference = run.outputs or (), comparison.whole_reference().arrays
+    if reference is None or _forms(ours) == _forms(reference[: len(ours)]):
+        return None
     graphs = _graphs_own(comparison, row.platform)
     if graphs is not None and _forms(graphs[: len(ours)]) == _forms(ours):
         return _Compared("as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf)
@@ -290,9 +327,9 @@ def _structure_compared(comparison: GraphComparison, row: Row, run: OwnRun, refe
     return _Compared("differs", f"{run.words} gives {forms}", math.inf)
 
 
-def _second_compared(run: OwnRun) -> _Compared | None:
-    """A second call in eager mode gives other outputs than the first, where what was exported gives those of the first
-    again. None where that is not so."""
+def second_compared(run: OwnRun) -> _Compared | None:
+    """Compares a second call. In eager mode it gives other outputs than the first, where what was exported gives those
+    of the first again. None where that is not so."""
     if not run.second_outputs:
         return None
     apart, again = distance(run.second_eager, run.eager), distance(run.second_outputs, run.outputs or ())
@@ -300,9 +337,8 @@ def _second_compared(run: OwnRun) -> _Compared | None:
         return None
     names = ", ".join(name for name, _ in run.changes[:4]) or "what it holds"
     text = (
-        f"what was exported does not keep what the program keeps for its next call: each call changes {names}. "
-        f"{run.words} gives the outputs of the first call again, which are off by "
-        f"{apart:.2g} of the largest magnitude at the second"
+        f"{run.words} gives the outputs of the first call again at the second, which is {apart:.2g} of the largest "
+        f"magnitude off. {NOT_KEPT}: each call changes {names}"
     )
     return _Compared("differs", text, apart, "second")
 
@@ -330,8 +366,7 @@ def _others_compared(comparison: GraphComparison, run: OwnRun) -> _Compared | No
         return None
     text = (
         "what was exported is wrong on other arguments of the same kind: "
-        f"{run.way} of the program with the given arguments is off by {apart:.2g} of the largest magnitude. "
-        "A value that was computed from an argument, or a branch that was taken for it, is fixed in it"
+        f"{run.way} of the program with the given arguments is off by {apart:.2g} of the largest magnitude. {FIXED}"
     )
     return _Compared("differs", text, apart, "others")
 
@@ -360,53 +395,3 @@ def _far(run: OwnRun, apart: float, other: str) -> str:
 
 def _forms(arrays: Sequence[Array]) -> list[str]:
     return [f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays]
-
-
-def _line(run: OwnRun, path: str) -> str:
-    """The user's line to name: where it fails, where the program asks how it is run, or where tracing warned."""
-    asked = _asked_inside(run, path)
-    return run.line or (_line_of(asked[0][1]) if asked else run.warned[0][0] if run.warned else "")
-
-
-def _why(run: OwnRun, path: str) -> str:
-    """What explains it, where the program itself says so. `path`: of the submodule at fault."""
-    if run.by_order:
-        pairs = ", ".join(f"{name} takes {argument}" for name, argument in run.by_order)
-        return f". Its inputs were matched by order: {pairs}; --input-map ARGUMENT=INPUT changes that"
-    if run.operator:
-        return f". It calls the custom operator {run.operator}, which this way does not know"
-    if asked := _asked_inside(run, path):
-        return f". It asks how it is run: {', '.join(_words(*each) for each in asked)}"
-    if run.warned:
-        return f". Tracing warned: {'; '.join(f'{sentence} ({line})' for line, sentence in run.warned[:3])}"
-    training = [each for each in run.training if _is_inside(path, each)]
-    if training:
-        return f". In training mode: {', '.join(training[:4])}{' …' if len(training) > 4 else ''}; call .eval() first"
-    return ""
-
-
-def _asked_inside(run: OwnRun, path: str) -> list[tuple[str, str]]:
-    """What a submodule asks about export, tracing or compilation."""
-    return [
-        (function, place) for function, place in run.asked
-        if _of_export(function) and _is_inside(path, place.partition(" (")[0] if " (" in place else "")
-    ]  # fmt: skip
-
-
-def _is_inside(path: str, module: str) -> bool:
-    """Whether a module is a submodule, or inside it. `path`: empty for the whole program."""
-    return not path or module == path or module.startswith(f"{path}.")
-
-
-def _line_of(place: str) -> str:
-    return place.partition(" (")[2].rstrip(")") if " (" in place else place
-
-
-def _of_export(function: str) -> bool:
-    """Whether the answer depends on export, tracing or compilation, and not on the machine."""
-    return function.rpartition(".")[2].startswith("is_") and "available" not in function
-
-
-def _words(function: str, place: str) -> str:
-    call = function if function.endswith("]") else f"{function}()"
-    return f"{call} at {place}" if place else call

@@ -61,6 +61,7 @@ class OwnRun:
     second_outputs, second_eager: the outputs of a second call with the same arguments, where those in eager mode are
         others than the first call's. `changes`: the buffers and attributes that a call changes, and the user's line.
     unwritten: arguments that the program writes to in place, and its export does not.
+    draws: the program draws random numbers.
     """
 
     platform: PlatformName
@@ -88,6 +89,7 @@ class OwnRun:
     second_eager: tuple[Array, ...] = ()
     changes: tuple[tuple[str, str], ...] = ()
     unwritten: tuple[str, ...] = ()
+    draws: bool = False
 
     @property
     def words(self) -> str:
@@ -245,13 +247,24 @@ class OwnPathClient:
 
     def eager_again(self, source: str, platform: PlatformName) -> Sequence[Array]:
         """Builds the only program of a source again and returns its outputs in eager mode; none where that fails."""
+        frame = self._ask_of_program("eager", source, platform)
+        return () if frame is None else frame.arrays
+
+    def sensitivity(self, source: str, platform: PlatformName) -> float:
+        """Returns how far the program's outputs move in eager mode with its arguments and parameters
+        (`program_run.sensitivity`); infinity where that is not known."""
+        frame = self._ask_of_program("sensitivity", source, platform)
+        return math.inf if frame is None else float(frame.header["apart"])
+
+    def _ask_of_program(self, kind: str, source: str, platform: PlatformName) -> Frame | None:
+        """Asks about a program that ran; None where that fails."""
         backend = find(platform)[0]
         runner = program_runner_of(backend, platform, self._files.get(platform))
         assert runner is not None, "only what ran is asked about"
         try:
-            return self._ask("eager", source, platform, backend, runner).arrays
+            return self._ask(kind, source, platform, backend, runner)
         except (WorkerFailed, MindgapError):
-            return ()
+            return None
 
     def stop(self) -> None:
         """Ends the processes from another thread."""
@@ -351,7 +364,7 @@ def own_run(
         by_order=tuple((each[0], each[1]) for each in header.get("by_order", ())),
         second_outputs=found.get("second_outputs", ()), second_eager=found.get("second_eager", ()),
         changes=tuple((each[0], each[1]) for each in header.get("changes", ())),
-        unwritten=tuple(header.get("unwritten", ())),
+        unwritten=tuple(header.get("unwritten", ())), draws=bool(header.get("draws")),
     )  # fmt: skip
 
 

@@ -11,8 +11,10 @@ import torch
 from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.metrics import distance
 from mindgap.models.capture.program import bound_arguments
-from mindgap.models.own_path.program_run import Failure, FlatProgram, run_by, run_eagerly
-from mindgap.models.own_path.sizes import DynamicSize, SizeRun, size_words
+from mindgap.models.own_path.failures import Failure
+from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly
+from mindgap.models.own_path.sizes import FAR, DynamicSize, SizeRun, size_words
+from mindgap.models.own_path.stages import EXPORTS, line_that_fixes_a_size
 from mindgap.platforms.script_runner import ScriptRunner
 
 #: Names of dimensions of every tensor among the arguments that has them.
@@ -183,7 +185,7 @@ def run_sizes(
     exports: dict[str, Any] = {}
     first = run_by(program, exporting, None, exports)
     if isinstance(first, Failure):
-        return first
+        return replace(first, line=first.line or _fixing_line(program, exporting))
     runs = [SizeRun("the exported sizes", distance(first, run_eagerly(eager)))]
     for words, tensors, expected in chosen:
         # A file has no export that is kept: it is fed as if for the first time.
@@ -193,7 +195,15 @@ def run_sizes(
             runs.append(SizeRun(words, None, found.message, found.line))
         else:
             runs.append(SizeRun(words, distance(found, expected)))
-    return runs, left_out
+    if all(each.apart is not None and each.apart < FAR for each in runs) or any(each.line for each in runs):
+        return runs, left_out
+    line = _fixing_line(program, exporting)
+    return [replace(each, line=line) for each in runs], left_out
+
+
+def _fixing_line(program: FlatProgram, runner: ScriptRunner) -> str:
+    """The user's line that fixes a size in an export by `torch.export`."""
+    return line_that_fixes_a_size(program) if any(each in runner.run for each in EXPORTS) else ""
 
 
 def _places(program: FlatProgram, name: str) -> list[_Place]:

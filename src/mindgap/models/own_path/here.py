@@ -78,5 +78,13 @@ class ProgramHere:
         """None: a program of this process is not built again."""
         return ()
 
+    def sensitivity(self, platform: PlatformName) -> float:
+        """Returns how far the outputs move in eager mode with arguments and parameters."""
+        from mindgap.aten.state import TORCH_STATE
+
+        with TORCH_STATE:
+            header, _ = self._programs.sensitivity({"source": ""})
+        return float(header["apart"])
+
     def stop(self) -> None:
         """Nothing: what runs in this process ends by itself."""

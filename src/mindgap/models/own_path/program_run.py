@@ -4,64 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-import re
-import traceback
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from mindgap.aten.torch_private import modules
-from mindgap.aten.torch_private.overloads import custom_operators
 from mindgap.graph import Array
-from mindgap.models.capture.origin import user_line_of, users_line_in
+from mindgap.graph.compare.metrics import distance
+from mindgap.models.capture.origin import users_line_in
 from mindgap.models.capture.program import leaves, modules_of, tensor_names
 from mindgap.models.corpus.source import one_line
+from mindgap.models.own_path.failures import EXPORTS, RUNNER_FILE, Failure, InputsNotMatched, failure_of
 from mindgap.models.own_path.state import State, as_it_was
 from mindgap.platforms.script_runner import ScriptRunner
 
-#: The file name of a runner's text in tracebacks.
-_RUNNER: Final = "<how users run the platform>"
-_CALL: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
-#: The calls that export or compile a program: one result serves all runs of it.
-EXPORTS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile")
-#: Words of an exporter's report that stand before what is said of the program.
-_REPORT: Final = re.compile(
-    r"^(?:Failed to .*|<class .*|\(Refer .*|.*\[Strategy\].*|##.*|Check '.*|Constraints violated.*|Exception from .*"
-    r"|FrontEnd API .*|.*:|)$"
-)
-#: An operator as exporters and front ends name it.
-_OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")
-#: Namespaces of PyTorch's own operators.
-_OWN_OPERATORS: Final = ("aten", "prims", "prim", "torchvision")
-#: Packages that exporters are made of, beside PyTorch.
-_EXPORTERS: Final = ("onnxscript", "onnx_ir", "onnx")
+#: By how much `sensitivity` moves each element: eight units in the last place of float32.
+_MOVED: Final = 2.0**-20
 
 Run = Callable[[torch.nn.Module, Callable[[], tuple[torch.Tensor, ...]]], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a program gave no outputs.
-
-    step: the call that failed, such as `torch.onnx.export`; empty where no single one did.
-    line: of the user's code, `model.py:12`; empty if none is known.
-    operator: the custom operator that the message names.
-    ours: the runner cannot feed this program, which says nothing of the platform.
-    """
-
-    message: str
-    step: str = ""
-    line: str = ""
-    operator: str = ""
-    ours: bool = False
-
-
-class InputsNotMatched(ValueError):
-    """The inputs of a model file that a program's arguments do not fit."""
 
 
 class FlatProgram(torch.nn.Module):
@@ -186,9 +150,10 @@ class FlatProgram(torch.nn.Module):
         return [name for name, now, before in pairs if not np.array_equal(_bytes(now), _bytes(before))]
 
     def other_tensors(self) -> list[torch.Tensor] | None:
-        """Returns other arguments of the same kind: the same elements in another order. None if there are none.
+        """Returns other arguments of the same kind, of the same elements. None if there are none.
 
-        Sorted integers and booleans stay: offsets, positions and masks keep their form.
+        Integers have another order. Floats are drawn with replacement without the largest: a maximum, a mean or a norm
+        of them is another too. Sorted integers and booleans stay: offsets, positions and masks keep their form.
         """
         generator = torch.Generator().manual_seed(0)
         found = [tensor.detach().clone() for tensor in self.tensors]
@@ -198,7 +163,11 @@ class FlatProgram(torch.nn.Module):
             held = not (tensor.is_floating_point() or tensor.is_complex())
             if flat.numel() < 2 or tensor.dtype == torch.bool or (held and bool((flat[1:] >= flat[:-1]).all())):
                 continue
-            mixed = flat[torch.randperm(flat.numel(), generator=generator)]
+            if held:
+                mixed = flat[torch.randperm(flat.numel(), generator=generator)]
+            else:
+                kept = flat[torch.arange(flat.numel()) != flat.abs().argmax()]
+                mixed = kept[torch.randint(kept.numel(), (flat.numel(),), generator=generator)]
             changed = changed or not torch.equal(mixed, flat)
             tensor.copy_(mixed.reshape(tensor.shape))
         return found if changed else None
@@ -211,11 +180,34 @@ def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = N
         return arrays_of(program(*given))
 
 
+def sensitivity(program: FlatProgram) -> float:
+    """Returns how far the outputs in eager mode move, of the largest magnitude, if arguments and parameters move by
+    `_MOVED` of each element."""
+    expected, generator = run_eagerly(program), torch.Generator().manual_seed(0)
+
+    def move(tensor: torch.Tensor) -> None:
+        if tensor.is_floating_point():
+            signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+            tensor.mul_((1 + _MOVED * signs).to(tensor.dtype))
+
+    given, parameters = program.fresh(), [*program.parameters()]
+    before = [parameter.detach().clone() for parameter in parameters]
+    with torch.no_grad():
+        try:
+            for tensor in (*given, *parameters):
+                move(tensor)
+            return distance(run_eagerly(program, given), expected)
+        finally:
+            for parameter, saved in zip(parameters, before, strict=True):
+                parameter.copy_(saved)
+
+
 @dataclass(frozen=True, slots=True)
 class TwoCalls:
     """The outputs in eager mode of two calls with the same arguments, one after the other.
 
     written: the tensors among the arguments that a call writes to.
+    draws: the first call draws random numbers.
     changes: what the second call changes in the program, or else the first one: the path of a buffer or an attribute,
         and the user's line.
     """
@@ -223,6 +215,7 @@ class TwoCalls:
     first: list[Array]
     second: list[Array]
     written: list[str]
+    draws: bool
     changes: list[tuple[str, str]]
 
 
@@ -238,12 +231,16 @@ def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]]
 
     with as_it_was(program.program) as before:
         random = torch.random.get_rng_state()
-        call()
+        with before.writes() as writes:
+            call()
+        draws = not torch.equal(random, torch.random.get_rng_state())
         between = State(program.program)
         torch.random.set_rng_state(random)
         around_second(call)
         written = program.written_of(fed[0], program.tensors)
-        return TwoCalls(calls[0], calls[1], written, between.changes() or before.changes())
+        return TwoCalls(
+            calls[0], calls[1], written, draws, between.changes(writes.lines) or before.changes(writes.lines)
+        )
 
 
 def run_by(
@@ -277,7 +274,7 @@ def run_by(
         with as_it_was(program.program), torch.no_grad(), _tracer_warnings(program.warned):
             found = arrays_of(run(program, fresh))
     except (Exception, SystemExit) as error:
-        return _with_operator(_failure(error, runner), error, program)
+        return failure_of(error, runner, program)
     if later is not None and asked < 2 and not again:
         return Failure("it exports and runs in one call", ours=True)
     program.written = [] if fed is None else program.written_of(fed, program.tensors if later is None else later)
@@ -298,9 +295,9 @@ def function_of(runner: ScriptRunner, exports: dict[str, Any] | None = None) -> 
     for name in EXPORTS:
         body = body.replace(f"{name}(", f"once({name!r}, {name}, ")
     text = "\n".join([*runner.imports, f"PROPERTIES = {dict(runner.properties)!r}", "", body, ""])
-    linecache.cache[_RUNNER] = (len(text), None, text.splitlines(keepends=True), _RUNNER)
+    linecache.cache[RUNNER_FILE] = (len(text), None, text.splitlines(keepends=True), RUNNER_FILE)
     names: dict[str, Any] = {"torch": torch, "np": np, "__name__": "__runner__", "once": once}
-    exec(compile(text, _RUNNER, "exec"), names)
+    exec(compile(text, RUNNER_FILE, "exec"), names)
     return names["run"]
 
 
@@ -378,68 +375,3 @@ def _tracer_warnings(found: list[tuple[str, str]]) -> Generator[None]:
         line = users_line_in(f'File "{each.filename}", line {each.lineno}')
         if line:
             found.append((line, str(each.message).partition(".")[0].partition(" might cause")[0]))
-
-
-def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
-    """Tells a failure of an exporter or runtime from one of the runner's own lines."""
-    frames = [*traceback.walk_tb(error.__traceback__)]
-    step = ""
-    for frame, number in frames:
-        if frame.f_code.co_filename == _RUNNER:
-            calls = [each for each in _CALL.findall(linecache.getline(_RUNNER, number)) if each != "once"]
-            named = [each for each in EXPORTS if f"once({each!r}" in linecache.getline(_RUNNER, number)]
-            step = next((call for call in [*named, *calls] if "." in call), "")
-    ours = bool(frames) and frames[-1][0].f_code.co_filename == _RUNNER and isinstance(error, (TypeError, ValueError))
-    if isinstance(error, InputsNotMatched):
-        return Failure(str(error), ours=True)
-    if ours:
-        return Failure(f"the runner cannot feed this program: {one_line(error)}", ours=True)
-    causes = _causes(error)
-    packages = (*_EXPORTERS, *(line.split()[1].partition(".")[0] for line in runner.imports))
-    line = next((found for each in reversed(causes) if (found := _line(each, packages))), "")
-    return Failure(_message(causes), step, line)
-
-
-def _with_operator(failure: Failure, error: BaseException, program: FlatProgram) -> Failure:
-    """The failure with the custom operator that the message names, and the line that calls it."""
-    if failure.ours:
-        return failure
-    text = "\n".join(str(each) for each in _causes(error))
-    known = {str(operator) for operator in custom_operators()}
-    named = [f"{found[1]}::{found[2]}" for found in _OPERATOR.finditer(text) if found[1] not in _OWN_OPERATORS]
-    operator = next((name for name in named if any(name in each for each in known)), "")
-    if not operator:
-        return failure
-    return replace(failure, operator=operator, line=failure.line or _line_calling(operator, program))
-
-
-def _line_calling(operator: str, program: FlatProgram) -> str:
-    """The user's line that calls an operator, in the program as `torch.export` has it; empty if that fails."""
-    try:
-        with torch.no_grad():
-            nodes = torch.export.export(program, program.fresh()).graph.nodes
-    except Exception:
-        return ""
-    asked = operator.replace("::", ".")
-    called = (node for node in nodes if str(node.target).startswith(asked))
-    return next((line for node in called if (line := users_line_in(str(node.meta.get("stack_trace", ""))))), "")
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    found = [error]
-    while (inner := found[-1].__cause__ or found[-1].__context__) is not None and inner not in found:
-        found.append(inner)
-    return found
-
-
-def _line(error: BaseException, packages: Sequence[str]) -> str:
-    return user_line_of(error.__traceback__, packages) or users_line_in(str(error), packages)
-
-
-def _message(causes: Sequence[BaseException]) -> str:
-    """The first line of a message that says something of the program, of the innermost cause that has one."""
-    for error in reversed(causes):
-        for line in str(error).splitlines():
-            if not _REPORT.match(line.strip()):
-                return f"{type(error).__name__}: {line.strip()[:300]}"
-    return one_line(causes[0])

@@ -9,6 +9,8 @@ from typing import Final
 
 from mindgap.graph import MindgapError
 
+#: What is further off than this, of the largest magnitude, is looked at.
+FAR: Final = 1e-3
 _RANGE: Final = re.compile(r"(?P<name>[\w.]+)=(?P<low>\d+)\.\.(?P<high>\d+)")
 
 

@@ -8,15 +8,17 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.torch_private import inductor
+from mindgap.aten.torch_private.fake_tensors import fixed_sizes
 from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
-from mindgap.models.capture.origin import users_line_in
+from mindgap.models.capture.origin import current_line, users_line_in
 from mindgap.models.own_path.program_run import FlatProgram, arrays_of, run_eagerly
 from mindgap.platforms.script_runner import ScriptRunner
 
 Limit = Callable[[Sequence[Array]], float]
 
-_EXPORTS: Final = ("torch.onnx.export(", "torch.export.export(")
+#: The calls of a runner that begin with `torch.export`.
+EXPORTS: Final = ("torch.onnx.export(", "torch.export.export(")
 #: Graph breaks that are named.
 _MOST_BREAKS: Final = 2
 
@@ -30,12 +32,24 @@ def step_at_fault(module: FlatProgram, fed: FlatProgram | None, runner: ScriptRu
     try:
         if "torch.compile(" in runner.run:
             return _graph_breaks(module)
-        if any(each in runner.run for each in _EXPORTS):
+        if any(each in runner.run for each in EXPORTS):
             with torch.no_grad():
                 return _export_step(module, fed or module, limit)
     except Exception:  # a step that fails by itself shows nothing of the difference
         return ""
     return ""
+
+
+def line_that_fixes_a_size(module: FlatProgram) -> str:
+    """Returns the user's line at which `torch.export` makes a number of a dynamic dimension of the arguments; empty if
+    it does not, or that is not known."""
+    lines: list[str] = []
+    try:
+        with torch.no_grad(), fixed_sizes(lambda _: lines.append(current_line())):
+            torch.export.export(module, module.fresh(), dynamic_shapes=dict(module.dynamic_shapes) or None)
+    except Exception:  # the line is what this is for, and the failure itself is known
+        pass
+    return next(filter(None, lines), "")
 
 
 def _graph_breaks(module: FlatProgram) -> str:

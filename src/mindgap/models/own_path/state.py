@@ -8,12 +8,13 @@ import copy
 import inspect
 import os
 import textwrap
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 import torch
 
-from mindgap.models.capture.origin import is_torchs
+from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode, storage_id
+from mindgap.models.capture.origin import current_line, is_torchs
 from mindgap.models.capture.program import modules_of
 
 #: Attributes that PyTorch itself keeps in a module.
@@ -57,18 +58,51 @@ class State:
                 if _is_container(value):
                     _refill(value, content)
 
-    def changes(self) -> list[tuple[str, str]]:
-        """What is not as it was: the path of each buffer or attribute, and the user's line that changes it."""
+    def writes(self) -> BufferWrites:
+        """A mode that notes the lines that write to these buffers in place."""
+        return BufferWrites([(path, buffer) for path, _, _, buffer, _ in self._buffers])
+
+    def changes(self, lines: Mapping[str, str]) -> list[tuple[str, str]]:
+        """What is not as it was: the path of each buffer or attribute, and the user's line that changes it.
+
+        `lines`: those that are known, by path.
+        """
         found: list[tuple[str, str]] = []
         for path, module, name, _, saved in self._buffers:
             now = getattr(module, name, None)
             if not isinstance(now, torch.Tensor) or now.shape != saved.shape or not torch.equal(now, saved):
-                found.append((path, _line_of(module, name)))
+                found.append((path, lines.get(path) or _line_of(module, name)))
         for (path, module), attributes in zip(self._modules, self._attributes, strict=True):
             for name, value in vars(module).items():
                 if name not in _PYTORCHS and _is_changed(value, attributes.get(name)):
                     found.append((f"{path}.{name}".removeprefix("."), _line_of(module, name)))
         return found
+
+
+class BufferWrites(TorchDispatchMode):
+    """Notes the user's line of the first operator that writes to a buffer, or to a view of it. `lines`: by path."""
+
+    def __init__(self, buffers: Sequence[tuple[str, torch.Tensor]]) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
+        self.lines: dict[str, str] = {}
+        self._paths = {memory: path for path, buffer in buffers if (memory := _memory(buffer)) is not None}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for formal, given in zip(func._schema.arguments, args, strict=False):
+            if formal.alias_info is not None and formal.alias_info.is_write and isinstance(given, torch.Tensor):
+                memory = _memory(given)
+                if memory is not None and (path := self._paths.get(memory)) is not None:
+                    self.lines.setdefault(path, current_line())
+        return result
+
+
+def _memory(tensor: torch.Tensor) -> int | None:
+    """What tensors of the same memory have in common; None for a layout without one."""
+    try:
+        return storage_id(tensor)
+    except (RuntimeError, NotImplementedError):
+        return None
 
 
 @contextlib.contextmanager

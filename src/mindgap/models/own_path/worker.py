@@ -6,6 +6,7 @@ parent → worker   run       a program's source, a runner (`platforms.script_ru
                             of several sets of arguments
                   sizes     the same, and dynamic dimensions: runs one export at several sizes
                   eager     a program's source: builds it again, and runs it eagerly
+                  sensitivity  a program's source: runs it eagerly with arguments and parameters a little moved
                   locate    the same, and how far the outputs are apart: finds the first submodule that shows it
 worker → parent   ran       the outputs by the runner, then those of eager mode, or why there are none by the runner;
                             what the program asks; its modules in training mode
@@ -47,6 +48,7 @@ def own_path_service(_: Channel) -> Service:
     warnings.simplefilter("ignore")
     programs = Programs()
     answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate, "eager": programs.eager}
+    answers["sensitivity"] = programs.sensitivity
     return Service({kind: answering(answer) for kind, answer in answers.items()})
 
 
@@ -65,10 +67,13 @@ class Programs:
         #: The arguments with which the programs of a group are exported, by their source, and these exports.
         self._first: tuple[str, tuple[Any, ...], Mapping[str, Any]] | None = None
         self._exports: dict[str, dict[str, Any]] = {}
+        #: What tracing warned of in these exports, by runner.
+        self._warned: dict[str, list[tuple[str, str]]] = {}
 
     def run(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Runs a program by a runner, and eagerly. The export has the arguments of `first` where those are alike."""
-        from mindgap.models.own_path.program_run import Failure, run_by
+        from mindgap.models.own_path.failures import Failure
+        from mindgap.models.own_path.program_run import run_by
 
         program, exports, runner = self._flat(header), dict[str, Any](), _runner(header)
         first = self._first_of_group(header, program)
@@ -83,7 +88,12 @@ class Programs:
             found = run_by(program, runner)
         if isinstance(found, Failure):
             return {**answer, "failure": dataclasses.asdict(found)}, []
-        answer["warned"] = [list(each) for each in dict.fromkeys((first or program).warned)]
+        warned = (first or program).warned
+        if header["first"]:
+            # A run of what was exported before warns of nothing.
+            self._warned.setdefault(runner.run, []).extend(warned)
+            warned = self._warned[runner.run]
+        answer["warned"] = [list(each) for each in dict.fromkeys(warned)]
         written = (first or program).written
         answer["unwritten"] = [name for name in self._written if name not in written]
         answer["by_order"] = [list(each) for each in program.by_order]
@@ -106,6 +116,7 @@ class Programs:
             own = header["first"] == header["source"]
             built = self._program(header["source"]) if own else _opened(header["first"])
             self._first, self._exports = (header["first"], built.args, built.kwargs), {}
+            self._warned = {}
         if header["first"] == header["source"]:
             return None
         first = self._made(header, self._first[1], self._first[2])
@@ -117,7 +128,8 @@ class Programs:
         """Feeds other arguments to what was exported; returns them and the outputs of both sides. Empty where there are
         none, or either side refuses them."""
         from mindgap.aten.tensors import to_numpy
-        from mindgap.models.own_path.program_run import Failure, run_by, run_eagerly
+        from mindgap.models.own_path.failures import Failure
+        from mindgap.models.own_path.program_run import run_by, run_eagerly
 
         others = program.other_tensors()
         if others is None:
@@ -135,7 +147,7 @@ class Programs:
     def sizes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Exports a program with dynamic dimensions, and runs it at several sizes."""
         from mindgap.models.own_path.dynamic import run_sizes
-        from mindgap.models.own_path.program_run import Failure
+        from mindgap.models.own_path.failures import Failure
         from mindgap.models.own_path.sizes import size_words
 
         flat = self._flat(header)
@@ -153,6 +165,12 @@ class Programs:
 
         built = _opened(header["source"])
         return {"kind": "eager"}, run_eagerly(FlatProgram(built.program, built.args, built.kwargs))
+
+    def sensitivity(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
+        """Measures how far the outputs of a program move in eager mode with its arguments and parameters."""
+        from mindgap.models.own_path.program_run import sensitivity
+
+        return {"kind": "sensitivity", "apart": sensitivity(self._flat(header))}, ()
 
     def _dimensions(self, flat: FlatProgram, header: Mapping[str, Any]) -> DynamicDimensions:
         """The dynamic dimensions that the user asks for, or else those that the source declares."""
@@ -210,6 +228,7 @@ class Programs:
                 "changes": [list(each) for each in calls.changes],
                 "asked": [[each.function, each.place] for each in asked],
                 "training": list(training_modules(built.program)),
+                "draws": calls.draws,
                 "dynamic": built.dynamic_shapes is not None,
             }
         return self._built

@@ -44,7 +44,7 @@ _FAULTS: Final = {
 }
 
 
-class _ProgramRefused(MindgapError):
+class ProgramRefused(MindgapError):
     """A program was opened and built, and cannot be captured."""
 
 
@@ -121,8 +121,8 @@ class SourceClient:
             how = {"backward": backward, "optimizer": optimizer}
             try:
                 frame = self._ask({"kind": "capture", "key": key, "index": index, **how}, opened.source)
-            except _ProgramRefused as refused:
-                raise MindgapError(f"{refused}{self._capturable_submodules(opened, index, how)}") from None
+            except ProgramRefused as refused:
+                raise ProgramRefused(f"{refused}{self._capturable_submodules(opened, index, how)}") from None
             finally:
                 self._held[key] = self._held.get(key, 1) - 1
                 if not any(self._held.values()):
@@ -192,7 +192,7 @@ class SourceClient:
             return frame
         if frame.header["broken"]:
             raise RuntimeError(frame.header["broken"])
-        error = _ProgramRefused if frame.header.get("refused") else MindgapError
+        error = ProgramRefused if frame.header.get("refused") else MindgapError
         raise error(str(frame.header["reason"]))
 
 

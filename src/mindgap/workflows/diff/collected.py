@@ -71,12 +71,12 @@ class Collected:
         self.tick("judged", row.model, row.platform, row, 1)
         return True
 
-    def refused(self, position: int, refused: Refused) -> None:
-        """Takes a subject that gave no graph."""
+    def refused(self, position: int, refused: Refused, rows: int) -> None:
+        """Takes a subject that gave no graph. `rows`: how many it lacks."""
         with self._lock:
             if not self._closed:
                 self._refused[position] = refused
-        self.tick("refused", refused.source, "", None, len(self._platforms))
+        self.tick("refused", refused.source, "", None, rows)
 
     def tick(
         self,

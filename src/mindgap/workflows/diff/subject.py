@@ -32,6 +32,11 @@ class OwnProgram(Protocol):
         """Builds the program again and returns its outputs in eager mode; none where that fails."""
         ...
 
+    def sensitivity(self, platform: PlatformName) -> float:
+        """Returns how far the outputs move in eager mode if arguments and parameters move by eight units in the last
+        place of float32; infinity where that is not known."""
+        ...
+
     def stop(self) -> None:
         """Ends what runs, from another thread."""
         ...

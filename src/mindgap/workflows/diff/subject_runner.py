@@ -18,12 +18,14 @@ from mindgap.graph.sizes import output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path, with_sizes
+from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
+from mindgap.models.sources.client import ProgramRefused
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
 from mindgap.results.drawn_graph import MOST_AROUND, drawn_nodes, submodule_nodes
 from mindgap.results.recording import Recording
-from mindgap.results.rows import OwnPath, Row
+from mindgap.results.rows import Model, OwnPath, Row
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.large_models import LargeGraphGate, expected_seconds
 from mindgap.workflows.diff.subject import Subject
@@ -71,6 +73,10 @@ class SubjectRunner:
             if self.budget.over and subject.in_process:
                 raise MindgapError(f"not run: {USED_UP} before it was captured")
             graph = subject.captured()
+        except ProgramRefused as error:
+            rows = self._own_paths(position, subject)
+            self._refuse(position, subject, error, rows)
+            return None
         except Exception as error:
             self._refuse(position, subject, error)
             return None
@@ -85,8 +91,34 @@ class SubjectRunner:
         with self.gate.turn(captured.graph) as alone:
             self._compare(captured, alone)
 
-    def _refuse(self, position: int, subject: Subject, error: Exception) -> None:
-        self.collected.refused(position, self.record.refused(position, refusal(subject.name, error)))
+    def _refuse(self, position: int, subject: Subject, error: Exception, rows: int = 0) -> None:
+        """`rows`: how many the subject has nevertheless."""
+        refused = self.record.refused(position, refusal(subject.name, error))
+        self.collected.refused(position, refused, len(self.platforms) - rows)
+
+    def _own_paths(self, position: int, subject: Subject) -> int:
+        """Compares the own exports of a program that cannot be captured with eager mode. Returns how many rows that
+        gives. A store has the refusal alone: its rows are of graphs."""
+        program, reference = subject.program, self.context.settings.reference
+        platforms = [each for each in self.platforms if each != reference]
+        if program is None or self.budget.over or not platforms:
+            return 0
+
+        def compare(platform: PlatformName) -> Row:
+            run = program.run(platform)
+            locate, sensitivity = partial(program.locate, platform), partial(program.sensitivity, platform)
+            row = row_without_graph(subject.name, platform, run, locate, sensitivity)
+            sized = program.run_sizes(platform, run.dynamic) if run is not None and run.fed else None
+            return row if sized is None or run is None else with_sizes(row, sized, run, locate)
+
+        self.prepare()
+        model = Model(subject.name, "", 0, 0, (), (), "ok", source=subject.source)
+        self.collected.model(position, model, reference)
+        for platform in platforms:
+            self.collected.report_activity(subject.name, platform, "comparing the program's own export")
+            row = row_or_failure(subject.name, platform, partial(compare, platform))
+            self.collected.row(position, advised(row))
+        return len(platforms)
 
     def _compare(self, captured: CapturedSubject, alone: bool) -> None:
         """`alone`: run one platform after the other, and end its worker before the next. Judge when all have run."""

@@ -1,0 +1,84 @@
+"""Judges a program that cannot be captured: its own export is compared with eager mode, without a graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mindgap.graph import Array
+from mindgap.graph.compare.metrics import distance
+from mindgap.judge.pipeline.own_path import Against, Locate, fault_of, own_path_of, second_compared, with_fault
+from mindgap.judge.pipeline.own_path_reasons import draws_words
+from mindgap.models.own_path.client import OwnRun
+from mindgap.models.own_path.sizes import FAR
+from mindgap.platforms.name import PlatformName
+from mindgap.results.rows import FIXED, NO_GRAPH, Row
+
+#: Outputs that are further off than this many times what eager mode moves by (`sensitivity`) are a finding.
+_BEYOND: Final = 16.0
+
+
+def row_without_graph(
+    name: str, platform: PlatformName, run: OwnRun | None, locate: Locate, sensitivity: Callable[[], float]
+) -> Row:
+    """Returns the row of a program that cannot be captured, by what its own export gave.
+
+    Equal bits are `identical`. A failure, other shapes or dtypes, and what is further off than rounding of the
+    program's arguments and parameters leads (`sensitivity`), are findings. Anything between is not judged.
+    """
+    if run is None or not run.fed:
+        why = run.reason if run is not None else "this platform exports nothing"
+        return Row(name, platform, "not_run", None, detail=f"not run: the program cannot be captured, and {why}")
+    row = Row(name, platform, "ok", None)
+    if run.outputs is None:
+        step = run.words if run.file else f"{run.step or run.way} of the program"
+        text = f"{step} failed{f' ({run.line})' if run.line else ''}: {run.reason}"
+        return with_fault(row, fault_of(run, "failed", text, None, "eager", locate), own_path_of(run, "failed", text))
+    against, apart, text = _difference(run)
+    ours, expected = _sides(run, against)
+    if apart == 0.0:
+        about = own_path_of(run, "same", "")
+        return replace(_measured(row, ours, expected), verdict="identical", own_path=about)
+    if apart < FAR or (apart < math.inf and (run.draws or apart <= _BEYOND * sensitivity())):
+        detail = f"{text}; {draws_words(()) if run.draws else NO_GRAPH}"
+        return replace(
+            _measured(row, ours, expected), unjudged=True, detail=f"not judged: {detail}",
+            own_path=own_path_of(run, "unjudged", detail),
+        )  # fmt: skip
+    fault = fault_of(run, "differs", text, apart, against, locate)
+    return with_fault(row, fault, own_path_of(run, "differs", text), (ours, expected))
+
+
+def _difference(run: OwnRun) -> tuple[Against, float, str]:
+    """What the outputs are compared with, how far they are off, and both in a sentence: those on the given arguments,
+    or of a second call or on other arguments where these show more."""
+    ours = run.outputs or ()
+    apart = distance(ours, run.eager[: len(ours)])
+    size = "other shapes or dtypes" if apart == math.inf else f"{apart:.2g} of the largest magnitude off eager mode"
+    text = f"{run.words}, compared with eager mode, gives {size}" if apart == math.inf else f"{run.words} is {size}"
+    if apart >= FAR or run.draws:
+        return "eager", apart, f"{text}. {FIXED}" if run.first else text
+    if (second := second_compared(run)) is not None and second.apart is not None:
+        return "second", second.apart, second.text
+    others = distance(run.other_outputs, run.other_eager) if run.other_outputs else 0.0
+    if others >= FAR:
+        return "others", others, (
+            f"what was exported is wrong on other arguments of the same kind: {run.way} of the program with the given "
+            f"arguments is off by {others:.2g} of the largest magnitude. {FIXED}"
+        )  # fmt: skip
+    return "eager", apart, text
+
+
+def _sides(run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:
+    ours = run.outputs or ()
+    if against == "others":
+        return run.other_outputs, run.other_eager
+    return (run.second_outputs, run.second_eager) if against == "second" else (ours, run.eager[: len(ours)])
+
+
+def _measured(row: Row, ours: Sequence[Array], expected: Sequence[Array]) -> Row:
+    from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
+
+    return replace(row, metrics=row_metrics(ours, expected, None), profiles=fixed_tolerances(ours, expected))

@@ -1,0 +1,91 @@
+"""Says why a program's own export gives something else, where the program itself shows it, and names the line."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mindgap.graph import Graph
+from mindgap.graph.graph import operands
+from mindgap.models.own_path.client import OwnRun
+from mindgap.results.rows import ASKS, CALLS_CUSTOM, DRAWS
+
+#: The user's line, and the operator of PyTorch that it calls, in a label of a node.
+_PLACE: Final = re.compile(r"(?P<line>[^\s()]+:\d+)\)?(?: in aten\.(?P<operator>\w+))?")
+#: Lines that are named.
+_MOST: Final = 3
+
+
+def line_of(run: OwnRun, path: str, drawn: tuple[str, ...] = ()) -> str:
+    """Returns the user's line to name: where it fails, where the program asks how it is run, where tracing warned, or
+    where it draws random numbers (`drawn`). `path`: of the submodule at fault."""
+    asked = asked_inside(run, path)
+    if run.line or asked:
+        return run.line or _line_in(asked[0][1])
+    return run.warned[0][0] if run.warned else drawn[0].partition(" ")[0] if drawn else ""
+
+
+def why(run: OwnRun, path: str, drawn: tuple[str, ...] = ()) -> str:
+    """Returns what explains it, where the program itself says so."""
+    if run.by_order:
+        pairs = ", ".join(f"{name} takes {argument}" for name, argument in run.by_order)
+        return f". Its inputs were matched by order: {pairs}; --input-map ARGUMENT=INPUT changes that"
+    if run.operator:
+        return f". {CALLS_CUSTOM} {run.operator}, which this way does not know"
+    if asked := asked_inside(run, path):
+        return f". {ASKS} {', '.join(question_words(*each) for each in asked)}"
+    if run.warned:
+        return f". Tracing warned: {'; '.join(f'{sentence} ({line})' for line, sentence in run.warned[:_MOST])}"
+    training = [each for each in run.training if _is_inside(path, each)]
+    if training:
+        return f". In training mode: {', '.join(training[:4])}{' …' if len(training) > 4 else ''}"
+    return f". Besides, {draws_words(drawn)}" if drawn else ""
+
+
+def asked_inside(run: OwnRun, path: str) -> list[tuple[str, str]]:
+    """Returns what a submodule asks about export, tracing or compilation."""
+    return [
+        (function, place) for function, place in run.asked
+        if _of_export(function) and _is_inside(path, place.partition(" (")[0] if " (" in place else "")
+    ]  # fmt: skip
+
+
+def question_words(function: str, place: str) -> str:
+    """Formats a question: `torch.compiler.is_compiling() at blocks.1 (model.py:6)`."""
+    call = function if function.endswith("]") else f"{function}()"
+    return f"{call} at {place}" if place else call
+
+
+def draws(graph: Graph) -> tuple[str, ...]:
+    """Returns where a program draws random numbers: the user's lines, with the function that draws if PyTorch does it:
+    `model.py:12 (dropout)`. Empty for a graph without random inputs."""
+    random = {number for number, given in enumerate(graph.inputs) if given.role == "random"}
+    users = (place for place, node in enumerate(graph.nodes) if random.intersection(operands(node)))
+    labels = (graph.labels.nodes[place] for place in users) if graph.labels.nodes else ()
+    return tuple(dict.fromkeys(_drawn_at(found) for label in labels if (found := _PLACE.search(label))))
+
+
+def draws_words(drawn: tuple[str, ...]) -> str:
+    """Formats what `draws` found as a clause."""
+    at = f" at {', '.join(drawn[:_MOST])}" if drawn else ""
+    left_out = "; .eval(), and training=self.training in F.dropout, leave dropout out"
+    dropout = left_out if any("(dropout)" in each for each in drawn) else ""
+    return f"{DRAWS}{at}, which each side draws for itself{dropout}"
+
+
+def _drawn_at(found: re.Match[str]) -> str:
+    return f"{found['line']} ({found['operator']})" if found["operator"] else found["line"]
+
+
+def _is_inside(path: str, module: str) -> bool:
+    """Whether a module is a submodule, or inside it. `path`: empty for the whole program."""
+    return not path or module == path or module.startswith(f"{path}.")
+
+
+def _line_in(place: str) -> str:
+    return place.partition(" (")[2].rstrip(")") if " (" in place else place
+
+
+def _of_export(function: str) -> bool:
+    """Whether the answer depends on export, tracing or compilation, and not on the machine."""
+    return function.rpartition(".")[2].startswith("is_") and "available" not in function

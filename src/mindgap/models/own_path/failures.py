@@ -1,0 +1,151 @@
+"""Says why an exporter or runtime gave nothing for a program: the step, the message, the user's line, the operator."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import torch
+
+from mindgap.aten.torch_private.native_functions import registered_operators
+from mindgap.models.capture.origin import user_line_of, users_line_in
+from mindgap.models.corpus.source import one_line
+from mindgap.platforms.script_runner import ScriptRunner
+
+if TYPE_CHECKING:
+    from mindgap.models.own_path.program_run import FlatProgram
+
+#: The file name of a runner's text in tracebacks.
+RUNNER_FILE: Final = "<how users run the platform>"
+_CALL: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
+#: The calls that export or compile a program: one result serves all runs of it.
+EXPORTS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile")
+#: Words of an exporter's report that stand before what is said of the program.
+_REPORT: Final = re.compile(
+    r"^(?:Failed to .*|<class .*|\(Refer .*|.*\[Strategy\].*|##.*|Check '.*|Constraints violated.*|Exception from .*"
+    r"|FrontEnd API .*|Model wasn't .*|.*:|)$"
+)
+#: An operator as exporters and front ends name it.
+_OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")
+#: What OpenVINO converts not, and how Python names a function there.
+_UNCONVERTED: Final = re.compile(r"No conversion rule found for operations: (.*)")
+_FUNCTION: Final = re.compile(r"<(?:built-in )?function (\w+)(?: at 0x[0-9a-f]+)?>")
+#: Namespaces of PyTorch's own operators.
+_OWN_OPERATORS: Final = (
+    "aten", "prims", "prim", "torchvision", "quantized", "_quantized", "quantized_decomposed", "onnx", "onnx_symbolic",
+    "inductor", "export", "mkldnn", "onednn", "sparse", "profiler", "c10d", "_c10d_functional",
+)  # fmt: skip
+#: Packages that exporters are made of, beside PyTorch.
+_EXPORTERS: Final = ("onnxscript", "onnx_ir", "onnx")
+
+#: Characters of a message.
+_MOST_TEXT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a program gave no outputs.
+
+    step: the call that failed, such as `torch.onnx.export`; empty where no single one did.
+    line: of the user's code, `model.py:12`; empty if none is known.
+    operator: the custom operator that the message names.
+    ours: the runner cannot feed this program, which says nothing of the platform.
+    """
+
+    message: str
+    step: str = ""
+    line: str = ""
+    operator: str = ""
+    ours: bool = False
+
+
+class InputsNotMatched(ValueError):
+    """The inputs of a model file that a program's arguments do not fit."""
+
+
+def failure_of(error: BaseException, runner: ScriptRunner, program: FlatProgram) -> Failure:
+    """Returns what an error that a runner raised says of a program."""
+    return _with_operator(_failure(error, runner), error, program)
+
+
+def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
+    """Tells a failure of an exporter or runtime from one of the runner's own lines."""
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    step = ""
+    for frame, number in frames:
+        if frame.f_code.co_filename == RUNNER_FILE:
+            calls = [each for each in _CALL.findall(linecache.getline(RUNNER_FILE, number)) if each != "once"]
+            named = [each for each in EXPORTS if f"once({each!r}" in linecache.getline(RUNNER_FILE, number)]
+            step = next((call for call in [*named, *calls] if "." in call), "")
+    inside = bool(frames) and frames[-1][0].f_code.co_filename == RUNNER_FILE
+    if isinstance(error, InputsNotMatched):
+        return Failure(str(error), ours=True)
+    if inside and isinstance(error, (TypeError, ValueError)):
+        return Failure(f"the runner cannot feed this program: {one_line(error)}", ours=True)
+    causes = _causes(error)
+    packages = (*_EXPORTERS, *(line.split()[1].partition(".")[0] for line in runner.imports))
+    line = next((found for each in reversed(causes) if (found := _line(each, packages))), "")
+    return Failure(_message(causes), step, line)
+
+
+def _with_operator(failure: Failure, error: BaseException, program: FlatProgram) -> Failure:
+    """The failure with the custom operator that the message names, and the line that calls it."""
+    if failure.ours:
+        return failure
+    text = "\n".join(str(each) for each in _causes(error))
+    named = [f"{found[1]}::{found[2]}" for found in _OPERATOR.finditer(text) if found[1] not in _OWN_OPERATORS]
+    known = registered_operators()
+    operator = next((name for name in named if name in known), "")
+    unconverted = _UNCONVERTED.search(_FUNCTION.sub(r"\1", text))
+    asked = [operator] if operator else unconverted[1].split(", ") if unconverted else []
+    return replace(failure, operator=operator, line=failure.line or (_line_calling(asked, program) if asked else ""))
+
+
+def _line_calling(operators: Sequence[str], program: FlatProgram) -> str:
+    """The user's line that calls one of these operators or functions, in the program as `torch.export` has it; empty if
+    that fails."""
+    try:
+        with torch.no_grad():
+            shapes = dict(program.dynamic_shapes) or None
+            nodes = torch.export.export(program, program.fresh(), dynamic_shapes=shapes).graph.nodes
+    except Exception:
+        return ""
+    asked = tuple(operator.replace("::", ".") for operator in operators)
+    called = (
+        node for node in nodes
+        if str(node.target).startswith(asked) or getattr(node.target, "__name__", "") in asked
+    )  # fmt: skip
+    return next((line for node in called if (line := users_line_in(str(node.meta.get("stack_trace", ""))))), "")
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    found = [error]
+    while (inner := found[-1].__cause__ or found[-1].__context__) is not None and inner not in found:
+        found.append(inner)
+    return found
+
+
+def _line(error: BaseException, packages: Sequence[str]) -> str:
+    return user_line_of(error.__traceback__, packages) or users_line_in(str(error), packages)
+
+
+def _sentences(text: str) -> str:
+    """The first sentences of a text, up to `_MOST_TEXT` characters; of a longer one its first words."""
+    if len(text) <= _MOST_TEXT:
+        return text
+    end = text.rfind(". ", 0, _MOST_TEXT)
+    return text[: end + 1] if end > 0 else f"{text[:_MOST_TEXT].rpartition(' ')[0]} …"
+
+
+def _message(causes: Sequence[BaseException]) -> str:
+    """The first line of a message that says something of the program, of the innermost cause that has one."""
+    for error in reversed(causes):
+        for line in str(error).splitlines():
+            if not _REPORT.match(line.strip()):
+                said = _FUNCTION.sub(r"\1", line.strip().removeprefix("-- "))
+                return f"{type(error).__name__}: {_sentences(said).rstrip('.:')}"
+    return one_line(causes[0])

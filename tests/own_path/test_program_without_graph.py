@@ -1,0 +1,67 @@
+"""A program that cannot be captured: its own export is compared with eager mode."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from mindgap.judge.pipeline.own_path_alone import row_without_graph
+from mindgap.models.own_path.client import Located, OwnRun
+from mindgap.platforms.name import parse
+from mindgap.results.advice import advised
+from mindgap.results.rows import FIXED, Row
+
+PLATFORM = parse("cpu/jit")
+RIGHT = np.linspace(-1, 1, 8, dtype=np.float32)
+RUN = OwnRun(PLATFORM, "torch.jit.trace", (RIGHT,), (RIGHT,))
+
+
+def row(sensitivity: float = 0.0, **changes: object) -> Row:
+    """The row of a run like `RUN`, in whose program submodule `peak` is at fault."""
+    run = dataclasses.replace(RUN, **changes)  # pyright: ignore[reportArgumentType] # any field
+    found = Located("peak", "Peak", line="model.py:4")
+    return row_without_graph("m", PLATFORM, run, lambda _: found, lambda: sensitivity)
+
+
+def off(by: float) -> tuple[np.ndarray, ...]:
+    return (RIGHT + np.float32(by),)
+
+
+def test_equal_bits_are_identical() -> None:
+    assert row().verdict == "identical" and row().metrics["max_abs"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("apart", "sensitivity", "verdict"),
+    [(1e-5, 0.0, None), (0.5, 0.0, "export"), (0.5, 0.1, None), (0.5, 0.01, "export")],
+)
+def test_what_rounding_of_the_arguments_does_not_reach_is_a_finding(
+    apart: float, sensitivity: float, verdict: str | None
+) -> None:
+    found = row(sensitivity, outputs=off(apart))
+    assert found.verdict == verdict and found.unjudged == (verdict is None)
+    assert f"{apart:.2g} of the largest magnitude off eager mode" in found.detail
+    if verdict:
+        assert found.culprit is not None and found.culprit.label == "peak (model.py:4)"
+
+
+def test_random_numbers_are_not_judged_and_shapes_are() -> None:
+    assert row(outputs=off(0.5), draws=True).unjudged
+    assert row(outputs=(RIGHT[:4],), draws=True).verdict == "export"
+
+
+def test_a_value_that_is_fixed_in_the_export_shows_on_other_arguments_and_on_later_sets() -> None:
+    others = row(other_outputs=off(0.5), other_eager=(RIGHT,))
+    later = row(outputs=off(0.5), first="model.py:make?arguments=1")
+    for found in (others, later):
+        assert found.verdict == "export" and FIXED in found.detail
+        assert advised(found).advice.startswith("compute with tensors")
+
+
+def test_a_failure_is_one_and_what_was_not_fed_was_not_run() -> None:
+    failed = row(outputs=None, reason="RuntimeError: no", step="torch.jit.trace", line="model.py:9")
+    assert failed.verdict == "failed" and "model.py:9" in failed.detail
+    assert row(outputs=None, fed=False, reason="a complex argument").status == "not_run"
+    assert row_without_graph("m", PLATFORM, None, lambda _: None, lambda: 0.0).status == "not_run"
