@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -20,14 +20,10 @@ from mindgap.judge.oracle.bounds.terms import (
 from mindgap.judge.oracle.evaluation.float64 import evaluate
 from mindgap.judge.oracle.evaluation.formats import FORMATS
 
-#: Elements of a weight that is worked on in blocks of columns, and of a block.
-_LARGE: Final = 1 << 20
-_BLOCK: Final = 1 << 18
-
 
 def _bilinear(site: Site, operands: int, terms: float) -> list[Bound | None]:
     """The first `operands` arguments enter products (or are added, unsquared terms too): run on magnitudes."""
-    if (found := _by_blocks(site, operands)) is not None:
+    if (found := _by_blocks(site)) is not None:
         hard, squares = found
     else:
         magnitudes = [absolute(a) for a in site.args[:operands]]
@@ -36,27 +32,21 @@ def _bilinear(site: Site, operands: int, terms: float) -> list[Bound | None]:
     return summed(site, hard, squares.sqrt(), terms)
 
 
-def _by_blocks(site: Site, operands: int) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Σ|x| and Σx² of a product with a large weight, a block of its columns at a time: copies of all of it would leave
-    the cache, and take longer than the products. None for a small weight, and for other operators."""
-    places = {"mm": (0, 1, None), "linear": (0, 1, 2 if operands == 3 else None), "addmm": (1, 2, 0)}
-    packet, given = site.call.packet, site.args[:operands]
-    if packet not in places or (packet == "linear" and site.kwargs):
+def _by_blocks(site: Site) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Σ|x| and Σx² of a product with a large weight, a block of its columns at a time; None for any other call."""
+    large = site.call.large
+    if large is None:
         return None
-    first, second, third = places[packet]
-    left, weight, bias = given[first], given[second], None if third is None else given[third]
-    if weight.dim() != 2 or weight.numel() < _LARGE or any(t.is_complex() for t in (left, weight)):
-        return None
-    columns = weight.T if packet == "linear" else weight
+    left, bias = site.args[large.left], None if large.bias is None else site.args[large.bias]
     factors = left.abs(), left.square()
     found: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
-    for block in columns.split(max(_BLOCK // max(columns.shape[0], 1), 1), 1):
+    for block in large.blocks(site.args):
         magnitudes = block.abs()
         found[0].append(factors[0] @ magnitudes)
         found[1].append(factors[1] @ magnitudes.square_())
-    alpha, beta = site.kwargs.get("alpha", 1), site.kwargs.get("beta", 1)
-    hard, squares = (alpha * torch.cat(parts, -1) for parts in found)
-    return (hard, squares) if bias is None else (hard + beta * absolute(bias), squares + beta * squared(bias))
+    hard, squares = (torch.cat(parts, -1) for parts in found)
+    terms = absolute(bias), squared(bias)
+    return large.completed(hard, terms[0], site.kwargs), large.completed(squares, terms[1], site.kwargs)
 
 
 def _squared_in_place(magnitude: Any) -> Any:
