@@ -11,6 +11,7 @@ import torch
 from mindgap.graph import Graph
 from mindgap.judge.oracle import Oracle
 from mindgap.judge.oracle.evaluation import float64
+from mindgap.judge.oracle.shadows.segments import needed_bytes, segments
 from oracle.bench import build, normal
 
 CALLS: Final[dict[str, tuple[str, list[tuple[int, ...]], dict[str, float]]]] = {
@@ -46,5 +47,7 @@ def test_blocks_give_what_the_whole_gives(name: str, dtype: str, monkeypatch: py
     # Columns in blocks of 12 and a rest.
     monkeypatch.setattr("mindgap.judge.oracle.evaluation.large_weights._BLOCK", 1000)
     assert float64.bind_call(graph, graph.nodes[0]).large is not None
+    asked = needed_bytes(graph, segments(graph), graph.outputs)[1]
+    assert asked < 8 * 6 * 80 * 37, "no float64 copies of the weight"
     for one, other in zip(seen(graph, arrays), whole, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-14, equal_nan=False)
