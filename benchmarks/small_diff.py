@@ -1,8 +1,10 @@
 """Measures how long a user waits for `mindgap diff` of a small model: `python benchmarks/small_diff.py [PLATFORM…]`.
 
-    command  `mindgap diff FILE.py:make -p PLATFORM` of three layers, a new process each time    target: <= 4 s
-    bare     a script that imports PyTorch, runs the model, converts it for the platform (`torch.jit.trace`, or
-             `torch.onnx.export` and ONNX Runtime) and runs it there; also a new process
+    command  `mindgap diff FILE.py:make -p PLATFORM` of three layers, a new process each time    target: <= 4 s, and
+             1.5 times the bare script with `cpu/jit`, 1.1 times with the others
+    bare     a script that imports PyTorch, runs the model, converts it for the platform (`torch.jit.trace`,
+             `torch.onnx.export` and ONNX Runtime, or `torch.compile`) and runs it there; also a new process, and with
+             `cpu/inductor` an empty cache of compiled code for either
     session  each further `diff` in one `mindgap.Session`, of the same model and of a new one    target: <= 0.3 s
 
 Medians of `--runs` runs, with the fastest and the slowest. Command and bare script alternate, so that other work on the
@@ -20,6 +22,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -62,7 +65,16 @@ session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
 [found] = session.run(None, {session.get_inputs()[0].name: args[0].numpy()})
 print(float((expected - torch.from_numpy(found)).abs().max()))
 """
-BARE = {"cpu/jit": BARE_JIT, "onnxruntime/cpu": BARE_ONNX}
+BARE_INDUCTOR = """
+import torch
+from model import make
+model, args = make()
+with torch.no_grad():
+    expected = model(*args)
+    found = torch.compile(model)(*args)
+print(float((expected - found).abs().max()))
+"""
+BARE = {"cpu/jit": BARE_JIT, "onnxruntime/cpu": BARE_ONNX, "cpu/inductor": BARE_INDUCTOR}
 
 
 def clocked(call: Callable[[], object]) -> float:
@@ -86,6 +98,8 @@ def spread(seconds: list[float]) -> str:
 def process(folder: Path, *command: str, checkout: Path | None = None) -> str:
     """Runs Python in the folder; returns its standard output. Status 1 is a finding, and fine."""
     python, environment = (sys.executable, {**os.environ}) if checkout is None else python_of(checkout)
+    shutil.rmtree(folder / "inductor", ignore_errors=True)
+    environment["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
     done = subprocess.run([python, *command], cwd=folder, capture_output=True, text=True, check=False, env=environment)
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr)

@@ -81,9 +81,10 @@ def test_an_estimate_counts_weights_once_and_copies_for_each(graph):
     assert found.judging > 0 and found.too_large(0) is None
 
 
-def test_seconds_expected_grow_with_a_run_and_with_weights(graph):
+def test_seconds_expected_grow_with_a_run_with_weights_and_with_outputs(graph):
     gib = sum(given.spec.nbytes for given in graph.inputs) / 2**30
-    assert expected_seconds(graph, 2.0, judged=True) == pytest.approx(180 + 20 * gib)
+    millions = 4 * 8 / 1e6
+    assert expected_seconds(graph, 2.0, judged=True) == pytest.approx(30 + 22 * gib + millions)
     assert expected_seconds(graph, 2.0, judged=False) == pytest.approx(20 * gib)
 
 

@@ -33,7 +33,7 @@ def test_the_word_is_that_of_all_replays(name: str, dtype: torch.dtype, tmp_path
         few = examine_cheaply(one.oracle(), outputs)
         all_of_them = one.oracle().examine(outputs)
         assert [(e.kind, e.ill) for e in few] == [(e.kind, e.ill) for e in all_of_them]
-        assert all(f.worst >= a.worst * 0.999 for f, a in zip(few, all_of_them, strict=True))
+        assert all(f.worst >= a.worst * 0.999 for f, a in zip(few, all_of_them, strict=True) if f.kind == "calm")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -63,10 +63,22 @@ def test_a_calm_chain_takes_few_replays() -> None:
     assert oracle.replays.count < FEW / 2
 
 
-def test_a_suspect_gets_all_replays() -> None:
+def test_what_is_far_off_takes_few_replays() -> None:
+    """As far as products in bfloat16 are from those in float32."""
     graph, arrays = chain()
     oracle = Oracle(graph, arrays)
     wrong = [to_numpy(to_torch(np.asarray(a)) * 1.5) for a in map(oracle_value(oracle), graph.outputs)]
+    assert {e.kind for e in examine_cheaply(oracle, wrong)} == {"discrepant"}
+    assert oracle.replays.count < FEW
+
+
+def test_a_suspect_gets_all_replays() -> None:
+    """One element alone proves nothing: few replays say little of its σ."""
+    graph, arrays = chain()
+    oracle = Oracle(graph, arrays)
+    wrong = [to_numpy(to_torch(np.asarray(a))).copy() for a in map(oracle_value(oracle), graph.outputs)]
+    for each in wrong:
+        each.flat[0] += 1.0
     found = examine_cheaply(oracle, wrong)
     assert {e.kind for e in found} == {"discrepant"}
     assert oracle.replays.count == FEW

@@ -250,6 +250,50 @@ def test_a_wrong_product_is_not_explained_by_fewer_bits() -> None:
     assert found.culprit is not None and found.culprit.op == "aten.mm.default" and found.culprit.node == 2
 
 
+def many_products() -> tuple[Graph, list[Any]]:
+    """Six products with one call, each followed by the same operator."""
+    arrays = [normal(16, 64), *(normal(64, 64, seed=seed) / 4 for seed in range(1, 7))]
+    calls: list[tuple[Any, ...]] = []
+    for number in range(1, 7):
+        calls.append((f"m{number}", "aten.mm.default", f"t{number - 1}" if number > 1 else "i0", f"i{number}"))
+        calls.append((f"t{number}", "aten.tanh.default", f"m{number}"))
+    return build(arrays, calls, ["t6"]), arrays
+
+
+def test_a_policy_of_a_large_graph_is_concluded_from_two_nodes_of_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, arrays = many_products()
+    every = judged(graph, arrays, products_in(torch.bfloat16), PRODUCTS)
+    assert every.faults[0].fault.nodes == (0, 2, 4, 6, 8, 10) and not every.weaknesses
+    monkeypatch.setattr("mindgap.judge.trace.single_operators.SAMPLED_FROM_BYTES", 0)
+    found = judged(graph, arrays, products_in(torch.bfloat16), PRODUCTS)
+    assert (found.verdict, found.blame, found.culprit) == (every.verdict, every.blame, every.culprit)
+    assert (found.example, found.verdicts, found.metrics) == (every.example, every.verdicts, every.metrics)
+    # The first one's operand is an input of the graph, which a runtime may treat in another way.
+    assert found.faults[0].fault.nodes == (0, 2, 10)
+    (weak,) = found.weaknesses
+    assert (weak.missing, weak.reason) == (
+        "dtype policy",
+        "5 of 12 nodes were run alone, the first and the last of each distinct call",
+    )
+    assert found.detail.endswith(weak.reason)
+
+
+def test_what_a_sample_left_out_is_found_by_the_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample shows the policy alone. It does not explain the outputs, so that all nodes are run."""
+
+    def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        found = products_in(torch.bfloat16)(graph, index, result, args)
+        # A job of single operators has other numbers: the weight tells the node.
+        return found * 1.5 if len(args) > 1 and torch.equal(args[1], third) else found
+
+    graph, arrays = many_products()
+    third = torch.from_numpy(np.asarray(arrays[3]))
+    monkeypatch.setattr("mindgap.judge.trace.single_operators.SAMPLED_FROM_BYTES", 0)
+    found = judged(graph, arrays, fault, PRODUCTS)
+    assert found.culprit is not None and (found.culprit.op, found.culprit.node) == ("aten.mm.default", 4)
+    assert not found.weaknesses
+
+
 def one_wrong_operator_beside() -> tuple[Graph, list[Any], Fault]:
     """Two products, and an exponential that is wrong by half, of which only the sign is looked at."""
     arrays = [normal(8, 64), normal(64, 64, seed=1), normal(64, 64, seed=2)]

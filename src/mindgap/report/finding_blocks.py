@@ -146,9 +146,10 @@ def _blame(row: Row, report: Report, sides: Mapping[str, str]) -> str:
 
 
 def _evidence(row: Row) -> str:
-    """The judge's detail without what other fields say: all of it for a policy, else the example and the message."""
+    """The judge's detail without what other fields say: all of it for a policy, else the example and the message. Of a
+    policy that a sample of the nodes shows, how many these were."""
     if isinstance(row.culprit, DtypePolicy):
-        return ""
+        return "; ".join(weak.reason for weak in row.weaknesses if weak.missing == "dtype policy")
     text = clean(row.detail)
     if (message := clean(row.message)) and text.endswith(message):
         text = text[: -len(message)].rstrip(": ")

@@ -1,4 +1,4 @@
-"""Proves outputs calm from 1, 2 or 4 replays instead of 8.
+"""Proves outputs calm, or far off, from 1, 2 or 4 replays instead of 8.
 
 `Oracle.examine_value` measures σ over 8 replays. Most outputs are far inside their limits, and one replay shows it.
 The proof that such an output is calm with 8 replays too:
@@ -13,7 +13,10 @@ The proof that such an output is calm with 8 replays too:
   must be smaller than what makes an output ill-conditioned, and by a factor: 1024 for one replay, 64 for two, 8 for
   four. σ₈/σₖ passes it with a probability below 0.001 even where all elements move together, as a normal variable.
 
-An output that is not proven calm is left to all replays: nothing is called a suspect here.
+By the same factor an output is proven to be beyond 16 σ₈: most of its elements are beyond 16 σₖ times the factor. That
+holds where σ is of smooth operators: a jump is met by some replays and not by others.
+
+An output that is proven neither is left to all replays.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ def examine_value_cheaply(oracle: Oracle, number: int, array: Any) -> Examined:
     for count, growth in STEPS:
         if oracle.replays.count >= FEW:
             break
-        verdict = _proven_calm(oracle, number, to_torch(array), count, growth)
+        got = to_torch(array)
+        verdict = _proven_calm(oracle, number, got, count, growth) or _proven_far(oracle, number, got, count, growth)
         if verdict is not None:
             return verdict
     return oracle.examine_value(number, array)
@@ -65,6 +69,20 @@ def _proven_calm(oracle: Oracle, number: int, got: torch.Tensor, count: int, gro
     if verdict.kind != "calm" or verdict.tainted:
         return None
     return replace(verdict, ill=False)
+
+
+def _proven_far(oracle: Oracle, number: int, got: torch.Tensor, count: int, growth: float) -> Examined | None:
+    """Beyond 16 σ, or None where so many replays do not prove it. The errors in σ are those of so many replays."""
+    expected = oracle.expectation(number, count)
+    if got.shape != expected.step.shape or not is_real(expected.dtype) or expected.tainted is not None:
+        return None
+    if oracle.narrows or oracle.jumps or ill_conditioned(expected, growth):
+        return None
+    verdict = examine(expected, got)
+    if verdict.kind != "discrepant" or 2 * verdict.count <= got.numel():
+        return None
+    far = examine(replace(expected, sigma=growth * expected.sigma), got)
+    return replace(verdict, ill=False) if far.kind == "discrepant" and 2 * far.count > got.numel() else None
 
 
 def _least_sigma(oracle: Oracle, number: int, expected: Expectation) -> torch.Tensor:

@@ -117,14 +117,26 @@ class Oracle:
         )
 
     @cached_property
-    def _narrows(self) -> bool:
-        """An explicit cast gives fewer bits than it takes."""
+    def narrows(self) -> bool:
+        """Some explicit cast gives fewer bits than it takes."""
         return any(
             call.traits.casts and is_real(d) and is_real(s.dtype) and FORMATS[d].u < FORMATS[s.dtype].u
             for call in self._float64.calls
             for d in (cast_source(self.graph, call.node),)
             for s in call.node.outputs[:1]
             if s is not None
+        )
+
+    @cached_property
+    def jumps(self) -> bool:
+        """Some result jumps with a float: a step, or a discrete value that is made of one."""
+        return any(
+            call.traits.non_smooth == "jumps"
+            or (
+                any(map(is_real, call.dtypes))
+                and any(s is not None and not is_real(s.dtype) for s in call.node.outputs)
+            )
+            for call in self._float64.calls
         )
 
     @cached_property
@@ -203,7 +215,7 @@ class Oracle:
         tensor = to_torch(array)
         expected = self.expectation(number, count)
         verdict = self._plausible(number, tensor, examine(expected, tensor))
-        if self._narrows and (verdict.kind == "discrepant" or (verdict.median or 0.0) > BULK_RATIO):
+        if self.narrows and (verdict.kind == "discrepant" or (verdict.median or 0.0) > BULK_RATIO):
             return self._unrounded(number, tensor, expected, verdict, count)
         return verdict
 

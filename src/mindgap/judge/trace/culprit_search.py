@@ -21,6 +21,7 @@ from mindgap.judge.trace.intermediate_values import IntermediateValues, by_size,
 from mindgap.judge.trace.output_verdicts import (
     public_only,
 )
+from mindgap.judge.trace.sampled_policy import SampledPolicy, policy_by_sample
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
 from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
 from mindgap.platforms.name import PlatformName
@@ -128,6 +129,15 @@ class CulpritSearch:
                 break
         failures += [f"{each.policy.culprit.op}: {each.undecided}" for each in explanations if each.undecided]
         return finding, None
+
+    def policy_by_sample(
+        self, platform: PlatformName, public: tuple[list[Examined], list[Examined]], seen: ObservedOutputs
+    ) -> SampledPolicy | None:
+        """The policy of a platform that a sample of a large graph's calls shows, and that explains every output."""
+        shown = [not hidden for hidden in seen.internal]
+        return policy_by_sample(
+            self.singles, self._explanations_of(platform), (platform, self._reference), public, seen.runs, shown
+        )
 
     def _own(self, side: PlatformName, other: PlatformName, examined: list[Examined]) -> list[Confirmed]:
         """What one side gets wrong by itself, operators that are right but for a dtype (`retyped`) last. One that leads

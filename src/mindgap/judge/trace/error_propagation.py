@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.judge.oracle import Oracle, OracleError
+from mindgap.judge.oracle import Oracle, OracleError, examine_value_cheaply
 from mindgap.judge.trace.output_verdicts import same_bits
 from mindgap.judge.trace.single_operators import Confirmed
 from mindgap.judge.trace.subgraphs import Array
@@ -37,7 +37,9 @@ def breaks(oracle: Oracle, arrays: Mapping[int, Array], internal: Collection[int
     """Whether these values, put in place of S's and carried downstream, make any output a candidate, `internal` ones
     apart."""
     outputs = _carried(oracle, arrays, internal)
-    return outputs is None or any(oracle.examine_value(n, value).kind != "calm" for n, value in outputs.items())
+    return outputs is None or any(
+        examine_value_cheaply(oracle, n, value).kind != "calm" for n, value in outputs.items()
+    )
 
 
 def reaches(oracle: Oracle, arrays: Mapping[int, Array], internal: Collection[int] = ()) -> bool:

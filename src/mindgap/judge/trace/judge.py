@@ -10,7 +10,7 @@ from typing import Final
 from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
 from mindgap.graph import Graph, GraphError, MindgapError, materialise
-from mindgap.graph.compare.culprit import Culprit, OperatorCulprit, OutputsCulprit
+from mindgap.graph.compare.culprit import Culprit, OperatorCulprit
 from mindgap.graph.compare.verdict import Fault, Missing, Verdict, Weakness
 from mindgap.judge.oracle import (
     Examined,
@@ -43,9 +43,10 @@ from mindgap.judge.trace.output_verdicts import (
     worst_of_runs,
 )
 from mindgap.judge.trace.roles import Role, node_roles, value_difference
+from mindgap.judge.trace.sampled_policy import SampledPolicy
 from mindgap.judge.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
-from mindgap.judge.trace.smallest_part import Part
+from mindgap.judge.trace.smallest_part import Part, culprit_of_part, label_of
 from mindgap.judge.trace.structure import first_difference, side_to_blame, sides_first, structural_detail
 from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
 from mindgap.judge.trace.wrong_part import wrong_part
@@ -131,7 +132,7 @@ class Judge:
             why = f"no operator is named: {found.reason}{named}"
             return Judgement("failed", "platform", detail=f"{failure.status} ({why}): {failure.message}")
         detail = f"{failure.status} ({words_of_part(found, 'fails')}): {failure.message}"
-        culprit = self._culprit_of_part(self._asked, found)
+        culprit = culprit_of_part(self._asked, found)
         fault = Fault(culprit, "failed", "platform", found.nodes, detail)
         judgement = Judgement("failed", "platform", culprit, detail=detail, faults=(FoundFault(fault),))
         return replace(judgement, around=near_culprit(self._asked, judgement))
@@ -197,6 +198,9 @@ class Judge:
         seen = ObservedOutputs(ours, theirs, runs, mine, reference, internal)
         public = public_only(mine, internal), public_only(reference, internal)
         finding = None
+        sampled = None if self._narrow() else self.search.policy_by_sample(outcome.platform, public, seen)
+        if sampled is not None:
+            return replace(self._by_sample(outcome.platform, sampled, seen), metrics=metrics)
         if any(e.kind != "calm" or e.ill for side in public for e in side) or self._narrow():
             finding = self.search.find(outcome.platform, *public, ours, theirs)
         policy, undecided = None, list[str]()
@@ -218,6 +222,15 @@ class Judge:
         return replace(
             found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak), contradictions=tuple(unfit)
         )
+
+    def _by_sample(self, platform: PlatformName, sampled: SampledPolicy, seen: ObservedOutputs) -> Judgement:
+        """The judgement of a policy that a sample of the nodes shows, without metrics."""
+        found = self._finding(platform, [sampled.fault], None)
+        words = self._words(seen, found.verdict)
+        weak = (*self._weaknesses(seen, words), self._weakness(sampled.fault.confirmed, "dtype policy", sampled.extent))
+        detail = f"{found.detail}; {sampled.extent}"
+        around = self._around(platform, found)
+        return replace(found, verdicts=tuple(words), detail=detail, weaknesses=weak, around=around)
 
     def _weaknesses(self, seen: ObservedOutputs, words: Sequence[Verdict]) -> Iterator[Weakness]:
         """What the oracle did without on the way to outputs that differ, by node of the captured graph."""
@@ -251,7 +264,7 @@ class Judge:
             return self._calm(seen, words)
         number, ours, theirs = self.oracle.graph.outputs[index], seen.ours[index], seen.theirs[index]
         producer = self.oracle.graph.producer[number]
-        culprit = self._culprit_of_part(self._graph, Part((self._origin[producer],))) if producer >= 0 else None
+        culprit = culprit_of_part(self._graph, Part((self._origin[producer],))) if producer >= 0 else None
         words[index] = "structural"
         blame = side_to_blame(self.oracle.graph.values[number], ours, theirs)
         detail = structural_detail(self.oracle.graph, index, ours, theirs)
@@ -346,11 +359,11 @@ class Judge:
             part = wrong_part(self._graph, given, side, self._execute, self._deadline_s)
             if not part.nodes:
                 return None, f" is named: {part.reason}"
-            return self._culprit_of_part(self._graph, part), f"; {words_of_part(part, 'wrong')}"
+            return culprit_of_part(self._graph, part), f"; {words_of_part(part, 'wrong')}"
         node = self._origin[confirmed.nodes[-1]]
         several = tuple(dict.fromkeys(self.oracle.graph.nodes[n].op for n in confirmed.nodes))
         ops = (self._graph.nodes[node].op,) if len(confirmed.nodes) == 1 else several
-        return OperatorCulprit(ops, node, _label(self._graph, node)), ""
+        return OperatorCulprit(ops, node, label_of(self._graph, node)), ""
 
     def _roles(
         self, platform: PlatformName, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed
@@ -383,14 +396,3 @@ class Judge:
     def _narrow(self) -> bool:
         """Some value is kept in 16 bits or fewer: whole outputs hide single wrong elements there."""
         return any(s is not None and s.dtype in FORMATS and FORMATS[s.dtype].narrow for s in self.oracle.graph.values)
-
-    def _culprit_of_part(self, graph: Graph, part: Part) -> Culprit:
-        last = part.nodes[-1]
-        if part.twice:
-            return OutputsCulprit(last, _label(graph, last))
-        ops = tuple(dict.fromkeys(graph.nodes[node].op for node in part.nodes))
-        return OperatorCulprit(ops, last, _label(graph, last))
-
-
-def _label(graph: Graph, node: int) -> str:
-    return graph.labels.nodes[node] if graph.labels.nodes else ""

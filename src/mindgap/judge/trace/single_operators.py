@@ -6,6 +6,7 @@ measured by the same stick and neither needs to show its intermediate values.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -15,6 +16,7 @@ import torch
 from mindgap.aten.storage import storage_reads
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.graph import extract
+from mindgap.graph.sizes import input_bytes, output_bytes
 from mindgap.judge.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
 from mindgap.judge.oracle.evaluation.formats import is_real
 from mindgap.judge.oracle.examination import BULK_RATIO
@@ -37,6 +39,8 @@ Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural"]
 #: Operands and results of one job: larger graphs are run in several, so that memory stays flat.
 MAX_BATCH_BYTES: Final = 64 << 20
 MAX_KEPT: Final = 32
+#: Calls whose operands and results together take more are sampled where a sample may decide.
+SAMPLED_FROM_BYTES: Final = 512 << 20
 #: A result wrong in bulk by less than this share of its own size was computed in fewer bits; by more, it is wrong.
 #: It is sixteen roundings to bfloat16. `selu` without its scale of 1.05 is wrong.
 REDUCED_UP_TO: Final = 2.0**-5
@@ -80,6 +84,8 @@ class SingleOperators:
         self._readers = readers_of(oracle.graph)
         self._reads = storage_reads(oracle.graph)
         self._singles = [written_as_it_ran(self.single(i), original[i]) for i in range(len(oracle.graph.nodes))]
+        #: The nodes that `confirmed` runs.
+        self.nodes: Collection[int] = range(len(oracle.graph.nodes))
         self._found: dict[PlatformName, list[Confirmed]] = {}
         self._alone: dict[tuple[str, int], bool] = {}
         self._scalars: dict[PlatformName, dict[int, tuple[str, ...]]] = {}
@@ -134,13 +140,29 @@ class SingleOperators:
             found: list[Confirmed] = []
             # Stretch by stretch: a batch that spans two would have S computed again for each.
             for nodes in self._oracle.parts:
-                singles = [c for c in self._singles[nodes.start : nodes.stop] if self._holds_something(c)]
+                wanted = [self._singles[node] for node in nodes if node in self.nodes]
+                singles = [c for c in wanted if self._holds_something(c)]
                 for result in self.run(singles, platform):
                     one = self._judge(result, platform)
                     if one is not None:
                         found.append(one if len(found) < MAX_KEPT else replace(one, arrays={}))
             self._found[platform] = found
         return self._found[platform]
+
+    def sampled(self) -> SingleOperators | None:
+        """The same for the first and the last node of each distinct call: of one operator, with equal attributes,
+        shapes, strides and dtypes. None for a graph whose calls take little, which are all run."""
+        size = sum(input_bytes(c.graph) + output_bytes(c.graph) for c in self._singles)
+        if size <= SAMPLED_FROM_BYTES:
+            return None
+        calls: dict[str, list[int]] = {}
+        for node, one in enumerate(self._singles):
+            specs = [(given.spec, given.role) for given in one.graph.inputs]
+            calls.setdefault(repr((one.graph.nodes, specs, one.graph.outputs)), []).append(node)
+        few = copy.copy(self)
+        few.nodes = frozenset(node for nodes in calls.values() for node in (nodes[0], nodes[-1]))
+        few._found, few._alone, few._scalars = {}, {}, {}
+        return few
 
     def _holds_something(self, single: Subgraph) -> bool:
         """An element, or at least a shape that the graph itself shows: how a platform presents an empty value that

@@ -17,6 +17,7 @@ from mindgap.aten.dead_nodes import known_at_load, with_constants
 from mindgap.aten.tape import Tape, written_inputs
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, Labels, extract
+from mindgap.graph.compare.culprit import Culprit, OperatorCulprit, OutputsCulprit
 from mindgap.judge.trace.subgraphs import Array, readers_of
 
 #: Whether a graph shows the behaviour on these inputs (by input number).
@@ -36,6 +37,20 @@ class Part:
     nodes: tuple[int, ...]
     reason: str = ""
     twice: bool = False
+
+
+def culprit_of_part(graph: Graph, part: Part) -> Culprit:
+    """What a finding names for a part of the graph."""
+    last = part.nodes[-1]
+    if part.twice:
+        return OutputsCulprit(last, label_of(graph, last))
+    ops = tuple(dict.fromkeys(graph.nodes[node].op for node in part.nodes))
+    return OperatorCulprit(ops, last, label_of(graph, last))
+
+
+def label_of(graph: Graph, node: int) -> str:
+    """Where a node comes from, empty where the graph does not say."""
+    return graph.labels.nodes[node] if graph.labels.nodes else ""
 
 
 class PartSearch:

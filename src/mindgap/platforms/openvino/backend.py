@@ -41,8 +41,8 @@ _OPTIONS: Final = (
     ),
     Option(
         "precision",
-        "default leaves the choice to OpenVINO, which takes bfloat16 where the CPU has it",
-        ("default", "f32"),
+        "default leaves the choice to OpenVINO, which takes bfloat16 where the CPU has it; bf16 emulates it elsewhere",
+        ("default", "f32", "bf16"),
     ),
     threads("threads (default: OpenVINO takes one per core)"),
 )
@@ -72,8 +72,8 @@ class OpenVinoPlatform:
         #: Without options OpenVINO's own defaults hold, as its users get them.
         self._settings: dict[str, Any] = {} if threads is None else {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
         self._threads = threads
-        if precision == "f32":
-            self._settings["INFERENCE_PRECISION_HINT"] = "f32"
+        if precision != "default":
+            self._settings["INFERENCE_PRECISION_HINT"] = precision
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `precision_in_force`: the one that OpenVINO reports, not the requested one."""

@@ -18,16 +18,23 @@ from mindgap.run.pool import WorkerPool
 
 #: A graph is large if its inputs, weights among them, take more bytes than this.
 _LARGE_BYTES: Final = 256 << 20
-#: Seconds of judging for each second of a run in eager PyTorch, and of loading for each GiB of weights: the most that
-#: `benchmarks/real_size.py` measured, with room to spare.
-_JUDGING: Final = 90.0
+#: Seconds of judging outputs that differ by rounding: for each GiB of weights, for each second of a run in eager
+#: PyTorch, and for each million elements of outputs (`benchmarks/real_size.py`).
+_JUDGING_WEIGHTS: Final = 2.0
+_JUDGING_RUN: Final = 15.0
+_JUDGING_OUTPUTS: Final = 1.0
+#: Seconds of loading for each GiB of weights.
 _LOADING: Final = 20.0
 
 
 def expected_seconds(graph: Graph, run_s: float, *, judged: bool) -> float:
-    """Returns about how many seconds a platform takes. `run_s`: of one run of the graph in eager PyTorch."""
-    loading = _LOADING * input_bytes(graph) / 2**30
-    return loading + (_JUDGING * run_s if judged else 0.0)
+    """Returns about how many seconds a platform takes whose outputs differ by rounding. `run_s`: of one run of the
+    graph in eager PyTorch."""
+    gib = input_bytes(graph) / 2**30
+    if not judged:
+        return _LOADING * gib
+    outputs = sum(spec.numel for number in graph.outputs if (spec := graph.values[number]) is not None) / 1e6
+    return (_LOADING + _JUDGING_WEIGHTS) * gib + _JUDGING_RUN * run_s + _JUDGING_OUTPUTS * outputs
 
 
 def is_large(graph: Graph) -> bool:

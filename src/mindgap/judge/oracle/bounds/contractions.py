@@ -23,9 +23,36 @@ from mindgap.judge.oracle.evaluation.formats import FORMATS
 
 def _bilinear(site: Site, operands: int, terms: float) -> list[Bound | None]:
     """The first `operands` arguments enter products (or are added, unsquared terms too): run on magnitudes."""
-    hard = site.again(*(absolute(a) for a in site.args[:operands])).abs()
-    two_norm = site.again(*(squared(a) for a in site.args[:operands])).abs().sqrt()
-    return summed(site, hard, two_norm, terms)
+    if (found := _by_blocks(site)) is not None:
+        hard, squares = found
+    else:
+        magnitudes = [absolute(a) for a in site.args[:operands]]
+        hard = site.again(*magnitudes).abs()
+        squares = site.again(*map(_squared_in_place, magnitudes)).abs()
+    return summed(site, hard, squares.sqrt(), terms)
+
+
+def _by_blocks(site: Site) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Σ|x| and Σx² of a product with a large weight, a block of its columns at a time; None for any other call."""
+    large = site.call.large
+    if large is None:
+        return None
+    left, bias = site.args[large.left], None if large.bias is None else site.args[large.bias]
+    factors = left.abs(), left.square()
+    found: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
+    for block in large.blocks(site.args):
+        magnitudes = block.abs()
+        found[0].append(factors[0] @ magnitudes)
+        found[1].append(factors[1] @ magnitudes.square_())
+    hard, squares = (torch.cat(parts, -1) for parts in found)
+    terms = absolute(bias), squared(bias)
+    return large.completed(hard, terms[0], site.kwargs), large.completed(squares, terms[1], site.kwargs)
+
+
+def _squared_in_place(magnitude: Any) -> Any:
+    """The square of what `absolute` made: another copy of a large weight takes longer than its product."""
+    real = isinstance(magnitude, torch.Tensor) and magnitude.is_floating_point()
+    return magnitude.square_() if real else squared(magnitude)
 
 
 @rule("mm", "matmul", "bmm", "mv", "dot", "inner", "linear", "vdot")

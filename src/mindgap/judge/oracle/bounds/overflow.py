@@ -58,8 +58,14 @@ def largest_finite(x: torch.Tensor) -> float:
     """The largest finite magnitude, 0 where there is none."""
     if not x.numel():
         return 0.0
-    worst = float(x.abs().amax())
+    worst = float(x.abs().amax()) if x.is_complex() else _largest(x)
     return worst if math.isfinite(worst) else float(torch.nan_to_num(x.abs(), nan=0.0, posinf=0.0).amax())
+
+
+def _largest(x: torch.Tensor) -> float:
+    """The largest magnitude, NaN where there is one. Copies nothing: a weight may take gigabytes."""
+    least, most = torch.aminmax(x)
+    return max(abs(float(least)), float(most)) if not torch.isnan(most) else math.nan
 
 
 def _all(result: torch.Tensor) -> torch.Tensor:

@@ -20,6 +20,7 @@ from mindgap.graph.activity import report_activity
 from mindgap.graph.operators import Traits, traits
 from mindgap.judge.oracle.evaluation.convolution import convolved
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, widen
+from mindgap.judge.oracle.evaluation.large_weights import LargeWeight, large_weight
 from mindgap.judge.oracle.evaluation.scalar_rounding import ScalarOperand, scalar_operands, with_roundings
 
 
@@ -99,7 +100,7 @@ class BoundCall:
 
     `moves`: its results are elements of its operands; `looks_up`: of one, which stays in its own dtype. `promotes`: the
     dtype that its whole numbers are converted to first, empty for none. `rounded`: scalar operands that are rounded to
-    the dtype that they are combined with.
+    the dtype that they are combined with. `large`: where a product has a large weight, which stays in its own dtype.
     """
 
     node: Node
@@ -114,11 +115,14 @@ class BoundCall:
     looks_up: bool
     promotes: str = ""
     rounded: tuple[ScalarOperand, ...] = ()
+    large: LargeWeight | None = None
 
     def bind(self, values: Values) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with the values put in for references, floats widened."""
         put = fill if not self.looks_up else fill_as_they_are
-        args, kwargs = [put(a, values) for a in self.args], {k: put(a, values) for k, a in self.kwargs.items()}
+        kept = -1 if self.large is None else self.large.weight
+        args = [(fill_as_they_are if i == kept else put)(a, values) for i, a in enumerate(self.args)]
+        kwargs = {k: put(a, values) for k, a in self.kwargs.items()}
         if self.rounded:
             args, kwargs = with_roundings(self.rounded, [each.dtype for each in self.rounded], args, kwargs)
         return [_promoted(a, self.promotes) for a in args] if self.promotes else args, kwargs
@@ -237,6 +241,8 @@ def evaluate_with_reason(call: BoundCall, args: list[Any], kwargs: Mapping[str, 
 
 
 def _in_float64(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    if call.large is not None:
+        return [call.large.product(args, kwargs)]
     if (quick := convolved(call.packet, args, kwargs)) is not None:
         return [quick]
     if (root := half_power(call.packet, args, kwargs)) is not None:
@@ -330,7 +336,7 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> BoundCa
     function = overload("aten.reshape.default" if node.op in VIEWS else node.op)
     return BoundCall(
         node, function, args, kwargs, packet, dtypes, known, native, moves, looks_up, _promotion(node, dtypes),
-        scalar_operands(graph, node) if jumps else (),
+        scalar_operands(graph, node) if jumps else (), large_weight(graph, node, packet),
     )  # fmt: skip
 
 

@@ -9,11 +9,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
+from mindgap.aten.operators import packet_of
 from mindgap.aten.tape import last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.graph import Graph, TensorSpec, operands
+from mindgap.graph import Graph, Ref, TensorSpec, operands
 from mindgap.judge.oracle.evaluation.float64 import only_looks_up
 from mindgap.judge.oracle.evaluation.formats import is_real
+from mindgap.judge.oracle.evaluation.large_weights import large_weight
 
 #: Values, bounds and residuals of one segment: larger ones are slower by nothing, smaller ones run short operators.
 SEGMENT_BYTES: Final = 128 << 20
@@ -27,6 +29,8 @@ MOST_SIDE_BY_SIDE: Final = 8
 NOISE_BYTES: Final = 256 << 20
 #: Temporary float64 copies of its operands and results that an operator's bound needs at a time.
 _WORKING: Final = 6
+#: Copies, in declared dtypes, of a weight that float64 takes a block at a time: those with other roundings.
+_NARROW: Final = 3
 
 
 def held_bytes(spec: TensorSpec | None) -> int:
@@ -118,5 +122,10 @@ def _working_bytes(graph: Graph, index: int) -> int:
     dtypes = [spec.dtype for n in operands(node) if (spec := graph.values[n]) is not None]
     if only_looks_up(node, dtypes):
         return 16 * sum(spec.numel for spec in node.outputs if spec is not None)
-    specs = [graph.values[n] for n in operands(node)] + list(node.outputs)
-    return 8 * _WORKING * sum(spec.numel for spec in specs if spec is not None)
+    large = large_weight(graph, node, packet_of(node.op))
+    weight = node.args[large.weight] if large is not None else None
+    blocked = weight.index if isinstance(weight, Ref) else -1
+    specs = [graph.values[n] for n in operands(node) if n != blocked] + list(node.outputs)
+    whole = graph.values[blocked] if blocked >= 0 else None
+    narrow = 0 if whole is None else _NARROW * whole.nbytes
+    return narrow + 8 * _WORKING * sum(spec.numel for spec in specs if spec is not None)
