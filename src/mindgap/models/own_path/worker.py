@@ -217,10 +217,12 @@ class Programs:
 
 def _opened(source: str) -> Built:
     from mindgap.models.corpus import Program, open_source
+    from mindgap.models.corpus.onnx_models.file import checked_before
 
     one = open_source(source)[0]
     assert isinstance(one, Program), "a graph that was captured before has no program"
-    return one.make()
+    with checked_before():  # by the process that captured it
+        return one.make()
 
 
 def _runner(header: Mapping[str, Any]) -> ScriptRunner:
