@@ -17,9 +17,11 @@ from typing import Any, Final
 import torch
 from torch.overrides import TorchFunctionMode
 
+from mindgap.aten.torch_private.modules import tree_map
 from mindgap.models.capture.errors import CaptureError, QuantisedPart
 from mindgap.models.capture.program import modules_of
 from mindgap.models.capture.quantised_operators import PackedWeight, Quantised, call, name_of
+from mindgap.models.capture.wrapped_weights import with_plain_weights, wrapped_weights
 
 #: Packages of modules with packed int8 weights, and what is in them and has none.
 _PACKAGES: Final = ("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized.")
@@ -61,7 +63,7 @@ class UnpackedProgram(torch.nn.Module):
         """Returns what the program returns; quantised tensors among it as integers."""
         with _Definitions():
             found = self.inner(*args, **kwargs)
-        return torch.utils._pytree.tree_map(lambda leaf: leaf.values if isinstance(leaf, Quantised) else leaf, found)
+        return tree_map(lambda leaf: leaf.values if isinstance(leaf, Quantised) else leaf, found)
 
 
 class _Definitions(TorchFunctionMode):
@@ -245,8 +247,8 @@ def unpacked(program: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def plain_program(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Returns the program itself if nothing in it is quantised, else one with plain weights (see `unpacked`). Warns
-    `QuantisedPart` of what its operators differ in from PyTorch's."""
+    """Returns the program itself if nothing in it is quantised, else one with plain weights (see `unpacked` and
+    `with_plain_weights`). Warns `QuantisedPart` of what its operators differ in from PyTorch's."""
     if not isinstance(program, torch.nn.Module):
         for prefix, root in modules_of(program):
             for path, module in quantised_modules(root):
@@ -255,6 +257,8 @@ def plain_program(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
                     f"{where} is a quantised module ({type(module).__name__}) in a function; return the module itself"
                 )
         return program
+    if wrapped_weights(program):
+        program = with_plain_weights(program)
     if not quantised_modules(program):
         return program
     found, differs = unpacked(program, args, kwargs)
