@@ -66,6 +66,7 @@ SHORT_FORMS = (
         r"judging / running: [\d.]+",
     ),
     ShortForm("mutations.py", "{catalogue} --bases 4", r"all: [\d.]+ % valid"),
+    ShortForm("onnx_conformance.py", "--op Resize Add", r"each case at its own opset: [1-9]\d+ of \d+ cases"),
     ShortForm("operator_samples.py", "--every 50", "ops:"),
     ShortForm("operator_schemas.py", "own own", r"0 of \d{4} overloads differ"),
     ShortForm("operator_union.py", "{catalogue}", '"union"'),

@@ -1,4 +1,4 @@
-"""Compiled, parallel, quantised and nested parts of a program: seen through, or refused with the submodule's name."""
+"""Compiled, parallel and nested parts of a program: seen through, or refused with the submodule's name."""
 
 from __future__ import annotations
 
@@ -73,29 +73,6 @@ def test_a_distributed_module_is_its_module(store: TensorStore, tmp_path: Path) 
     finally:
         torch.distributed.destroy_process_group()
     assert len(graph.nodes) == 3 and "first.weight" in graph.labels.inputs
-
-
-def dynamic() -> nn.Module:
-    return torch.ao.quantization.quantize_dynamic(Two().eval(), {nn.Linear})
-
-
-def static() -> nn.Module:
-    torch.backends.quantized.engine = "onednn"
-    module = torch.ao.quantization.QuantWrapper(Two()).eval()
-    module.qconfig = torch.ao.quantization.get_default_qconfig("onednn")
-    prepared = torch.ao.quantization.prepare(module)
-    prepared(X)
-    return torch.ao.quantization.convert(prepared)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("make", "name"), [
-    (dynamic, r"first is a quantised module \(torch.ao.nn.quantized.dynamic"),
-    (static, r"quant is a quantised module \(torch.ao.nn.quantized.modules.Quantize\)"),
-])  # fmt: skip
-def test_a_quantised_module_is_refused_by_name(make: Any, name: str, store: TensorStore) -> None:
-    with pytest.raises(CaptureError, match=f"{name}.*capture the model from before the conversion"):
-        capture(make(), (X,), tensors=store)
 
 
 def test_a_weight_of_a_subclass_of_tensor_is_refused_by_name(store: TensorStore) -> None:

@@ -244,3 +244,37 @@ def test_external_data_beside_the_model_is_read(tmp_path: Path) -> None:
     )  # fmt: skip
     found = built(str(path)).program.get_parameter("w").detach()
     np.testing.assert_array_equal(found.numpy(), numpy_helper.to_array(weight("w", 4, 5)))
+
+
+def test_batch_normalisation_of_old_operator_sets_is_inference(tmp_path: Path) -> None:
+    """The reference evaluator takes the batch's statistics there, against the specification."""
+    path = saved(
+        tmp_path / "m.onnx", [helper.make_node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"], "/bn")],
+        [value("x", [2, 3, 4, 4])], [value("y", None)], [weight(name, 3) for name in "sbm"]
+        + [numpy_helper.from_array(np.float32([0.5, 1, 2]), "v")], opset=13,
+    )  # fmt: skip
+    one = built(str(path))
+    (x,) = one.args
+    held = dict(one.program.named_parameters())
+    s, b, m, v = (held[name].reshape(1, 3, 1, 1) for name in "sbmv")
+    with torch.no_grad():
+        found = one.program(x)["y"]
+    torch.testing.assert_close(found, (x - m) / torch.sqrt(v + 1e-5) * s + b)
+
+
+def test_softmax_of_old_operator_sets_takes_all_dimensions_from_the_axis_on(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path / "m.onnx", [helper.make_node("Softmax", ["x"], ["y"], "/softmax")],
+        [value("x", [2, 3, 4])], [value("y", None)], opset=11,
+    )  # fmt: skip
+    one = built(str(path))
+    torch.testing.assert_close(one.program(one.args[0])["y"].sum([1, 2]), torch.ones(2))
+
+
+def test_the_own_path_does_not_repeat_the_comparison(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mindgap.models.own_path.worker import _opened
+
+    monkeypatch.setitem(table.TRANSLATIONS, "Softmax", table.Translation(lambda node, x: torch.softmax(x, 0)))
+    assert _opened(str(classifier)).program is not None
+    with pytest.raises(SourceError, match="its translation gives other values"):
+        built(str(classifier))

@@ -8,6 +8,7 @@ from types import CodeType
 from typing import Any, Final
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass as is_traceable_wrapper_subclass
 from torch.utils._pytree import (
     keystr as keystr,
     tree_flatten as tree_flatten,

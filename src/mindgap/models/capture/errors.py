@@ -20,3 +20,7 @@ class UnprovenCapture(UserWarning):
 
 class CompiledPart(UserWarning):
     """A submodule is compiled with `torch.compile`; its graph is that of the module as it was written."""
+
+
+class QuantisedPart(UserWarning):
+    """Quantised modules were unpacked, and an operator's definition differs from PyTorch's by a rounding."""

@@ -17,7 +17,8 @@ from mindgap.models.capture.errors import CaptureError, UnprovenCapture
 from mindgap.models.capture.kernel_recorder import KernelRecorder, KernelReplayMode, record_kernels
 from mindgap.models.capture.neutral_settings import neutral_kernel_settings
 from mindgap.models.capture.origin import current_origin
-from mindgap.models.capture.program import module_paths
+from mindgap.models.capture.program import module_paths, modules_of
+from mindgap.models.capture.quantised_modules import quantised_modules
 from mindgap.models.capture.recording import CallRecording
 from mindgap.models.capture.replay_check import CheckSubject, PreparedRun, Run, Verify, checked
 from mindgap.models.capture.tracing import fake_program, run_traced
@@ -60,6 +61,8 @@ def capture_kernels(
     work = TrainingPass(backward or optimizer is not None, optimizer)
     call = (unwrapped(program), args, kwargs or {})
     tell_compiled(call[0])
+    if any(quantised_modules(root) for _, root in modules_of(call[0])):
+        raise CaptureError("it holds quantised modules, which have no gradient; capture it without a backward pass")
     with neutral_kernel_settings(work.backward):
         work, recorded, returned = _traced(work, *call)
         graph, sources = assemble(recorded, returned, store, weights, name)

@@ -18,6 +18,7 @@ from mindgap.models.capture.errors import CaptureError, UnprovenCapture
 from mindgap.models.capture.kernels import Optimizer, capture_kernels
 from mindgap.models.capture.neutral_settings import neutral_settings
 from mindgap.models.capture.program import differentiable, leaves, module_paths
+from mindgap.models.capture.quantised_modules import plain_program
 from mindgap.models.capture.recorder import Recorder
 from mindgap.models.capture.recording import CallRecording, RecordedInput
 from mindgap.models.capture.replay_check import CheckSubject, Verify, checked
@@ -68,6 +69,7 @@ def capture(
     store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
     program = unwrapped(program)
     tell_compiled(program)
+    program = plain_program(program, args, kwargs or {})
     with neutral_settings():
         recorded, returned, able = _trace(program, args, kwargs or {})
         graph, sources = assemble(recorded, returned, store, weights, name)

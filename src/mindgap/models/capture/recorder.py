@@ -57,6 +57,9 @@ class Recorder(PreDispatchMode):
                     return hidden[1](func, bound, args, kwargs)
         if func in (torch.ops.aten.lift_fresh.default, torch.ops.aten.detach_.default):
             return self.values.faked(args[0])  # nothing happens to the values: there are no gradients current_origin
+        if func is torch.ops.aten._int_mm.default:
+            with self:
+                return torch.mm(args[0].to(torch.int32), args[1].to(torch.int32))
         definition = definition_of(func)
         if definition is not None:
             with self, portable_kernels(), self.values.within(func):

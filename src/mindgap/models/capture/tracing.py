@@ -14,7 +14,6 @@ from mindgap.graph import MindgapError
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.origin import user_line_of
 from mindgap.models.capture.program import HeldTensor, ProgramCopy, copy_program
-from mindgap.models.capture.wrappers import refuse_quantised
 
 
 def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> Any:
@@ -70,7 +69,6 @@ def fake_program(
     program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake_mode: FakeTensorMode
 ) -> tuple[ProgramCopy, list[tuple[HeldTensor, torch.Tensor]]]:
     """Returns a copy of the program with fakes in place of its tensors, and each tensor with its fake."""
-    refuse_quantised(program)
     fakes: list[tuple[HeldTensor, torch.Tensor]] = []
 
     def fake_of(held: HeldTensor) -> torch.Tensor:

@@ -1,19 +1,15 @@
-"""Finds what stands between a program and its operators: compiled, parallel and quantised modules."""
+"""Finds what stands between a program and its operators: compiled and parallel modules."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 
 from mindgap.aten.torch_private.modules import unwrap_compiled
-from mindgap.models.capture.errors import CaptureError, CompiledPart
+from mindgap.models.capture.errors import CompiledPart
 from mindgap.models.capture.program import as_written, modules_of
-
-#: Packages of modules with packed int8 weights, and what is in them and has none.
-_QUANTISED: Final = ("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized.")
-_FLOAT: Final = ("FloatFunctional", "FXFloatFunctional")
 
 
 def unwrapped(program: Any) -> Any:
@@ -30,19 +26,6 @@ def tell_compiled(program: Any) -> None:
         more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
         text = f"{', '.join(parts[:3])}{more}: torch.compile is not applied; it is captured as it was written"
         warnings.warn(text, CompiledPart, stacklevel=3)
-
-
-def refuse_quantised(program: Any) -> None:
-    """Raises `CaptureError` for a program with a quantised module, with its path, its class and the remedy."""
-    for path, module in _named(program):
-        kind = type(module)
-        packed = kind.__module__.startswith(_QUANTISED) and ".reference." not in kind.__module__
-        if packed and kind.__name__ not in _FLOAT:
-            raise CaptureError(
-                f"{path or 'the program'} is a quantised module ({kind.__module__}.{kind.__name__}), whose packed "
-                "weights and operators belong to one library; capture the model from before the conversion, or with "
-                "fake quantisation (torch.ao.quantization.prepare_qat)"
-            )
 
 
 def _named(program: Any) -> list[tuple[str, torch.nn.Module]]:

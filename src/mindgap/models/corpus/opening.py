@@ -10,7 +10,7 @@ from typing import Literal
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore
 from mindgap.models.capture import CaptureError, Optimizer, capture
-from mindgap.models.capture.errors import CompiledPart
+from mindgap.models.capture.errors import CompiledPart, QuantisedPart
 from mindgap.models.capture.program_capture import UnprovenCapture
 from mindgap.models.capture.replay_check import Verify
 from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
@@ -93,6 +93,7 @@ def capture_built(
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
             warnings.simplefilter("default", UnprovenCapture)
             warnings.simplefilter("default", CompiledPart)
+            warnings.simplefilter("default", QuantisedPart)
             return _captured(built, tensors, weights, verify, backward, optimizer)
     except CaptureError:
         raise

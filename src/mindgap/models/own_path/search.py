@@ -47,7 +47,9 @@ def first_part(
     failure counts as a difference.
     """
     until = time.monotonic() + seconds
-    paths = [call.path for call in module_calls(program, args, kwargs, seconds / 4) if call.path != WHOLE]
+    calls = [call.path for call in module_calls(program, args, kwargs, seconds / 4) if call.path != WHOLE]
+    # A parametrisation makes a weight, and is no part of the program's own.
+    paths = [path for path in calls if "parametrizations" not in path.split(".")]
     found = Located("", type(program).__name__)
     shown = FlatProgram(program, args, kwargs), None if later is None else FlatProgram(program, *later)
     left = _children("", paths)

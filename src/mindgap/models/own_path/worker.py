@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 Header = dict[str, Any]
 
+_PACKED: Final = (
+    "it holds quantised modules: the graph of unpacked integers is compared, the packed program is not exported"
+)
 #: Exports that hold what a program's attributes are in Python, and whose runtimes keep no buffers between two calls.
 _FIXED: Final = frozenset({"torch.onnx.export", "torch.export.export", "torch.jit.trace"})
 
@@ -76,6 +79,13 @@ class Programs:
         from mindgap.models.own_path.program_run import run_by
 
         program, exports, runner = self._flat(header), dict[str, Any](), _runner(header)
+        if _is_unpacked(program) and not header.get("file"):
+            return {
+                "kind": "ran",
+                **self._facts,
+                "failure": dataclasses.asdict(Failure(_PACKED, ours=True)),
+                "first": False,
+            }, []
         first = self._first_of_group(header, program)
         answer: Header = {"kind": "ran", **self._facts, "failure": None, "first": first is not None}
         started = time.monotonic()
@@ -151,6 +161,8 @@ class Programs:
         from mindgap.models.own_path.sizes import size_words
 
         flat = self._flat(header)
+        if _is_unpacked(flat) and not header.get("file"):
+            return {"kind": "sized", "failure": dataclasses.asdict(Failure(_PACKED, ours=True)), "at": []}, ()
         dimensions = self._dimensions(flat, header)
         found = run_sizes(flat, self._flat(header), _runner(header), dimensions, header["file"])
         if isinstance(found, Failure):
@@ -217,7 +229,7 @@ class Programs:
         from mindgap.models.own_path.program_run import FlatProgram, run_twice
 
         if self._source != source or self._built is None:
-            self._source, self._built = source, self._given if self._given is not None else _opened(source)
+            self._source, self._built = source, _plain(self._given) if self._given is not None else _opened(source)
             built = self._built
             flat = FlatProgram(built.program, built.args, built.kwargs)
             asked: list[Question] = []
@@ -236,10 +248,27 @@ class Programs:
 
 def _opened(source: str) -> Built:
     from mindgap.models.corpus import Program, open_source
+    from mindgap.models.corpus.onnx_models.file import checked_before
 
     one = open_source(source)[0]
     assert isinstance(one, Program), "a graph that was captured before has no program"
-    return one.make()
+    with checked_before():  # by the process that captured it
+        return _plain(one.make())
+
+
+def _plain(built: Built) -> Built:
+    """Unpacks quantised modules."""
+    from mindgap.models.capture.quantised_modules import QuantisedPart, plain_program
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", QuantisedPart)  # the capture has told
+        return dataclasses.replace(built, program=plain_program(built.program, built.args, built.kwargs))
+
+
+def _is_unpacked(program: FlatProgram) -> bool:
+    from mindgap.models.capture.quantised_modules import UnpackedProgram
+
+    return isinstance(program.program, UnpackedProgram)
 
 
 def _runner(header: Mapping[str, Any]) -> ScriptRunner:

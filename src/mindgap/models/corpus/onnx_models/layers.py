@@ -1,10 +1,11 @@
-"""Translates ONNX operators that are network layers: convolution, pooling, normalisation, resizing, losses."""
+"""Translates ONNX operators that are network layers: convolution, pooling, normalisation, losses."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -90,7 +91,6 @@ def conv_transpose(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | Non
 def max_pool(node: OnnxNode, x: Tensor) -> Any:
     kernel, rank = node.get("kernel_shape"), x.dim() - 2
     before, after = _pads(node, x.shape[2:], kernel)
-    node.only(not node.get("storage_order", 0), "with indices by column")
     function = _of("max_pool", rank, node)
     even = before == after and all(2 * p <= k for p, k in zip(before, kernel, strict=True))
     wide = x if even else F.pad(x, _widths(before, after), value=-math.inf if x.is_floating_point() else 0)
@@ -102,21 +102,29 @@ def max_pool(node: OnnxNode, x: Tensor) -> Any:
     if not indexed:
         return found
     node.only(even, "with indices into uneven padding")
-    plane = math.prod(x.shape[2:])
+    plane, indices = math.prod(x.shape[2:]), found[1]
+    if node.get("storage_order", 0) and rank > 1:
+        node.only(rank == 2, "with indices by column")
+        indices = indices % x.shape[3] * x.shape[2] + indices // x.shape[3]
     first = torch.arange(x.shape[0] * x.shape[1]).reshape([*x.shape[:2], *[1] * rank]) * plane
-    return found[0], found[1] + first
+    return found[0], indices + first
 
 
 @translates("AveragePool")
 def average_pool(node: OnnxNode, x: Tensor) -> Tensor:
     kernel, rank = node.get("kernel_shape"), x.dim() - 2
-    node.only(all(d == 1 for d in node.get("dilations", [1])), "with dilation")
     before, after = _pads(node, x.shape[2:], kernel)
     strides, ceil, all_counted = (
         node.get("strides", [1] * rank),
         bool(node.get("ceil_mode", 0)),
         bool(node.get("count_include_pad", 0)),
     )
+    if any(d > 1 for d in node.get("dilations", [1])):
+        counted = torch.ones_like(x)
+        if all_counted:
+            counted = F.pad(counted, _widths(before, after), value=1.0)
+        pads = ([0] * rank, [0] * rank) if all_counted else (before, after)
+        return _window_sum(node, x, (before, after)) / _window_sum(node, counted, pads)
     function = _of("avg_pool", rank, node)
     if before == after and all(2 * p <= k for p, k in zip(before, kernel, strict=True)):
         return function(x, kernel, strides, before, ceil, all_counted)
@@ -127,11 +135,36 @@ def average_pool(node: OnnxNode, x: Tensor) -> Tensor:
     return mean / function(F.pad(torch.ones_like(x), _widths(before, after)), kernel, strides, 0, ceil)
 
 
+def _window_sum(node: OnnxNode, x: Tensor, pads: tuple[Sequence[int], Sequence[int]]) -> Tensor:
+    """Sums over windows with holes. A window that begins behind the operand and its padding is left out."""
+    kernel, rank = node.get("kernel_shape"), x.dim() - 2
+    strides, dilations = node.get("strides", [1] * rank), node.get("dilations", [1] * rank)
+    counts, spare = list[int](), list[int]()
+    for size, low, high, k, s, d in zip(x.shape[2:], *pads, kernel, strides, dilations, strict=True):
+        room = size + low + high - (k - 1) * d - 1
+        count = (math.ceil(room / s) if node.get("ceil_mode", 0) else room // s) + 1
+        count -= (count - 1) * s >= size + low
+        counts.append(count)
+        spare.append(max(high, (count - 1) * s + (k - 1) * d + 1 - size - low))
+    wide = F.pad(x, _widths(pads[0], spare))
+    total: Tensor | None = None
+    for place in itertools.product(*map(range, kernel)):
+        part = wide
+        for axis, (offset, d, s, count) in enumerate(zip(place, dilations, strides, counts, strict=True), 2):
+            first = offset * d
+            part = torch.ops.aten.slice.Tensor(part, axis, first, first + (count - 1) * s + 1, s)
+        total = part if total is None else total + part
+    assert total is not None, "a kernel has an element"
+    return total
+
+
 @translates("LpPool")
 def lp_pool(node: OnnxNode, x: Tensor) -> Tensor:
     kernel, rank, p = node.get("kernel_shape"), x.dim() - 2, node.get("p", 2)
-    node.only(all(d == 1 for d in node.get("dilations", [1])), "with dilation")
-    wide = F.pad(x, _widths(*_pads(node, x.shape[2:], kernel)))
+    pads = _pads(node, x.shape[2:], kernel)
+    if any(d > 1 for d in node.get("dilations", [1])):
+        return _window_sum(node, x.abs().pow(p), pads).pow(1 / p)
+    wide = F.pad(x, _widths(*pads))
     strides = node.get("strides", [1] * rank)
     even = kernel[0] if rank == 1 else kernel, strides[0] if rank == 1 else strides
     # PyTorch takes the powers of signed numbers, ONNX of their magnitudes.
@@ -177,7 +210,10 @@ def instance_norm(node: OnnxNode, x: Tensor, scale: Tensor, bias: Tensor) -> Ten
 
 @translates("GroupNormalization")
 def group_norm(node: OnnxNode, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-    return F.group_norm(x, node.get("num_groups"), scale, bias, node.get("epsilon", 1e-5))
+    groups = node.get("num_groups")
+    if node.opset < 21:  # one for each group
+        scale, bias = (each.repeat_interleave(x.shape[1] // groups) for each in (scale, bias))
+    return F.group_norm(x, groups, scale, bias, node.get("epsilon", 1e-5))
 
 
 @translates("LayerNormalization")
@@ -215,71 +251,6 @@ def dropout(node: OnnxNode, x: Tensor, *_: None) -> Any:
     share = node.get("ratio", 0.5) if ratio is None else float(ratio)
     node.only(training is None or not bool(training) or share == 0.0, "in training draws numbers of its own and")
     return x.clone(), torch.ones_like(x, dtype=torch.bool)
-
-
-@translates("Resize", structural=(1, 2, 3))
-def resize(node: OnnxNode, x: Tensor, *_: None) -> Tensor:
-    rank = x.dim() - 2
-    sizes, scales = _target(node, x)
-    mode, placed = node.get("mode", b"nearest"), node.get("coordinate_transformation_mode", b"half_pixel")
-    rounding = node.get("nearest_mode", b"round_prefer_floor")
-    antialias = bool(node.get("antialias", 0))
-    node.only(placed not in (b"tf_crop_and_resize", b"half_pixel_symmetric"), f"by {placed.decode()}")
-    node.only(not node.get("exclude_outside", 0) or antialias, "without what lies outside")
-    given: Any = {"size": sizes} if scales is None else {"scale_factor": scales, "recompute_scale_factor": False}
-    if mode == b"nearest":
-        exact = rounding != b"floor" and placed == b"half_pixel"
-        return F.interpolate(x, mode="nearest-exact" if exact else "nearest", **given)
-    aligned = placed == b"align_corners"
-    node.only(aligned or placed in (b"half_pixel", b"pytorch_half_pixel"), f"by {placed.decode()}")
-    names = {b"linear": ("linear", "bilinear", "trilinear"), b"cubic": ("", "bicubic", "")}[mode]
-    node.only(0 < rank <= 3 and bool(names[rank - 1]), f"of {rank} dimensions by {mode.decode()}")
-    return F.interpolate(x, mode=names[rank - 1], align_corners=aligned, antialias=antialias, **given)
-
-
-def _target(node: OnnxNode, x: Tensor) -> tuple[list[int], list[float] | None]:
-    """Returns sizes of the last dimensions, or their scales if the node gives those."""
-    axes = [axis % x.dim() for axis in node.get("axes", range(x.dim()))]
-    sizes, scales = node.integers(3), node.known(2)
-    node.only(node.get("keep_aspect_ratio_policy", b"stretch") == b"stretch", "that keeps the aspect")
-    whole = list(x.shape)
-    factors = [1.0] * x.dim()
-    for position, axis in enumerate(axes):
-        if sizes:
-            whole[axis] = sizes[position]
-            factors[axis] = whole[axis] / x.shape[axis]
-        elif scales is not None:
-            factors[axis] = float(scales[position])
-    node.only(factors[:2] == [1.0, 1.0] and x.dim() > 2, "of a batch or its channels")
-    return whole[2:], None if sizes else factors[2:]
-
-
-@translates("Upsample", structural=(1,))
-def upsample(node: OnnxNode, x: Tensor, _: None = None) -> Tensor:
-    scales = node.known(1)
-    factors = [float(s) for s in (node.get("scales") if scales is None else scales)]
-    node.only(node.get("mode", b"nearest") == b"nearest", "by lines")
-    return F.interpolate(x, scale_factor=factors[2:], mode="nearest")
-
-
-_GRID_MODES: Final = {
-    b"linear": "bilinear",
-    b"bilinear": "bilinear",
-    b"cubic": "bicubic",
-    b"bicubic": "bicubic",
-    b"nearest": "nearest",
-}
-
-
-@translates("GridSample")
-def grid_sample(node: OnnxNode, x: Tensor, grid: Tensor) -> Tensor:
-    mode = _GRID_MODES[node.get("mode", b"linear")]
-    return F.grid_sample(x, grid, mode, node.get("padding_mode", b"zeros").decode(), bool(node.get("align_corners", 0)))
-
-
-@translates("AffineGrid", structural=(1,))
-def affine_grid(node: OnnxNode, theta: Tensor, _: None) -> Tensor:
-    return F.affine_grid(theta, node.integers(1) or [], bool(node.get("align_corners", 0)))
 
 
 @translates("NegativeLogLikelihoodLoss")

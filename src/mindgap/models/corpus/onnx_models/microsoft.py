@@ -163,11 +163,19 @@ def rotary_embedding(node: OnnxNode, x: Tensor, positions: Tensor, cos: Tensor, 
     return _joined(found) if x.dim() == 3 else found
 
 
-def _attended(q: Tensor, k: Tensor, v: Tensor, scale: float, added: Tensor | None, softcap: float = 0.0) -> Tensor:
+def _attended(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, added: Tensor | None, softcap: float = 0.0,
+    sink: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """`sink`: [heads], a score for each head that takes part in the softmax and has no value."""
     scores = torch.matmul(q, k.transpose(-1, -2)) * scale
     if softcap:
         scores = torch.tanh(scores / softcap) * softcap
-    return torch.matmul(torch.softmax(scores if added is None else scores + added, -1), v)
+    scores = scores if added is None else scores + added
+    if sink is None:
+        return torch.matmul(torch.softmax(scores, -1), v)
+    column = sink.to(scores.dtype).reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+    return torch.matmul(torch.softmax(torch.cat([scores, column], -1), -1)[..., :-1], v)
 
 
 def _causal(queries: int, keys: int, filled: float, window: int = -1) -> Tensor:
@@ -241,8 +249,9 @@ def group_query_attention(
     added: Tensor | None = None, sink: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Causal attention of groups of heads, with a cache. The sequences of a batch must be of one length."""
-    node.only(sink is None and positions is None, "with sinks or positions")
-    node.only(node.get("kv_num_heads") is not None and not node.get("smooth_softmax", 0), "in this form")
+    node.only(node.get("kv_num_heads") is not None, "without kv_num_heads")
+    node.only(node.get("qk_output", 0) == 0 and not any(node.wanted[3:]), "with its scores as an output")
+    node.only(not node.get("kv_cache_bit_width", 0), "with a quantised cache")
     heads, groups = node.get("num_heads"), node.get("kv_num_heads")
     lengths: Any = node.known(5)
     total = int(lengths.reshape(-1)[0]) + 1
@@ -255,7 +264,10 @@ def group_query_attention(
     node.only(before >= 0, "with fewer positions than queries")
     if node.get("do_rotary", 0) and cos is not None and sin is not None:
         interleaved = bool(node.get("rotary_interleaved", 0))
-        angles = [table[before:total].unsqueeze(0).unsqueeze(0) for table in (cos, sin)]
+        if positions is None:
+            angles = [table[before:total].unsqueeze(0).unsqueeze(0) for table in (cos, sin)]
+        else:
+            angles = [F.embedding(positions.to(torch.int64), table).unsqueeze(1) for table in (cos, sin)]
         qh, kh = (_rotated(each, angles[0], angles[1], interleaved) for each in (qh, kh))
     if past_k is not None and past_v is not None:
         node.only(past_k.shape[2] == before, "with a cache that has room left")
@@ -263,5 +275,7 @@ def group_query_attention(
     causal = _causal(qh.shape[2], kh.shape[2], -math.inf, node.get("local_window_size", -1)).to(q.dtype)
     scale = node.get("scale", 0.0) or 1 / math.sqrt(qh.shape[-1])
     wide = [each.repeat_interleave(heads // groups, 1) for each in (kh, vh)]
-    found = _attended(qh, wide[0], wide[1], scale, _total(added, causal), node.get("softcap", 0.0))
+    if sink is None and node.get("smooth_softmax", 0) > 0:
+        sink = torch.zeros(heads)
+    found = _attended(qh, wide[0], wide[1], scale, _total(added, causal), node.get("softcap", 0.0), sink)
     return _joined(found), kh.clone(), vh.clone()

@@ -22,17 +22,60 @@ directly(
     {
         "Abs": torch.abs, "Acos": torch.acos, "Acosh": torch.acosh, "And": torch.logical_and, "Asin": torch.asin,
         "Asinh": torch.asinh, "Atan": torch.atan, "Atanh": torch.atanh, "BitwiseAnd": torch.bitwise_and,
-        "BitwiseNot": torch.bitwise_not, "BitwiseOr": torch.bitwise_or, "BitwiseXor": torch.bitwise_xor,
+        "BitwiseOr": torch.bitwise_or, "BitwiseXor": torch.bitwise_xor,
         "Ceil": torch.ceil, "Cos": torch.cos, "Cosh": torch.cosh, "Equal": torch.eq, "Erf": torch.erf,
-        "Exp": torch.exp, "Floor": torch.floor, "Greater": torch.gt, "GreaterOrEqual": torch.ge,
-        "HardSwish": F.hardswish, "Identity": torch.clone, "IsNaN": torch.isnan, "Less": torch.lt,
-        "LessOrEqual": torch.le, "Log": torch.log, "Mish": F.mish, "Mul": torch.mul, "Neg": torch.neg,
+        "Exp": torch.exp, "Floor": torch.floor,
+        "HardSwish": F.hardswish, "Identity": torch.clone, "IsNaN": torch.isnan,
+        "Log": torch.log, "Mish": F.mish, "Neg": torch.neg,
         "Not": torch.logical_not, "Or": torch.logical_or, "Reciprocal": torch.reciprocal, "Relu": torch.relu,
         "Round": torch.round, "Sigmoid": torch.sigmoid, "Sign": torch.sign, "Sin": torch.sin, "Sinh": torch.sinh,
-        "Softplus": F.softplus, "Softsign": F.softsign, "Sqrt": torch.sqrt, "Sub": torch.sub, "Tan": torch.tan,
-        "Tanh": torch.tanh, "Where": torch.where, "Xor": torch.logical_xor, "Add": torch.add, "Det": torch.linalg.det,
+        "Softplus": F.softplus, "Softsign": F.softsign, "Sqrt": torch.sqrt, "Tan": torch.tan,
+        "Tanh": torch.tanh, "Where": torch.where, "Xor": torch.logical_xor, "Det": torch.linalg.det,
     }
 )  # fmt: skip
+
+#: Unsigned integers that PyTorch stores and does not compute with.
+_UNSIGNED: Final = (torch.uint16, torch.uint32, torch.uint64)
+
+
+def _widened(function: Callable[..., Tensor], exact: bool = False) -> Callable[..., Tensor]:
+    """Computes unsigned integers of more than 8 bits in int64, and returns their dtype where the result is an integer.
+
+    `exact`: results modulo 2^64 are those of uint64 too. Other functions get uint64 with its highest bit flipped, which
+    keeps the order.
+    """
+
+    def translate(*operands: Tensor) -> Tensor:
+        kind = operands[0].dtype
+        if kind not in _UNSIGNED:
+            return function(*operands)
+        if kind != torch.uint64 or exact:
+            found = function(*[each.to(torch.int64) for each in operands])
+            return found if found.dtype == torch.bool else found.to(kind)
+        lowest = torch.tensor(torch.iinfo(torch.int64).min)
+        found = function(*[each.view(torch.int64) ^ lowest for each in operands])
+        return found if found.dtype == torch.bool else (found ^ lowest).view(kind)
+
+    return translate
+
+
+directly(
+    {
+        "Add": _widened(torch.add, exact=True), "Sub": _widened(torch.sub, exact=True),
+        "Mul": _widened(torch.mul, exact=True), "BitwiseNot": _widened(torch.bitwise_not, exact=True),
+        "Greater": _widened(torch.gt), "GreaterOrEqual": _widened(torch.ge), "Less": _widened(torch.lt),
+        "LessOrEqual": _widened(torch.le),
+    }
+)  # fmt: skip
+
+
+def _below_64_bits(node: OnnxNode, a: Tensor, function: Callable[..., Tensor], b: Tensor) -> Tensor:
+    """Computes unsigned integers of 16 and 32 bits in int64."""
+    if a.dtype not in _UNSIGNED:
+        return function(a, b)
+    node.only(a.dtype != torch.uint64, "of uint64")
+    return function(a.to(torch.int64), b.to(torch.int64)).to(a.dtype)
+
 
 #: ONNX's numbers for element types that graphs hold.
 ELEMENT_TYPES: Final = {
@@ -72,13 +115,15 @@ def bit_cast(node: OnnxNode, x: Tensor) -> Tensor:
 
 
 @translates("Div")
-def div(_: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
-    return torch.div(a, b) if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc")
+def div(node: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
+    if a.is_floating_point():
+        return torch.div(a, b)
+    return _below_64_bits(node, a, functools.partial(torch.div, rounding_mode="trunc"), b)
 
 
 @translates("Mod")
 def mod(node: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
-    return torch.fmod(a, b) if node.get("fmod", 0) else torch.remainder(a, b)
+    return _below_64_bits(node, a, torch.fmod if node.get("fmod", 0) else torch.remainder, b)
 
 
 @translates("Pow")
@@ -88,7 +133,8 @@ def power(_: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
 
 @translates("BitShift")
 def bit_shift(node: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
-    return torch.bitwise_left_shift(a, b) if node.get("direction") == b"LEFT" else torch.bitwise_right_shift(a, b)
+    left = node.get("direction") == b"LEFT"
+    return _below_64_bits(node, a, torch.bitwise_left_shift if left else torch.bitwise_right_shift, b)
 
 
 def _folded(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
@@ -98,8 +144,8 @@ def _folded(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tenso
     return translate
 
 
-translates("Max")(_folded(torch.maximum))
-translates("Min")(_folded(torch.minimum))
+translates("Max")(_folded(_widened(torch.maximum)))
+translates("Min")(_folded(_widened(torch.minimum)))
 translates("Sum")(_folded(torch.add))
 
 

@@ -104,20 +104,32 @@ def top_k(node: OnnxNode, x: Tensor, _: None = None) -> tuple[Tensor, Tensor]:
     return found.values, found.indices
 
 
+def _over_axis(node: OnnxNode, x: Tensor, function: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """Before operator set 13 the axis was 1 by default, and all dimensions from it on were one."""
+    if node.opset >= 13:
+        return function(x, node.get("axis", -1))
+    axis = node.get("axis", 1) % x.dim()
+    if axis == x.dim() - 1:
+        return function(x, axis)
+    return function(x.flatten(axis), axis).reshape(x.shape)
+
+
 @translates("Softmax")
 def softmax(node: OnnxNode, x: Tensor) -> Tensor:
-    return F.softmax(x, node.get("axis", -1))
+    return _over_axis(node, x, F.softmax)
 
 
 @translates("LogSoftmax")
 def log_softmax(node: OnnxNode, x: Tensor) -> Tensor:
-    return F.log_softmax(x, node.get("axis", -1))
+    return _over_axis(node, x, F.log_softmax)
 
 
 @translates("Hardmax")
 def hardmax(node: OnnxNode, x: Tensor) -> Tensor:
-    axis = node.get("axis", -1)
-    return torch.zeros_like(x).scatter(axis, x.argmax(axis, keepdim=True), 1.0)
+    def largest(y: Tensor, axis: int) -> Tensor:
+        return torch.zeros_like(y).scatter(axis, y.argmax(axis, keepdim=True), 1.0)
+
+    return _over_axis(node, x, largest)
 
 
 @translates("LpNormalization")

@@ -284,3 +284,9 @@ def stack(node: OnnxNode, *operands: Tensor) -> Tensor:
 def select(node: OnnxNode, x: Tensor) -> Tensor:
     """What an iteration of `Scan` gets of a scanned input."""
     return x.select(0, node.get("index")).clone()
+
+
+@translates("OptionalGetElement")
+def optional_get_element(_: OnnxNode, x: Tensor) -> Tensor:
+    """An optional value that is there."""
+    return x.clone()

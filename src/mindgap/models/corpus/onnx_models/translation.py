@@ -14,7 +14,17 @@ from mindgap.models.corpus.onnx_models.module import OnnxModule, OnnxOperator
 from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, OnnxNode, Untranslated
 from mindgap.models.corpus.source import one_line
 
-for _family in ("pointwise", "shapes", "reductions", "layers", "recurrent", "quantised", "microsoft"):
+for _family in (
+    "pointwise",
+    "shapes",
+    "reductions",
+    "layers",
+    "resampling",
+    "fourier",
+    "recurrent",
+    "quantised",
+    "microsoft",
+):
     importlib.import_module(f"mindgap.models.corpus.onnx_models.{_family}")  # each registers its translations
 
 #: Operators whose results are facts about shapes.
@@ -23,6 +33,15 @@ _OF_SHAPES: Final = frozenset({"Shape", "Size"})
 _CONTROL: Final[Mapping[str, tuple[int, ...]]] = {"If": (0,), "Loop": (0, 1), "Scan": ()}
 _ITERATIONS: Final = 1000
 _OWN: Final = ("", "ai.onnx")
+
+
+class ConstantResults(Untranslated):
+    """No output of a model depends on a tensor: there is nothing to compute. `values`: the outputs by name."""
+
+    def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
+        super().__init__("nothing in it depends on a tensor: shapes and constants decide the result")
+        self.values = values
+
 
 #: Called with each node, its operands (None where left out) and its results.
 OnNode = Callable[[Any, Sequence[torch.Tensor | None], Sequence[torch.Tensor | None]], None]
@@ -47,7 +66,7 @@ def translated(
         if name not in work.values:
             raise Untranslated(f"output {name} is given by no node")
     if all(name in work.known for name in outputs):
-        raise Untranslated("nothing in it depends on a tensor: shapes and constants decide the result")
+        raise ConstantResults({name: work.values[name] for name in outputs})
     return work.module(outputs)
 
 
@@ -328,6 +347,8 @@ class _Translation:
         self._note(step, results, values)
 
     def _scan(self, node: Any, name: str, scope: _Scope) -> None:
+        if self.opsets.get("", 9) < 9:
+            raise Untranslated("of before operator set 9")
         attributes = {each.name: each for each in node.attribute}
         if any(any(attributes[each].ints) for each in attributes if each.endswith(("_axes", "_directions"))):
             raise Untranslated("along an axis other than the first, or backwards")

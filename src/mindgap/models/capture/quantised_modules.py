@@ -1,0 +1,269 @@
+"""Unpacks quantised modules (`torch.ao.nn.quantized`) into plain tensors and operators, and checks the operators.
+
+The packed weights of one library become integers, scales and zero points, which are buffers of the program. While the
+program runs, functions on quantised tensors go to their definitions (`quantised_operators`).
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (PyTorch's quantised modules are untyped)
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from mindgap.aten.torch_private.modules import tree_map
+from mindgap.models.capture.errors import CaptureError, QuantisedPart
+from mindgap.models.capture.program import modules_of
+from mindgap.models.capture.quantised_operators import PackedWeight, Quantised, call, name_of
+from mindgap.models.capture.wrapped_weights import with_plain_weights, wrapped_weights
+
+#: Packages of modules with packed int8 weights, and what is in them and has none.
+_PACKAGES: Final = ("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized.")
+_FLOAT: Final = ("FloatFunctional", "FXFloatFunctional", "LinearPackedParams", "EmbeddingPackedParams")
+_CONVOLVED: Final = ("stride", "padding", "dilation", "groups")
+#: Steps of a result's scale that two correct implementations may differ by at one operator: a tie of the rounding.
+_STEPS: Final = 1
+#: How far float32 results of an exact sum may be apart, of the largest.
+_FLOATS_APART: Final = 1e-6
+
+
+def quantised_modules(program: Any) -> list[tuple[str, torch.nn.Module]]:
+    """Returns the quantised modules of a program and their paths."""
+    found: list[tuple[str, torch.nn.Module]] = []
+    if isinstance(program, torch.nn.Module):
+        for path, module in program.named_modules():
+            kind = type(module)
+            packed = kind.__module__.startswith(_PACKAGES) and ".reference." not in kind.__module__
+            if packed and kind.__name__ not in _FLOAT:
+                found.append((path, module))
+    return found
+
+
+class UnpackedProgram(torch.nn.Module):
+    """Runs a program whose quantised modules hold `PackedWeight`. Its submodules have the program's own paths."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self._inner = (inner,)  # no submodule: what it holds is held here under the same names
+        self._modules, self._buffers, self._parameters = inner._modules, inner._buffers, inner._parameters
+        self.training = inner.training
+
+    @property
+    def inner(self) -> torch.nn.Module:
+        """The program itself."""
+        return self._inner[0]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what the program returns; quantised tensors among it as integers."""
+        with _Definitions():
+            found = self.inner(*args, **kwargs)
+        return tree_map(lambda leaf: leaf.values if isinstance(leaf, Quantised) else leaf, found)
+
+
+class _Definitions(TorchFunctionMode):
+    """Sends functions on quantised values to their definitions. `check`: called with each and its result."""
+
+    def __init__(self, check: Callable[[str, Sequence[Any], Mapping[str, Any], Any], None] | None = None) -> None:
+        super().__init__()
+        self._check = check
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = name_of(func)
+        if not name.startswith("quantized.") and name != "quantize_per_tensor" and not _holds_quantised((args, kwargs)):
+            return func(*args, **kwargs)
+        found = call(func, args, kwargs)
+        if self._check is not None and name.startswith("quantized."):
+            self._check(name, args, kwargs, found)
+        return found
+
+
+def _holds_quantised(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_holds_quantised(each) for each in value)
+    if isinstance(value, dict):
+        return any(_holds_quantised(each) for each in value.values())
+    return isinstance(value, Quantised)
+
+
+def unpack_quantised(program: torch.nn.Module) -> tuple[UnpackedProgram, dict[int, Any]]:
+    """Returns a copy of a program in which packed weights are plain, and the packed weights by the `id` of what takes
+    their place. Raises `CaptureError` with the path of a module that has no definition here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inner = copy.deepcopy(program)
+    packed: dict[int, Any] = {}
+    for path, module in quantised_modules(inner):
+        try:
+            _unpack(module, packed)
+        except CaptureError as error:
+            raise CaptureError(f"{path or 'the program'} ({type(module).__name__}): {error.reason}") from error
+    for module in inner.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            _fix_parameters(module)
+    return UnpackedProgram(inner), packed
+
+
+def _unpack(module: Any, packed: dict[int, Any]) -> None:
+    name = type(module).__name__
+    if isinstance(module, torch.ao.nn.quantized.Quantize):
+        scale, zero = float(module.scale), int(module.zero_point)
+        del module.scale, module.zero_point
+        module.scale, module.zero_point = scale, zero
+    elif hasattr(module, "_packed_params") and hasattr(module, "weight"):
+        holder = module._packed_params
+        linear = isinstance(holder, torch.nn.Module)
+        weight = module.weight()
+        if not weight.is_quantized:
+            raise CaptureError(f"a weight of {weight.dtype}, which has no definition here")
+        if "Transpose" in name or "Embedding" in name or getattr(module, "padding_mode", "zeros") != "zeros":
+            raise CaptureError(_undefined("it"))
+        given = (
+            None
+            if linear
+            else {key: list(value) if isinstance(value := getattr(module, key), tuple) else value for key in _CONVOLVED}
+        )
+        one = PackedWeight(weight, module.bias(), given)
+        packed[id(one)] = holder._packed_params if linear else holder
+        target = holder if linear else module
+        if not linear:
+            module.__class__ = type(name, (_CopiedByFields, type(module)), {"__module__": type(module).__module__})
+        del target._packed_params
+        target._packed_params = one
+        for key in ("scale", "zero_point"):
+            if isinstance(value := getattr(module, key, None), torch.Tensor):
+                delattr(module, key)
+                setattr(module, key, value.item())
+    elif any(hasattr(module, each) for each in ("_all_weight_values", "_packed_params", "_packed_weight_ih")):
+        raise CaptureError(_undefined("it"))
+
+
+class _CopiedByFields:
+    """Replaces the copying of PyTorch's quantised convolutions, which unpacks and packs their weights."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        new.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return new
+
+
+def _undefined(what: str) -> str:
+    return (
+        f"{what} has no definition on plain integers here; leave it in float (qconfig = None), or capture the model "
+        "from before the conversion"
+    )
+
+
+def _fix_parameters(module: torch.fx.GraphModule) -> None:
+    """Makes numbers of the scales and zero points that a graph reads from buffers."""
+    for node in module.graph.nodes:
+        name = name_of(node.target) if node.op == "call_function" else ""
+        if name == "quantize_per_tensor" or name.startswith("quantized."):
+            for each in (*node.args, *node.kwargs.values()):
+                value = getattr(module, str(each.target), None) if isinstance(each, torch.fx.Node) else None
+                if isinstance(value, torch.Tensor) and value.dim() == 0:
+                    delattr(module, each.target)
+                    setattr(module, each.target, value.item())
+
+
+@dataclass
+class QuantisedCheck:
+    """Compares each operator's definition with PyTorch's own, on the operands that it gets.
+
+    packed: the packed weights by the `id` of what takes their place.
+    apart: operators whose integers differ by one step, with the number of elements that do.
+    rounded: operators whose float results differ in their rounding.
+    """
+
+    packed: Mapping[int, Any]
+    exact: int = 0
+    apart: dict[str, int] = field(default_factory=dict[str, int])
+    rounded: set[str] = field(default_factory=set[str])
+
+    def __call__(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], found: Any) -> None:
+        """Raises `CaptureError` if the results are further apart than a tie of the rounding."""
+        own = getattr(torch.ops.quantized, name.removeprefix("quantized."))
+        expected = own(
+            *[self._packed(each) for each in args], **{key: self._packed(each) for key, each in kwargs.items()}
+        )
+        if isinstance(found, Quantised):
+            steps = (expected.int_repr().to(torch.int32) - found.values.to(torch.int32)).abs()
+            if steps.numel() and int(steps.max()) > _STEPS:
+                raise CaptureError(
+                    f"{name}: the definition on plain integers differs from PyTorch's operator by {int(steps.max())} "
+                    f"steps (engine {torch.backends.quantized.engine})"
+                )
+            if wrong := int((steps > 0).sum()):
+                self.apart[name] = self.apart.get(name, 0) + wrong
+            else:
+                self.exact += 1
+            return
+        limit = _FLOATS_APART * float(expected.abs().max()) if expected.numel() else 0.0
+        if not torch.allclose(found, expected, _FLOATS_APART, limit, equal_nan=True):
+            raise CaptureError(
+                f"{name}: the definition on plain integers gives other values than PyTorch's operator "
+                f"(engine {torch.backends.quantized.engine})"
+            )
+        if torch.equal(found, expected):
+            self.exact += 1
+        else:
+            self.rounded.add(name)
+
+    def _packed(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self._packed(each) for each in value]
+        if isinstance(value, Quantised):
+            kind = torch.quint8 if value.values.dtype == torch.uint8 else torch.qint8
+            return torch.quantize_per_tensor(value.real(), value.scale, value.zero, kind)
+        return self.packed.get(id(value), value)
+
+    def words(self) -> str:
+        """Says in what operators differ from PyTorch's; empty if every one is bit for bit equal."""
+        parts = [f"{name} by one quantisation step in {count} elements" for name, count in self.apart.items()]
+        parts += [f"{name} in the rounding of float32" for name in sorted(self.rounded)]
+        return ", ".join(parts)
+
+
+def unpacked(program: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[UnpackedProgram, str]:
+    """Returns a program with plain weights, and in what its operators differ from PyTorch's quantised ones.
+
+    Runs both once on the arguments. Raises `CaptureError` for a module or an operator without a definition, and if a
+    definition gives something else than PyTorch's operator.
+    """
+    found, packed = unpack_quantised(program)
+    check = QuantisedCheck(packed)
+    given, named = copy.deepcopy((tuple(args), dict(kwargs)))
+    with torch.no_grad(), warnings.catch_warnings(), _Definitions(check):
+        warnings.simplefilter("ignore")
+        found.inner(*given, **named)
+    return found, check.words()
+
+
+def plain_program(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Returns the program itself if nothing in it is quantised, else one with plain weights (see `unpacked` and
+    `with_plain_weights`). Warns `QuantisedPart` of what its operators differ in from PyTorch's."""
+    if not isinstance(program, torch.nn.Module):
+        for prefix, root in modules_of(program):
+            for path, module in quantised_modules(root):
+                where = ".".join(part for part in (prefix, path) if part) or "the program"
+                raise CaptureError(
+                    f"{where} is a quantised module ({type(module).__name__}) in a function; return the module itself"
+                )
+        return program
+    if wrapped_weights(program):
+        program = with_plain_weights(program)
+    if not quantised_modules(program):
+        return program
+    found, differs = unpacked(program, args, kwargs)
+    if differs:
+        warnings.warn(
+            f"unpacked quantised modules differ from PyTorch's operators: {differs}", QuantisedPart, stacklevel=3
+        )
+    return found
