@@ -73,7 +73,7 @@ def _exact_way(graph: Graph, number: int, shown: dict[int, int]) -> Iterator[Sub
 def _exact(op: str, packet: str) -> bool:
     known = traits(op)
     settled = not (known.decides or known.random or known.returns_uninitialised or known.undefined_where)
-    return packet in _TESTS or (known.moves_data and settled)
+    return packet in _TESTS or bool(known.moves_data and settled)
 
 
 def _differing(ours: Array, right: Array) -> Array:
