@@ -98,6 +98,8 @@ def spread(seconds: list[float]) -> str:
 def process(folder: Path, *command: str, checkout: Path | None = None) -> str:
     """Runs Python in the folder; returns its standard output. Status 1 is a finding, and fine."""
     python, environment = (sys.executable, {**os.environ}) if checkout is None else python_of(checkout)
+    # Installed packages have compiled files, and so has PyTorch.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     shutil.rmtree(folder / "inductor", ignore_errors=True)
     environment["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
     done = subprocess.run([python, *command], cwd=folder, capture_output=True, text=True, check=False, env=environment)

@@ -151,6 +151,10 @@ def test_a_policy_is_one_block_for_all_models() -> None:
     )
     (block,) = blocks(replace(report, rows=rows))
     assert block.title == "reduced precision: resnet18, tiny_bert, sorter on openvino/cpu"
+    assert "evidence" not in dict(block.fields)
+    few = Weakness(4, "aten.addmm.default", "dtype policy", "4 of 90 nodes were run alone")
+    (block,) = blocks(replace(report, rows=(replace(rows[0], weaknesses=(few,)), *rows[1:])))
+    assert dict(block.fields)["evidence"] == few.reason
 
 
 FAULTS = '[[fault]]\nkind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.gelu*" }\n'

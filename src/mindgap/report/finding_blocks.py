@@ -112,7 +112,7 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         "line" if LINE.search(label) else "module": place(first, report),
         "blame": _blame(first, report, sides),
         "example": first.example.sentence if first.example else "",
-        "evidence": _by_platform({row.platform: _evidence(row) for row in rows}),
+        "evidence": _by_platform({row.platform: text for row in rows if (text := _evidence(row))}),
         "message": reason(first) if first.message and first.verdict in ("failed", "reference_failed") else "",
         "size": _by_platform({row.platform: size_text(row) for row in rows if row.metrics}),
         "advice": first.advice.replace("; ", "\n"),

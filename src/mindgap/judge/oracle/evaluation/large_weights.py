@@ -32,8 +32,9 @@ class LargeWeight:
     def blocks(self, args: Sequence[Any]) -> Iterator[torch.Tensor]:
         """The weight's columns in float64, a block at a time."""
         columns: torch.Tensor = args[self.weight].T if self.transposed else args[self.weight]
-        for block in columns.split(max(_BLOCK // max(columns.shape[0], 1), 1), 1):
-            yield widen(block)
+        size, count = max(_BLOCK // max(columns.shape[0], 1), 1), columns.shape[1]
+        for start in range(0, count, size):
+            yield widen(columns.narrow(1, start, min(size, count - start)))
 
     def product(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
         """The result of the call in float64. `args`: all but the weight in float64."""
