@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from mindgap.aten.torch_private.modules import tree_map
 from mindgap.models.capture.errors import CaptureError, QuantisedPart
-from mindgap.models.capture.program import modules_of
+from mindgap.models.capture.program import ProgramWithin, modules_of
 from mindgap.models.capture.quantised_operators import PackedWeight, Quantised, call, name_of
 from mindgap.models.capture.wrapped_weights import with_plain_weights, wrapped_weights
 
@@ -45,24 +45,15 @@ def quantised_modules(program: Any) -> list[tuple[str, torch.nn.Module]]:
     return found
 
 
-class UnpackedProgram(torch.nn.Module):
-    """Runs a program whose quantised modules hold `PackedWeight`. Its submodules have the program's own paths."""
+class UnpackedProgram(ProgramWithin):
+    """Runs a program whose quantised modules hold `PackedWeight`."""
 
     def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self._inner = (inner,)  # no submodule: what it holds is held here under the same names
-        self._modules, self._buffers, self._parameters = inner._modules, inner._buffers, inner._parameters
-        self.training = inner.training
-
-    @property
-    def inner(self) -> torch.nn.Module:
-        """The program itself."""
-        return self._inner[0]
+        super().__init__(inner, _Definitions)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Returns what the program returns; quantised tensors among it as integers."""
-        with _Definitions():
-            found = self.inner(*args, **kwargs)
+        found = super().forward(*args, **kwargs)
         return tree_map(lambda leaf: leaf.values if isinstance(leaf, Quantised) else leaf, found)
 
 
