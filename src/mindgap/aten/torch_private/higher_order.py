@@ -1,5 +1,5 @@
 """Higher-order operators: their base class, and the function that compiles those which eager code calls."""
-# pyright: reportPrivateUsage=false
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # (these names have no public counterpart)
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -156,7 +156,7 @@ def along_path_taken(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any
 
 
 @contextlib.contextmanager
-def noticed() -> Iterator[None]:
+def noticed() -> Generator[None]:
     """Raises `ControlFlowFound` within where a value decides."""
     with along(()):
         yield

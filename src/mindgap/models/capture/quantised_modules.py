@@ -4,6 +4,7 @@ The packed weights of one library become integers, scales and zero points, which
 program runs, functions on quantised tensors go to their definitions (`quantised_operators`).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
 # (PyTorch's quantised modules are untyped)
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def _unpack(module: Any, packed: dict[int, Any]) -> None:
     if isinstance(module, torch.ao.nn.quantized.Quantize):
         scale, zero = float(module.scale), int(module.zero_point)
         del module.scale, module.zero_point
-        module.scale, module.zero_point = scale, zero
+        module.__dict__.update(scale=scale, zero_point=zero)
     elif hasattr(module, "_packed_params") and hasattr(module, "weight"):
         holder = module._packed_params
         linear = isinstance(holder, torch.nn.Module)
@@ -158,10 +159,11 @@ def _fix_parameters(module: torch.fx.GraphModule) -> None:
         name = name_of(node.target) if node.op == "call_function" else ""
         if name == "quantize_per_tensor" or name.startswith("quantized."):
             for each in (*node.args, *node.kwargs.values()):
-                value = getattr(module, str(each.target), None) if isinstance(each, torch.fx.Node) else None
+                target = str(each.target) if isinstance(each, torch.fx.Node) else ""
+                value = getattr(module, target, None)
                 if isinstance(value, torch.Tensor) and value.dim() == 0:
-                    delattr(module, each.target)
-                    setattr(module, each.target, value.item())
+                    delattr(module, target)
+                    setattr(module, target, value.item())
 
 
 @dataclass

@@ -7,6 +7,7 @@ products are exact: in int32, or in floats that hold them. They are quantised ag
 result's scale, in float32.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
 # (PyTorch's functions on modules are partly untyped)
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from mindgap.aten.torch_private.overloads import OpOverload, OpOverloadPacket
 from mindgap.models.capture.errors import CaptureError
 
 Tensor = torch.Tensor
@@ -37,6 +39,11 @@ _RECIPROCAL_OVERFLOWS: Final = 2.9387359e-39
 class PackedWeight(torch.nn.Module):
     """Integers of a layer's weight with its scale (one, or one for each output), zero point, bias, and how it is
     convolved."""
+
+    weight: Tensor
+    scale: Tensor
+    zero_point: Tensor | None
+    bias: Tensor | None
 
     def __init__(self, weight: Tensor, bias: Tensor | None, convolved: dict[str, Any] | None = None) -> None:
         super().__init__()
@@ -293,7 +300,7 @@ _DEFINED: Final[dict[str, Callable[..., Any]]] = {
 
 def name_of(func: Any) -> str:
     """Returns the name of a function of PyTorch; that of an operator of `quantized` behind its namespace."""
-    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(func, (OpOverload, OpOverloadPacket)):
         text = str(func)
         return ".".join(text.split(".")[:2]) if text.startswith("quantized.") else text.split(".")[1]
     return getattr(func, "__name__", str(func))
