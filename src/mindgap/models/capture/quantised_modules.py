@@ -104,11 +104,11 @@ def unpack_quantised(program: torch.nn.Module) -> tuple[UnpackedProgram, dict[in
 
 def _unpack(module: Any, packed: dict[int, Any]) -> None:
     name = type(module).__name__
-    if isinstance(module, torch.ao.nn.quantized.Quantize):
-        scale, zero = float(module.scale), int(module.zero_point)
-        del module.scale, module.zero_point
-        module.__dict__.update(scale=scale, zero_point=zero)
-    elif hasattr(module, "_packed_params") and hasattr(module, "weight"):
+    for key in ("scale", "zero_point"):
+        if isinstance(value := getattr(module, key, None), torch.Tensor) and value.numel() == 1:
+            delattr(module, key)
+            setattr(module, key, value.item())
+    if hasattr(module, "_packed_params") and hasattr(module, "weight"):
         holder = module._packed_params
         linear = isinstance(holder, torch.nn.Module)
         weight = module.weight()
@@ -128,10 +128,6 @@ def _unpack(module: Any, packed: dict[int, Any]) -> None:
             module.__class__ = type(name, (_CopiedByFields, type(module)), {"__module__": type(module).__module__})
         del target._packed_params
         target._packed_params = one
-        for key in ("scale", "zero_point"):
-            if isinstance(value := getattr(module, key, None), torch.Tensor):
-                delattr(module, key)
-                setattr(module, key, value.item())
     elif any(hasattr(module, each) for each in ("_all_weight_values", "_packed_params", "_packed_weight_ih")):
         raise CaptureError(_undefined("it"))
 
