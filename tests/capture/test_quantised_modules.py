@@ -162,6 +162,30 @@ def test_an_operator_gives_pytorchs_integers_up_to_ties(name: str) -> None:
     assert (found.scale, found.zero) == (pytest.approx(expected.q_scale()), expected.q_zero_point())
 
 
+@pytest.mark.parametrize(("channels", "groups", "dtypes"), [
+    (8, 1, ["float32"]), (80, 1, ["float32"] * 2), (128, 2, ["float64"]),
+])  # fmt: skip
+def test_a_convolution_of_many_channels_is_exact(
+    channels: int, groups: int, dtypes: list[str], store: TensorStore
+) -> None:
+    class One(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(channels, 4, 3, groups=groups)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.hardswish(self.conv(x))
+
+    x = torch.randn(1, channels, 6, 6)
+    prepared = prepare_fx(One().eval(), get_default_qconfig_mapping("x86"), (x,))
+    prepared(x)
+    module = convert_fx(prepared)
+    assert torch.equal(unpacked(module, (x,), {})[0](x), module(x))
+    graph = capture(module, (x,), tensors=store)
+    results = [node.outputs[0].dtype for node in graph.nodes if node.op.startswith("aten.conv2d")]
+    assert results == dtypes
+
+
 def refused(kind: str) -> tuple[Any, torch.Tensor]:
     if kind == "lstm":
         return quantize_dynamic(nn.Sequential(nn.LSTM(8, 8)), {nn.LSTM}, dtype=torch.qint8), torch.randn(3, 2, 8)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import FunctionSchema
 from torch._C import DispatchKey as DispatchKey
-from torch._ops import OpOverload as OpOverload
+from torch._ops import OpOverload as OpOverload, OpOverloadPacket as OpOverloadPacket
 from torch.library import _impls as _implemented
 
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false

@@ -24,3 +24,7 @@ class CompiledPart(UserWarning):
 
 class QuantisedPart(UserWarning):
     """Quantised modules were unpacked, and an operator's definition differs from PyTorch's by a rounding."""
+
+
+class PathTaken(UserWarning):
+    """Values of the arguments decided which branch or how many iterations are in the graph."""

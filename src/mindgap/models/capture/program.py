@@ -7,6 +7,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast
 
@@ -39,6 +40,26 @@ class ProgramCopy:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     held: list[HeldTensor] = field(default_factory=list[HeldTensor])
+
+
+class ProgramWithin(torch.nn.Module):
+    """Runs a module inside a context. Its submodules and tensors have the module's own paths."""
+
+    def __init__(self, inner: torch.nn.Module, context: Callable[[], AbstractContextManager[Any]]) -> None:
+        super().__init__()
+        self._inner, self._context = (inner,), context  # no submodule: what it holds is held here by the same names
+        self._modules, self._buffers, self._parameters = inner._modules, inner._buffers, inner._parameters  # pyright: ignore[reportPrivateUsage] # shared
+        self.training = inner.training
+
+    @property
+    def inner(self) -> torch.nn.Module:
+        """The module itself."""
+        return self._inner[0]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what the module returns."""
+        with self._context():
+            return self.inner(*args, **kwargs)
 
 
 def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Module]]:
@@ -224,6 +245,7 @@ def named_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 def bound_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments by the program's `argument_names` or the names in its signature; `args.0` and so on for one
     without names."""
+    program = program.inner if isinstance(program, ProgramWithin) else program
     names: Sequence[str] = getattr(program, "argument_names", ())
     if len(names) == len(args) and not kwargs:
         return dict(zip(names, args, strict=True))

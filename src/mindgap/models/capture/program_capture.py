@@ -14,7 +14,8 @@ from mindgap.aten.torch_private.pre_dispatch import run_under_pre_dispatch
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.models.capture.assemble import Weights, assemble
-from mindgap.models.capture.errors import CaptureError, UnprovenCapture
+from mindgap.models.capture.control_flow import ControlFlowFound, along_path_taken, noticed
+from mindgap.models.capture.errors import CaptureError, PathTaken, UnprovenCapture
 from mindgap.models.capture.kernels import Optimizer, capture_kernels
 from mindgap.models.capture.neutral_settings import neutral_settings
 from mindgap.models.capture.program import differentiable, leaves, module_paths
@@ -70,12 +71,19 @@ def capture(
     program = unwrapped(program)
     tell_compiled(program)
     program = plain_program(program, args, kwargs or {})
+    path = ""
     with neutral_settings():
-        recorded, returned, able = _trace(program, args, kwargs or {})
+        try:
+            recorded, returned, able = _trace(program, args, kwargs or {})
+        except ControlFlowFound:
+            program, path = along_path_taken(program, args, kwargs or {})
+            recorded, returned, able = _trace(program, args, kwargs or {})
         graph, sources = assemble(recorded, returned, store, weights, name)
         graph, unproven = checked(CheckSubject(graph, sources, len(returned), program, args, kwargs or {}), verify)
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
+    if path:
+        warnings.warn(path, PathTaken, stacklevel=2)
     return dataclasses.replace(graph, grad=_grad_inputs(grad, sources, able)) if grad else graph
 
 
@@ -93,10 +101,11 @@ def _trace(
     values = recorder.values
     for held, fake in fakes:
         values.add_input(held.tensor.detach(), fake, held.role, held.name)
-    result = run_traced(
-        lambda: copied.program(*copied.args, **copied.kwargs),
-        run_under_pre_dispatch(fake_mode, recorder),
-    )
+    with noticed():
+        result = run_traced(
+            lambda: copied.program(*copied.args, **copied.kwargs),
+            run_under_pre_dispatch(fake_mode, recorder),
+        )
     with fake_mode:
         returned = [(path, values.number(leaf)) for path, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
     able = {(held.role, held.name) for held, _ in fakes if differentiable(held)}

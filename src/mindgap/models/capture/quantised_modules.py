@@ -4,6 +4,7 @@ The packed weights of one library become integers, scales and zero points, which
 program runs, functions on quantised tensors go to their definitions (`quantised_operators`).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
 # (PyTorch's quantised modules are untyped)
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from mindgap.aten.torch_private.modules import tree_map
 from mindgap.models.capture.errors import CaptureError, QuantisedPart
-from mindgap.models.capture.program import modules_of
+from mindgap.models.capture.program import ProgramWithin, modules_of
 from mindgap.models.capture.quantised_operators import PackedWeight, Quantised, call, name_of
 from mindgap.models.capture.wrapped_weights import with_plain_weights, wrapped_weights
 
@@ -45,24 +46,15 @@ def quantised_modules(program: Any) -> list[tuple[str, torch.nn.Module]]:
     return found
 
 
-class UnpackedProgram(torch.nn.Module):
-    """Runs a program whose quantised modules hold `PackedWeight`. Its submodules have the program's own paths."""
+class UnpackedProgram(ProgramWithin):
+    """Runs a program whose quantised modules hold `PackedWeight`."""
 
     def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self._inner = (inner,)  # no submodule: what it holds is held here under the same names
-        self._modules, self._buffers, self._parameters = inner._modules, inner._buffers, inner._parameters
-        self.training = inner.training
-
-    @property
-    def inner(self) -> torch.nn.Module:
-        """The program itself."""
-        return self._inner[0]
+        super().__init__(inner, _Definitions)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Returns what the program returns; quantised tensors among it as integers."""
-        with _Definitions():
-            found = self.inner(*args, **kwargs)
+        found = super().forward(*args, **kwargs)
         return tree_map(lambda leaf: leaf.values if isinstance(leaf, Quantised) else leaf, found)
 
 
@@ -112,11 +104,11 @@ def unpack_quantised(program: torch.nn.Module) -> tuple[UnpackedProgram, dict[in
 
 def _unpack(module: Any, packed: dict[int, Any]) -> None:
     name = type(module).__name__
-    if isinstance(module, torch.ao.nn.quantized.Quantize):
-        scale, zero = float(module.scale), int(module.zero_point)
-        del module.scale, module.zero_point
-        module.scale, module.zero_point = scale, zero
-    elif hasattr(module, "_packed_params") and hasattr(module, "weight"):
+    for key in ("scale", "zero_point"):
+        if isinstance(value := getattr(module, key, None), torch.Tensor) and value.numel() == 1:
+            delattr(module, key)
+            setattr(module, key, value.item())
+    if hasattr(module, "_packed_params") and hasattr(module, "weight"):
         holder = module._packed_params
         linear = isinstance(holder, torch.nn.Module)
         weight = module.weight()
@@ -136,10 +128,6 @@ def _unpack(module: Any, packed: dict[int, Any]) -> None:
             module.__class__ = type(name, (_CopiedByFields, type(module)), {"__module__": type(module).__module__})
         del target._packed_params
         target._packed_params = one
-        for key in ("scale", "zero_point"):
-            if isinstance(value := getattr(module, key, None), torch.Tensor):
-                delattr(module, key)
-                setattr(module, key, value.item())
     elif any(hasattr(module, each) for each in ("_all_weight_values", "_packed_params", "_packed_weight_ih")):
         raise CaptureError(_undefined("it"))
 
@@ -167,10 +155,11 @@ def _fix_parameters(module: torch.fx.GraphModule) -> None:
         name = name_of(node.target) if node.op == "call_function" else ""
         if name == "quantize_per_tensor" or name.startswith("quantized."):
             for each in (*node.args, *node.kwargs.values()):
-                value = getattr(module, str(each.target), None) if isinstance(each, torch.fx.Node) else None
+                target = str(each.target) if isinstance(each, torch.fx.Node) else ""
+                value = getattr(module, target, None)
                 if isinstance(value, torch.Tensor) and value.dim() == 0:
-                    delattr(module, each.target)
-                    setattr(module, each.target, value.item())
+                    delattr(module, target)
+                    setattr(module, target, value.item())
 
 
 @dataclass

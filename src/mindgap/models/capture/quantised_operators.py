@@ -7,10 +7,12 @@ products are exact: in int32, or in floats that hold them. They are quantised ag
 result's scale, in float32.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
 # (PyTorch's functions on modules are partly untyped)
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from mindgap.aten.torch_private.overloads import OpOverload, OpOverloadPacket
 from mindgap.models.capture.errors import CaptureError
 
 Tensor = torch.Tensor
@@ -37,6 +40,11 @@ _RECIPROCAL_OVERFLOWS: Final = 2.9387359e-39
 class PackedWeight(torch.nn.Module):
     """Integers of a layer's weight with its scale (one, or one for each output), zero point, bias, and how it is
     convolved."""
+
+    weight: Tensor
+    scale: Tensor
+    zero_point: Tensor | None
+    bias: Tensor | None
 
     def __init__(self, weight: Tensor, bias: Tensor | None, convolved: dict[str, Any] | None = None) -> None:
         super().__init__()
@@ -139,13 +147,25 @@ def _linear(relu: bool) -> Callable[..., Quantised]:
 
 def _conv(rank: int, relu: bool) -> Callable[..., Quantised]:
     def run(x: Quantised, weight: PackedWeight, scale: float, zero: int) -> Quantised:
-        assert weight.convolved is not None, "a convolution's weight knows how it is convolved"
-        dtype = torch.float32 if math.prod(weight.weight.shape[1:]) <= _PRODUCTS else torch.float64
-        function = getattr(F, f"conv{rank}d")
-        total = function(x.moved().to(dtype), weight.moved().to(dtype), None, **weight.convolved).to(torch.int32)
+        total = _convolved(getattr(F, f"conv{rank}d"), x.moved(), weight)
         return _rescaled(total, weight, x, scale, zero, 1, relu)
 
     return run
+
+
+def _convolved(function: Callable[..., Tensor], x: Tensor, weight: PackedWeight) -> Tensor:
+    """Convolves integers exactly: in float32 over as many channels at once as it holds the sums of, else in float64."""
+    assert weight.convolved is not None, "a convolution's weight knows how it is convolved"
+    each, channels = math.prod(weight.weight.shape[2:]), weight.weight.shape[1]
+    at_once = _PRODUCTS // each
+    if at_once >= channels or (weight.convolved["groups"] == 1 and at_once > 0):
+        parts = zip(x.split(at_once, 1) if at_once < channels else [x], weight.moved().split(at_once, 1), strict=True)
+        dtype = torch.float32
+    else:
+        parts, dtype = [(x, weight.moved())], torch.float64
+    # Rounded, because some algorithms for convolutions compute with fractions.
+    sums = [torch.round(function(a.to(dtype), b.to(dtype), None, **weight.convolved)).to(torch.int32) for a, b in parts]
+    return functools.reduce(torch.add, sums)
 
 
 def chosen_parameters(x: Tensor, most: int) -> tuple[Tensor, Tensor]:
@@ -178,8 +198,11 @@ def _linear_dynamic(relu: bool) -> Callable[..., Tensor]:
 def _requantised(function: Callable[..., Tensor], relu: bool = False) -> Callable[..., Quantised]:
     """Computes in float32 and quantises with the scale and zero point that the call gives."""
 
-    def run(*operands: Any, scale: Any = None, zero_point: Any = None) -> Quantised:
-        if scale is None:
+    def run(*operands: Any, **named: Any) -> Quantised:
+        scale, zero_point = named.get("scale", named.get("output_scale")), None
+        if scale is not None:
+            zero_point = named.get("zero_point", named.get("output_zero_point"))
+        else:
             *operands, scale, zero_point = operands  # pyright: ignore[reportAssignmentType] # a list from here on
         first = operands[0][0] if isinstance(operands[0], (list, tuple)) else operands[0]
         found = function(*[_real(each) for each in operands])
@@ -273,6 +296,7 @@ _DEFINED: Final[dict[str, Callable[..., Any]]] = {
     **{f"quantized.add{'_relu' * relu}": _requantised(torch.add, relu) for relu in (False, True)},
     **{f"quantized.mul{'_relu' * relu}": _product(relu) for relu in (False, True)},
     "quantized.cat": _requantised(torch.cat), "quantized.hardswish": _requantised(F.hardswish),
+    "quantized.sigmoid": _requantised(torch.sigmoid),
     "quantized.leaky_relu": lambda x, slope, _, scale, zero: quantised(
         F.leaky_relu(x.real(), slope), scale, zero, x.values.dtype),
     "quantized.elu": lambda x, scale, zero, alpha: quantised(F.elu(x.real(), alpha), scale, zero, x.values.dtype),
@@ -293,7 +317,7 @@ _DEFINED: Final[dict[str, Callable[..., Any]]] = {
 
 def name_of(func: Any) -> str:
     """Returns the name of a function of PyTorch; that of an operator of `quantized` behind its namespace."""
-    if isinstance(func, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(func, (OpOverload, OpOverloadPacket)):
         text = str(func)
         return ".".join(text.split(".")[:2]) if text.startswith("quantized.") else text.split(".")[1]
     return getattr(func, "__name__", str(func))
@@ -310,5 +334,10 @@ def defined(name: str) -> Callable[..., Any]:
 
 
 def call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Calls an operator's definition."""
-    return defined(name_of(func))(*args, **kwargs)
+    """Calls an operator's definition. Raises `CaptureError` if there is none for such arguments."""
+    name = name_of(func)
+    run = defined(name)
+    try:
+        return run(*args, **kwargs)
+    except TypeError as error:
+        raise CaptureError(f"{name} with these arguments has no definition on plain integers here ({error})") from error

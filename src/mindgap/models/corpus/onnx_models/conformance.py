@@ -20,8 +20,8 @@ from mindgap.aten.tensors import to_numpy, torch_dtype_name
 from mindgap.graph import Uniform
 from mindgap.models.corpus.onnx_models.file import expanded
 from mindgap.models.corpus.onnx_models.module import OnnxModule
-from mindgap.models.corpus.onnx_models.node import Untranslated
-from mindgap.models.corpus.onnx_models.translation import ConstantResults, tensor_of, translated
+from mindgap.models.corpus.onnx_models.node import ConstantResults, Untranslated
+from mindgap.models.corpus.onnx_models.translation import tensor_of, translated
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, source_options, suggest

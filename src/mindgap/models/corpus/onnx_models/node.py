@@ -32,6 +32,14 @@ class Untranslated(Exception):
         return found
 
 
+class ConstantResults(Untranslated):
+    """No output of a model depends on a tensor: there is nothing to compute. `values`: the outputs by name."""
+
+    def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
+        super().__init__("nothing in it depends on a tensor: shapes and constants decide the result")
+        self.values = values
+
+
 @dataclass(frozen=True)
 class OnnxNode:
     """One node.

@@ -67,8 +67,10 @@ def recurrent(
     if lengths is not None and all(length == sequence.shape[0] for length in lengths):
         lengths = None
     plain = lengths is None and peephole is None and _is_plain(node, w.shape[0])
-    run = _by_pytorch if plain else _by_steps
-    y, *last = run(node, sequence, w, r, b, states, *(() if plain else (lengths, peephole)))
+    y, *last = (
+        _by_pytorch(node, sequence, w, r, b, states) if plain
+        else _by_steps(node, sequence, w, r, b, states, lengths, peephole)
+    )  # fmt: skip
     y = y.permute(1, 0, 2, 3) if batch_first else y.permute(0, 2, 1, 3)
     last = [each.movedim(0, 1) if batch_first else each for each in last]
     return (y.contiguous(), *(each.contiguous() for each in last))

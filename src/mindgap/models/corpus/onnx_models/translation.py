@@ -11,7 +11,7 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.models.corpus.onnx_models.module import OnnxModule, OnnxOperator
-from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, OnnxNode, Untranslated
+from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, ConstantResults, OnnxNode, Untranslated
 from mindgap.models.corpus.source import one_line
 
 for _family in (
@@ -33,14 +33,6 @@ _OF_SHAPES: Final = frozenset({"Shape", "Size"})
 _CONTROL: Final[Mapping[str, tuple[int, ...]]] = {"If": (0,), "Loop": (0, 1), "Scan": ()}
 _ITERATIONS: Final = 1000
 _OWN: Final = ("", "ai.onnx")
-
-
-class ConstantResults(Untranslated):
-    """No output of a model depends on a tensor: there is nothing to compute. `values`: the outputs by name."""
-
-    def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
-        super().__init__("nothing in it depends on a tensor: shapes and constants decide the result")
-        self.values = values
 
 
 #: Called with each node, its operands (None where left out) and its results.
