@@ -162,7 +162,7 @@ def test_a_program_that_cannot_be_captured_is_compared_by_its_own_export(folder:
     ("name", "platform", "advice"),
     [
         ("onnx_branch", ONNX, "leave the branch out"),
-        ("frozen", "cpu/jit", "compute with tensors"),
+        ("frozen", "cpu/jit", "leave the branch out"),
         ("custom_operator", ONNX, "write it with PyTorch's own operators"),
         ("cooling", ONNX, "take what is kept as an argument"),
     ],
