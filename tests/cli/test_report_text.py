@@ -16,9 +16,10 @@ import pytest
 from cli.command_line import MODELS, mindgap
 from mindgap.cli.tables import print_report
 from mindgap.graph.compare.culprit import DtypePolicy, Example, culprit_of
-from mindgap.graph.compare.verdict import Weakness
+from mindgap.graph.compare.verdict import Fault, Weakness
 from mindgap.platforms.name import parse
-from mindgap.report.finding_blocks import blocks
+from mindgap.report.finding_blocks import blocks, reason
+from mindgap.results.drawn_graph import DrawnNode
 from mindgap.results.rows import Row
 from mindgap.workflows.diff import Report
 from report.report_sample import metrics, sample, with_three_faults
@@ -211,3 +212,21 @@ def test_sentences_that_end_the_evidence_of_all_platforms_stand_once() -> None:
     )
     (block,) = blocks(replace(sample(), rows=rows))
     assert dict(block.fields)["evidence"] == "0.5 off (cpu/jit)\n0.7 off (cpu/inductor)\nIt asks. Why"
+
+
+def test_a_policy_has_the_line_of_its_first_node_where_one_model_shows_it() -> None:
+    policy, drawn = DtypePolicy("float64", "float32"), DrawnNode("aten.mul.Tensor", (), (), label="m (m.py:3)", node=4)
+    fault = Fault(policy, "reduced_precision", "platform", (4, 7))
+    row = Row(
+        "m", parse("openvino/cpu"), "ok", "reduced_precision", metrics(2), policy, faults=(fault,), around=(drawn,)
+    )
+    (block,) = blocks(replace(sample(), rows=(row,)))
+    assert dict(block.fields)["line"] == "m (m.py:3)"
+    (block,) = blocks(replace(sample(), rows=(row, replace(row, model="other"))))
+    assert "line" not in dict(block.fields)
+
+
+def test_a_row_that_was_not_judged_says_why_behind_its_set_of_arguments() -> None:
+    row = Row("m", parse("cpu/jit"), "ok", None, detail="arguments 2 (arguments 1: unjudged): not judged: 0.1 off")
+    assert reason(replace(row, unjudged=True)) == "arguments 2 (arguments 1: unjudged): 0.1 off"
+    assert reason(replace(row, detail="not judged: 0.1 off")) == "0.1 off"

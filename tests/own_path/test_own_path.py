@@ -162,7 +162,7 @@ def test_a_program_that_cannot_be_captured_is_compared_by_its_own_export(folder:
     ("name", "platform", "advice"),
     [
         ("onnx_branch", ONNX, "leave the branch out"),
-        ("frozen", "cpu/jit", "compute with tensors"),
+        ("frozen", "cpu/jit", "leave the branch out"),
         ("custom_operator", ONNX, "write it with PyTorch's own operators"),
         ("cooling", ONNX, "take what is kept as an argument"),
     ],
@@ -396,9 +396,12 @@ def test_sizes_that_are_none_are_an_error_in_one_line(given: str) -> None:
 
 
 def test_gradients_leave_the_own_export_out_and_say_so(folder: Path) -> None:
-    ran = mindgap("diff", "programs.py:any_size", "-p", "cpu/jit", "--backward", cwd=folder, own_path=True)
+    sources = ("programs.py:any_size", "programs.py:reading")
+    ran = mindgap("diff", *sources, "-p", "cpu/jit", "--backward", cwd=folder, own_path=True)
     said = "own export of programs:any_size +grad on cpu/jit: not compared: --backward compares gradients"
-    assert ran.status == 0 and said in ran.out
+    assert said in ran.out
+    # What cannot be captured has no rows then.
+    assert ran.status == 2 and "refused: programs:reading" in ran.err and "1 model × 1 platform" in ran.out
 
 
 @pytest.mark.parametrize("option", ["--no-own-path", "--backward", "--capture-env=absent"])

@@ -104,12 +104,12 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         [*dict.fromkeys(names)] for names in ((r.model for r in rows), (report.shown(r.platform) for r in rows))
     )
     known = " (known)" if first.known else ""
-    label = first.culprit.label if first.culprit is not None else ""
+    label = _label(first) if len(models) == 1 else ""
     more = f" and {len(models) - _MOST_NAMES} more" if len(models) > _MOST_NAMES else ""
     named = ", ".join(models[:_MOST_NAMES]) + more
     told = {
         "culprit": _culprit(first),
-        "line" if LINE.search(label) else "module": place(first, report),
+        "line" if LINE.search(label) else "module": place(first, report) if label else "",
         "blame": _blame(first, report, sides),
         "example": first.example.sentence if first.example else "",
         "evidence": _by_platform({row.platform: text for row in rows if (text := _evidence(row))}),
@@ -210,7 +210,7 @@ def reason(row: Row) -> str:
     if row.broken:
         return f"mindgap failed: {row.broken.strip().splitlines()[-1]}"[:_MOST_TEXT]
     # The word of the row says that it was not run or judged.
-    text = clean(row.message) or re.sub("^not (?:run|judged): ", "", clean(row.detail))
+    text = clean(row.message) or re.sub(r"^(.*\): |)not (?:run|judged): ", r"\1", clean(row.detail))
     lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
     if not lines:
         return ""
@@ -220,9 +220,17 @@ def reason(row: Row) -> str:
     return (found if not op or op in found else f"{op}: {found}")[:_MOST_TEXT]
 
 
+def _label(row: Row) -> str:
+    """The module and line of the culprit; of a dtype policy, those of the first of its nodes."""
+    if not isinstance(row.culprit, DtypePolicy):
+        return row.culprit.label if row.culprit is not None else ""
+    nodes = row.independent_faults[0].nodes
+    return next((drawn.label for drawn in row.around if nodes and drawn.node == nodes[0]), "")
+
+
 def place(row: Row, report: Report) -> str:
     """The module and the line of the culprit, and below it the line's text where the file of the source has it."""
-    label = row.culprit.label if row.culprit is not None else ""
+    label = _label(row)
     text = _line_text(label, source_file(report, row.model), report.created)
     return f"{label}\n    {text}" if text else label
 

@@ -43,7 +43,7 @@ _OF_EXPORT: Final[Mapping[str, str]] = {
     NOT_KEPT: "take what is kept as an argument and return its new value",
     "No conversion rule found for": "write the operators that are named with others",
     OF_SIZES: (
-        "let the dynamic size stay a size: no loop over the dimension, no int(), math or NumPy on it; or export a file "
+        "let the dynamic size stay a size: no loop over the dimension, no int(), math or NumPy on it. Or export a file "
         "for each size"
     ),
     FIXED: _AS_TENSORS,

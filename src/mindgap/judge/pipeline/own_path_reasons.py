@@ -39,7 +39,7 @@ def why(run: OwnRun, path: str, drawn: tuple[str, ...] = ()) -> str:
     training = [each for each in run.training if _is_inside(path, each)]
     if training:
         return f". In training mode: {', '.join(training[:4])}{' …' if len(training) > 4 else ''}"
-    return f". Besides, {draws_words(drawn)}" if drawn else ""
+    return f". Besides, {DRAWS} at {', '.join(drawn[:_MOST])}" if drawn else ""
 
 
 def asked_inside(run: OwnRun, path: str) -> list[tuple[str, str]]:
