@@ -81,6 +81,24 @@ def test_an_estimate_counts_weights_once_and_copies_for_each(graph):
     assert found.judging > 0 and found.too_large(0) is None
 
 
+def test_a_large_program_says_before_its_capture_what_is_expected(tmp_path, graph):
+    order: list[str] = []
+    subject = Subject("large", lambda: order.append("captured") or graph, weights=lambda: 3 << 30)
+    with Session(tensors=TensorStore(tmp_path)) as session:
+        told: list[ProgressEvent] = []
+        session.diff_many(
+            [subject], ["cpu/jit"], progress=lambda event: told.append(event) or order.append(event.stage),
+            settings=RunSettings(judge=False),
+        )  # fmt: skip
+    first, second = (event.text for event in told if event.stage == "expected")
+    assert first == "weights of 3.0 GiB: about 2 min expected, with the capture"
+    assert second.endswith("GiB of memory and 1 min expected")
+    assert order.index("expected") < order.index("captured")
+    assert large_models.expected_before_capture(1 << 10, 3, judged=True) == ""
+    # One of 1.1 billion parameters took 205 s of processor time, one of 0.4 billion 100 s (each within a factor of 2).
+    assert "4 min" in large_models.expected_before_capture(int(4.1 * 2**30), 1, judged=True)
+
+
 def test_seconds_expected_grow_with_a_run_with_weights_and_with_outputs(graph):
     gib = sum(given.spec.nbytes for given in graph.inputs) / 2**30
     millions = 4 * 8 / 1e6

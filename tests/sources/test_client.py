@@ -46,6 +46,14 @@ def leaves_inside(): return Calls(leaves), (torch.ones(3),)
 
 def crashes_inside(): return Calls(crashes), (torch.ones(3),)
 
+class Noted(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(3, 2)
+        with open(os.path.join(os.path.dirname(__file__), "calls"), "a") as calls:
+            calls.write(".")
+
+def built(): return Noted(), (torch.ones(1, 3),)
+
 def three():
     print("three models")
     return [(torch.nn.ReLU(), (torch.ones(n),)) for n in (1, 2, 3)]
@@ -82,6 +90,14 @@ def test_code_that_ends_its_process_is_an_error_with_the_line_and_the_next_sourc
     # The process that held these has died several times since.
     assert [client.capture(three, index).inputs[0].spec.shape for index in range(3)] == [(1,), (2,), (3,)]
     assert "three models" in capfd.readouterr().err
+
+
+def test_a_program_is_built_once_for_its_weights_and_its_capture(client: SourceClient, tmp_path: Path) -> None:
+    opened = client.open(f"{tmp_path}/models.py:built")
+    assert client.build(opened, 0) == 4 * (3 * 2 + 2)
+    assert (tmp_path / "calls").read_text() == "."
+    assert len(client.capture(opened, 0).nodes) == 1
+    assert (tmp_path / "calls").read_text() == "."
 
 
 def test_code_that_hangs_is_ended_at_the_deadline(client: SourceClient, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -146,7 +147,7 @@ def subjects(
                 command = shlex.quote(one.source) + more
                 yield Subject(
                     one.name + suffix, graph, command, in_process=False, stop=client.stop, program=program,
-                    group=one.group and one.group + suffix,
+                    group=one.group and one.group + suffix, weights=partial(client.build, opened, index),
                 )  # fmt: skip
 
 

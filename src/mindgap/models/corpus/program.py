@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from mindgap.graph import Graph
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
 
@@ -26,6 +28,13 @@ class Built:
     kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     registry: TensorRegistry = field(default_factory=TensorRegistry)
     dynamic_shapes: Any = None
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of the parameters and buffers of a module; 0 for another callable."""
+        if not isinstance(self.program, torch.nn.Module):
+            return 0
+        return sum(each.numel() * each.element_size() for each in (*self.program.parameters(), *self.program.buffers()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,12 @@ _NOT_THE_USERS: Final = (
     sysconfig.get_path("stdlib") + os.sep,
     "<",
 )
-_STAGES: Final = {"open": "opening it", "capture": "capturing it", "capturable_submodules": "running its submodules"}
+_STAGES: Final = {
+    "open": "opening it",
+    "build": "building it",
+    "capture": "capturing it",
+    "capturable_submodules": "running its submodules",
+}
 _FAULTS: Final = {
     "timeout": "--deadline sets this limit",
     "crash": "its own code ended the process",
@@ -107,6 +112,14 @@ class SourceClient:
             self._count += 1
             return self._open(self._count, source)
 
+    def build(self, opened: OpenedSource, index: int) -> int:
+        """Builds a program of an opened source; its capture takes it up. Returns the bytes of its weights, 0 for a
+        graph. Raises `MindgapError`, and `RuntimeError` where mindgap itself failed."""
+        with self._lock:
+            self._reopen(opened)
+            frame = self._ask({"kind": "build", "key": opened.key, "index": index}, opened.source)
+        return int(frame.header["weights"])
+
     def capture(
         self, opened: OpenedSource, index: int, *, backward: bool = False, optimizer: Optimizer | None = None
     ) -> Graph:
@@ -115,9 +128,8 @@ class SourceClient:
         Raises `MindgapError`, and `RuntimeError` where mindgap itself failed.
         """
         with self._lock:
-            worker, key = self._client.process, opened.key
-            if key not in self._held or worker is None or not worker.alive:
-                self._open(key, opened.source)
+            key = opened.key
+            self._reopen(opened)
             how = {"backward": backward, "optimizer": optimizer}
             try:
                 frame = self._ask({"kind": "capture", "key": key, "index": index, **how}, opened.source)
@@ -160,6 +172,12 @@ class SourceClient:
     def _stop(self) -> None:
         self._held.clear()
         self._client.close()
+
+    def _reopen(self, opened: OpenedSource) -> None:
+        """Opens a source again whose process has ended."""
+        worker = self._client.process
+        if opened.key not in self._held or worker is None or not worker.alive:
+            self._open(opened.key, opened.source)
 
     def _open(self, key: int, source: str) -> OpenedSource:
         programs = self._ask({"kind": "open", "key": key, "source": source}, source).header["programs"]

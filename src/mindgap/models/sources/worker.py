@@ -4,9 +4,11 @@ end the command: a service of `mindgap.run.server`.
 Messages:
 
 parent → worker   open      a source, and a number for it
+                  build     a program of an opened source, by both numbers; it is kept until it is captured
                   capture   a program of an opened source, by both numbers; it is dropped once it is captured
                   capturable_submodules  of a refused program
 worker → parent   opened    each program (`OpenedProgram`)
+                  built     the bytes of its weights
                   captured  the graph's bytes, and warnings
                   capturable_submodules  a text to add to the reason
                   failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: a program was
@@ -43,7 +45,10 @@ def source_service(_: Channel, tensors: str) -> Service:
     # Imported before the first request, whose deadline is for the user's code.
     importlib.import_module("mindgap.models.corpus")
     sources = _Sources(TensorStore(tensors))
-    answers = {"open": sources.open, "capture": sources.capture, "capturable_submodules": sources.capturable_submodules}
+    answers = {
+        "open": sources.open, "build": sources.build, "capture": sources.capture,
+        "capturable_submodules": sources.capturable_submodules,
+    }  # fmt: skip
     return Service({kind: answering(answer) for kind, answer in answers.items()})
 
 
@@ -77,6 +82,20 @@ class _Sources:
         found = self._opened[header["key"]] = [*corpus.open_source(header["source"])]
         programs = [dataclasses.asdict(_opened_program(one)) for one in found if one is not None]
         return {"kind": "opened", "programs": programs}, ()
+
+    def build(self, header: Mapping[str, Any]) -> Answer:
+        """Builds a program of an opened source, which its capture takes up."""
+        from mindgap.models import corpus
+
+        programs = self._opened[header["key"]]
+        index: int = header["index"]
+        one = programs[index]
+        weights = 0
+        if isinstance(one, corpus.Program):
+            built = one.make()
+            programs[index] = dataclasses.replace(one, make=lambda: built)
+            weights = built.weight_bytes
+        return {"kind": "built", "weights": weights}, ()
 
     def capture(self, header: Mapping[str, Any]) -> Answer:
         """Captures a program of an opened source, once."""

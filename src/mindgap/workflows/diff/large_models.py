@@ -25,6 +25,10 @@ _JUDGING_RUN: Final = 15.0
 _JUDGING_OUTPUTS: Final = 1.0
 #: Seconds of loading for each GiB of weights.
 _LOADING: Final = 20.0
+#: Seconds for each GiB of weights of capturing and of the reference's runs, and of judging while a run's length is not
+#: known: the processor time of decoders of 0.4 and 1.1 billion parameters on 16 tokens, on one core.
+_CAPTURING: Final = 20.0
+_JUDGING_UNSEEN: Final = 25.0
 
 
 def expected_seconds(graph: Graph, run_s: float, *, judged: bool) -> float:
@@ -35,6 +39,16 @@ def expected_seconds(graph: Graph, run_s: float, *, judged: bool) -> float:
         return _LOADING * gib
     outputs = sum(spec.numel for number in graph.outputs if (spec := graph.values[number]) is not None) / 1e6
     return (_LOADING + _JUDGING_WEIGHTS) * gib + _JUDGING_RUN * run_s + _JUDGING_OUTPUTS * outputs
+
+
+def expected_before_capture(weights: int, platforms: int, *, judged: bool) -> str:
+    """Returns about how long a model takes on so many platforms, by the bytes of its weights alone; empty for a model
+    that is not large."""
+    if weights <= _LARGE_BYTES:
+        return ""
+    each, gib = _LOADING + (_JUDGING_UNSEEN if judged else 0.0), weights / 2**30
+    minutes = (_CAPTURING + platforms * each) * gib / 60
+    return f"weights of {gib:.1f} GiB: about {max(minutes, 1):.0f} min expected, with the capture"
 
 
 def is_large(graph: Graph) -> bool:

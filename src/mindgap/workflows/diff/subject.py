@@ -52,6 +52,8 @@ class Subject:
     `program`: runs the program by the way of a platform's users; None for a graph without a program.
     `group`: the name of the program of which this is one of several sets of arguments; the report has one row per
     platform for all of them (`results.argument_sets`).
+    `weights`: builds the program and returns the bytes of its weights, before `graph` captures it; None where that is
+    not known before.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Subject:
     stop: Callable[[], None] | None = None
     program: OwnProgram | None = None
     group: str = ""
+    weights: Callable[[], int] | None = None
 
     def captured(self) -> Graph:
         """Makes the graph, under the lock where it needs that. Raises what `graph` raises."""

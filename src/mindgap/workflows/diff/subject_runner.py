@@ -27,7 +27,7 @@ from mindgap.results.drawn_graph import MOST_AROUND, drawn_nodes, submodule_node
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Model, OwnPath, Row
 from mindgap.workflows.diff.collected import Collected
-from mindgap.workflows.diff.large_models import LargeGraphGate, expected_seconds
+from mindgap.workflows.diff.large_models import LargeGraphGate, expected_before_capture, expected_seconds
 from mindgap.workflows.diff.subject import Subject
 
 #: Outputs of a large graph that take more bytes, those of all platforms together, are asked for only where digests
@@ -72,6 +72,7 @@ class SubjectRunner:
         try:
             if self.budget.over and subject.in_process:
                 raise MindgapError(f"not run: {USED_UP} before it was captured")
+            self._expect(subject)
             graph = subject.captured()
         except ProgramRefused as error:
             rows = self._own_paths(position, subject)
@@ -85,6 +86,15 @@ class SubjectRunner:
         self.prepare()
         self.record.graph(subject.name, graph)
         return CapturedSubject(position, subject, graph, seconds)
+
+    def _expect(self, subject: Subject) -> None:
+        """Says before the capture how long a large model is expected to take."""
+        if subject.weights is None:
+            return
+        run = sum(each != self.context.settings.reference for each in self.platforms)
+        text = expected_before_capture(subject.weights(), run, judged=self.context.settings.judge)
+        if text:
+            self.collected.tick("expected", subject.name, "", text=text)
 
     def compare(self, captured: CapturedSubject) -> None:
         """Runs a captured subject on every platform, and judges it."""
