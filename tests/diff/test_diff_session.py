@@ -27,6 +27,11 @@ def test_workers_stay_between_comparisons_and_weights_do_not() -> None:
         (second,) = session.diff(torch.sin, (x,), platforms=["cpu/jit"], name="sine").rows
         assert (first.platform, first.finding, second.model, second.finding) == ("cpu/jit", False, "sine", False)
         assert session._pool.pids() == pids and len(pids) == 2
+        sets = session.diff(torch.sqrt, [(x,), (x[:1] - 2,)], platforms=["cpu/jit"], name="root")
+        (row,), (about,) = sets.rows, sets.models
+        assert (row.model, about.argument_sets, len(row.digests)) == ("root", 2, 2)
+        (pair,) = session.diff(lambda both: both[0] + both[1], [(x, x)], platforms=["cpu/jit"]).models
+        assert pair.argument_sets == 1, "one tuple in a list is an argument"
         kept = session._tensors.path
         assert not any(kept.glob("*.safetensors"))
         with pytest.raises(MindgapError, match=r"test_diff_session.py:\d+.*SystemExit: 0"):

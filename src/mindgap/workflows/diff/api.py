@@ -37,6 +37,8 @@ def diff(
     captured (a `sys.exit` in it too), or a platform is unknown or not available on this machine. What a platform does
     wrong is a row. The model is captured in this process: a crash or an `os._exit` in it ends the process. The command
     line captures in a process of its own.
+    `args` that is a list of several tuples is several sets of arguments: a row is of the set that shows the worst, and
+    has the faults of all.
     `tensors` is where the weights are kept: by default the user's store for a graph that was captured before,
     and a temporary directory for a model. `own_path`: the model itself goes the way of each platform's users too
     (`torch.onnx.export`, `torch.compile` and so on), as `mindgap diff` does; here in this process.

@@ -109,15 +109,21 @@ class Session:
             )
         captured: list[Graph] = []
 
-        def graph() -> Graph:
-            captured.append(self._captured(model, args, kwargs, backward))
-            return captured[0]
+        def graph(given: Sequence[Any]) -> Graph:
+            captured.append(self._captured(model, given, kwargs, backward))
+            return captured[-1]
 
         called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
         settings = RunSettings(parse(reference), trace, repeat, deadline_s)
         try:
-            program = None if not own_path else self._program(model, args, kwargs, backward)
-            report = self.diff_many([Subject(called, graph, program=program)], platforms, settings=settings)
+            subjects: list[Subject] = []
+            sets = _sets(args)
+            for number, given in enumerate(sets, 1):
+                program = None if not own_path else self._program(model, given, kwargs, backward)
+                subject = Subject(called, partial(graph, given), program=program)
+                several = dataclasses.replace(subject, name=f"{called} (arguments {number})", group=called)
+                subjects.append(several if len(sets) > 1 else subject)
+            report = self.diff_many(subjects, platforms, settings=settings)
         finally:
             if self._own:
                 for key in {key for each in captured for key in stored_keys(each)}:
@@ -267,6 +273,13 @@ def with_distinct_names(subjects: list[Subject]) -> list[Subject]:
             dataclasses.replace(subject, name=subject.name + number, group=subject.group and subject.group + number)
         )
     return named
+
+
+def _sets(args: Sequence[Any]) -> list[Sequence[Any]]:
+    """Returns each set of arguments of a list of several tuples; anything else is one set."""
+    given: list[Any] = list(args)
+    several = isinstance(args, list) and len(given) > 1 and all(isinstance(each, tuple) for each in given)
+    return given if several else [args]
 
 
 def _name_of(model: Callable[..., Any]) -> str:
