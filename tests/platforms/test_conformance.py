@@ -70,7 +70,7 @@ REFUSED: list[tuple[str, Mapping[str, str]]] = [
     ("tvm/cpu", {"opt": "O2"}),
     ("litert/cpu", {"opt": "off"}),
     ("ncnn/cpu", {"precision": "bf16"}),
-    ("openvino/cpu", {"precision": "bf16"}),
+    ("openvino/cpu", {"precision": "f16"}),
     ("onnxruntime/openvino", {"precision": "f16"}),
     ("onnxruntime/openvino", {"frontend": "onnx"}),
     ("onnx/reference", {"opt": "off"}),

@@ -135,3 +135,32 @@ def test_one_model_that_cannot_be_captured_does_not_stop_the_others(tmp_path):
     found = dict(capture_source(f"{path}:both"))
     assert "sum" in found["bad"].reason or "value" in found["bad"].reason
     assert [node.op for node in found["good"].nodes] == ["aten.relu.default"]
+
+
+OPERATORS = """
+import torch
+
+@torch.library.custom_op("mindgap_twice::tripled", mutates_args=())
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+library = torch.library.Library("mindgap_twice_library", "DEF")
+library.define("halved(Tensor x) -> Tensor")
+library.impl("halved", lambda x: x / 2, "CPU")
+
+def first():
+    return (lambda x: tripled(x)), (torch.ones(2),)
+
+def second():
+    return (lambda x: torch.ops.mindgap_twice_library.halved(x)), (torch.ones(2),)
+"""
+
+
+def test_a_file_that_defines_operators_is_run_once(tmp_path):
+    (tmp_path / "operators.py").write_text(OPERATORS)
+    both = [open_source(f"{tmp_path}/operators.py:{name}")[0] for name in ("first", "second")]
+    found = []
+    for one in both:
+        function, args, _ = one.build()
+        found.append(function(*args).tolist())
+    assert found == [[3.0, 3.0], [0.5, 0.5]]

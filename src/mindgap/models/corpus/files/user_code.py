@@ -82,6 +82,9 @@ def _load_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
     before = sys.modules.get(name)
+    if before is not None and any(map(_defines_operators, vars(before).values())):
+        # A process can define operators once: a second definition takes the kernels of the first away.
+        return before
     sys.modules[name] = module
     sys.path.insert(0, folder)
     try:
@@ -96,6 +99,12 @@ def _load_file(path: Path) -> ModuleType:
     finally:
         sys.path.remove(folder)
     return module
+
+
+def _defines_operators(value: object) -> bool:
+    """Whether a value of a module is a library of operators, or an operator that `torch.library.custom_op` made."""
+    made = not isinstance(value, ModuleType) and callable(getattr(value, "register_fake", None))
+    return made or isinstance(value, torch.library.Library)
 
 
 def _load_module(name: str) -> ModuleType:
