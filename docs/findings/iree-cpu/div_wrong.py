@@ -1,8 +1,10 @@
 """iree/cpu: uint8 is widened as a signed number: 200 / 255 is -0.22, sums and `x == 200` are wrong
 
-Condition: the input is uint8 and holds 128 or more, in `x / 255`, `x * 0.5`, `x.sum()`, `x == 200`, `x < 130`.
+Condition: the input is uint8 and holds 128 or more, in `x / 255`, `x / y` of two tensors, `x * 0.5`, `x - 127.5`, `x
++ 0.5`, `x * y` where `y` is int64 or float32, `x.sum()`, `x.prod()`, `x == 200`, `x != 200`, `x < 130`.
 
-Right for: `x.float()` and `x.to(torch.int64)`; `argmax`; numbers up to 127.
+Right for: `x.float()` and `x.to(torch.int64)`; `x + y` where `y` is a tensor of float32 or int64; `x > y` of two
+uint8; `cumsum`; `argmax`; numbers up to 127.
 
 torch-mlir's lowerings of these operators call `convertScalarToDtype` without the source's dtype of PyTorch, so that
 it takes `arith.sitofp` and `arith.extsi` for ui8. The conversion of `to` passes the dtype, and gets the unsigned

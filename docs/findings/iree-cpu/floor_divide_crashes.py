@@ -1,8 +1,8 @@
 """iree/cpu: `x // 3` and `x % 7` of uint8 and int8 end the process (SIGSEGV)
 
-Condition: the operand is uint8 (`//`, `%`, `div(rounding_mode="trunc")` by a number) or int8 (`//`).
+Condition: uint8 or int8, divided by a number (`//`, `%`, `div(rounding_mode=...)`).
 
-Right for: `x.int() // 3`.
+Right for: int16 and int32; `x.int() // 3`. `//` by a tensor fails with a message and does not crash.
 
 torch-mlir's lowering calls `convertScalarToDtype` to 8 bits without the destination's dtype of PyTorch. It emits the
 error "for conversion to byte or char type dstOriginalDtype has to be passed" and returns no value, which the lowering

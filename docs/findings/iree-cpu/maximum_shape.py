@@ -1,8 +1,9 @@
 """iree/cpu: a uint8 result is returned as int8: -56 for 200
 
-Condition: an output of the program is uint8 (`maximum`, `amax`, `clamp`, `>>` were run).
+Condition: a uint8 output of the program that is computed (`maximum`, `amax`, `clamp`, `>>` were run).
 
-Right for: int8, int32, int64, bool and float outputs; uint8 within the program (`maximum(x, y).float()`).
+Right for: int8, int32, int64, bool and float outputs; `sort(x).values` and an input that is returned as it is, whose
+dtype is uint8; uint8 within the program (`maximum(x, y).float()`).
 
 IREE's conversion of the program's functions makes the signless type i8 of ui8, and the runtime gives such a buffer to
 numpy as int8. Its element types have an unsigned one of 8 bits (`IREE_HAL_ELEMENT_TYPE_UINT_8`), which is not used.

@@ -1,6 +1,7 @@
 """jax/cpu: `cumsum` and `cumprod` of int32, int8 or uint8 keep the dtype: int32 for int64, -56 for 200
 
-Condition: the input is an integer narrower than int64, and `dtype` is not given.
+Condition: the input is int8, int16 or uint8, or, with 64-bit types only, int32 (without them PyTorch's int64 is int32
+everywhere), and `dtype` is not given.
 
 Right for: int64; floats; `sum` of int8 and int16.
 

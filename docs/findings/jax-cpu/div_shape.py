@@ -1,6 +1,7 @@
 """jax/cpu: `div` with a rounding mode, and `fmod`, of int32, int16, int8 or uint8 give int64
 
-Condition: both operands are integers narrower than int64 (64-bit mode).
+Condition: both operands are integers narrower than int64, with 64-bit types; without them, where the result is int32,
+int8, int16 and uint8 only.
 
 Right for: int64; floats; `x // y` and `x % y` of the same operands.
 

@@ -1,6 +1,6 @@
-"""jax/cpu: `sum` and `prod` of uint8 give uint64 instead of int64
+"""jax/cpu: `sum` and `prod` of uint8 give uint64 instead of int64, so that 300 - 1000 is 1.8e19
 
-Condition: the input is uint8 (64-bit mode).
+Condition: the input is uint8; with 64-bit types the result is uint64, without them uint32 (300 - 1000 is 4.3e9 then).
 
 Right for: int8, int16, int32 and bool, which give int64.
 

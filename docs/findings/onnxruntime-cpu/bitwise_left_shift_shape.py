@@ -1,6 +1,7 @@
 """onnxruntime/cpu: `x << n` and `x >> n` of uint8 give int8: 100 << 1 is -56
 
-Condition: the tensor is uint8 and the shift is a Python integer.
+Condition: the tensor is uint8: `x << 1`, `1 << x`, `torch.bitwise_left_shift(x, y)` of two uint8; also where the
+result is converted, `(x << 1).float()`.
 
 Right for: int32 and int64.
 
@@ -39,10 +40,22 @@ class Right(torch.nn.Module):
         return torch.bitwise_right_shift(x, 4)
 
 
+class Tensors(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.bitwise_left_shift(x, y)
+
+
+class Float(torch.nn.Module):
+    def forward(self, x):
+        return (x << 1).float()
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([100], dtype=torch.uint8),)),
     "ordinary size": (Model, lambda: (torch.arange(128).to(torch.uint8).reshape(8, 16),)),
     "x >> 4": (Right, lambda: (torch.arange(256).to(torch.uint8).reshape(16, 16),)),
+    "two tensors": (Tensors, lambda: (torch.tensor([100], dtype=torch.uint8), torch.tensor([1], dtype=torch.uint8))),
+    "(x << 1).float()": (Float, lambda: (torch.arange(128).to(torch.uint8).reshape(8, 16),)),
 }
 
 

@@ -1,11 +1,12 @@
-"""onnxruntime/cpu: `sum`, `prod`, `cumsum`, `nansum` of float16 or bfloat16 return float32 as an output
+"""onnxruntime/cpu: `sum`, `prod`, `cumsum`, `nansum` of float16 or bfloat16 return float32 as an output, `any` and `all` of uint8 return bool
 
-Condition: the input is float16 or bfloat16, and the sum is an output of the model, though another operator may take
-it as well (`mse_loss` too).
+Condition: the input is float16 or bfloat16 (uint8 for `any` and `all`), and the result is an output of the model,
+though another operator may take it as well (`mse_loss` too).
 
-Right for: float32, float64 and int32; `mean` of float16; a sum that is no output (it is cast back).
+Right for: float32, float64 and int32; `mean` of float16; `any` of int8 and int32, whose result is bool; a result that
+is no output (it is cast back).
 
-torch.onnx promotes the type of a sum in half precision (`_rerun_node_after_type_promotion` in
+torch.onnx promotes the type of a sum in half precision, and of `any` of uint8 (`_rerun_node_after_type_promotion` in
 torch/onnx/_internal/fx/passes/type_promotion.py) and inserts the cast back as a new node. The program's signature
 still names the node before the cast as its output, and the exporter takes outputs by name.
 
@@ -43,10 +44,16 @@ class Cumulative(torch.nn.Module):
         return torch.cumsum(x0, 1)
 
 
+class Any(torch.nn.Module):
+    def forward(self, x0):
+        return torch.any(x0)
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor(0.5, dtype=torch.float16),)),
     "ordinary size": (Rows, lambda: (torch.linspace(-1, 1, 64, dtype=torch.float16).reshape(4, 16),)),
     "cumsum": (Cumulative, lambda: (torch.linspace(-1, 1, 64, dtype=torch.float16).reshape(4, 16),)),
+    "any of uint8": (Any, lambda: (torch.arange(8).to(torch.uint8),)),
 }
 
 
@@ -117,13 +124,14 @@ def shows(name, Model, fresh):
             print("  eager:", expected.dtype, list(expected.shape), " onnxruntime/cpu:", found.dtype, list(found.shape))
         elif found.numel():
             place = furthest(found, exact)
-            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+            values = " ".join(f"{side} {value[place].item():.{17 if value.itemsize > 4 else 9}g} " for side, value in (
                 ("eager", expected), ("onnxruntime/cpu", found), ("float64", exact)))
             print(f"  at {list(place)}: {values}")
     return fault
 
 
 def main():
+    torch.set_printoptions(precision=17)
     print(versions())
     found = False
     for name, (Model, fresh) in CASES.items():

@@ -1,6 +1,6 @@
-"""openvino/cpu: `x % y` and `x // y` of integers above 2**24 divide in float32: 777777777 % 11 is 0, not 7
+"""openvino/cpu: `x % y`, `x // y` and `div(rounding_mode="trunc")` of integers above 2**24 divide in float32: 777777777 % 11 is 0, not 7
 
-Condition: int32 or int64 within the range of int32, and an operand or quotient above 2**24.
+Condition: int32 or int64 within the range of int32, and an operand or quotient above 2**24 (`fmod` too).
 
 Right for: smaller integers.
 
@@ -40,10 +40,16 @@ class Divide(torch.nn.Module):
         return x // 11
 
 
+class Trunc(torch.nn.Module):
+    def forward(self, x):
+        return torch.div(x, 11, rounding_mode="trunc")
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([777777777]),)),
     "ordinary size": (Model, lambda: (torch.arange(64).reshape(4, 16) * 30000001,)),
     "x // 11": (Divide, lambda: (torch.arange(64).reshape(4, 16) * 30000001,)),
+    "div(rounding_mode)": (Trunc, lambda: (torch.arange(64, dtype=torch.int32).reshape(4, 16) * 30000001,)),
 }
 
 

@@ -1,11 +1,11 @@
-"""tvm/cpu: `cumsum` of int32, int8 or uint8 keeps the dtype: int32 for int64, -56 for 200 in int8
+"""tvm/cpu: `cumsum` and `cumprod` of int32, int8 or uint8 keep the dtype: int32 for int64, -56 for 200 in int8
 
 Condition: the input is an integer narrower than int64, and `dtype` is not given.
 
 Right for: int64; floats; `torch.cumsum(x, 0, dtype=torch.int64)`; `sum` of the same tensors.
 
-`_cumsum` in tvm/relax/frontend/torch/base_fx_graph_translator.py hands on no dtype where none is given, and
-`relax.op.cumsum` then keeps the input's. PyTorch sums integers in int64.
+`_cumsum` and `_cumprod` in tvm/relax/frontend/torch/base_fx_graph_translator.py hand on no dtype where none is given,
+and `relax.op.cumsum` and `cumprod` then keep the input's. PyTorch computes with integers in int64.
 
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -40,10 +40,16 @@ class Model(torch.nn.Module):
         return torch.cumsum(x, 0)
 
 
+class Product(torch.nn.Module):
+    def forward(self, x):
+        return torch.cumprod(x, 0)
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([100, 100], dtype=torch.int8),)),
     "int32": (Model, lambda: (torch.ones(32, 4, dtype=torch.int32),)),
     "ordinary size": (Model, lambda: (torch.arange(64, dtype=torch.uint8).reshape(16, 4) * 4,)),
+    "cumprod": (Product, lambda: (torch.full((8, 4), 3, dtype=torch.int32),)),
 }
 
 

@@ -1,6 +1,6 @@
 """tvm/cpu: `x / y` of integers divides as integers: 7 / 2 is 3, and uint8 `x / 255` is 0
 
-Condition: both operands are integers or bool (a Python integer too), and no rounding mode is given.
+Condition: both operands are integers (a Python integer too), and no rounding mode is given.
 
 Right for: floats; `x.float() / y`.
 

@@ -1,13 +1,13 @@
-"""tvm/cpu: `x // 2` fails for every dtype but int32, as does `div` with a rounding mode and a number
+"""tvm/cpu: `x // 2` fails unless x is int32, `x // 2.5` unless it is float32 (`div` with a rounding mode too)
 
-Condition: the divisor is a Python number: an integer with a tensor that is not int32 (int64, int16 and float32 were
-run), in `//` and in `div(rounding_mode=...)`.
+Condition: the divisor is a Python number, in `//` and in `div(rounding_mode=...)`: an integer with a tensor that is
+not int32, or a float with one that is not float32 (int64, int32, int16, float64, float32 and float16 were run).
 
-Right for: int32; a tensor of the same dtype as divisor; `x % 3` of int64.
+Right for: int32 by an integer and float32 by a float; a tensor of the same dtype as divisor; `x % 3` of int64.
 
 PyTorch's export writes `//` as `div` with a rounding mode. `_div` in
 tvm/relax/frontend/torch/base_fx_graph_translator.py makes a constant of the number without a dtype (`relax.const(2)`
-is int32), and Relax refuses operands of two dtypes.
+is int32, `relax.const(2.5)` is float32), and Relax refuses operands of two dtypes.
 
 Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -47,10 +47,16 @@ class Trunc(torch.nn.Module):
         return torch.div(x, 2, rounding_mode="trunc")
 
 
+class Fraction(torch.nn.Module):
+    def forward(self, x):
+        return x // 2.5
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([7]),)),
     "ordinary size": (Model, lambda: (torch.arange(-32, 32).reshape(4, 16),)),
     "div(rounding_mode)": (Trunc, lambda: (torch.arange(-32, 32).reshape(4, 16),)),
+    "x // 2.5": (Fraction, lambda: (torch.linspace(-4, 4, 64, dtype=torch.float64).reshape(4, 16),)),
 }
 
 

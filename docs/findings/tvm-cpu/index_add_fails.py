@@ -45,10 +45,18 @@ class Put(torch.nn.Module):
         return x.index_put((i,), y)
 
 
+class Assign(torch.nn.Module):
+    def forward(self, x, i, y):
+        x = x.clone()
+        x[i] = y
+        return x
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.zeros(2, 2), torch.tensor([1]), torch.ones(1, 2))),
     "ordinary size": (Model, lambda: (torch.zeros(16, 8), torch.arange(4), torch.ones(4, 8))),
     "index_put": (Put, lambda: (torch.zeros(16, 8), torch.arange(4), torch.ones(4, 8))),
+    "x[i] = y": (Assign, lambda: (torch.zeros(16, 8), torch.arange(4), torch.ones(4, 8))),
 }
 
 

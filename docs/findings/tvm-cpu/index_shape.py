@@ -1,9 +1,10 @@
 """tvm/cpu: `x[:, :, i, j]` and `x[i, :, j]` of 1-d indices give all pairs instead of one element each
 
-Condition: two or more 1-d index tensors and a dimension that is taken whole (`:`) before or between them.
+Condition: a dimension is taken whole (`:`) before or between two or more index tensors, and these are 1-d, all of the
+shape (n, 1), or an index of the shape (m,) or (1, m) stands before one of (n, 1).
 
-Right for: one index tensor, `x[:, i]`; `x[i, j]`, also of four dimensions; indices of the shapes (n, 1) and (m,),
-whose pairs PyTorch takes too.
+Right for: one index tensor, `x[:, i]`; `x[i, j]`, also of three or four dimensions; an index of the shape (n, 1)
+before one of (m,) or (1, m), whose pairs PyTorch takes too.
 
 `_index_tensor` in tvm/relax/frontend/torch/base_fx_graph_translator.py takes along one dimension after the other
 where a `:` stands before or between the indices. Its own comment says that this is an outer product and matches

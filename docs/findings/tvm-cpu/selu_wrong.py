@@ -1,6 +1,6 @@
 """tvm/cpu: `selu` is computed without its scale: selu(1) is 1 instead of 1.0507
 
-Condition: every input (float32).
+Condition: every input (float32, float16 and float64 were run).
 
 Right for: `elu` with any `alpha`; `celu`.
 

@@ -1,29 +1,37 @@
-"""onnxruntime/cpu: `any` and `all` of uint8 give bool instead of uint8
+"""tvm/cpu: `x * 0.5` of an integer tensor cuts the number to an integer: the result is 0, `x + 0.5` is x, 7 / 2.5 is 3
 
-Condition: the input is uint8, with and without `dim`.
+Condition: one operand is an integer tensor (int64, int32 and uint8 were run) and the other a Python float that is no
+whole number, in `*`, `+`, `-`, `/`, `%`, `fmod`, `<` and `==`.
 
-Right for: bool, float and other integer inputs, whose result is bool.
+Right for: `x.float() * 0.5`; `x * y` where `y` is a float tensor, also of no dimension; `torch.where(c, x, 0.5)`.
 
-The translations in onnxscript's core.py end with a Cast to bool. PyTorch documents that `any` and `all` of uint8 give
-uint8.
+`promote_binary_op_args` in `_binary_op` (tvm/relax/frontend/torch/base_fx_graph_translator.py) makes the number a
+constant of the tensor's dtype (`relax.const(rhs, lhs.ty.dtype)`), so that 0.5 becomes 0. PyTorch converts the tensor
+to the default float dtype. Two tensors of different dtypes are promoted there.
 
-Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
+Seen with torch 2.13.0+cpu, apache-tvm 0.27.0.post1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
+import os
 import platform
 import sys
 import traceback
 from importlib.metadata import version
 
+os.environ.update({'TVM_NUM_THREADS': '1'})  # before PyTorch is imported
+
 try:
     import torch
-    import onnxruntime
+    import tvm
+    from tvm.relax.frontend.torch import from_exported_program
+    import numpy as np
 except ImportError as missing:
     print("It cannot be checked:", missing)
     sys.exit(2)
 
-PACKAGES = ('torch', 'onnxruntime', 'onnx', 'onnxscript')
+PACKAGES = ('torch', 'apache-tvm')
+PROPERTIES = {'kind': 'llvm'}
 
 
 COMPARE = "equal"
@@ -31,25 +39,39 @@ COMPARE = "equal"
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        return torch.any(x)
+        return x * 0.5
 
 
-class Rows(torch.nn.Module):
+class Sum(torch.nn.Module):
     def forward(self, x):
-        return torch.all(x, 1)
+        return x + 0.5
+
+
+class Quotient(torch.nn.Module):
+    def forward(self, x):
+        return x / 2.5
+
+
+class Less(torch.nn.Module):
+    def forward(self, x):
+        return x < 2.5
 
 
 CASES = {
-    "smallest": (Model, lambda: (torch.tensor([1], dtype=torch.uint8),)),
-    "ordinary size": (Rows, lambda: (torch.arange(64).to(torch.uint8).reshape(4, 16),)),
+    "smallest": (Model, lambda: (torch.tensor([7]),)),
+    "ordinary size": (Model, lambda: (torch.arange(64).reshape(4, 16),)),
+    "x + 0.5": (Sum, lambda: (torch.arange(64, dtype=torch.int32).reshape(4, 16),)),
+    "x / 2.5": (Quotient, lambda: (torch.arange(64).to(torch.uint8).reshape(4, 16),)),
+    "x < 2.5": (Less, lambda: (torch.arange(64).reshape(4, 16),)),
 }
 
 
 def run(model, fresh):
-    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
-    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
-    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
-    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+    module = from_exported_program(torch.export.export(model, fresh()))
+    program = tvm.compile(module, tvm.target.Target(PROPERTIES))
+    machine = tvm.relax.VirtualMachine(program, tvm.cpu())
+    found = machine["main"](*(tvm.runtime.tensor(a.numpy()) for a in fresh()))
+    return [torch.as_tensor(np.array(value.numpy())) for value in found]
 
 
 def error(found, expected):
@@ -91,11 +113,11 @@ def shows(name, Model, fresh):
         kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
         print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
         if found.dtype != expected.dtype or found.shape != expected.shape:
-            print("  eager:", expected.dtype, list(expected.shape), " onnxruntime/cpu:", found.dtype, list(found.shape))
+            print("  eager:", expected.dtype, list(expected.shape), " tvm/cpu@threads=1:", found.dtype, list(found.shape))
         elif found.numel():
             place = furthest(found, expected)
             values = " ".join(f"{side} {value[place].item():.{17 if value.itemsize > 4 else 9}g} " for side, value in (
-                ("eager", expected), ("onnxruntime/cpu", found), ("float64", exact)))
+                ("eager", expected), ("tvm/cpu@threads=1", found), ("float64", exact)))
             print(f"  at {list(place)}: {values}")
     return fault
 
