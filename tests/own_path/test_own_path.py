@@ -155,7 +155,7 @@ def test_a_program_that_cannot_be_captured_is_compared_by_its_own_export(folder:
         row = rows["reading", platform]
         assert row["verdict"] == "identical" or (row["unjudged"] and "off eager mode" in row["detail"])
     (refused,) = json.loads((folder / "report.json").read_text())["refused"]
-    assert refused["source"] == "programs.py:reading" and line in refused["reason"]
+    assert refused["source"] == "programs:reading" and line in refused["reason"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, TextIO, get_args
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
@@ -15,10 +15,11 @@ from mindgap.cli.streams import Exit, result_stream
 from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.models.sources.client import SourceClient
-from mindgap.workflows.diff.invariance import BATCHES, Answer, Invariance, Question, ask
-from mindgap.workflows.diff.kernel_choice import KernelChoice
 
-_QUESTIONS: Final[tuple[Question, ...]] = get_args(Question)
+if TYPE_CHECKING:
+    from mindgap.workflows.diff.invariance import Answer, Invariance, Question
+    from mindgap.workflows.diff.kernel_choice import KernelChoice
+
 _LONGEST: Final = 100
 
 
@@ -32,9 +33,7 @@ def invariance(
     platforms: Annotated[
         list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="A platform; may be given several times.")
     ],
-    batches: Annotated[str, typer.Option(metavar="1,2,4", help="Numbers of examples in a batch.")] = ",".join(
-        map(str, BATCHES)
-    ),
+    batches: Annotated[str, typer.Option(metavar="1,2,4", help="Numbers of examples in a batch.")] = "1,2,3,4,8,16",
     threads: Annotated[
         str, typer.Option(metavar="1,2", help="Also on so many threads, where the platform has the option.")
     ] = "",
@@ -56,6 +55,9 @@ def invariance(
 
     Example: mindgap invariance timm:resnet18 -p cpu/eager -p onnxruntime/cpu
     """
+    # Imported late: other commands need no PyTorch.
+    from mindgap.workflows.diff.invariance import ask
+
     sizes, counts = _numbers("--batches", batches), _numbers("--threads", threads)
     if not any(size > 1 for size in sizes):
         raise MindgapError(f"--batches {batches}: give a size above 1, as in --batches 1,2,4")
@@ -117,7 +119,7 @@ def _graph_of(client: SourceClient, source: str, option: str) -> Callable[[int],
 def print_invariance(found: Invariance, out: TextIO) -> None:
     """Prints a line per question and verdict, the operators that choose other kernels, and notes."""
     out.write(f"{found.model} on {found.platform}\n")
-    for question in _QUESTIONS:
+    for question in found.questions:
         for number, line in enumerate(_lines(question, found.of(question))):
             out.write(f"  {question if number == 0 else '':<11} {line}\n")
     for choice in found.choices:

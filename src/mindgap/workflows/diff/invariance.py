@@ -96,6 +96,12 @@ class Invariance:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
+    @property
+    def questions(self) -> list[Question]:
+        """The questions that were asked, in order."""
+        asked: list[Question] = [answer.condition.question for answer in self.answers]
+        return list(dict.fromkeys(asked))
+
     def of(self, question: Question) -> list[Answer]:
         """Returns the answers to one question."""
         return [each for each in self.answers if each.condition.question == question]
