@@ -37,6 +37,7 @@ def run_pytest(folder: Path, text: str, *more: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_one_session_serves_all_tests(tmp_path: Path) -> None:
     status, said = run_pytest(
         tmp_path,
@@ -79,6 +80,7 @@ def test_fault(mindgap_diff):
     assert "Traceback" not in said and "pytest_plugin.py" not in said
 
 
+@pytest.mark.nightly
 def test_each_fault_of_a_row_is_named(tmp_path: Path) -> None:
     two = WRONG + WRONG.replace("tanh", "add")
     status, said = run_pytest(
@@ -115,6 +117,7 @@ def test_required(mindgap_diff):
     assert "2 failed, 1 passed, 1 warning" in said
 
 
+@pytest.mark.nightly
 def test_outputs_that_are_not_finite_warn_or_fail(tmp_path: Path) -> None:
     status, said = run_pytest(
         tmp_path,

@@ -153,6 +153,7 @@ def test_a_second_reduction_knows_the_causes_of_the_first(tmp_path: Path) -> Non
     assert "gone: nothing that was found fits the issue lost" in ran.err
 
 
+@pytest.mark.nightly
 def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
     from small_source import Small, plan_text
 

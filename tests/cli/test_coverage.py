@@ -25,6 +25,7 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "c"
 
 
+@pytest.mark.nightly
 def test_a_platform_that_is_here_and_one_that_is_not(catalogue: Path, tmp_path: Path) -> None:
     argv = ("coverage", "cpu/jit", "mps/eager", "--catalogue", catalogue)
     ran = mindgap(*argv, "--json", cwd=tmp_path)

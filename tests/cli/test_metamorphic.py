@@ -41,6 +41,7 @@ def test_a_consistent_platform_gives_the_same_however_a_graph_is_written(models:
     assert all(row["verdict"] in ("identical", "rounding") for row in rows.values())
 
 
+@pytest.mark.nightly
 def test_what_is_wrong_only_in_another_spelling_is_found_and_traced(models: Path) -> None:
     faulty = "faulty/eager@faults=faults.toml"
     ran = mindgap("metamorphic", "models.py:make", "-p", faulty, "--json", "--html", "page.html", cwd=models)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from cli.command_line import mindgap
 
 MODEL = """
@@ -33,6 +35,7 @@ def test_a_model_travels_to_a_machine_without_its_code(tmp_path: Path) -> None:
     assert ran.status == 0 and "models:net" in (here / "page.html").read_text()
 
 
+@pytest.mark.nightly
 def test_a_graph_without_weights_says_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(MODEL)
     ran = mindgap("capture", "models.py:net", "-o", "net.mindgap", "--no-weights", cwd=tmp_path)

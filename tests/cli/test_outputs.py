@@ -65,7 +65,7 @@ def test_a_home_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_an_interrupted_run_prints_what_is_known_and_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "models.py").write_text(MODELS + HANGS)
     (tmp_path / "temporary").mkdir()

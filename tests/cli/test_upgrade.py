@@ -153,6 +153,7 @@ def test_a_script_of_what_is_mended_shows_the_fault_with_the_old_version(
     ]
 
 
+@pytest.mark.nightly
 def test_a_resumed_run_runs_what_the_store_lacks(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     store = str(folder / "store")
     asked = ["--from", "good", "--to", "bad", "-p", "cpu/eager", "--json"]

@@ -93,6 +93,7 @@ def test_statistics_of_the_batch_are_beyond_rounding(source: str, capfd: pytest.
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 def test_a_model_that_looks_ahead_answers_otherwise_in_a_longer_text(
     source: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

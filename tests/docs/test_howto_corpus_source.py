@@ -9,6 +9,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import mindgap
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +21,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.nightly
 def test_the_package_of_the_page_passes_its_own_test(tmp_path: Path) -> None:
     module, test = blocks("python")
     [project] = [tomllib.loads(text)["project"] for text in blocks("toml")]

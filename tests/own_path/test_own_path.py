@@ -278,6 +278,7 @@ def test_the_store_has_it(folder: Path, rows: Rows) -> None:
         assert [each.verdict for each in stored[key].faults] == [each["verdict"] for each in row["faults"]]
 
 
+@pytest.mark.nightly
 def test_it_can_be_left_out(folder: Path) -> None:
     ran = mindgap("diff", "programs.py:onnx_branch", "-p", ONNX, "--no-own-path", "--json", cwd=folder, own_path=True)
     (row,) = json.loads(ran.out)["rows"]
@@ -357,6 +358,7 @@ def sized(folder: Path) -> Rows:
     return rows_once(folder, "sized", *sources, *platforms, "--dynamic", "batch=2..8")
 
 
+@pytest.mark.nightly
 def test_one_export_is_run_at_several_sizes(sized: Rows) -> None:
     for platform in ("cpu/jit", ONNX, OPENVINO):
         row = sized["any_size", platform]
@@ -365,17 +367,20 @@ def test_one_export_is_run_at_several_sizes(sized: Rows) -> None:
         assert row["own_path"]["detail"] == said
 
 
+@pytest.mark.nightly
 def test_a_size_that_was_frozen_into_a_trace_is_found_with_the_line(sized: Rows) -> None:
     assert found(sized, "size_frozen", "cpu/jit") == ("export", "whole program", line_of("count = int("))
     assert "at batch=2: off by" in sized["size_frozen", "cpu/jit"]["detail"]
 
 
+@pytest.mark.nightly
 def test_a_dimension_that_an_export_refuses_is_found(sized: Rows) -> None:
     row = sized["size_frozen", OPENVINO]
     assert row["verdict"] == "export" and "specialized it to be a constant (4)" in row["detail"]
 
 
 @pytest.mark.parametrize("platform", ["cpu/jit", ONNX, OPENVINO])
+@pytest.mark.nightly
 def test_a_loop_over_a_dynamic_dimension_is_found_with_the_line(sized: Rows, platform: str) -> None:
     verdict, culprit, label = found(sized, "pooled", platform)
     assert (verdict, culprit) == ("export", "submodule 1") and line_of("torch.stack([(row") in label
@@ -383,6 +388,7 @@ def test_a_loop_over_a_dynamic_dimension_is_found_with_the_line(sized: Rows, pla
 
 
 @pytest.mark.parametrize("platform", [ONNX, OPENVINO])
+@pytest.mark.nightly
 def test_an_export_that_is_wrong_at_other_sizes_is_found_with_the_line(sized: Rows, platform: str) -> None:
     assert found(sized, "size_assumed", platform) == ("export", "whole program", line_of("count = 4 if"))
     assert "at batch=8: off by 1" in sized["size_assumed", platform]["detail"]
