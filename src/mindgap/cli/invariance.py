@@ -150,5 +150,5 @@ def _choice(choice: KernelChoice) -> str:
     sizes = " | ".join(" ".join(map(str, each)) for each in choice.classes)
     where = f" ({choice.label})" if choice.label else ""
     times = f", {choice.nodes} nodes" if choice.nodes > 1 else ""
-    same = f"    batch sizes of equal bits: {sizes}\n" if len(choice.classes) > 1 else ""
+    same = f"    sizes of equal bits: {sizes}\n" if len(choice.classes) > 1 else ""
     return f"  other bits by itself: {choice.op}{where} {shapes}{times}\n{same}"

@@ -32,12 +32,17 @@ def contradictions(
     """Returns the outputs of `ours` that the reference does not make from the others of `ours`.
 
     Only outputs that come from other outputs by tests of elements or by movement of data are looked at, where one of
-    them differs from the reference's. `graph`: functional. `ours`, `theirs`: arrays in
-    the order of its outputs.
+    them differs from the reference's. `graph`: functional. `ours`, `theirs`: arrays in the order of its outputs.
     """
     shown = {number: graph.outputs.index(number) for number in graph.outputs}
-    other = {n for n, position in shown.items() if not same_bits(ours[position], theirs[position])}
-    cuts = [cut for number in shown for cut in _exact_way(graph, number, shown) if other & {number, *cut.borders}]
+    ways = [
+        (cut, {number, *cut.borders} & shown.keys()) for number in shown for cut in _exact_way(graph, number, shown)
+    ]
+    # Large outputs are compared only where such a way leads to them.
+    other = {
+        n for n in set[int]().union(*(among for _, among in ways)) if not same_bits(ours[shown[n]], theirs[shown[n]])
+    }
+    cuts = [cut for cut, among in ways if other & among]
     values = {number: ours[position] for number, position in shown.items()}
     values |= {number: array for number, array in enumerate(inputs) if number not in values}
     found: list[Contradiction] = []

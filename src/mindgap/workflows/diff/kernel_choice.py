@@ -18,6 +18,7 @@ from mindgap.graph.compare.digest import digest_array
 from mindgap.graph.sizes import output_bytes
 from mindgap.judge.trace.intermediate_values import shown, with_outputs
 from mindgap.judge.trace.side_values import reason_of
+from mindgap.judge.trace.smallest_part import label_of
 from mindgap.judge.trace.subgraphs import Execute, Subgraph, cut, readers_of, run_subgraphs
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.run.outcome import Job
@@ -99,9 +100,8 @@ def kernel_choices(
         groups.setdefault((alone.nodes[index].op, _shapes(batch, index)), []).append(index)
     found: list[KernelChoice] = []
     for (op, shapes), members in list(groups.items())[:_MOST]:
-        label = batch.labels.nodes[members[0]] if batch.labels.nodes else ""
         classes = _classes(forms, members[0], parts, platform, execute, deadline_s)
-        found.append(KernelChoice(members[0], op, label, shapes, size, len(members), classes))
+        found.append(KernelChoice(members[0], op, label_of(batch, members[0]), shapes, size, len(members), classes))
     more = len(groups) - len(found)
     return found, f"{more} more operators give other bits by themselves: not gone through" if more else ""
 
