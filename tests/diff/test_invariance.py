@@ -116,7 +116,7 @@ def test_what_cannot_be_asked(source: str, capfd: pytest.CaptureFixture[str]) ->
     assert main(["invariance", f"{source}:make", "-p", "cpu/eager", "--batches", "1"]) == 2
     assert "--batches 1: give a size above 1" in capfd.readouterr().err
     assert main(["invariance", f"{source}:make", "-p", "cpu/eager", "--threads", "two"]) == 2
-    assert "--threads two: give whole numbers from 1 up" in capfd.readouterr().err
+    assert "--threads two: write whole numbers from 1 up" in capfd.readouterr().err
 
 
 def test_the_company_of_an_example() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, TextIO
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 import typer
 
 from mindgap.cli.diff import AsJson, Deadline, Options, seconds
+from mindgap.cli.numbers import whole_numbers
 from mindgap.cli.sources import CaptureEnv, source_client, with_options
 from mindgap.cli.streams import Exit, result_stream
 from mindgap.cli.trace import json_text
@@ -58,10 +58,11 @@ def invariance(
     # Imported late: other commands need no PyTorch.
     from mindgap.workflows.diff.invariance import ask
 
-    sizes, counts = _numbers("--batches", batches), _numbers("--threads", threads)
+    sizes = sorted(whole_numbers("--batches", batches))
+    counts = whole_numbers("--threads", threads) if threads else []
     if not any(size > 1 for size in sizes):
         raise MindgapError(f"--batches {batches}: give a size above 1, as in --batches 1,2,4")
-    tokens = _numbers("--lengths", lengths)
+    tokens = sorted(whole_numbers("--lengths", lengths)) if lengths else []
     if tokens and (len(tokens) < 2 or any(each % tokens[0] for each in tokens)):
         raise MindgapError(f"--lengths {lengths}: give multiples of the smallest, as in --lengths 8,16,32")
     deadline_s, tensors = seconds(deadline), default_tensor_store()
@@ -88,14 +89,6 @@ def _status(found: Sequence[Invariance], require_identical: bool) -> Exit:
     if "beyond" in verdicts or (require_identical and verdicts & {"rounding", "unjudged"}):
         return Exit.FINDINGS
     return Exit.WRONG_USE if verdicts & {"not_run", "unjudged"} else Exit.NOTHING_FOUND
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    """Parses `1,2,4`. Raises `MindgapError`."""
-    parts = [part.strip() for part in text.split(",")] if text else []
-    if not all(re.fullmatch(r"[1-9]\d{0,4}", part) for part in parts):
-        raise MindgapError(f"{option} {text}: give whole numbers from 1 up, as in {option} 1,2,4")
-    return sorted({int(part) for part in parts})
 
 
 def _graph_of(client: SourceClient, source: str, option: str) -> Callable[[int], Graph]:

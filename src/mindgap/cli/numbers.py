@@ -32,6 +32,14 @@ def seconds_of(option: str, text: str) -> float:
     return seconds
 
 
+def whole_numbers(option: str, text: str) -> list[int]:
+    """Parses `1,2,4`: each number once, in order. Raises `MindgapError`."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise MindgapError(f"{option} {text}: write whole numbers from 1 up, as in {option} 1,2,4")
+    return list(dict.fromkeys(map(int, parts)))
+
+
 def budget_left(option: str, text: str) -> float:
     """What is left of a time for a whole command, which began with its process. Raises `MindgapError`, as `seconds_of`.
 

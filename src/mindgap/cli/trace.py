@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from mindgap.cli.diff import Deadline, Options, seconds
+from mindgap.cli.numbers import whole_numbers
 from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.streams import Exit, result_stream
@@ -110,7 +111,7 @@ def trace(
         raise MindgapError("--layer and --nodes choose the values that --dump DIR writes: they need --dump DIR")
     check_files(("--html", html), ("--json", as_json))
     kept = None if dump is None else new_dump(dump, layer, nodes)
-    counts = _thread_counts(threads)
+    counts = [] if threads is None else whole_numbers("--threads", threads)
     limits = ProbeLimits(probes, seconds(deadline))
     tensors = default_tensor_store()
     with result_stream() as out, source_client(tensors, limits.deadline_s, capture_env) as client:
@@ -154,15 +155,3 @@ def _one(found: Sequence[Subject], source: str) -> Subject:
     if len(found) != 1:
         raise MindgapError(f"{source} names {len(found)} models: name one, as in `mindgap trace timm:resnet18`")
     return found[0]
-
-
-def _thread_counts(text: str | None) -> list[int]:
-    """Parses `1,2,4`."""
-    if text is None:
-        return []
-    parts = text.split(",")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise MindgapError(
-            f"--threads {text}: write numbers of threads with commas between them, as in --threads 1,2,4"
-        )
-    return list(dict.fromkeys(map(int, parts)))
