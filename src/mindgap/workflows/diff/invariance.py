@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from mindgap.graph import Array, Graph, MindgapError, TensorStore, default_tensor_store, materialise_all
+from mindgap.graph import Array, Graph, MindgapError, TensorStore, default_tensor_store, materialise, materialise_all
 from mindgap.graph.compare.digest import digest_array
 from mindgap.judge.trace.metrics import row_metrics
 from mindgap.judge.trace.side_values import reason_of
@@ -114,10 +114,12 @@ class Asked:
     graphs: by the number of examples (or tokens); they have the same operators in the same order. The smallest is that
         of the example alone.
     inputs: of the graph of the example alone, in its order.
+    tensors: where the constants of the graphs are stored.
     """
 
     graphs: Mapping[int, Graph]
     inputs: Sequence[Array]
+    tensors: TensorStore | None = None
 
     @property
     def least(self) -> int:
@@ -139,6 +141,7 @@ class Asked:
         for number, (one, alone) in enumerate(zip(graph.inputs, self.inputs, strict=True)):
             spec = one.spec
             if one.role == "constant":
+                found[number] = materialise(one, self.tensors)
                 continue
             if spec.shape == alone.shape:
                 found[number] = alone
@@ -250,7 +253,7 @@ def _captured(
         graphs[size] = graph
     if len(graphs) < 2:
         raise MindgapError(f"more {what} than {sizes[0]} make the model call other operators: nothing is compared")
-    return Asked(graphs, materialise_all(graphs[sizes[0]], tensors))
+    return Asked(graphs, materialise_all(graphs[sizes[0]], tensors), tensors)
 
 
 @dataclass
