@@ -70,11 +70,9 @@ class _Operators:
     def cond(
         self, predicate: Any, true: Callable[..., Any], false: Callable[..., Any], operands: Sequence[Any] = ()
     ) -> Any:
+        taken = int(bool(predicate)) if self.known is None else self._next("cond")
         if self.known is None:
-            self.noted.append(Decision("cond", int(bool(predicate)), current_line()))
-            taken = bool(predicate)
-        else:
-            taken = bool(self._next("cond"))
+            self.noted.append(Decision("cond", taken, current_line()))
         return (true if taken else false)(*operands)
 
     def while_loop(

@@ -30,6 +30,10 @@ _FLOAT: Final = ("FloatFunctional", "FXFloatFunctional", "LinearPackedParams", "
 _CONVOLVED: Final = ("stride", "padding", "dilation", "groups")
 #: Steps of a result's scale that two correct implementations may differ by at one operator: a tie of the rounding.
 _STEPS: Final = 1
+_UNDEFINED: Final = (
+    "it has no definition on plain integers here; leave it in float (qconfig = None), or capture the model from before "
+    "the conversion"
+)
 #: How far float32 results of an exact sum may be apart, of the largest.
 _FLOATS_APART: Final = 1e-6
 
@@ -115,7 +119,7 @@ def _unpack(module: Any, packed: dict[int, Any]) -> None:
         if not weight.is_quantized:
             raise CaptureError(f"a weight of {weight.dtype}, which has no definition here")
         if "Transpose" in name or "Embedding" in name or getattr(module, "padding_mode", "zeros") != "zeros":
-            raise CaptureError(_undefined("it"))
+            raise CaptureError(_UNDEFINED)
         given = (
             None
             if linear
@@ -129,7 +133,7 @@ def _unpack(module: Any, packed: dict[int, Any]) -> None:
         del target._packed_params
         target._packed_params = one
     elif any(hasattr(module, each) for each in ("_all_weight_values", "_packed_params", "_packed_weight_ih")):
-        raise CaptureError(_undefined("it"))
+        raise CaptureError(_UNDEFINED)
 
 
 class _CopiedByFields:
@@ -140,13 +144,6 @@ class _CopiedByFields:
         memo[id(self)] = new
         new.__dict__ = copy.deepcopy(self.__dict__, memo)
         return new
-
-
-def _undefined(what: str) -> str:
-    return (
-        f"{what} has no definition on plain integers here; leave it in float (qconfig = None), or capture the model "
-        "from before the conversion"
-    )
 
 
 def _fix_parameters(module: torch.fx.GraphModule) -> None:

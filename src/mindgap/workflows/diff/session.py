@@ -120,9 +120,8 @@ class Session:
             sets = _sets(args)
             for number, given in enumerate(sets, 1):
                 program = None if not own_path else self._program(model, given, kwargs, backward)
-                subject = Subject(called, partial(graph, given), program=program)
-                several = dataclasses.replace(subject, name=f"{called} (arguments {number})", group=called)
-                subjects.append(several if len(sets) > 1 else subject)
+                label, group = (f"{called} (arguments {number})", called) if len(sets) > 1 else (called, "")
+                subjects.append(Subject(label, partial(graph, given), program=program, group=group))
             report = self.diff_many(subjects, platforms, settings=settings)
         finally:
             if self._own:
