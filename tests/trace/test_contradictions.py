@@ -62,6 +62,14 @@ def test_outputs_that_fit_or_differ_by_rounding_alone(tmp_path: Path) -> None:
     assert found(tmp_path, {0: nowhere, 2: nowhere.T}) == []
 
 
+def test_outputs_of_another_shape_dtype_or_number_are_left_to_the_judge(tmp_path: Path) -> None:
+    squares = (OPERANDS * OPERANDS).numpy()
+    assert found(tmp_path, {0: squares[:1] + 1}) == found(tmp_path, {0: squares.astype(np.float64) + 1}) == []
+    graph = capture(square, (OPERANDS,))
+    execute = InProcessExecutor(TensorStore(tmp_path))
+    assert contradictions(graph, [OPERANDS.numpy()], [squares + 1], [squares], execute, CPU_EAGER) == []
+
+
 @pytest.mark.timeout(120)
 def test_inductor_says_that_an_infinite_result_is_finite(tmp_path: Path) -> None:
     """It squares in float32: output 0 is rounded to float16, and the test reads it before."""

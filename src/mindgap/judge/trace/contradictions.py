@@ -15,7 +15,7 @@ from mindgap.graph.compare.verdict import Contradiction
 from mindgap.graph.conventions import packet_of
 from mindgap.graph.operators.registry import traits
 from mindgap.judge.trace.output_verdicts import same_bits
-from mindgap.judge.trace.subgraphs import Array, Execute, Subgraph, run_subgraphs
+from mindgap.judge.trace.subgraphs import Array, Execute, Subgraph, fits, run_subgraphs
 from mindgap.platforms.name import PlatformName
 
 #: Tests of elements with one right answer for every operand. `signbit` of NaN and of zero is not defined alike.
@@ -32,19 +32,19 @@ def contradictions(
     """Returns the outputs of `ours` that the reference does not make from the others of `ours`.
 
     Only outputs that come from other outputs by tests of elements or by movement of data are looked at, where one of
-    them differs from the reference's. `graph`: functional. `ours`, `theirs`: arrays in the order of its outputs.
+    them differs from the reference's. `graph`: functional. `ours`, `theirs`: arrays in the order of its outputs;
+    another number, shape or dtype is a finding of its own.
     """
+    if not len(ours) == len(theirs) == len(graph.outputs):
+        return []
     shown = {number: graph.outputs.index(number) for number in graph.outputs}
-    ways = [
-        (cut, {number, *cut.borders} & shown.keys()) for number in shown for cut in _exact_way(graph, number, shown)
-    ]
+    ways = [cut for number in shown for cut in _exact_way(graph, number, shown)]
     # Large outputs are compared only where such a way leads to them.
-    other = {
-        n for n in set[int]().union(*(among for _, among in ways)) if not same_bits(ours[shown[n]], theirs[shown[n]])
-    }
-    cuts = [cut for cut, among in ways if other & among]
+    looked_at = {number for cut in ways for number in (*cut.borders, *cut.outputs) if number in shown}
+    other = {number for number in looked_at if not same_bits(ours[shown[number]], theirs[shown[number]])}
     values = {number: ours[position] for number, position in shown.items()}
     values |= {number: array for number, array in enumerate(inputs) if number not in values}
+    cuts = [cut for cut in ways if other.intersection((*cut.borders, *cut.outputs)) and fits(cut, values)]
     found: list[Contradiction] = []
     for result in run_subgraphs(cuts, values, reference, execute):
         if result.arrays is None:

@@ -105,7 +105,8 @@ class Judge:
     def _decide(self, outcome: Outcome, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> Judgement:
         try:
             self._prepare()
-            return self._judge(outcome, ours, theirs)
+            unfit = contradictions(self.oracle.graph, self._inputs, ours, theirs, self._execute, self._reference)
+            return replace(self._judge(outcome, ours, theirs), contradictions=tuple(unfit))
         except OracleMemoryError:
             raise
         except OracleError as error:
@@ -218,10 +219,7 @@ class Judge:
         weak = [*self._weaknesses(seen, words), *found.weaknesses]
         if finding is not None:
             weak += [self._weakness(finding[0], "dtype policy", why) for why in undecided]
-        unfit = contradictions(self.oracle.graph, self._inputs, ours, theirs, self._execute, self._reference)
-        return replace(
-            found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak), contradictions=tuple(unfit)
-        )
+        return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak))
 
     def _by_sample(self, platform: PlatformName, sampled: SampledPolicy, seen: ObservedOutputs) -> Judgement:
         """The judgement of a policy that a sample of the nodes shows, without metrics."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.aten.operators import facts
-from mindgap.graph import Graph, UnknownOperator, concatenate, extract, operands
+from mindgap.graph import Graph, UnknownOperator, concatenate, extract, numpy_dtype, operands
 from mindgap.graph.sizes import input_bytes, output_bytes
 from mindgap.judge.oracle import decision_slots
 from mindgap.platforms.name import PlatformName
@@ -85,6 +85,16 @@ def cut(
 def _final_values(graph: Graph, nodes: Sequence[int]) -> list[int]:
     index = nodes[-1]
     return [graph.first_value[index] + slot for slot in range(len(graph.nodes[index].outputs))]
+
+
+def fits(one: Subgraph, values: Mapping[int, Array]) -> bool:
+    """Whether `values` has an array of the right shape and dtype for each input of the cut."""
+    return all(
+        border in values
+        and values[border].shape == given.spec.shape
+        and values[border].dtype == numpy_dtype(given.spec.dtype)
+        for border, given in zip(one.borders, one.graph.inputs, strict=True)
+    )
 
 
 def written_as_it_ran(single: Subgraph, original_op: str) -> Subgraph:

@@ -19,7 +19,7 @@ from mindgap.graph.sizes import output_bytes
 from mindgap.judge.trace.intermediate_values import shown, with_outputs
 from mindgap.judge.trace.side_values import reason_of
 from mindgap.judge.trace.smallest_part import label_of
-from mindgap.judge.trace.subgraphs import Execute, Subgraph, cut, readers_of, run_subgraphs
+from mindgap.judge.trace.subgraphs import Execute, cut, fits, readers_of, run_subgraphs
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.run.outcome import Job
 
@@ -127,14 +127,9 @@ def _results(
 ) -> dict[int, tuple[Array, ...]]:  # fmt: skip
     """What the platform gives for each node alone."""
     readers = readers_of(graph)
-    cuts = [c for c in (cut(graph, [i], readers) for i in nodes) if c.outputs and _fits(c, values)]
+    cuts = [c for c in (cut(graph, [i], readers) for i in nodes) if c.outputs and fits(c, values)]
     results = run_subgraphs(cuts, values, platform, execute, deadline_s)
     return {r.cut.nodes[0]: r.arrays for r in results if r.arrays is not None}
-
-
-def _fits(one: Subgraph, values: Mapping[int, Array]) -> bool:
-    borders = zip(one.borders, one.graph.inputs, strict=True)
-    return all(b in values and values[b].shape == i.spec.shape for b, i in borders)
 
 
 def _differs(here: tuple[Array, ...] | None, there: tuple[Array, ...] | None, within_rounding: bool) -> bool:
