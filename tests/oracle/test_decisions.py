@@ -95,12 +95,12 @@ def test_comparisons_of_inputs_are_exact() -> None:
 
 @pytest.mark.parametrize("op", ["round", "floor", "ceil", "trunc"])
 def test_steps_may_go_either_way_where_rounding_reaches_the_step(op: str) -> None:
-    """Every fourth product is a half or a whole number."""
-    x = (torch.arange(-40.0, 40.0) + torch.tensor([0.0, 0.3, 0.3, 0.3]).repeat(20)).numpy()
-    graph = build([x], [("a", "aten.mul.Tensor", "i0", 0.5), ("c", "aten.mul.Tensor", "a", 1.0),
+    """Every fourth product is a half or a whole number, up to its rounding."""
+    x = ((torch.arange(-40.0, 40.0) + torch.tensor([0.0, 0.3, 0.3, 0.3]).repeat(20)) / 2 / 0.7).numpy()
+    graph = build([x], [("a", "aten.mul.Tensor", "i0", 0.7), ("c", "aten.mul.Tensor", "a", 1.0),
                         ("b", f"aten.{op}.default", "c")], ["b"])  # fmt: skip
     oracle = Oracle(graph, [x])
-    value = torch.from_numpy(x) * 0.5
+    value = torch.from_numpy(x) * 0.7
     for nudge in (1 - 2**-22, 1 + 2**-22):
         other = getattr(torch, op)(value * nudge)
         assert oracle.examine([other.numpy()], MANY)[0].kind == "calm", nudge
@@ -109,16 +109,47 @@ def test_steps_may_go_either_way_where_rounding_reaches_the_step(op: str) -> Non
     assert oracle.examine([wrong.numpy()], MANY)[0].kind == "discrepant"
 
 
-def test_casts_to_integers() -> None:
-    x = (torch.arange(40.0) + 0.25).numpy()
-    graph = build([x], [("a", "aten.mul.Tensor", "i0", 4.0), ("b", "aten.to.dtype", "a", DType("int32"))], ["b"])
+@pytest.mark.parametrize(("calls", "exact"), [
+    ([("a", "aten.mul.Tensor", "i0", 0.25)], True), ([("a", "aten.div.Tensor", "i0", 4.0)], True),
+    ([("a", "aten.sub.Tensor", "i0", "i0"), ("c", "aten.add.Tensor", "a", 2.5)], True),
+    ([("a", "aten.mul.Tensor", "i0", 0.1)], False), ([("a", "aten.div.Tensor", "i0", 10.0)], False),
+    ([("a", "aten.add.Tensor", "i0", 2**-24), ("c", "aten.mul.Tensor", "a", 0.25)], False),
+])  # fmt: skip
+def test_a_tie_has_one_answer_where_nothing_rounded_before_it(calls: list[Any], exact: bool) -> None:
+    """A product with a power of two and a sum that float32 holds are exact (IEEE 754, §4.3)."""
+    x = (torch.arange(1.0, 40.0, 2) * (2 if calls[0][-1] in (0.25, 4.0, 2**-24) else 5)).numpy()
+    graph = build([x], [*calls, ("b", "aten.round.default", calls[-1][0])], ["b"])
     oracle = Oracle(graph, [x])
-    right = (torch.from_numpy(x) * 4).to(torch.int32)
-    below = right.clone()
-    below[3] -= 1
-    assert oracle.examine([right.numpy()])[0].kind == "calm"
-    assert oracle.examine([below.numpy()], MANY)[0].kind == "calm", "13 - ulp is truncated to 12"
-    below[3] -= 2
+    value = oracle.graph.producer[graph.outputs[0]] + len(graph.inputs) - 1
+    right = oracle.step.wide(value)
+    away = (right.sign() * (right.abs() + 0.5).floor()).to(torch.float32)
+    kinds = [oracle.examine([y.numpy()], MANY)[0].kind for y in (right.round().to(torch.float32), away)]
+    assert kinds == ["calm", "discrepant" if exact else "calm"]
+
+
+@pytest.mark.parametrize("op", ["aten.mm.default", "aten.linear.default"])
+@pytest.mark.parametrize(("largest", "exact"), [(127, True), (1 << 20, False)])
+def test_small_sums_of_whole_numbers_are_exact(op: str, largest: int, exact: bool) -> None:
+    """A float32 accumulator holds whole numbers up to 2^24."""
+    numbers = np.random.default_rng(0)
+    arrays = [numbers.integers(-largest, largest, (8, 8)).astype(np.float32) for _ in range(2)]
+    graph = build(arrays, [("a", op, "i0", "i1"), ("b", "aten.to.dtype", "a", DType("int64"))], ["b"])
+    oracle = Oracle(graph, arrays)
+    off = oracle.step.values[graph.outputs[0]].clone()
+    off[2, 3] += 1
+    assert oracle.examine([off.numpy()], MANY)[0].kind == ("discrepant" if exact else "calm")
+
+
+def test_casts_to_integers() -> None:
+    x = ((torch.arange(40.0) * 4 + 1) / 0.7).numpy()
+    graph = build([x], [("a", "aten.mul.Tensor", "i0", 0.7), ("b", "aten.to.dtype", "a", DType("int32"))], ["b"])
+    oracle = Oracle(graph, [x])
+    below = (torch.from_numpy(x) * 0.7).to(torch.int32)
+    assert oracle.examine([below.numpy()])[0].kind == "calm"
+    for near in (13, 12):
+        below[3] = near
+        assert oracle.examine([below.numpy()], MANY)[0].kind == "calm", "13 - ulp is truncated to 12"
+    below[3] = 11
     assert oracle.examine([below.numpy()], MANY)[0].kind == "discrepant"
 
 

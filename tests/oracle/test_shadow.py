@@ -66,7 +66,8 @@ def test_float64_graphs_are_held_to_float64() -> None:
 def test_sigma_grows_with_the_root_of_independent_roundings(length: int) -> None:
     """y = x·c₁·c₂·…·c_n: each product errs by u, so σ is √n·u of the value, within sampling error."""
     x = normal(256, shift=3.0)
-    calls = [(f"n{k + 1}", "aten.mul.Tensor", f"n{k}" if k else "i0", 1.0) for k in range(length)]
+    factors = np.random.default_rng(0).uniform(0.99, 1.01, length).tolist()
+    calls = [(f"n{k + 1}", "aten.mul.Tensor", f"n{k}" if k else "i0", c) for k, c in enumerate(factors)]
     graph = build([x], calls, [f"n{length}"])
     oracle = Oracle(graph, [x])
     oracle.replays.ensure(MANY)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
 import torch
 
 from mindgap.judge.oracle.bounds.rules import Bound, Site, exact, relative, rule
 from mindgap.judge.oracle.bounds.terms import (
     coarse_scalar,
+    declared_dtype,
     is_complex,
     magnitude,
+    without_noise,
 )
+from mindgap.judge.oracle.evaluation.formats import FORMATS, rounded
 
 
 @rule("round")
@@ -36,6 +42,11 @@ _ONE = ("add", "sub", "subtract", "rsub", "mul", "multiply", "square", "leaky_re
         "_prelu_kernel", "softshrink", "deg2rad", "rad2deg", "sqrt")  # fmt: skip
 
 
+#: Those that are basic operations of IEEE 754. float64 holds each product of two numbers of float32.
+_PRODUCTS: Final = frozenset({"mul", "multiply", "square"})
+_IEEE: Final = frozenset({"add", "sub", "subtract", "rsub"}) | _PRODUCTS
+
+
 @rule("abs", "absolute", "sgn")
 def magnitudes(site: Site) -> list[Bound | None]:
     """Exact for real numbers, a square root for complex ones."""
@@ -51,7 +62,30 @@ def one_rounding(site: Site) -> list[Bound | None]:
     kept = 1.0 + (site.u_out / site.u if site.u_out > site.u else 0.0)
     scaled = (kept + coarse_scalar(site, alpha)) * abs(alpha) * magnitude(other) if alpha not in (1, -1) else 0.0
     scalars = sum(coarse_scalar(site, each) * magnitude(each) for each in (site.args[0], other))
-    return relative(site, 1.0, scaled + scalars)
+    first, *others = relative(site, 1.0, scaled + scalars)
+    return [without_noise(first, _representable(site)), *others]
+
+
+def _representable(site: Site) -> torch.Tensor | None:
+    """The elements of a float32 sum or product that need no rounding: IEEE 754 (2019, §4.3) gives them exactly.
+
+    None for other operators, and where a number among the arguments is rounded first.
+    """
+    y, numbers = site.results[0], site.call.node.args
+    if site.call.packet not in _IEEE or declared_dtype(site) != "float32" or site.kwargs.get("alpha", 1) not in (1, -1):
+        return None
+    if any(isinstance(each, float) and float(np.float32(each)) != each for each in numbers):
+        return None
+    exact = (rounded(y, "float32") == y) & ((y == 0) | (y.abs() >= FORMATS["float32"].tiny))
+    return exact if site.call.packet in _PRODUCTS else exact & _exact_sum(site)
+
+
+def _exact_sum(site: Site) -> torch.Tensor:
+    """The elements whose sum float64 holds: what it drops of a small operand beside a large one was rounded too."""
+    a, b = (torch.as_tensor(each, dtype=torch.float64) for each in site.args[:2])
+    alpha, packet, y = site.kwargs.get("alpha", 1), site.call.packet, site.results[0]
+    a, b = (-alpha * a, b) if packet == "rsub" else (a, alpha * b if packet == "add" else -alpha * b)
+    return (y - a == b) & (y - b == a)
 
 
 @rule("reciprocal", "rsqrt", "arange", "linspace", "range")

@@ -13,23 +13,30 @@ from mindgap.judge.oracle.bounds.terms import (
     STRUCTURED,
     absolute,
     declared_dtype,
+    exact_sums,
     squared,
     sum_of_terms,
     summed,
+    without_noise,
 )
 from mindgap.judge.oracle.evaluation.float64 import evaluate
 from mindgap.judge.oracle.evaluation.formats import FORMATS
 
 
-def _bilinear(site: Site, operands: int, terms: float) -> list[Bound | None]:
-    """The first `operands` arguments enter products (or are added, unsquared terms too): run on magnitudes."""
+def _bilinear(site: Site, operands: int, terms: float, *, direct: bool = True) -> list[Bound | None]:
+    """The first `operands` arguments enter products (or are added, unsquared terms too): run on magnitudes.
+
+    Sums of whole numbers are exact as long as they are small. `direct`: by every algorithm; other ones compute with
+    fractions, so that only the typical error is zero.
+    """
     if (found := _by_blocks(site)) is not None:
         hard, squares = found
     else:
         magnitudes = [absolute(a) for a in site.args[:operands]]
         hard = site.again(*magnitudes).abs()
         squares = site.again(*map(_squared_in_place, magnitudes)).abs()
-    return summed(site, hard, squares.sqrt(), terms)
+    first, *others = summed(site, hard, squares.sqrt(), terms)
+    return [without_noise(first, exact_sums(site, operands, hard), hard=direct), *others]
 
 
 def _by_blocks(site: Site) -> tuple[torch.Tensor, torch.Tensor] | None:
@@ -94,7 +101,8 @@ def convolutions(site: Site) -> list[Bound | None]:
     weight = site.args[1]
     transposed = "transpose" in site.call.packet or (len(site.args) > 6 and site.args[6] is True)
     terms = float(weight.numel() // max(weight.shape[1], 1)) if transposed else float(weight[0].numel())
-    found = _bilinear(site, 3 if len(site.args) > 2 else 2, terms)
+    # Winograd's algorithm multiplies by fractions.
+    found = _bilinear(site, 3 if len(site.args) > 2 else 2, terms, direct=False)
     first = found[0]
     if not transposed or site.u_out <= site.u or first is None:
         return found

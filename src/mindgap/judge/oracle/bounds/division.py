@@ -12,8 +12,11 @@ import torch
 from mindgap.judge.oracle.bounds.rules import Bound, Site, exact, relative, rule
 from mindgap.judge.oracle.bounds.terms import (
     coarse_scalar,
+    declared_dtype,
     magnitude,
+    without_noise,
 )
+from mindgap.judge.oracle.evaluation.formats import FORMATS
 
 
 @rule("fmod")
@@ -62,10 +65,21 @@ def quotient(site: Site) -> list[Bound | None]:
     dtype on some platforms, and may have become the next whole number.
     """
     mode = site.kwargs.get("rounding_mode")
+    if mode is None:
+        return [without_noise(bound, _by_a_power_of_two(site)) for bound in relative(site, 2.0)]
     if mode != "trunc":
-        return relative(site, 2.0) if mode is None else floor_quotient(site)
+        return floor_quotient(site)
     x, divisor = (torch.as_tensor(a, dtype=torch.float64) for a in site.args[:2])
     ratio = x / divisor
     near = (ratio - ratio.round()).abs() <= 4 * max(site.u, site.u_out) * ratio.abs()
     size = torch.where(near & torch.isfinite(ratio), 0.125, 0.0) + 2 * site.u * site.results[0].abs()
     return [Bound(size, size)]
+
+
+def _by_a_power_of_two(site: Site) -> torch.Tensor | None:
+    """The elements of a float32 quotient whose divisor is a power of two: only the exponent changes."""
+    y, divisor = site.results[0], site.args[1]
+    if declared_dtype(site) != "float32" or isinstance(divisor, complex):
+        return None
+    whole = torch.frexp(torch.as_tensor(divisor, dtype=torch.float64)).mantissa.abs() == 0.5
+    return (whole & ((y == 0) | (y.abs() >= FORMATS["float32"].tiny)) & torch.isfinite(y)).expand(y.shape)

@@ -9,8 +9,10 @@ import torch
 from mindgap.judge.oracle.bounds.overflow import largest_finite
 from mindgap.judge.oracle.bounds.rules import Bound, Site, rule
 from mindgap.judge.oracle.bounds.terms import (
+    exact_sums,
     one_sided,
     summed,
+    without_noise,
 )
 
 
@@ -20,12 +22,9 @@ def sums(site: Site) -> list[Bound | None]:
     x = _real(site.args[0])
     hard = site.again(x.abs())
     two_norm = site.again(x.abs() ** 2).sqrt()
-    return summed(
-        site,
-        hard.abs(),
-        two_norm.abs(),
-        x.numel() / max(_numel(site), 1) if site.call.packet != "cumsum" else _counted(site, x),
-    )
+    terms = x.numel() / max(_numel(site), 1) if site.call.packet != "cumsum" else _counted(site, x)
+    first, *others = summed(site, hard.abs(), two_norm.abs(), terms)
+    return [without_noise(first, exact_sums(site, 1, hard.abs())), *others]
 
 
 @rule("mean", "nanmean", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",

@@ -40,6 +40,33 @@ def summed(
     return [first, *([None] * (len(site.results) - 1))]
 
 
+def exact_sums(site: Site, operands: int, hard_sum: torch.Tensor) -> torch.Tensor | None:
+    """The elements whose sum of products of whole numbers is exact in whichever order it is taken: Σ|x|, `hard_sum`, is
+    no larger than 1/u, up to which the accumulator's format holds every whole number. None where an operand among the
+    first `operands` has fractions."""
+    given = [*site.args[:operands], *(v for k, v in site.kwargs.items() if k in ("alpha", "beta"))]
+    if site.call.large is not None or not all(map(_whole, given)):
+        return None
+    return hard_sum <= 1 / site.u
+
+
+def _whole(operand: Any) -> bool:
+    if isinstance(operand, torch.Tensor):
+        if not operand.is_floating_point():
+            return not operand.is_complex()
+        return all(bool((part == part.round()).all()) for part in (operand.flatten()[:32], operand))
+    return operand is None or (isinstance(operand, (int, float)) and float(operand).is_integer())
+
+
+def without_noise(bound: Bound | None, exact: torch.Tensor | None, *, hard: bool = True) -> Bound | None:
+    """A bound that is zero in exact elements. `hard`: the hard one too."""
+    if bound is None or exact is None:
+        return bound
+    return Bound(
+        bound.typical.masked_fill(exact, 0.0), bound.hard.masked_fill(exact, 0.0) if hard else bound.hard, bound.hazard
+    )
+
+
 def absolute(operand: Any) -> Any:
     if isinstance(operand, torch.Tensor):
         return operand.abs() if operand.dtype != torch.bool else operand
