@@ -229,7 +229,7 @@ class Programs:
         from mindgap.models.own_path.program_run import FlatProgram, run_twice
 
         if self._source != source or self._built is None:
-            self._source, self._built = source, _plain(self._given) if self._given is not None else _opened(source)
+            self._source, self._built = None, _plain(self._given) if self._given is not None else _opened(source)
             built = self._built
             flat = FlatProgram(built.program, built.args, built.kwargs)
             asked: list[Question] = []
@@ -243,6 +243,7 @@ class Programs:
                 "draws": calls.draws,
                 "dynamic": built.dynamic_shapes is not None,
             }
+            self._source = source
         return self._built
 
 

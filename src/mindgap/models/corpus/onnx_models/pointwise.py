@@ -263,7 +263,7 @@ def dequantize(node: OnnxNode, x: Tensor, scale: Tensor, zero: Tensor | None = N
 
 @translates("DynamicQuantizeLinear")
 def dynamic_quantize(_: OnnxNode, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    low, high = torch.clamp(x.amin(), max=0.0), torch.clamp(x.amax(), min=0.0)
+    low, high = torch.clamp(x.min(), max=0.0), torch.clamp(x.max(), min=0.0)
     scale = (high - low) / 255
     zero = torch.clamp(torch.round(-low / scale), 0, 255)
     return torch.clamp(torch.round(x / scale) + zero, 0, 255).to(torch.uint8), scale, zero.to(torch.uint8)
