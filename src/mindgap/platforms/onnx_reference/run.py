@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx.reference
+import onnx.version_converter
 import torch
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of a model file."""
-    evaluator = onnx.reference.ReferenceEvaluator("FILE")
+    file = onnx.load("FILE")
+    try:
+        evaluator = onnx.reference.ReferenceEvaluator(file)
+    except RuntimeError:
+        # It lacks some older versions of operators, such as DequantizeLinear 13.
+        evaluator = onnx.reference.ReferenceEvaluator(onnx.version_converter.convert_version(file, 21))
     held = {one.name for one in evaluator.proto_.graph.initializer}
     inputs = [
         (one.name, [size.dim_value if size.HasField("dim_value") else None for size in one.type.tensor_type.shape.dim])
