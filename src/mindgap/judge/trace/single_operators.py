@@ -33,6 +33,7 @@ from mindgap.judge.trace.subgraphs import (
     run_subgraphs,
     written_as_it_ran,
 )
+from mindgap.judge.trace.wrong_rules import wrong_rule
 from mindgap.platforms.name import PlatformName
 
 Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural"]
@@ -200,6 +201,8 @@ class SingleOperators:
                 self._scalars.setdefault(platform, {})[node] = next(filter(None, rounded))
         if found is None or found.kind not in ("discrepant", "reduced_precision"):
             return found
+        if rule := wrong_rule(self._oracle, node, found.arrays):
+            return replace(found, kind="reduced_precision" if rule.fewer_bits else "discrepant", loss=rule.phrase)
         loss = precision_loss(self._oracle, node, found.arrays)
         return replace(found, kind="reduced_precision", loss=loss) if loss else found
 

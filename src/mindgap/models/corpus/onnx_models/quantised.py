@@ -61,7 +61,8 @@ def _conv_sum(node: OnnxNode, x: Tensor, weight: Tensor) -> Tensor:
     """Convolves integers of 32 bits in the narrowest float that holds each sum."""
     products = math.prod(weight.shape[1:])
     dtype = torch.float32 if products <= _PRODUCTS else torch.float64
-    return conv(node, x.to(dtype), weight.to(dtype)).to(torch.int32)
+    # Rounded, because some algorithms for convolutions compute with fractions.
+    return torch.round(conv(node, x.to(dtype), weight.to(dtype))).to(torch.int32)
 
 
 @translates("ConvInteger")

@@ -1,0 +1,144 @@
+"""Recognises operators of quantised graphs that follow another rule of rounding or saturation than their own.
+
+The right rules: `round` rounds half to even (IEEE 754, roundTiesToEven; ONNX's `QuantizeLinear` and PyTorch's
+`quantize_per_tensor` demand it), `clamp` saturates at its limits, sums of products of whole numbers are exact (ONNX's
+`MatMulInteger`, `ConvInteger`, `QLinearMatMul` and `QLinearConv` have 32 bits), a channel is scaled by its own factor.
+Each other rule is computed on the operands that the platform got. Where it gives every element of the platform's
+result, the finding names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.nn import functional as F
+
+from mindgap.aten.tensors import to_torch
+from mindgap.graph.operators import traits
+from mindgap.judge.oracle import Oracle
+from mindgap.judge.oracle.evaluation.float64 import BoundCall, bind_call, neutral_float64
+from mindgap.judge.oracle.evaluation.formats import widen
+from mindgap.judge.oracle.single_operator import WideValues
+from mindgap.judge.trace.subgraphs import Array
+
+Tensor = torch.Tensor
+#: Elements of all products of a matrix product, up to which they are computed one by one.
+_MOST_PRODUCTS: Final = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class WrongRule:
+    """Another rule. `phrase`: of a finding's detail. `fewer_bits`: it computes in fewer bits than declared."""
+
+    phrase: str
+    fewer_bits: bool = False
+
+
+#: A rule and what it gives.
+_Candidate = tuple[WrongRule, Tensor]
+_ROUNDINGS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
+    "as if halves were rounded away from zero, not to even": lambda x: x.sign() * (x.abs() + 0.5).floor(),
+    "as if halves were rounded up, not to even": lambda x: (x + 0.5).floor(),
+    "as if cut off toward zero, not rounded": torch.trunc,
+    "as if rounded down": torch.floor,
+    "as if rounded up": torch.ceil,
+}
+_CHANNELS: Final[Mapping[str, Callable[[Tensor, int], Tensor]]] = {
+    "as if each channel had the factor of the one before it": lambda x, dim: x.roll(1, dim),
+    "as if each channel had the factor of the one after it": lambda x, dim: x.roll(-1, dim),
+    "as if all channels had the factor of the first": lambda x, dim: x.narrow(dim, 0, 1).expand(x.shape),
+}
+
+
+def wrong_rule(oracle: Oracle, node: int, arrays: Mapping[int, Array]) -> WrongRule | None:
+    """The rule that gives a platform's wrong results of an operator, by value number, bit for bit; None where it is not
+    known. The operator's operands are those of the stepwise shadow."""
+    number = oracle.graph.first_value[node]
+    if len(arrays) != 1 or number not in arrays or number not in oracle.step.values:
+        return None
+    got, right = widen(to_torch(arrays[number])), oracle.step.wide(number)
+    if got.shape != right.shape or not got.numel():
+        return None
+    with neutral_float64():
+        call = bind_call(oracle.graph, oracle.graph.nodes[node])
+        args, kwargs = call.bind(WideValues(oracle))
+        for rule, candidate in _candidates(call, args, kwargs, got, right):
+            if candidate.shape == got.shape and bool(((got == candidate) | (got.isnan() & candidate.isnan())).all()):
+                return rule
+    return None
+
+
+def _candidates(
+    call: BoundCall, args: list[Any], kwargs: Mapping[str, Any], got: Tensor, right: Tensor
+) -> Iterator[_Candidate]:
+    if not args or not isinstance(args[0], Tensor) or args[0].is_complex():
+        return
+    if call.packet == "round" and not kwargs.get("decimals"):
+        for phrase, function in _ROUNDINGS.items():
+            yield WrongRule(phrase), function(args[0])
+    elif call.packet in ("clamp", "clip", "hardtanh"):
+        yield WrongRule("as if nothing were cut off at the limits"), args[0]
+        for low, high in ((-128, 127), (0, 255), (-32768, 32767)):
+            yield WrongRule(f"as if cut off at {low} and {high}"), args[0].clamp(low, high)
+    elif call.packet in ("add", "sub", "rsub", "subtract") and _whole(args[0]) and _whole(right):
+        off = (got - right).flatten()[0]
+        if off != 0:
+            yield WrongRule(f"as if another zero point were taken: every element is off by {off.item():g}"), right + off
+    elif call.packet in ("mul", "multiply", "div"):
+        yield from _scaled(call.packet, args, got, right)
+    elif traits(call.node.op).contracts and all(_whole(each) for each in args[:2]):
+        yield from _narrow_sums(call.packet, args, right)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_complex() and bool((value == value.round()).all())
+
+
+def _scaled(packet: str, args: list[Any], got: Tensor, right: Tensor) -> Iterator[_Candidate]:
+    """Scaled by another channel's factor, or in float16. Results are rounded to float32, as those of a platform."""
+    x, factor = args[0], args[1]
+
+    def scaled(by: Any, of: Tensor = x) -> Tensor:
+        return (of / by if packet == "div" else of * by).to(torch.float32).to(right.dtype)
+
+    if got.dtype == torch.float64 and right.dtype == torch.float64:
+        half = torch.as_tensor(factor).to(torch.float16).to(torch.float64)
+        for candidate in (right.to(torch.float16), scaled(half, x.to(torch.float16).to(x.dtype)).to(torch.float16)):
+            yield WrongRule("as if computed in float16", fewer_bits=True), candidate.to(torch.float64)
+    if isinstance(factor, Tensor) and factor.numel() > 1 and max(factor.shape) == factor.numel():
+        dim = [*factor.shape].index(factor.numel())
+        for phrase, function in _CHANNELS.items():
+            yield WrongRule(phrase), scaled(function(factor, dim))
+
+
+def _narrow_sums(packet: str, args: list[Any], right: Tensor) -> Iterator[_Candidate]:
+    """Sums of products of whole numbers in an accumulator of 16 bits."""
+    yield WrongRule("as if sums were cut off at the limits of 16 bits"), right.clamp(-32768, 32767)
+    yield WrongRule("as if sums wrapped at 16 bits"), torch.remainder(right + 32768, 65536) - 32768
+    yield (
+        WrongRule("as if sums were rounded to float16", fewer_bits=True),
+        right.to(torch.float16).to(torch.float64).to(right.dtype),
+    )
+    if (pairs := _pairs_cut_off(packet, args, right)) is not None:
+        words = "as if sums of two products were cut off at the limits of 16 bits, as by VPMADDUBSW without VNNI"
+        yield WrongRule(words), pairs
+
+
+def _pairs_cut_off(packet: str, args: list[Any], right: Tensor) -> Tensor | None:
+    """A matrix product in which each two neighbouring products are added with saturation; None for another operator.
+
+    Intel's manual (VPMADDUBSW) multiplies 8-bit integers and adds pairs to 16 bits, saturating.
+    """
+    if packet not in ("mm", "matmul", "linear") or (packet == "linear" and len(args) > 2 and args[2] is not None):
+        return None
+    left, weight = args[0].to(torch.float64), args[1].to(torch.float64)
+    weight = weight.t() if packet == "linear" else weight
+    if weight.dim() != 2 or not left.dim() or left.numel() * weight.shape[1] > _MOST_PRODUCTS:
+        return None
+    products = left.unsqueeze(-1) * weight
+    products = F.pad(products, (0, 0, 0, products.shape[-2] % 2))
+    pairs = products.unflatten(-2, (-1, 2)).sum(-2).clamp(-32768, 32767)
+    return pairs.sum(-2).to(right.dtype)
