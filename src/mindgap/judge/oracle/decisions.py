@@ -15,7 +15,7 @@ import torch
 
 from mindgap.graph import Graph, Node, Ref, operands
 from mindgap.graph.operators import traits
-from mindgap.judge.oracle.evaluation.float64 import cast_operand, packet_of
+from mindgap.judge.oracle.evaluation.float64 import bind_call, cast_operand, evaluate, neutral_float64, packet_of
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real
 from mindgap.judge.oracle.examination import SIGMAS
 
@@ -24,6 +24,10 @@ STEPS: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {
     "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "trunc": torch.trunc, "fix": torch.trunc,
     "sign": torch.sign, "sgn": torch.sign,
 }  # fmt: skip
+
+#: Between a rounding to steps and a cast to integers, these do not round whole numbers and never fall, or never rise.
+_MONOTONE: Final = frozenset({"add", "sub", "rsub", "clamp", "clip", "hardtanh", "relu", "relu6"})
+_ROUNDINGS: Final = frozenset({"floor", "ceil", "round", "trunc", "fix"})
 
 #: The value of a number in S, and its σ.
 Lookup = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
@@ -60,6 +64,44 @@ def positions(graph: Graph) -> frozenset[int]:
     return frozenset(found)
 
 
+def rounded_before(graph: Graph, number: int) -> tuple[int, tuple[int, ...]] | None:
+    """The operand of the rounding to steps that an integer comes from through casts, clamps and sums with numbers, and
+    the nodes from that rounding on; None where it comes from elsewhere."""
+    chain: list[int] = []
+    while (index := graph.producer[number]) >= 0:
+        node, refs = graph.nodes[index], operands(graph.nodes[index])
+        known, packet = traits(node.op), packet_of(node.op)
+        if len(refs) != 1 or len(node.outputs) != 1:
+            return None
+        chain.append(index)
+        number = refs[0]
+        if packet in _ROUNDINGS:
+            return None if dict(node.kwargs).get("decimals") else (number, tuple(reversed(chain)))
+        if not known.casts and packet not in _MONOTONE:
+            return None
+    return None
+
+
+def _quantised(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor | None:
+    """An integer that was rounded to a step before: what the steps next to x ± 16 σ become. None for another one."""
+    found = rounded_before(graph, number)
+    if found is None:
+        return None
+    operand, chain = found
+    x, sigma = lookup(operand)
+    ends: list[torch.Tensor] = []
+    with neutral_float64():
+        for side in (-1, 1):
+            value, source = x + side * SIGMAS * sigma, operand
+            for index in chain:
+                call = bind_call(graph, graph.nodes[index])
+                (value,) = evaluate(call, *call.bind({source: value}))
+                source = graph.first_value[index]
+            ends.append(value.to(torch.float64))
+    choice = chosen.to(torch.float64)
+    return ~((choice >= torch.minimum(*ends)) & (choice <= torch.maximum(*ends)))
+
+
 def implausible(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor | None:
     """Mask of the elements of a decided value that no rounding upstream explains; None where no rule applies."""
     node = graph.nodes[graph.producer[number]]
@@ -75,7 +117,8 @@ def implausible(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup)
     if isinstance(source, Ref):
         if chosen.dtype == torch.bool:
             return _is_nonzero(source.index, chosen, lookup)
-        return _stepped(node, source.index, chosen, lookup)
+        quantised = None if known.rounds_to_steps else _quantised(graph, number, chosen, lookup)
+        return _stepped(node, source.index, chosen, lookup) if quantised is None else quantised
     # The bits of a float, their hash, its place in a grid: on operands that carry noise, a few replays do not show what
     # else there may be. On equal operands the answer must be the same.
     if any(bool((lookup(operand)[1] > 0).any()) for operand in operands(node)[:2]):

@@ -14,7 +14,7 @@ from mindgap.aten.tensors import input_tensors, to_torch
 from mindgap.graph import Graph, operands
 from mindgap.graph.compare.verdict import Missing, Weakness
 from mindgap.graph.operators import traits
-from mindgap.judge.oracle.decisions import decision_slots, implausible
+from mindgap.judge.oracle.decisions import decision_slots, implausible, rounded_before
 from mindgap.judge.oracle.evaluation.float64 import Float64Graph, OracleError, OracleMemoryError, cast_source
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
 from mindgap.judge.oracle.examination import BULK_RATIO, Examined, Expectation, examine
@@ -70,6 +70,7 @@ class Oracle:
         self._float64 = Float64Graph(graph)
         self._decided = frozenset(graph.outputs) & frozenset(decision_slots(graph))
         beside = {i for n in self._decided for i in operands(graph.nodes[graph.producer[n]])[:2]}
+        beside |= {found[0] for n in self._decided if (found := rounded_before(graph, n)) is not None}
         self.watched = frozenset(graph.outputs) | beside
         self.parts = segments(graph, segment_bytes)
         free = _free_memory(graph, self.parts, self.watched)

@@ -196,7 +196,9 @@ def _around_value(
 ) -> Expectation:  # fmt: skip
     """The expectation of a float result: `exact`, and rounded to its dtype. `hard`: None where nothing rounds."""
     classes = class_bits(value) | class_bits(in_range(exact, spec.dtype))
-    size = torch.zeros(value.shape, dtype=torch.float64) if hard is None else hard
+    # By itself an operator may round once where the exact result needs no rounding.
+    least = FORMATS[spec.dtype].u * torch.nan_to_num(exact.abs(), posinf=0.0)
+    size = torch.zeros(value.shape, dtype=torch.float64) if hard is None else torch.maximum(hard, least)
     if hard is not None and float(value.abs().max() if value.numel() else 0.0) > FORMATS[spec.dtype].largest / 4:
         for sign in (-1, 1):
             classes = classes | class_bits(
