@@ -28,6 +28,11 @@ from mindgap.cli import main
         (["diff", "models.py:calm", "-p", "cpu/jit", "--set", "size"], "OPTION=VALUE"),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--baseline", "absent.json"], "absent.json"),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--update-baseline"], "--baseline"),
+        (["diff", "models.py:calm", "-p", "cpu/jit", "--reference-model", "models.py:absent"], "absent"),
+        (
+            ["diff", "models.py:calm", "-p", "cpu/jit", "--backward", "--reference-model", "models.py:calm"],
+            "--backward",
+        ),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--deadline", "0"], "--deadline"),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--deadline", "nan"], "--deadline"),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--repeat", "0"], "--repeat"),

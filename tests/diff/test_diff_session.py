@@ -32,6 +32,14 @@ def test_workers_stay_between_comparisons_and_weights_do_not() -> None:
         assert (row.model, about.argument_sets, len(row.digests)) == ("root", 2, 2)
         (pair,) = session.diff(lambda both: both[0] + both[1], [(x, x)], platforms=["cpu/jit"]).models
         assert pair.argument_sets == 1, "one tuple in a list is an argument"
+        layers = session.diff(model, (x,), platforms=["cpu/jit"], reference_model=model[0]).models[0]
+        cost = layers.quantisation_cost
+        with torch.no_grad():
+            right = (model[0](x) - model(x)).abs().max() / model[0](x).abs().max()
+        assert cost is not None and (cost.source, cost.reason) == ("Linear", "")
+        assert cost.largest == pytest.approx(float(right), rel=1e-5)
+        (wider,) = session.diff(torch.sin, (x,), platforms=["cpu/jit"], reference_model=lambda y: y[:1]).models
+        assert wider.quantisation_cost is not None and "it returns float32[1,64]" in wider.quantisation_cost.reason
         kept = session._tensors.path
         assert not any(kept.glob("*.safetensors"))
         with pytest.raises(MindgapError, match=r"test_diff_session.py:\d+.*SystemExit: 0"):

@@ -15,7 +15,7 @@ import typer
 from mindgap.cli.numbers import budget_left
 from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
-from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
+from mindgap.cli.sources import CaptureEnv, Inside, float_model_of, inside_option, source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream, status_of
 from mindgap.cli.tables import print_report
 from mindgap.findings.allowed import all_allowed, mark_allowed
@@ -128,6 +128,14 @@ def diff(
             help="Arguments from a file, .npz or .safetensors, by their names; repeated, one verdict over all files.",
         ),
     ] = None,
+    reference_model: Annotated[
+        str | None,
+        typer.Option(
+            "--reference-model",
+            metavar="SOURCE",
+            help="The model before it was quantised: what quantisation costs is shown beside the verdict.",
+        ),
+    ] = None,
     dynamic: Annotated[
         str | None,
         typer.Option(
@@ -174,6 +182,8 @@ def diff(
         )
     if files and len(sources) > 1:
         raise MindgapError("--as takes one source: a file is of one program")
+    if reference_model is not None and (len(sources) > 1 or backward):
+        raise MindgapError("--reference-model takes one source, without --backward: it is of one quantised model")
     settings = RunSettings(base, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
     kept = None if store is None else Store(store)
 
@@ -186,7 +196,8 @@ def diff(
         ):
             beside = (left_out or exporting) if own_path else None
             asked = [*(options or []), *inside_option(inside), *([f"inputs={','.join(inputs)}"] if inputs else [])]
-            found = subjects(sources, asked, client, backward, beside)
+            floats = float_model_of(reference_model, client)
+            found = subjects(sources, asked, client, backward, beside, floats)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
     with result_stream() as out:
@@ -207,7 +218,8 @@ def diff(
         fails = fails_if_not_finite if require_finite else no_decision
         status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics, fails=fails) or status
     report_problems(report)
-    for line in (left := [*_not_fed(report, files), *(_not_sized(report) if sizes else [])]):
+    left = [*_not_fed(report, files), *(_not_sized(report) if sizes else []), *_not_measured(report)]
+    for line in left:
         complain(line)
     status = status or (Exit.WRONG_USE if left else status)
     if require_finite:
@@ -246,6 +258,12 @@ def _not_fed(report: Report, files: Mapping[PlatformName, Path]) -> list[str]:
         for row in report.rows
         if row.platform in files and row.own_path is not None and row.own_path.status == "not_compared"
     ]
+
+
+def _not_measured(report: Report) -> list[str]:
+    """One line for a model of `--reference-model` that was compared with nothing."""
+    costs = [model.quantisation_cost for model in report.models]
+    return [f"--reference-model {each.source}: not compared: {each.reason}" for each in costs if each and each.reason]
 
 
 def _not_sized(report: Report) -> list[str]:

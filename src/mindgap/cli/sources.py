@@ -18,6 +18,7 @@ from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName
 from mindgap.workflows.diff import Subject
+from mindgap.workflows.diff.subject import FloatModel
 
 #: The option of commands that take a submodule of a source.
 Inside = Annotated[
@@ -116,12 +117,12 @@ class _LeftOut:
 
 def subjects(
     sources: Sequence[str], options: Sequence[str], client: SourceClient, backward: bool = False,
-    own_path: OwnPathClient | str | None = None,
+    own_path: OwnPathClient | str | None = None, float_model: FloatModel | None = None,
 ) -> Iterator[Subject]:  # fmt: skip
     """Yields a subject per model of the sources. `backward`: with gradients, and `+grad` in its name.
 
     `own_path`: runs programs by the way of platforms' users; a text leaves that out, and says why in each row; None
-    leaves it out.
+    leaves it out. `float_model`: the model before it was quantised.
     A source that cannot be opened is one subject, whose graph raises the reason. Raises `MindgapError` for an option
     that is none.
     """
@@ -148,7 +149,18 @@ def subjects(
                 yield Subject(
                     one.name + suffix, graph, command, in_process=False, stop=client.stop, program=program,
                     group=one.group and one.group + suffix, weights=partial(client.build, opened, index),
+                    float_model=float_model,
                 )  # fmt: skip
+
+
+def float_model_of(source: str | None, client: SourceClient) -> FloatModel | None:
+    """Opens the source of `--reference-model`. Raises `MindgapError` if it is not one program."""
+    if source is None:
+        return None
+    opened = client.open(source)
+    if len(opened.programs) != 1:
+        raise MindgapError(f"--reference-model {source}: it has {len(opened.programs)} models: name one")
+    return FloatModel(source, _graph_of(client, opened, 0, False))
 
 
 def _stored(source: str, client: SourceClient, backward: bool) -> Iterator[Subject]:

@@ -23,6 +23,7 @@ from mindgap.report.words import (
     meaning,
     non_finite_notes,
     own_path_notes,
+    quantisation_costs,
     weak_operators,
     weaker_evidence,
     word_text,
@@ -123,6 +124,8 @@ def print_report(report: Report, out: TextIO, *, metrics: bool = False, verbose:
             print_rows(
                 lines, [_line_of(f"{row.model} on {report.shown(row.platform)}", row, metrics, verbose) for row in told]
             )
+    for line in quantisation_costs(report):
+        lines.put(Text(line), 2, Text())
     print_blocks(lines, blocks(report))
     _print_notes(lines, report, verbose)
     lines.put(Text())

@@ -31,6 +31,7 @@ from mindgap.report.words import (
     metric,
     number,
     own_path_words,
+    quantisation_costs,
     short,
     weaker_evidence,
 )
@@ -126,6 +127,7 @@ def _environment() -> Environment:
         "meanings": MEANINGS,
         "terms": TERMS,
         "heading": heading,
+        "quantisation_costs": quantisation_costs,
         "hover": explain,
         "filter_words": filter_words,
         "letter_name": letter_name,

@@ -163,6 +163,16 @@ def non_finite_notes(report: Report) -> list[str]:
     return notes
 
 
+def quantisation_costs(report: Report) -> list[str]:
+    """One line for each model that was compared with the float model that it was quantised from."""
+    several = len(report.models) > 1
+    return [
+        f"{model.name}: {model.quantisation_cost.words}" if several else model.quantisation_cost.words
+        for model in report.models
+        if model.quantisation_cost is not None
+    ]
+
+
 def contradiction_notes(rows: Iterable[Row]) -> list[str]:
     """One line for each output that does not fit other outputs of the same run."""
     return [f"{row.model} on {row.platform}: {contradiction(each)}" for row in rows for each in row.contradictions]

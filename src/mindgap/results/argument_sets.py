@@ -35,10 +35,12 @@ def _model(name: str, sets: Sequence[Model]) -> Model:
     if len(sets) == 1:
         return dataclasses.replace(sets[0], name=name)
     source = sets[0].source
+    costs = [model.quantisation_cost for model in sets if model.quantisation_cost is not None]
     return dataclasses.replace(
         sets[0], name=name, source=_without_set(source), argument_sets=len(sets),
         reference_digests=tuple(digest for model in sets for digest in model.reference_digests),
         non_finite=_non_finite([model.non_finite for model in sets]),
+        quantisation_cost=max(costs, key=lambda each: (bool(each.reason), each.largest), default=None),
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from mindgap.graph.compare.verdict import (
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import PlatformName
 from mindgap.results.drawn_graph import DrawnNode
+from mindgap.results.quantisation_cost import QuantisationCost
 from mindgap.run.outcome import Outcome, Status
 
 #: Findings, worst first, then what is calm, most serious first.
@@ -234,6 +235,8 @@ class Model:
     source: the arguments by which a command line names it; empty where there are none.
     non_finite: the reference's outputs with NaN or infinities.
     argument_sets: how many sets of arguments it was run with; nodes, inputs and outputs are those of the first.
+    quantisation_cost: how far the reference's outputs are from a float model's; None where none was given. A store does
+        not hold it.
     """
 
     name: str
@@ -249,6 +252,7 @@ class Model:
     source: str = ""
     non_finite: tuple[NonFinite, ...] = ()
     argument_sets: int = 1
+    quantisation_cost: QuantisationCost | None = None
 
 
 @dataclass(frozen=True, slots=True)

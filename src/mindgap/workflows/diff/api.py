@@ -30,6 +30,7 @@ def diff(
     tensors: TensorStore | None = None,
     backward: bool = False,
     own_path: bool = False,
+    reference_model: Callable[..., Any] | None = None,
 ) -> Report:
     """Runs a model (or a captured graph) on every platform and compares each with the reference.
 
@@ -43,6 +44,8 @@ def diff(
     and a temporary directory for a model. `own_path`: the model itself goes the way of each platform's users too
     (`torch.onnx.export`, `torch.compile` and so on), as `mindgap diff` does; here in this process.
     `backward`: the model's gradients are compared too (`capture_kernels`).
+    `reference_model`: the model before it was quantised, which takes the same arguments.
+    `report.models[0].quantisation_cost` says how far the quantised model's outputs are from its, on the reference.
     Each call starts worker processes; a `Session` keeps them for the next call.
     """
     if tensors is None and isinstance(model, Graph):
@@ -51,6 +54,7 @@ def diff(
         return session.diff(
             model, args, kwargs, platforms=platforms, reference=reference, trace=trace, name=name, repeat=repeat,
             deadline_s=deadline_s, backward=backward, own_path=own_path,
+            reference_model=reference_model,
         )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from mindgap.workflows.diff.batches import Batches
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.large_models import LargeGraphGate
 from mindgap.workflows.diff.platform_facts import facts_of
-from mindgap.workflows.diff.subject import OnProgress, OwnProgram, Subject
+from mindgap.workflows.diff.subject import FloatModel, OnProgress, OwnProgram, Subject
 from mindgap.workflows.diff.subject_runner import SubjectRunner
 
 
@@ -101,6 +101,7 @@ class Session:
         deadline_s: float = 300.0,
         backward: bool = False,
         own_path: bool = False,
+        reference_model: Callable[..., Any] | None = None,
     ) -> Report:
         """Compares one model, as `mindgap.diff` does; raises what it raises."""
         if backward and isinstance(model, Graph):
@@ -109,8 +110,8 @@ class Session:
             )
         captured: list[Graph] = []
 
-        def graph(given: Sequence[Any]) -> Graph:
-            captured.append(self._captured(model, given, kwargs, backward))
+        def graph(given: Sequence[Any], of: Graph | Callable[..., Any] = model) -> Graph:
+            captured.append(self._captured(of, given, kwargs, backward))
             return captured[-1]
 
         called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
@@ -121,7 +122,10 @@ class Session:
             for number, given in enumerate(sets, 1):
                 program = None if not own_path else self._program(model, given, kwargs, backward)
                 label, group = (f"{called} (arguments {number})", called) if len(sets) > 1 else (called, "")
-                subjects.append(Subject(label, partial(graph, given), program=program, group=group))
+                floats = None
+                if reference_model is not None:
+                    floats = FloatModel(_name_of(reference_model), partial(graph, given, reference_model))
+                subjects.append(Subject(label, partial(graph, given), program=program, group=group, float_model=floats))
             report = self.diff_many(subjects, platforms, settings=settings)
         finally:
             if self._own:

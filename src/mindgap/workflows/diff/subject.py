@@ -43,6 +43,15 @@ class OwnProgram(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class FloatModel:
+    """The model that a subject was quantised from. `source`: its name; `graph` makes its graph, and may raise
+    `MindgapError`."""
+
+    source: str
+    graph: Callable[[], Graph]
+
+
+@dataclass(frozen=True, slots=True)
 class Subject:
     """A model to run. `graph` makes its graph; where it raises `MindgapError` the subject is refused.
 
@@ -54,6 +63,7 @@ class Subject:
     platform for all of them (`results.argument_sets`).
     `weights`: builds the program and returns the bytes of its weights, before `graph` captures it; None where that is
     not known before.
+    `float_model`: what quantisation costs is measured against; None where that is not asked for.
     """
 
     name: str
@@ -64,16 +74,21 @@ class Subject:
     program: OwnProgram | None = None
     group: str = ""
     weights: Callable[[], int] | None = None
+    float_model: FloatModel | None = None
 
     def captured(self) -> Graph:
         """Makes the graph, under the lock where it needs that. Raises what `graph` raises."""
+        return self.locked(self.graph)
+
+    def locked(self, graph: Callable[[], Graph]) -> Graph:
+        """Calls what makes a graph as this subject's is made."""
         if not self.in_process:
-            return self.graph()
+            return graph()
         # Imported late: a process that captures nothing itself needs no PyTorch for that.
         from mindgap.aten.state import TORCH_STATE
 
         with TORCH_STATE:
-            return self.graph()
+            return graph()
 
 
 Stage = Literal["captured", "ran", "judged", "refused", "doing", "expected"]

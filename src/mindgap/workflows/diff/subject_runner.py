@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from mindgap.graph import Graph, MindgapError
+from mindgap.graph import Array, Graph, MindgapError, materialise_all
 from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.sizes import output_bytes
@@ -24,6 +24,7 @@ from mindgap.models.sources.client import ProgramRefused
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
 from mindgap.results.drawn_graph import MOST_AROUND, drawn_nodes, submodule_nodes
+from mindgap.results.quantisation_cost import QuantisationCost, cost_of
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Model, OwnPath, Row
 from mindgap.workflows.diff.collected import Collected
@@ -148,7 +149,10 @@ class SubjectRunner:
         except OutOfTime as error:
             self._refuse(position, subject, MindgapError(f"not run: {error} before the reference had run it"))
             return
-        model = dataclasses.replace(comparison.model({"capture": captured.seconds}), source=subject.source)
+        model = dataclasses.replace(
+            comparison.model({"capture": captured.seconds}), source=subject.source,
+            quantisation_cost=self._cost(subject, comparison),
+        )  # fmt: skip
         self.record.model(position, model, comparison.reference)
         self.collected.model(position, model, reference)
         if alone:
@@ -184,6 +188,35 @@ class SubjectRunner:
         with ThreadPoolExecutor(1 if alone else max(len(self.platforms), 1), "mindgap-platform") as threads:
             for _ in threads.map(judge, self.platforms):
                 pass
+
+    def _cost(self, subject: Subject, comparison: GraphComparison) -> QuantisationCost | None:
+        """How far the reference's outputs are from the float model's, on the same arguments."""
+        given = subject.float_model
+        if given is None:
+            return None
+        self.collected.report_activity(subject.name, self.context.settings.reference, "running the float model")
+        try:
+            graph = subject.locked(given.graph)
+            quantised = comparison.whole_reference()
+            if not quantised.ran or quantised.arrays is None:
+                return QuantisationCost(given.source, reason="the reference did not run the quantised model")
+            inputs = self._with_arguments(graph, comparison.graph)
+            floats = self.context.run(self.context.settings.reference, graph, "outputs", inputs)
+        except (MindgapError, OutOfTime) as error:
+            return QuantisationCost(given.source, reason=str(error))
+        if not floats.ran or floats.arrays is None:
+            return QuantisationCost(given.source, reason=f"the reference did not run it: {floats.message}")
+        return cost_of(given.source, quantised.arrays, floats.arrays)
+
+    def _with_arguments(self, graph: Graph, other: Graph) -> dict[int, Array]:
+        """A graph's inputs with the arguments of another graph. Raises `MindgapError` if they are of other shapes."""
+        places, given = ([at for at, each in enumerate(one.inputs) if each.role == "input"] for one in (graph, other))
+        forms, wanted = ([str(one.inputs[at].spec) for at in ats] for one, ats in ((graph, places), (other, given)))
+        if forms != wanted:
+            raise MindgapError(f"it takes {', '.join(forms)} where the quantised model takes {', '.join(wanted)}")
+        inputs = dict(enumerate(materialise_all(graph, self.context.tensors)))
+        arguments = materialise_all(other, self.context.tensors)
+        return inputs | {place: arguments[at] for place, at in zip(places, given, strict=True)}
 
     def _judged(
         self, captured: CapturedSubject, comparison: GraphComparison, platform: PlatformName, alone: bool
