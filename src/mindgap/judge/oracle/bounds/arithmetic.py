@@ -63,7 +63,14 @@ def one_rounding(site: Site) -> list[Bound | None]:
     scaled = (kept + coarse_scalar(site, alpha)) * abs(alpha) * magnitude(other) if alpha not in (1, -1) else 0.0
     scalars = sum(coarse_scalar(site, each) * magnitude(each) for each in (site.args[0], other))
     first, *others = relative(site, 1.0, scaled + scalars)
-    return [without_noise(first, _representable(site)), *others]
+    exact = _representable(site)
+    return [without_noise(first, exact, None if exact is None else exact & _of_whole_numbers(site)), *others]
+
+
+def _of_whole_numbers(site: Site) -> torch.Tensor:
+    """The elements whose operands are whole numbers. Other forms of the same expression give these exactly too."""
+    operands = [torch.as_tensor(each, dtype=torch.float64) for each in site.args[:2]]
+    return torch.stack(torch.broadcast_tensors(*[each == each.round() for each in operands])).all(0)
 
 
 def _representable(site: Site) -> torch.Tensor | None:

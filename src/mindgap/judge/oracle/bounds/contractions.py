@@ -36,7 +36,8 @@ def _bilinear(site: Site, operands: int, terms: float, *, direct: bool = True) -
         hard = site.again(*magnitudes).abs()
         squares = site.again(*map(_squared_in_place, magnitudes)).abs()
     first, *others = summed(site, hard, squares.sqrt(), terms)
-    return [without_noise(first, exact_sums(site, operands, hard), hard=direct), *others]
+    exact = exact_sums(site, operands, hard)
+    return [without_noise(first, exact, exact if direct else None), *others]
 
 
 def _by_blocks(site: Site) -> tuple[torch.Tensor, torch.Tensor] | None:

@@ -24,7 +24,8 @@ def sums(site: Site) -> list[Bound | None]:
     two_norm = site.again(x.abs() ** 2).sqrt()
     terms = x.numel() / max(_numel(site), 1) if site.call.packet != "cumsum" else _counted(site, x)
     first, *others = summed(site, hard.abs(), two_norm.abs(), terms)
-    return [without_noise(first, exact_sums(site, 1, hard.abs())), *others]
+    exact = exact_sums(site, 1, hard.abs())
+    return [without_noise(first, exact, exact), *others]
 
 
 @rule("mean", "nanmean", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",

@@ -58,13 +58,13 @@ def _whole(operand: Any) -> bool:
     return operand is None or (isinstance(operand, (int, float)) and float(operand).is_integer())
 
 
-def without_noise(bound: Bound | None, exact: torch.Tensor | None, *, hard: bool = True) -> Bound | None:
-    """A bound that is zero in exact elements. `hard`: the hard one too."""
+def without_noise(bound: Bound | None, exact: torch.Tensor | None, hard: torch.Tensor | None = None) -> Bound | None:
+    """A bound whose typical error is zero in exact elements. `hard`: the elements that every correct implementation
+    gives exactly, in whichever order and form it computes: there the hard one is zero too."""
     if bound is None or exact is None:
         return bound
-    return Bound(
-        bound.typical.masked_fill(exact, 0.0), bound.hard.masked_fill(exact, 0.0) if hard else bound.hard, bound.hazard
-    )
+    worst = bound.hard if hard is None else bound.hard.masked_fill(hard, 0.0)
+    return Bound(bound.typical.masked_fill(exact, 0.0), worst, bound.hazard)
 
 
 def absolute(operand: Any) -> Any:
