@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import mindgap
+from mindgap.aten.torch_private.modules import put_buffer
 from mindgap.graph import MindgapError
 from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
@@ -265,3 +266,13 @@ def test_graph_breaks_are_named_with_the_line() -> None:
 
     said = step_of(Broken(), ScriptRunner("def run(model, fresh):\n    return torch.compile(model)(*fresh())"))
     assert said.startswith("torch.compile breaks the graph in it: Call to `torch._dynamo.graph_break()` (test_program")
+
+
+def test_what_a_program_holds_under_a_dotted_name_is_as_it_was() -> None:
+    """Integers of ONNX files are buffers under the names that the file gives them."""
+    module = torch.nn.Module()
+    put_buffer(module, "first.weight", held := torch.arange(3))
+    with as_it_was(module):
+        module._buffers["first.weight"] = torch.zeros(1)
+        held += 1
+    assert module._buffers["first.weight"] is held and held.tolist() == [0, 1, 2]

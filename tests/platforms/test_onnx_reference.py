@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from mindgap.platforms.onnx_reference.backend import BACKEND, TABLE, OnnxReferencePlatform, read
+from mindgap.platforms.onnx_reference.run import run_file
 from mindgap.platforms.protocol import CompileFailure, RunFailure, Unsupported
 from platforms.onnx_graphs import captured, eager, normal
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +86,23 @@ def test_an_error_while_it_runs_is_a_failure_by_the_aten_operator(evaluator, mon
     with pytest.raises(RunFailure, match="ValueError: axes do not match") as caught:
         executable(inputs)
     assert caught.value.op == "aten.sin.default"
+
+
+def test_a_file_with_versions_of_operators_that_the_evaluator_lacks_is_converted(tmp_path, monkeypatch):
+    """It has DequantizeLinear from operator set 19 on."""
+    helper, floats = onnx.helper, [("s", np.float32([0.5, 2.0])), ("z", np.uint8([1, 3]))]
+    node = helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"], axis=1)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, [1, 2])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [1, 2])],
+        [onnx.numpy_helper.from_array(array, name) for name, array in floats],
+    )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "FILE")
+
+    class Given:
+        def matched(self, inputs, tensors):
+            return zip([name for name, _ in inputs], tensors, strict=True)
+
+    found = run_file(Given(), lambda: [torch.tensor([[5, 9]], dtype=torch.uint8)])
+    assert found[0].tolist() == [[2.0, 12.0]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,12 @@ import pytest
 import torch
 from onnx import helper
 
+from mindgap.aten.tensors import to_numpy
+from mindgap.graph import materialise_all
+from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import capture
 from mindgap.models.corpus.onnx_models.translation import translated
+from mindgap.platforms.onnx_reference.backend import OnnxReferencePlatform
 
 Array = Any
 MS = "com.microsoft"
@@ -155,3 +161,19 @@ def test_an_operator_gives_what_onnx_runtime_gives(case: str) -> None:
         np.testing.assert_allclose(
             ours.numpy().astype(float), theirs.astype(float), 1e-4, apart if "q" in case else 1e-4
         )
+
+
+def test_dynamic_quantisation_is_translated_to_operators_that_are_exported(tmp_path: Path) -> None:
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output]
+    inputs = [helper.make_tensor_value_info("x", 1, [3, 8])]
+    model = helper.make_model(
+        helper.make_graph([node], "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 20)]
+    )
+    program = translated(model, {"x": torch.from_numpy(f(3, 8))})
+    store = TensorStore(tmp_path)
+    graph = capture(program, (torch.from_numpy(f(3, 8)),), tensors=store)
+    given = materialise_all(graph, store)
+    found = OnnxReferencePlatform().load(graph, given)(given)
+    expected = [to_numpy(each) for each in program(torch.from_numpy(f(3, 8))).values()]
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
