@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,6 +77,11 @@ def pairs(result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
     return products.unflatten(-2, (-1, 2)).sum(-2).clamp(-32768, 32767).sum(-2).to(torch.int32)
 
 
+def in_float16(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    parts = [F.conv2d(x[:, i : i + 1], weight[:, i : i + 1]).half() for i in range(x.shape[1])]
+    return functools.reduce(torch.add, parts).float()
+
+
 def of_another_channel(result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor | None:
     return args[0] * args[1].roll(1, 1) if isinstance(args[1], torch.Tensor) else None
 
@@ -105,7 +111,7 @@ FAULTS: dict[str, tuple[Fault, dict[str, Any], str, str, str]] = {
         "discrepant", "aten.matmul.default", "as if sums of two products were cut off at the limits of 16 bits, as by"),
     "zero point": (
         at("aten.add.Tensor", lambda y, a: y + 1 if a[1] == 60 else None), {},
-        "discrepant", "aten.add.Tensor", "as if another zero point were taken: every element is off by 1"),
+        "discrepant", "aten.add.Tensor", "every element is off by 1, as with another zero point"),
     "scale of another channel": (
         at("aten.mul.Tensor", of_another_channel), {},
         "discrepant", "aten.mul.Tensor", "as if each channel had the factor of the one before it"),
@@ -121,6 +127,9 @@ FAULTS: dict[str, tuple[Fault, dict[str, Any], str, str, str]] = {
     "sums rounded to float16": (
         at("aten.conv2d.default", lambda y, a: y.half().float()), {"conv": True, "small": True},
         "reduced_precision", "aten.conv2d.default", "as if sums were rounded to float16"),
+    "sums kept in float16": (
+        at("aten.conv2d.default", lambda y, a: in_float16(*a)), {"conv": True, "small": True},
+        "reduced_precision", "aten.conv2d.default", "as if sums were accumulated in float16"),
 }  # fmt: skip
 
 

@@ -19,8 +19,8 @@ from torch.nn import functional as F
 from mindgap.aten.tensors import to_torch
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle import Oracle
-from mindgap.judge.oracle.evaluation.float64 import BoundCall, bind_call, neutral_float64
-from mindgap.judge.oracle.evaluation.formats import widen
+from mindgap.judge.oracle.evaluation.float64 import BoundCall, bind_call, evaluate, neutral_float64
+from mindgap.judge.oracle.evaluation.formats import FORMATS, widen
 from mindgap.judge.oracle.single_operator import WideValues
 from mindgap.judge.trace.subgraphs import Array
 
@@ -85,12 +85,31 @@ def _candidates(
             yield WrongRule(f"as if cut off at {low} and {high}"), args[0].clamp(low, high)
     elif call.packet in ("add", "sub", "rsub", "subtract") and _whole(args[0]) and _whole(right):
         off = (got - right).flatten()[0]
-        if off != 0:
-            yield WrongRule(f"as if another zero point were taken: every element is off by {off.item():g}"), right + off
+        if off != 0 and got.numel() > 1:
+            yield WrongRule(f"every element is off by {off.item():g}, as with another zero point"), right + off
     elif call.packet in ("mul", "multiply", "div"):
         yield from _scaled(call.packet, args, got, right)
     elif traits(call.node.op).contracts and all(_whole(each) for each in args[:2]):
         yield from _narrow_sums(call.packet, args, right)
+        if _kept_in_float16(call, args, kwargs, got, right):
+            yield WrongRule("as if sums were accumulated in float16", fewer_bits=True), got
+
+
+def _kept_in_float16(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any], got: Tensor, right: Tensor) -> bool:
+    """Whether float16 holds every result, not every right one, and K roundings to it explain the errors: u·√K·Σ|x|."""
+    if (
+        not right.is_floating_point()
+        or torch.equal(_in_float16(right), right)
+        or not torch.equal(_in_float16(got), got)
+    ):
+        return False
+    (size,) = evaluate(call, [args[0].abs(), args[1].abs(), *args[2:]], kwargs)
+    terms = args[1][0].numel() if "conv" in call.packet else args[0].shape[-1]
+    return bool(((got - right).abs() <= FORMATS["float16"].u * terms**0.5 * size).all())
+
+
+def _in_float16(x: Tensor) -> Tensor:
+    return x.to(torch.float16).to(x.dtype)
 
 
 def _whole(value: Any) -> bool:
@@ -105,9 +124,9 @@ def _scaled(packet: str, args: list[Any], got: Tensor, right: Tensor) -> Iterato
         return (of / by if packet == "div" else of * by).to(torch.float32).to(right.dtype)
 
     if got.dtype == torch.float64 and right.dtype == torch.float64:
-        half = torch.as_tensor(factor).to(torch.float16).to(torch.float64)
-        for candidate in (right.to(torch.float16), scaled(half, x.to(torch.float16).to(x.dtype)).to(torch.float16)):
-            yield WrongRule("as if computed in float16", fewer_bits=True), candidate.to(torch.float64)
+        half = _in_float16(torch.as_tensor(factor, dtype=torch.float64))
+        for candidate in (right, scaled(half, _in_float16(x))):
+            yield WrongRule("as if computed in float16", fewer_bits=True), _in_float16(candidate)
     if isinstance(factor, Tensor) and factor.numel() > 1 and max(factor.shape) == factor.numel():
         dim = [*factor.shape].index(factor.numel())
         for phrase, function in _CHANNELS.items():
@@ -118,10 +137,7 @@ def _narrow_sums(packet: str, args: list[Any], right: Tensor) -> Iterator[_Candi
     """Sums of products of whole numbers in an accumulator of 16 bits."""
     yield WrongRule("as if sums were cut off at the limits of 16 bits"), right.clamp(-32768, 32767)
     yield WrongRule("as if sums wrapped at 16 bits"), torch.remainder(right + 32768, 65536) - 32768
-    yield (
-        WrongRule("as if sums were rounded to float16", fewer_bits=True),
-        right.to(torch.float16).to(torch.float64).to(right.dtype),
-    )
+    yield WrongRule("as if sums were rounded to float16", fewer_bits=True), _in_float16(right)
     if (pairs := _pairs_cut_off(packet, args, right)) is not None:
         words = "as if sums of two products were cut off at the limits of 16 bits, as by VPMADDUBSW without VNNI"
         yield WrongRule(words), pairs
