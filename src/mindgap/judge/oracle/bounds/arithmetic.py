@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import numpy as np
@@ -70,7 +71,7 @@ def one_rounding(site: Site) -> list[Bound | None]:
 def _of_whole_numbers(site: Site) -> torch.Tensor:
     """The elements whose operands are whole numbers. Other forms of the same expression give these exactly too."""
     operands = [torch.as_tensor(each, dtype=torch.float64) for each in site.args[:2]]
-    return torch.stack(torch.broadcast_tensors(*[each == each.round() for each in operands])).all(0)
+    return functools.reduce(torch.logical_and, [each == each.round() for each in operands])
 
 
 def _representable(site: Site) -> torch.Tensor | None:
