@@ -109,10 +109,12 @@ def test_what_cannot_be_asked(source: str, capfd: pytest.CaptureFixture[str]) ->
     for what, wrong in (
         (":summed", "no output has a part for each example"),
         (":by_size", "more examples than 1 make the model call other operators"),
-        (":make?examples=0", "examples=0; it takes a whole number from 1 up"),
+        (":make?examples=4", "make?examples=4: examples=4 is what --batches sets: leave it out of the source"),
     ):
         assert main(["invariance", source + what, "-p", "cpu/eager", "--batches", "2"]) == 2
         assert wrong in capfd.readouterr().err
+    assert main(["invariance", f"{source}:make?tokens=2", "-p", "cpu/eager", "--lengths", "2,4"]) == 2
+    assert "tokens=2 is what --lengths sets: leave it out of the source" in capfd.readouterr().err
     assert main(["invariance", f"{source}:make", "-p", "cpu/eager", "--batches", "1"]) == 2
     assert "--batches 1: give a size above 1" in capfd.readouterr().err
     assert main(["invariance", f"{source}:make", "-p", "cpu/eager", "--threads", "two"]) == 2

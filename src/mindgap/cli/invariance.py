@@ -70,6 +70,7 @@ def invariance(
     with result_stream() as out:
         with source_client(tensors, deadline_s, capture_env) as client:
             asked = with_options(source, options or [])
+            _refuse_sizes(asked, bool(tokens))
             graph_of, text_of = (_graph_of(client, asked, option) for option in ("examples", "tokens"))
             for platform in dict.fromkeys(platforms):
                 one = ask(
@@ -82,6 +83,14 @@ def invariance(
         if as_json:
             out.write(json_text(_Results(found)))
     return _status(found, require_identical)
+
+
+def _refuse_sizes(source: str, lengths: bool) -> None:
+    """Raises `MindgapError` for a source that sets what the command itself tries several values of."""
+    options = {each.partition("=")[0]: each for each in source.partition("?")[2].split("&")}
+    for name, option in (("examples", "--batches"), *([("tokens", "--lengths")] if lengths else [])):
+        if name in options:
+            raise MindgapError(f"{source}: {options[name]} is what {option} sets: leave it out of the source")
 
 
 def _status(found: Sequence[Invariance], require_identical: bool) -> Exit:
