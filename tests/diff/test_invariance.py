@@ -12,7 +12,8 @@ import torch
 from mindgap.cli.app import main
 from mindgap.graph import Graph, MindgapError
 from mindgap.models.capture import capture
-from mindgap.workflows.diff.invariance import Asked, Condition, ask, conditions
+from mindgap.workflows.diff.answer_judge import Condition
+from mindgap.workflows.diff.invariance import Asked, ask, conditions
 from mindgap.workflows.diff.kernel_choice import batch_axis, example_of
 
 SIZES = (1, 2, 4)

@@ -32,12 +32,13 @@ def seconds_of(option: str, text: str) -> float:
     return seconds
 
 
-def whole_numbers(option: str, text: str) -> list[int]:
-    """Parses `1,2,4`: each number once, in order. Raises `MindgapError`."""
+def whole_numbers(option: str, text: str, *, repeated: bool = False) -> list[int]:
+    """Parses `1,2,4`: each number once, in order; with `repeated`, all of them. Raises `MindgapError`."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) for part in parts):
         raise MindgapError(f"{option} {text}: write whole numbers from 1 up, as in {option} 1,2,4")
-    return list(dict.fromkeys(map(int, parts)))
+    found = [int(part) for part in parts]
+    return found if repeated else list(dict.fromkeys(found))
 
 
 def budget_left(option: str, text: str) -> float:

@@ -78,7 +78,9 @@ def causal_model(built: Built, where: str) -> Any:
         )
     kinds = _layers(program.config)
     if other := [kind for kind in kinds if kind != "full_attention"]:
-        raise SourceError(f"{where}: {len(other)} of its layers are {other[0]}: only caches of full attention are known")
+        raise SourceError(
+            f"{where}: {len(other)} of its layers are {other[0]}: only caches of full attention are known"
+        )
     return program
 
 
