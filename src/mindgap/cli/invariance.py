@@ -10,8 +10,9 @@ import typer
 
 from mindgap.cli.answer_outputs import AnswerFiles, StoreOption, status_of_answers
 from mindgap.cli.diff import AsJson, Deadline, Html, Junit, Options, seconds
+from mindgap.cli.endpoint import EndpointOptions, ask_server, is_endpoint
 from mindgap.cli.invariance_text import answer_rows, more_sections, print_invariance
-from mindgap.cli.numbers import whole_numbers
+from mindgap.cli.numbers import positive, whole_numbers
 from mindgap.cli.sources import CaptureEnv, source_client, with_options
 from mindgap.cli.streams import result_stream
 from mindgap.cli.trace import json_text
@@ -34,10 +35,14 @@ class _Results:
 
 
 def invariance(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As for mindgap diff; it names one model.")],
-    platforms: Annotated[
-        list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="A platform; may be given several times.")
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE|URL", help="As for mindgap diff, one model; or a server, http://HOST:PORT/v1."),
     ],
+    platforms: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--platform", metavar="PLATFORM", help="A platform; may be given several times."),
+    ] = None,
     batches: Annotated[str, typer.Option(metavar="1,2,4", help="Numbers of examples in a batch.")] = "1,2,3,4,8,16",
     threads: Annotated[
         str, typer.Option(metavar="1,2", help="Also on so many threads, where the platform has the option.")
@@ -65,14 +70,42 @@ def invariance(
     junit: Junit = None,
     store: StoreOption = None,
     deadline: Deadline = 300.0,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a server: its model (default: the only).")
+    ] = None,
+    prompts: Annotated[
+        list[str] | None, typer.Option("--prompt", metavar="TEXT", help="Of a server: what is asked; may repeat.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of a server: tokens of a completion.")] = 32,
+    requests: Annotated[int, typer.Option(min=1, help="Of a server: times that a prompt is sent, alone and not.")] = 10,
+    in_flight: Annotated[int, typer.Option(min=2, max=256, help="Of a server: requests at once, under load.")] = 8,
+    max_requests: Annotated[int, typer.Option(min=1, help="Of a server: requests in all.")] = 500,
+    chat: Annotated[bool, typer.Option("--chat", help="Of a server: ask /chat/completions.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Of a server: ask for a stream of events.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Of a server: for one completion.")] = 60.0,
+    key_variable: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a server: the environment variable that holds its key.")
+    ] = None,
 ) -> int:
     """Ask whether the answer to one example depends on its company: batch size, position, neighbours, threads, process.
 
     Other bits are judged: rounding, or beyond it. The operators that choose another kernel for another batch are named,
     with the sizes at which they do. Exit status: 1 where an answer is beyond rounding, 2 where something did not run.
 
-    Example: mindgap invariance timm:resnet18 -p cpu/eager -p onnxruntime/cpu
+    Examples: mindgap invariance timm:resnet18 -p cpu/eager -p onnxruntime/cpu
+    mindgap invariance http://localhost:8000/v1 --prompt 'Once upon a time'
     """
+    files = AnswerFiles(html, junit, store)
+    if is_endpoint(source):
+        if platforms:
+            raise MindgapError(f"-p {platforms[0]}: a server is a platform itself: leave out -p")
+        served = EndpointOptions(
+            model, prompts or [], max_tokens, requests, in_flight, max_requests, chat, stream,
+            positive("--timeout", timeout), key_variable,
+        )  # fmt: skip
+        return ask_server(source, served, files, as_json, require_identical)
+    if not platforms:
+        raise MindgapError(f"{source}: name a platform, as in -p cpu/eager")
     # Imported late: other commands need no PyTorch.
     from mindgap.workflows.diff.invariance import ask
 
@@ -86,7 +119,7 @@ def invariance(
     text = whole_numbers("--decoding", decoding, repeated=True) if decoding else []
     if decoding and (len(text) != 2 or min(text) < 2):
         raise MindgapError(f"--decoding {decoding}: give tokens of the prompt and after it, as in --decoding 8,16")
-    deadline_s, tensors, files = seconds(deadline), default_tensor_store(), AnswerFiles(html, junit, store)
+    deadline_s, tensors = seconds(deadline), default_tensor_store()
     files.check()
     found: list[Invariance] = []
     with result_stream() as out:

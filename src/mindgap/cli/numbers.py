@@ -23,6 +23,13 @@ def finite(value: float | None) -> float | None:
     return value
 
 
+def positive(option: str, value: float) -> float:
+    """Returns a number of seconds that is finite and more than 0. Raises `MindgapError` for any other."""
+    if not 0 < value < math.inf:
+        raise MindgapError(f"{option} {value:g}: it takes seconds, more than 0")
+    return value
+
+
 def seconds_of(option: str, text: str) -> float:
     """Parses a time: `90`, `90s`, `10m`, `1.5h`. Raises `MindgapError` for what is none, or not more than 0."""
     found = _TIME.fullmatch(text.strip())
