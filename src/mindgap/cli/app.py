@@ -31,6 +31,7 @@ from mindgap.cli.env import env, platforms
 from mindgap.cli.invariance import invariance
 from mindgap.cli.metamorphic import metamorphic
 from mindgap.cli.reduce import reduce
+from mindgap.cli.repeats import repeats
 from mindgap.cli.report import report
 from mindgap.cli.selftest import selftest
 from mindgap.cli.streams import Exit, complain
@@ -62,6 +63,7 @@ for command in (
     reduce,
     metamorphic,
     invariance,
+    repeats,
     demo,
     selftest,
     report,
