@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.models.corpus.libraries import import_library
 from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line
 
@@ -70,11 +69,12 @@ def decoding_program(one: Program | Captured, call: DecodingCall) -> Program:
 def causal_model(built: Built, where: str) -> Any:
     """Returns the model of a program. Raises `SourceError`, beginning with `where`, as `decoding_program` does."""
     program = built.program.func if isinstance(built.program, functools.partial) else built.program
-    library = import_library("transformers", "decoding=", "transformers")
-    if not (isinstance(program, library.PreTrainedModel) and program.can_generate()):
+    can_generate: Any = getattr(program, "can_generate", None)
+    if not (isinstance(program, torch.nn.Module) and callable(can_generate) and can_generate()):
+        name = getattr(program, "__name__", type(program).__name__)
         raise SourceError(
-            f"{where}: {type(program).__name__} is no causal language model of transformers, such as "
-            "transformers:GPT2LMHeadModel: it decodes no text with a cache"
+            f"{where}: {name} is no causal language model of transformers, such as transformers:GPT2LMHeadModel: it "
+            "decodes no text with a cache"
         )
     kinds = _layers(program.config)
     if other := [kind for kind in kinds if kind != "full_attention"]:

@@ -77,7 +77,7 @@ class Decoded:
 
 
 @dataclass(frozen=True)
-class _Model:
+class CachedModel:
     """Calls a model on one platform."""
 
     call_of: CallOf
@@ -160,7 +160,7 @@ class Decoding:
         self._tensors, self._deadline_s = tensors, deadline_s
         first = materialise(call_of(prompt, 0).inputs[0], tensors)
         with WorkerPool([CPU_EAGER], tensors=tensors) as pool:
-            model = _Model(call_of, CPU_EAGER, pool, deadline_s)
+            model = CachedModel(call_of, CPU_EAGER, pool, deadline_s)
             room = np.pad(first, ((0, 0), (0, steps - 1)))
             self.chosen, _ = model.decode(room, steps, forced=False)
             #: The prompt, and all tokens but the last that eager mode chose after it: int64 [1, prompt + steps - 1].
@@ -177,7 +177,7 @@ class Decoding:
         """
         count = self.ids.shape[1]
         with WorkerPool(list(dict.fromkeys([CPU_EAGER, platform])), tensors=self._tensors) as pool:
-            model = _Model(self._call_of, platform, pool, self._deadline_s)
+            model = CachedModel(self._call_of, platform, pool, self._deadline_s)
             try:
                 alone = model.in_chunks(self.ids, [count])
             except MindgapError as error:
@@ -190,7 +190,7 @@ class Decoding:
             answers += self._of_texts(judge, texts, alone)
             return Decoded(tuple(answers), () if platform == CPU_EAGER else self._divergences(model, judge))
 
-    def _runs(self, model: _Model) -> Iterator[tuple[Condition, Callable[[], tuple[Array, ...]]]]:
+    def _runs(self, model: CachedModel) -> Iterator[tuple[Condition, Callable[[], tuple[Array, ...]]]]:
         """Yields each other way to compute the same, with the function that does it."""
         ids, count = self.ids, self.ids.shape[1]
         if model.platform != CPU_EAGER:
@@ -209,10 +209,10 @@ class Decoding:
         yield Condition("decoding", f"the last {grown} tokens one by one"), lambda: model.in_chunks(ids, sizes)
         yield Condition("static cache", f"the last {self._steps - 1} tokens one by one"), lambda: self._static(model)
 
-    def _static(self, model: _Model) -> tuple[Array, ...]:
+    def _static(self, model: CachedModel) -> tuple[Array, ...]:
         return model.decode(self.ids, self._steps, forced=True)[1]
 
-    def _in_new_process(self, model: _Model) -> tuple[Array, ...]:
+    def _in_new_process(self, model: CachedModel) -> tuple[Array, ...]:
         with WorkerPool([model.platform], tensors=self._tensors, forks=False) as pool:
             return replace(model, pool=pool).in_chunks(self.ids, [self.ids.shape[1]])
 
@@ -259,7 +259,7 @@ class Decoding:
         logits[0, self._prompt - 1 : self._prompt - 1 + steps] = text.logits[:steps]
         return logits, *alone[1:]
 
-    def _divergences(self, model: _Model, judge: AnswerJudge) -> tuple[Divergence, ...]:
+    def _divergences(self, model: CachedModel, judge: AnswerJudge) -> tuple[Divergence, ...]:
         try:
             forced = model.decode(self.ids, self._steps, forced=True)
             free = model.decode(self.ids, self._steps, forced=False)
