@@ -10,7 +10,7 @@ import typer
 
 from mindgap.cli.answer_outputs import AnswerFiles, StoreOption, status_of_answers
 from mindgap.cli.diff import AsJson, Deadline, Html, Junit, seconds
-from mindgap.cli.numbers import seconds_of
+from mindgap.cli.numbers import budget_left
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, default_tensor_store
@@ -49,7 +49,8 @@ def repeats(
     ] = ["cpu/eager"],  # noqa: B006 # typer copies it
     repeat: Annotated[int, typer.Option(min=2, metavar="N", help="Runs of each operator.")] = 10_000,
     budget: Annotated[
-        str | None, typer.Option(metavar="TIME", help="For the runs, without compiling: slow operators get fewer. 10m.")
+        str | None,
+        typer.Option(metavar="TIME", help="For everything: slow operators get fewer runs, the last ones none."),
     ] = None,
     as_json: AsJson = False,
     html: Html = None,
@@ -67,7 +68,7 @@ def repeats(
     """
     files = AnswerFiles(html, junit, store)
     files.check()
-    budget_s = None if budget is None else seconds_of("--budget", budget)
+    budget_s = None if budget is None else budget_left("--budget", budget)
     # Imported late: other commands need no PyTorch.
     from mindgap.models.capture.errors import CaptureError
     from mindgap.models.corpus.operator_samples.accumulating import CALLS

@@ -39,13 +39,11 @@ class Repeated:
 
     counts: how often each came, the most frequent first, by digest of the outputs.
     reason: why it did not run, empty where it did. unsupported: the platform refuses it.
-    seconds: that all runs took, without loading.
     """
 
     counts: Mapping[str, int]
     reason: str = ""
     unsupported: bool = False
-    seconds: float = 0.0
 
     @property
     def runs(self) -> int:
@@ -102,8 +100,8 @@ def wilson(count: int, runs: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RepeatLimits:
-    """repeat: runs of each operator. budget_s: seconds for all runs, without loading and compiling; None for no limit.
-    Operators that take longer than their part of it get fewer runs. deadline_s: of one job."""
+    """repeat: runs of each operator. budget_s: seconds for everything; None for no limit. Operators that take longer
+    than their part of it get fewer runs; those that it does not suffice for are not run. deadline_s: of one job."""
 
     repeat: int = 10_000
     budget_s: float | None = None
@@ -123,7 +121,7 @@ def repeat_operators(
     facts_of(named, reference=named[0], skip_unavailable=False)
     switched = {name: _switched(name) for name in named}
     runners = [each for name in named for each in (name, switched[name]) if each is not None]
-    budget = limits.budget_s
+    until = None if limits.budget_s is None else time.monotonic() + limits.budget_s
     left = len(graphs) * len(runners)
     found: list[OperatorRepeats] = []
     with WorkerPool(list(dict.fromkeys(runners)), tensors=tensors, forks=False) as pool:
@@ -132,9 +130,9 @@ def repeat_operators(
                 results: list[Repeated] = []
                 for each in (name, switched[name]):
                     if each is not None:
-                        results.append(_repeated(pool, each, graph, limits, None if budget is None else budget / left))
+                        seconds = None if until is None else (until - time.monotonic()) / left
+                        results.append(_repeated(pool, each, graph, limits, seconds))
                         left -= 1
-                        budget = None if budget is None else max(0.0, budget - results[-1].seconds)
                 found.append(OperatorRepeats(operator, listed, name, results[0], results[1] if results[1:] else None))
                 progress(found[-1])
     return found
@@ -152,6 +150,8 @@ def _repeated(
     pool: WorkerPool, name: PlatformName, graph: Graph, limits: RepeatLimits, seconds: float | None
 ) -> Repeated:
     """Runs a graph as often as is asked, or as its seconds allow; at least as often as measures how long it takes."""
+    if seconds is not None and seconds <= 0:
+        return Repeated({}, "the time budget was used up")
     first = min(_FIRST, limits.repeat)
     counts: dict[str, int] = {}
     taken = 0.0
@@ -167,9 +167,9 @@ def _repeated(
         outcome = pool.run(Job(name, graph, want="counts", repeat=count, deadline_s=limits.deadline_s))
         taken += time.monotonic() - started if number else 0.0
         if not outcome.ran or outcome.counts is None:
-            return Repeated({}, reason_of(outcome), outcome.status == "unsupported", taken)
+            return Repeated({}, reason_of(outcome), outcome.status == "unsupported")
         _add(counts, outcome.counts)
-    return Repeated(dict(sorted(counts.items(), key=lambda pair: -pair[1])), seconds=taken)
+    return Repeated(dict(sorted(counts.items(), key=lambda pair: -pair[1])))
 
 
 def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:
