@@ -130,7 +130,7 @@ def invariance(
             decoded = _decoded(client, asked, text, tensors, deadline_s) if text else None
             for platform in dict.fromkeys(platforms):
                 notes: list[str] = []
-                texts = _texts(client, asked, text, platform, notes) if text else []
+                texts: Sequence[GeneratedText] = _texts(client, asked, text, platform, notes) if text else ()
                 one = ask(
                     graph_of, platform, model=source, batches=sizes, threads=counts,
                     text_of=text_of if tokens else None, lengths=tokens, kernels=kernels, decoding=decoded,

@@ -86,7 +86,11 @@ def repeats(
         if not graphs:
             raise MindgapError("no operator could be captured")
         limits = RepeatLimits(repeat, budget_s, seconds(deadline))
-        show = (lambda one: None) if as_json else (lambda one: _print(one, out))
+
+        def show(one: OperatorRepeats) -> None:
+            if not as_json:
+                _print(one, out)
+
         found = repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)
         if as_json:
             out.write(json_text(_Results(repeat, found)))

@@ -68,7 +68,8 @@ def decoding_program(one: Program | Captured, call: DecodingCall) -> Program:
 
 def causal_model(built: Built, where: str) -> Any:
     """Returns the model of a program. Raises `SourceError`, beginning with `where`, as `decoding_program` does."""
-    program = built.program.func if isinstance(built.program, functools.partial) else built.program
+    program: Any = built.program
+    program = program.func if isinstance(program, functools.partial) else program
     can_generate: Any = getattr(program, "can_generate", None)
     if not (isinstance(program, torch.nn.Module) and callable(can_generate) and can_generate()):
         name = getattr(program, "__name__", type(program).__name__)
@@ -145,7 +146,7 @@ def _layer_class() -> Any:
     class Layer(base):
         def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             if self.is_initialized:
-                return super().update(key_states, value_states, *args, **kwargs)
+                return base.update(self, key_states, value_states, *args, **kwargs)
             self.lazy_initialization(key_states, value_states)
             self.keys, self.values = key_states, value_states
             return self.keys, self.values

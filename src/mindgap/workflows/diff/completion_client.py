@@ -214,10 +214,12 @@ def _logprobs(given: Any, chat: bool) -> tuple[tuple[str, ...], tuple[float, ...
     if not given:
         return (), ()
     if "content" in given:
-        entries = given["content"] or []
+        entries: list[Any] = given["content"] or []
         return tuple(str(each["token"]) for each in entries), tuple(float(each["logprob"]) for each in entries)
-    numbers = [each for each in given.get("token_logprobs") or [] if each is not None]
-    return tuple(map(str, given.get("tokens") or [])), tuple(map(float, numbers))
+    numbers: list[Any] = given.get("token_logprobs") or []
+    tokens: list[Any] = given.get("tokens") or []
+    # The first token of an echoed prompt has none.
+    return tuple(map(str, tokens)), tuple(float(each) for each in numbers if each is not None)
 
 
 def _of_events(text: str, chat: bool) -> _Found:

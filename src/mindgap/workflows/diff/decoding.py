@@ -129,7 +129,8 @@ class CachedModel:
         logits, chosen = [found], [_choice(found)]
         for at in range(prompt, places):
             token = ids[:, at : at + 1] if forced else np.array([[chosen[-1]]], np.int64)
-            mask = np.concatenate([np.arange(places) < at, [True]]).astype(np.int64)[None]
+            mask = _ones(places + 1)
+            mask[:, at:places] = 0
             found, *grown = self.call(token, mask, np.array([[at]], np.int64), cache)
             for whole, part in zip(cache, grown, strict=True):
                 whole[:, :, at] = part[:, :, -1]
@@ -183,7 +184,7 @@ class Decoding:
             except MindgapError as error:
                 raise MindgapError(f"nothing is compared: {platform} gives {error}") from None
             graph = self._call_of(count, 0)
-            given = [self.ids, _ones(count), np.arange(count)[None]]
+            given: list[Array] = [self.ids, _ones(count), np.arange(count)[None]]
             inputs = [*given, *(materialise(each, self._tensors) for each in graph.inputs[len(given) :])]
             judge = AnswerJudge(graph, inputs, platform, pool, alone, notes)
             answers = [self._answer(judge, each, run, alone) for each, run in self._runs(model)]

@@ -6,6 +6,10 @@ themselves. Left out: products with sparse matrices, `resize_` of quantised tens
 result depends on data.
 """
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+# (the calls are lambdas over functions of PyTorch, which are typed in parts)
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
