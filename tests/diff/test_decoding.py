@@ -127,7 +127,7 @@ def test_sources_that_decode_no_text_are_refused(tmp_path: Path) -> None:
 def test_the_oracle_tells_rounding_from_a_fault(tmp_path: Path) -> None:
     tensors = TensorStore(tmp_path)
     said: dict[str, dict[str, str]] = {}
-    for fault in ("", "mask", "cache"):
+    for fault in ("mask", "cache", ""):
         decoding = Decoding(calls_of(fault, tensors), 5, 4, tensors=tensors)
         text = GeneratedText("alone", decoding.chosen, decoding._eager[0][0, 4:])  # pyright: ignore[reportPrivateUsage]
         other = GeneratedText("other", np.roll(decoding.chosen, 1) + 1, text.logits)
@@ -137,10 +137,13 @@ def test_the_oracle_tells_rounding_from_a_fault(tmp_path: Path) -> None:
         generated = [each for each in found.answers if each.condition.question == "generate"]
         assert [each.token for each in generated] == [0, 1]
     assert set(said[""].values()) <= {"identical", "rounding"}
+    failed = GeneratedText("alone", np.zeros(0), np.zeros(0), "it raised")
+    assert [(each.verdict, each.detail) for each in decoding.ask(CPU_EAGER, [], [failed]).answers[-1:]] == [
+        ("not_run", "it raised")
+    ]
     assert said["mask"]["padding 4 left"] == "beyond" and said["mask"]["padding 4 right"] != "beyond"
     assert said["cache"]["chunked 2 tokens"] == said["cache"]["static cache the last 3 tokens one by one"] == "beyond"
     assert said["cache"]["repeat the whole text again"] == said["cache"]["generate alone"] == "identical"
-    decoding = Decoding(calls_of("", tensors), 5, 4, tensors=tensors)
     forced, free = decoding.ask(canonical("onnxruntime/cpu"), []).divergences
     assert (forced.kind, free.kind) == ("teacher-forced", "free-running") and forced.verdict in (
         "rounding",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
+import numpy as np
 import typer
 
 from mindgap.cli.answer_outputs import AnswerFiles, StoreOption, status_of_answers
@@ -165,7 +166,11 @@ def _texts(
     if platform not in ("cpu/eager", "cpu/inductor"):
         notes.append("generate of transformers runs on cpu/eager and cpu/inductor only, without options")
         return []
-    return client.generate(source, *text, compiled=platform == "cpu/inductor")
+    try:
+        return client.generate(source, *text, compiled=platform == "cpu/inductor")
+    except MindgapError as error:
+        nothing = np.zeros(0)
+        return [GeneratedText("alone", nothing, nothing, str(error))]
 
 
 def _refuse_sizes(source: str, lengths: bool) -> None:

@@ -37,6 +37,7 @@ class Condition:
     size: the number of examples in its batch, or of tokens in its text; 0 for the example alone.
     threads: 0 for what the platform's name says.
     fresh: in a process of its own.
+    beside: while another process runs the same.
     """
 
     question: Question
@@ -46,6 +47,7 @@ class Condition:
     neighbours: Neighbours = "others"
     threads: int = 0
     fresh: bool = False
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,7 @@ class Decoding:
         if not texts:
             return
         if texts[0].error:
-            judge.note(f"generate is not compared: {texts[0].error}")
+            yield Answer(Condition("generate", texts[0].label), "not_run", detail=texts[0].error)
             return
         base = self._from_text(texts[0], alone)
         yield judge.answer(Condition("generate", "alone"), base, alone, _first_other(texts[0].tokens, self.chosen))
