@@ -35,7 +35,7 @@ def test_a_line_for_each_question_and_verdict() -> None:
         "m on onnxruntime/cpu\n"
         "  repeat       identical  again\n"
         "  padding      rounding   4 left: 1 class of bits, 1e-07 apart (relative 0.0001)\n"
-        "               beyond     4 right: 1 class of bits, 0 apart (relative 0), NaN or infinity on one side in 12 "
+        "               beyond     4 right: 1 class of bits, NaN or infinity on one side in 12 "
         "elements; another token from token 3 on\n"
         "  generate     not run    compiled: it raised RuntimeError\n"
         "  free-running:   rounding   4 steps against cpu/eager: other logits from step 2 on, 0.0e+00, 2.5e-01, "

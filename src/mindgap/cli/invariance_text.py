@@ -91,8 +91,9 @@ def _lines(question: Question, answers: Sequence[Answer]) -> list[str]:
         if verdict in ("rounding", "beyond", "unjudged"):
             classes = len({answer.bits for answer in same})
             farthest, relative = max(each.max_abs for each in same), max(each.max_rel for each in same)
-            line += f": {classes} class{'es' * (classes > 1)} of bits, {farthest:.2g} apart (relative {relative:.2g})"
+            line += f": {classes} class{'es' * (classes > 1)} of bits"
             nan = sum(each.nan for each in same)
+            line += "" if nan and not farthest else f", {farthest:.2g} apart (relative {relative:.2g})"
             line += f", NaN or infinity on one side in {nan} element{'s' * (nan > 1)}" if nan else ""
             token = min((each.token for each in same if each.token), default=0)
             line += f"; another token from token {token} on" if token else ""
