@@ -66,7 +66,11 @@ def test_an_operator_with_several_results_is_found(tmp_path: Path, capfd: pytest
     faulty, junit = f"faulty/eager@faults={tmp_path / 'f.toml'}", tmp_path / "junit.xml"
     command = ["repeats", "logsumexp", "-p", faulty, "-p", "cpu/eager@threads=1", "--repeat", "200", "--json"]
     assert main([*command, "--junit", str(junit), "--html", str(tmp_path / "page.html")]) == 1
-    broken, right = json.loads(capfd.readouterr().out)["results"]
+    said = json.loads(capfd.readouterr().out)
+    broken, right = said["results"]
+    shares = [each for each in said["shares"] if each["platform"] == broken["platform"]]
+    assert sum(each["probability"] for each in shares) == pytest.approx(1)
+    assert all(each["low"] < each["count"] / 200 < each["high"] for each in shares)
     assert sum(broken["default"]["counts"].values()) == sum(right["switched"]["counts"].values()) == 200
     assert len(broken["default"]["counts"]) > 1 and broken["switched"] is None
     assert list(right["default"]["counts"].values()) == [200]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
@@ -34,9 +34,34 @@ _EFFECTS: Final = {
 
 
 @dataclass(frozen=True)
+class _Share:
+    """How often one result came, and the interval of its probability."""
+
+    operator: str
+    platform: str
+    option: str
+    count: int
+    probability: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class _Results:
     repeat: int
     results: Sequence[OperatorRepeats]
+    shares: Sequence[_Share]
+
+
+def _shares(found: Sequence[OperatorRepeats]) -> list[_Share]:
+    """The probability of each result, the most frequent of an operator first."""
+    return [
+        _Share(one.operator, str(one.platform), option, count, *each.share(place))
+        for one in found
+        for option, each in (("", one.default), ("deterministic=on", one.switched))
+        if each is not None
+        for place, count in enumerate(sorted(each.counts.values(), reverse=True))
+    ]
 
 
 def repeats(
@@ -93,10 +118,10 @@ def repeats(
 
         found = repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)
         if as_json:
-            out.write(json_text(_Results(repeat, found)))
+            out.write(json_text(_Results(repeat, found, _shares(found))))
         rows = [row for one in found for row in _rows(one)]
         status = files.write(
-            "repeats", "Repeated operators", _LEAD, rows, [_section(found)], settings={"repeat": repeat}
+            "repeats", "Repeated operators", _LEAD, rows, _sections(found), settings={"repeat": repeat}
         )  # fmt: skip
     if not any(each.default.runs for each in found):
         complain("NOTHING WAS REPEATED: no platform ran an operator")
@@ -145,11 +170,23 @@ def _print(found: OperatorRepeats, out: TextIO) -> None:
     out.flush()
 
 
-def _section(found: Sequence[OperatorRepeats]) -> Any:
+def _sections(found: Sequence[OperatorRepeats]) -> list[TableSection]:
     from mindgap.report.answer_page import TableSection
 
-    section: TableSection = TableSection(
-        "All operators", _COLUMNS, tuple(_cells(each) for each in found),
-        "PyTorch's list: switched: deterministic with the switch, on some device; refused: an error with it.",
-    )  # fmt: skip
-    return section
+    several = {(one.operator, str(one.platform)) for one in found if one.default.distinct > 1}
+    frequent = [one for one in _shares(found) if (one.operator, one.platform) in several and one.count > 1]
+    return [
+        TableSection(
+            "All operators", _COLUMNS, tuple(_cells(each) for each in found),
+            "PyTorch's list: switched: deterministic with the switch, on some device; refused: an error with it.",
+        ),
+        TableSection(
+            "Results of operators that give several", ("operator", "platform", "option", "times", "probability"),
+            tuple(
+                (one.operator, one.platform, one.option, f"{one.count:,}",
+                 f"{one.probability:.4f} ({one.low:.4f} to {one.high:.4f})")
+                for one in frequent
+            ),
+            "Results that came more than once, the most frequent first.",
+        ),
+    ]  # fmt: skip
