@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mindgap.cli.numbers import budget_left
+from mindgap.cli.numbers import budget_left, positive
 from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, float_model_of, inside_option, source_client, subjects
@@ -299,9 +298,7 @@ def put_out(
 
 def seconds(deadline: float) -> float:
     """Parses a deadline. Raises `MindgapError` for an invalid one."""
-    if not 0 < deadline < math.inf:
-        raise MindgapError(f"--deadline {deadline:g}: it takes seconds, more than 0")
-    return deadline
+    return positive("--deadline", deadline)
 
 
 def write_pages(

@@ -14,6 +14,7 @@ from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import recorded
 from mindgap.platforms.protocol import EXECUTION
 from mindgap.results.advice import advised
+from mindgap.results.answer_rows import ANSWER_RUNS
 from mindgap.results.rows import (
     Model,
     OwnPath,
@@ -50,8 +51,9 @@ SELECT (SELECT count(*) FROM models WHERE run = $run) AS models,
 
 
 def runs(store: Store) -> list[str]:
-    """The runs in a store, oldest first."""
-    return [row["run"] for row in store.rows("SELECT run FROM runs ORDER BY created, run")]
+    """The runs in a store that have rows of verdicts, oldest first."""
+    asked = "SELECT run FROM runs WHERE NOT list_contains($answers, kind) ORDER BY created, run"
+    return [row["run"] for row in store.rows(asked, {"answers": list(ANSWER_RUNS)})]
 
 
 def totals(store: Store, run: str) -> Totals:

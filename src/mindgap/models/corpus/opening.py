@@ -14,6 +14,7 @@ from mindgap.models.capture.errors import CompiledPart, PathTaken, QuantisedPart
 from mindgap.models.capture.program_capture import UnprovenCapture
 from mindgap.models.capture.replay_check import Verify
 from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
+from mindgap.models.corpus.cached_decoding import decoding_call, decoding_program
 from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import SourceError, parse
 from mindgap.models.corpus.submodules import inside, submodule_of
@@ -35,7 +36,10 @@ def open_source(text: str) -> list[Program | Captured]:
     """
     asked, source = submodule_of(parse(text))
     arguments, source = asked_arguments(source)
+    call, source = decoding_call(source)
     opened = argument_sets(source.kind.open(source), arguments)
+    if call is not None:
+        opened = [decoding_program(one, call) for one in opened]
     return [*opened] if asked is None else [inside(one, asked) for one in opened]
 
 

@@ -26,7 +26,8 @@ _TEXT: Final = pa.string()
 _JSON: Final = pa.string()
 _NAMES: Final = pa.list_(_TEXT)
 _WORDS: Final = pa.map_(_TEXT, _TEXT)
-_SECONDS: Final = pa.map_(_TEXT, pa.float64())
+_NUMBERS: Final = pa.map_(_TEXT, pa.float64())
+_SECONDS: Final = _NUMBERS
 _COUNTS: Final = pa.map_(_TEXT, pa.int64())
 _PASSES: Final = pa.map_(_TEXT, pa.bool_())
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
@@ -214,6 +215,12 @@ TABLES: Final[dict[str, TableSchema]] = {
             {"run": _TEXT, "block": pa.int64(), "shard": _TEXT, "cases": pa.int64(), "features": _NAMES,
              "given": pa.map_(_TEXT, _NAMES), "left_out": _COUNTS, "refused": pa.list_(_LACKS), "found": _NAMES,
              "seconds": pa.float64()},
+        ),
+        # What `mindgap invariance` and `mindgap repeats` found: `results.answer_rows.AnswerRow`.
+        _table(
+            "answers", "run subject platform question label",
+            {"run": _TEXT, "subject": _TEXT, "platform": _TEXT, "question": _TEXT, "label": _TEXT, "verdict": _TEXT,
+             "state": _TEXT, "detail": _TEXT, "numbers": _NUMBERS},
         ),
         # Processor seconds that a session of a campaign has taken, by what they were spent on; `platform` is empty for
         # what no worker spent. The purpose `operating system` is what that counts for all processes together.
