@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import torch
 
+from mindgap.aten.torch_private import modules
 from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode, storage_id
 from mindgap.models.capture.origin import current_line, is_torchs
 from mindgap.models.capture.program import modules_of
@@ -47,7 +48,7 @@ class State:
             for _, module, name, buffer, saved in self._buffers:
                 # A call may copy into it, or put another tensor into its place.
                 buffer.copy_(saved)
-                setattr(module, name, buffer)
+                modules.put_buffer(module, name, buffer)
         for (_, module), mode, attributes in zip(self._modules, self._modes, self._attributes, strict=True):
             module.training = mode
             held = vars(module)
