@@ -24,13 +24,20 @@ FOLDER = Path("out/task")
 TRAINED, BATCH = 1297, 32
 
 
-def network() -> nn.Module:
-    """Two convolutions and two dense layers for images [1, 8, 8]."""
-    return nn.Sequential(
-        nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(12, 24, 3, padding=1), nn.ReLU(), nn.Flatten(),
-        nn.Linear(24 * 16, 48), nn.ReLU(), nn.Linear(48, 10),
-    ).eval()  # fmt: skip
+class Digits(nn.Module):
+    """Two convolutions and two dense layers for images [1, 8, 8]. `quant` and `dequant`: places for int8's ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quant, self.dequant = nn.Identity(), nn.Identity()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 12, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(12, 24, 3, padding=1), nn.ReLU(), nn.Flatten(),
+            nn.Linear(24 * 16, 48), nn.ReLU(), nn.Linear(48, 10),
+        )  # fmt: skip
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.dequant(self.layers(self.quant(images)))
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,14 +60,14 @@ def train(model: nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: 
             optimiser.step()
 
 
-def trained() -> nn.Module:
+def trained() -> Digits:
     """The network with the weights that `main` has written."""
     file = FOLDER / "digits.pt"
     if not file.is_file():
         raise SystemExit(f"{file} is not there: run python examples/task/digits.py first")
-    model = network()
+    model = Digits()
     model.load_state_dict(torch.load(file, weights_only=True))
-    return model
+    return model.eval()
 
 
 def make() -> tuple[nn.Module, tuple[torch.Tensor]]:
@@ -80,7 +87,8 @@ def static() -> tuple[nn.Module, tuple[torch.Tensor]]:
     import torch.ao.quantization as quantisation
 
     torch.backends.quantized.engine = "fbgemm"
-    model = nn.Sequential(quantisation.QuantStub(), *trained(), quantisation.DeQuantStub()).eval()
+    model = trained()
+    model.quant, model.dequant = quantisation.QuantStub(), quantisation.DeQuantStub()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.qconfig = quantisation.get_default_qconfig("fbgemm")
@@ -118,7 +126,7 @@ def main() -> None:
     torch.manual_seed(0)
     started = time.process_time()
     images, labels = digits()
-    model = network()
+    model = Digits()
     train(model.train(), images[:TRAINED], labels[:TRAINED])
     model.eval()
     with torch.no_grad():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -76,7 +78,7 @@ def task(
 ) -> int:
     """Measure what platforms cost at the model's task: error, flipped labels, boxes, perplexity.
 
-    Example: mindgap study task digits.py:make digits.npz -p onnxruntime/cpu --form int8=digits_int8.onnx --html page.html
+    Example: mindgap study task digits.py:make digits.npz -p onnxruntime/cpu --form int8=int8.onnx --html page.html
     """
     from mindgap.workflows.task.images import Pixels
     from mindgap.workflows.task.running import TaskSettings
@@ -92,7 +94,7 @@ def task(
     asked = {name: _source(source, options or [], batch) for name, source in sources.items()}
     settings = TaskSettings(samples, near, origins, seconds(deadline))
     kept = None if store is None else Store(store)
-    command = _Command(model, dataset, asked, tuple(dict.fromkeys((base, *wanted))), settings, kept, max_flips)
+    command = _Command(model, dataset, asked, tuple(dict.fromkeys((base, *wanted))), settings, kept)
     with result_stream() as out:
         found = command.run(pixels)
         if html is not None:
@@ -154,7 +156,6 @@ class _Command:
     platforms: tuple[PlatformName, ...]
     settings: TaskSettings
     store: Store | None
-    max_flips: int | None
 
     def run(self, pixels: object) -> TaskResult:
         from mindgap.run.pool import WorkerPool
@@ -179,7 +180,8 @@ class _Command:
             kept = TaskStore(self.store, self._name(forms, pixels), columns)
             kept.begin({
                 "model": self.model, "dataset": self.dataset, "task": reader.facts.task,
-                "reference": str(self.platforms[0]), "classes": list(reader.facts.classes), "settings": "{}",
+                "reference": str(self.platforms[0]), "classes": list(reader.facts.classes),
+                "settings": json.dumps(dataclasses.asdict(self.settings)),
             })  # fmt: skip
             run = TaskRun(forms, columns, reader, pool, files, kept, self.settings, _progress(), self.model)
             found = run.run()

@@ -26,40 +26,50 @@ def print_task(found: TaskResult, out: TextIO) -> None:
     page.print(Text(f"reference: {found.reference.name}"))
     page.print()
     page.print(_grid(found, [column_facts(found, column) for column in found.columns]))
-    for facts in danger_facts(found):
+    danger = danger_facts(found)
+    if danger:
         page.print()
-        page.print(Text(
-            f"{facts['form']}: rounding alone can flip {facts['in_danger']} of the {facts['examined']} samples of smallest "
-            f"margin; nearest: sample {facts['sample']}, margin {facts['margin']:.2g}, rounding up to {facts['limit']:.2g}"
-        ))  # fmt: skip
-    for column in found.columns:
-        flips = [flip for flip in found.flips if flip.column == column.name]
-        if flips:
-            page.print()
-            page.print(Text(f"flips of {column.name}", style="bold"))
-            for flip in [*[f for f in flips if f.origin or f.note], *[f for f in flips if not (f.origin or f.note)]][
-                :_MOST
-            ]:
-                page.print(Text(f"  {_flip(found, flip)}"))
-            if len(flips) > _MOST:
-                page.print(Text(f"  … and {len(flips) - _MOST} more (--html FILE, --json)", style="dim"))
+        page.print(
+            Text("samples whose margin is within rounding of the graph (in danger), of those of smallest margin")
+        )
+    for facts in danger:
+        nearest = f"nearest: sample {facts['sample']}, margin {facts['margin']:.2g}, limit {facts['limit']:.2g}"
+        page.print(Text(f"  {facts['form']}: {facts['in_danger']} of {facts['examined']}; {nearest}"))
+    for names, flips in _grouped(found):
+        page.print()
+        page.print(Text(f"flips of {names}", style="bold"))
+        traced = [flip for flip in flips if flip.origin or flip.note]
+        for flip in [*traced, *[flip for flip in flips if flip not in traced]][:_MOST]:
+            page.print(Text(f"  {_flip(found, flip)}"))
+        if len(flips) > _MOST:
+            page.print(Text(f"  … and {len(flips) - _MOST} more (--html FILE, --json)", style="dim"))
     for note in found.notes:
         page.print(Text(f"note: {note}"))
+
+
+def _grouped(found: TaskResult) -> list[tuple[str, list[Flip]]]:
+    """Returns names of columns with the same flips, and these flips."""
+    groups: dict[tuple[object, ...], tuple[list[str], list[Flip]]] = {}
+    for column in found.columns:
+        flips = [flip for flip in found.flips if flip.column == column.name]
+        key = (column.form, *((f.sample, f.position, f.after, f.shows, f.verdict, f.origin) for f in flips))
+        if flips:
+            name = column.platform if key in groups else column.name
+            groups.setdefault(key, ([], flips))[0].append(name)
+    return [(", ".join(names), flips) for names, flips in groups.values()]
 
 
 def _flip(found: TaskResult, flip: Flip) -> str:
     from mindgap.studies.task.study import label_name
 
-    what = "" if found.task == "detection" else (
+    what = flip.shows if found.task == "detection" else (
         f"{label_name(found.classes, flip.before)} became {label_name(found.classes, flip.after)} "
         f"(right: {label_name(found.classes, flip.truth)})"
     )  # fmt: skip
     where = f"sample {flip.sample}" + (f", token {flip.position}" if found.task == "language" else "")
-    size = (
-        f", margin {flip.margin:.2g}, rounding up to {flip.limit:.2g}" if flip.verdict in ("rounding", "beyond") else ""
-    )
+    size = f" (margin {flip.margin:.2g}, limit {flip.limit:.2g})" if flip.verdict in ("rounding", "beyond") else ""
     begins = f"; begins at {flip.origin}" if flip.origin else ""
-    words = "; ".join(part for part in (what, flip.verdict + size) if part)
+    words = "; ".join(part for part in (what, f"{flip.verdict}{size}") if part)
     return f"{where}: {words}{begins}{f'; {flip.note}' if flip.note else ''}"
 
 

@@ -20,8 +20,8 @@ from mindgap.studies.task.study import NOTES, column_facts, danger_facts, label_
 _HERE = Path(__file__).parent
 #: Flips of all columns that the page shows; all are in the CSV file and in JSON.
 _MOST: Final = 400
-#: The longest margin or interval on the page's scale, as a share of its width.
-_WIDTH: Final = 220
+#: Pixels of a bar that shows an interval.
+_WIDTH: Final = 110
 
 #: By task: heading and name of the figures with intervals, then of plain ones.
 _SHARES: Final = {
@@ -63,7 +63,8 @@ def task_page(found: TaskResult) -> str:
     samples = [*_samples(found)]
     return _template().render(
         found=found, facts=facts, shares=_SHARES[found.task], plain=_PLAIN[found.task], note=NOTES[found.task],
-        danger=danger_facts(found), samples=samples, meanings=MEANINGS, version=__version__, labels=found.task != "detection",
+        danger=danger_facts(found), samples=samples, meanings=MEANINGS, version=__version__,
+        labels=found.task != "detection",
         shown=sum(len(each.flips) for each in samples), scale=_scale(facts, found.task), width=_WIDTH,
         notes={table.name: table.note for table in task_tables(found)},
         origins=[flip for flip in found.flips if flip.origin or flip.note],

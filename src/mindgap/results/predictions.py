@@ -73,8 +73,10 @@ class Flip:
 
     position: of a text, the first position that flips; else 0.
     truth, before, after: the right label, the reference's, the column's.
-    origin: the operator that began it, with its place in the user's code, where it was looked for.
-    note: why it was not found, or how far the difference grew.
+    margin, limit: as in `NearTie`, of the two labels, where the verdict is known.
+    shows: of a detection, the labels that either side shows.
+    origin: the operator or module that began it, where it was looked for. note: how the difference grows, or why
+        nothing was found.
     """
 
     column: str
@@ -86,6 +88,7 @@ class Flip:
     verdict: FlipVerdict
     margin: float = float("nan")
     limit: float = float("nan")
+    shows: str = ""
     origin: str = ""
     note: str = ""
 

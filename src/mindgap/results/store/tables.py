@@ -251,7 +251,7 @@ TABLES: Final[dict[str, TableSchema]] = {
             "flips", "run column sample position",
             {"run": _TEXT, "column": _TEXT, "sample": pa.int64(), "position": pa.int64(), "truth": pa.int64(),
              "before": pa.int64(), "after": pa.int64(), "verdict": _TEXT, "margin": pa.float64(),
-             "limit": pa.float64(), "origin": _TEXT, "note": _TEXT},
+             "limit": pa.float64(), "shows": _TEXT, "origin": _TEXT, "note": _TEXT},
         ),
     )
 }  # fmt: skip

@@ -17,18 +17,19 @@ from mindgap.studies.task.statistics import calibration_error, mcnemar, perplexi
 #: By task: what the columns of its table mean.
 NOTES: Final = {
     "classification": (
-        "Error: share of samples whose label is not the best (top-1), or not among the five best (top-5), with Wilson's "
-        "95 % interval. Flips: samples whose best label is not the reference's; lost: the reference alone is right; "
-        "gained: the platform alone is. p: McNemar's exact test of lost against gained. ECE: expected calibration error "
-        "over 15 bins."
+        "Error: share of samples whose label is not the best (top-1), or not among the five best (top-5), with "
+        "Wilson's 95 % interval. Flips: samples whose best label is not the reference's; lost: the reference alone is "
+        "right; gained: the platform alone is. p: McNemar's exact test of lost against gained. ECE: expected "
+        "calibration error over 15 bins."
     ),
     "localisation": (
-        "Localisation error: no guess among the five best has the right label and a box that overlaps a true one by 0.5 "
-        "(ILSVRC). The rest as for classification."
+        "Localisation error: no guess among the five best has the right label and a box that overlaps a true one by "
+        "0.5 (ILSVRC). The rest as for classification."
     ),
     "detection": (
-        "AP: average precision, mean over classes, as ILSVRC's detection task defines it. COCO: mean over overlaps of 0.5 "
-        "to 0.95, and at 0.5, by pycocotools. Flips: images in which the objects that score 0.5 or more are others."
+        "AP: average precision, mean over classes, as ILSVRC's detection task defines it. COCO: mean over overlaps of "
+        "0.5 to 0.95, and at 0.5, by pycocotools (– where that is not installed). Flips: images in which the objects "
+        "that score 0.5 or more are others."
     ),
     "language": (
         "Perplexity: exp of the mean negative log-likelihood of a token. Error: share of tokens that are not the best. "
@@ -145,18 +146,32 @@ def _danger(found: TaskResult) -> StudyTable:
     facts = danger_facts(found)
     names = ("form", "examined", "in_danger", "sample", "margin", "limit")
     note = (
-        "Samples of smallest margin, examined by the oracle. In danger: the exact outputs of two labels are nearer to each "
-        "other (margin) than rounding of this form's own graph can move them together (limit), so that a correct platform "
-        "may give either. Sample: the nearest tie."
+        "Samples of smallest margin, examined by the oracle. In danger: the exact outputs of two labels are nearer to "
+        "each other (margin) than the limit up to which mindgap takes a difference of them for rounding of this form's "
+        "own graph (16 σ). A correct platform may give either label; most will not. Rounding to int8 moves outputs by "
+        "whole steps. Sample: the nearest tie."
     )
     return made("danger", "Samples in danger", names, [tuple(f[n] for n in names) for f in facts], note)
 
 
 def _flips(found: TaskResult) -> StudyTable:
-    names = ("column", "sample", "position", "truth", "before", "after", "verdict", "margin", "limit", "origin", "note")
+    names = (
+        "column",
+        "sample",
+        "position",
+        "truth",
+        "before",
+        "after",
+        "verdict",
+        "margin",
+        "limit",
+        "shows",
+        "origin",
+        "note",
+    )
     rows = [tuple(_plain(asdict(flip)[name]) for name in names) for flip in found.flips]
     note = (
-        "Before: the reference's label; after: the column's. `rounding`: rounding of the graph can swap the two labels. "
+        "Before: the reference's label; after: the column's. `rounding`: rounding of the graph can swap the two. "
         "`beyond`: it cannot. `other form`: the form computes something else than the model, on the reference too. "
         "Origin: the operator or module at which the two sides part, for the first flips of a column."
     )
@@ -180,7 +195,9 @@ def to_json(found: TaskResult) -> str:
         "seconds": found.seconds,
         "columns": [{k: _plain(v) for k, v in column_facts(found, c).items()} for c in found.columns],
         "danger": [{k: _plain(v) for k, v in facts.items()} for facts in danger_facts(found)],
-        "near_ties": [{k: _plain(v) for k, v in asdict(t).items()} | {"in_danger": t.in_danger} for t in found.near_ties],
+"near_ties": [
+            {k: _plain(v) for k, v in asdict(tie).items()} | {"in_danger": tie.in_danger} for tie in found.near_ties
+        ],
         "flips": [{k: _plain(v) for k, v in asdict(flip).items()} for flip in found.flips],
         "problems": [{"sample": n, "reason": why} for n, why in found.problems.items()], "notes": found.notes,
     }  # fmt: skip

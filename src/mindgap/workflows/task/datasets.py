@@ -69,9 +69,11 @@ def open_dataset(text: str, forms: Sequence[InputForm], pixels: Pixels) -> Datas
 
 
 class Arrays:
-    """The arrays of a .npz file: `labels` and the inputs by the model's names or in their order; `boxes` with labels, or
-    with `box_labels` (-1 where an image has fewer boxes); or `tokens` [texts, length + 1] of a language model."""
+    """The arrays of a .npz file: `labels`, and the inputs by the model's names or in their order.
 
+    `boxes` come with `labels`, or with `box_labels` (-1 where an image has fewer boxes). A language model has `tokens`
+    [texts, length + 1] alone.
+    """
     classes: tuple[str, ...] = ()
 
     def __init__(self, path: Path, forms: Sequence[InputForm]) -> None:
@@ -113,8 +115,8 @@ class Arrays:
             length = forms[0].shape[0] if forms and forms[0].shape else 0
             if len(forms) != 1 or tokens.ndim != 2 or tokens.shape[1] != length + 1:
                 raise MindgapError(
-                    f"dataset {path}: tokens is {list(tokens.shape)}, and the model takes texts of {length} tokens: give "
-                    f"[texts, {length + 1}], each with the token that follows it"
+                    f"dataset {path}: tokens is {list(tokens.shape)}, and the model takes texts of {length} tokens: "
+                    f"give [texts, {length + 1}], each with the token that follows it"
                 )
             return [tokens[:, :-1]]
         others = {name: array for name, array in held.items() if name not in TRUTHS}
@@ -123,7 +125,7 @@ class Arrays:
         if len(others) != len(forms):
             wanted = ", ".join(form.name for form in forms)
             raise MindgapError(
-                f"dataset {path}: it has {', '.join(others) or 'no inputs'} beside the labels, and the model takes {wanted}"
+                f"dataset {path}: beside the labels it has {', '.join(others) or 'nothing'}; the model takes {wanted}"
             )
         return list(others.values())
 
@@ -196,8 +198,8 @@ def one_image(dataset: object, forms: Sequence[InputForm]) -> InputForm:
     if len(forms) != 1 or len(forms[0].shape) != 3:
         given = ", ".join(f"{form.name} {list(form.shape)}" for form in forms)
         raise MindgapError(
-            f"dataset {dataset}: it has images, and the model takes {given}: it needs one input [channels, height, width]"
-        )
+            f"dataset {dataset}: it has images, and the model takes {given}: it needs one input [channels, height, "
+            "width]"        )
     return forms[0]
 
 
@@ -208,7 +210,7 @@ class Streamed:
     count: int | None = None
 
     def __init__(self, name: str, forms: Sequence[InputForm], make: Callable[[], Any]) -> None:
-        """`make`: returns the iterable. Raises `MindgapError` for one that is empty, or whose pairs have no such form."""
+        """`make`: returns the iterable. Raises `MindgapError` for one that is empty, or yields something else."""
         self._name, self._forms, self._make = name, forms, make
         self._iterator: Iterator[Any] | None = None
         self._next = 0

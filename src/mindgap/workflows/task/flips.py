@@ -32,7 +32,7 @@ def flips_of(found: TaskResult, column: Column) -> Iterator[Flip]:
         theirs, truth = found.predictions[found.reference][sample], found.truths[sample]
         if found.task == "detection":
             if not _same_objects(mine, theirs):
-                yield Flip(column.name, sample, 0, -1, -1, -1, "unjudged", note=_objects(theirs, mine))
+                yield Flip(column.name, sample, 0, -1, -1, -1, "unjudged", shows=_objects(theirs, mine))
             continue
         count = len(truth.labels) if found.task == "language" else 1
         for position in range(count):
@@ -112,8 +112,7 @@ class FlipSearch:
                 origin, note = self._origin(column, found[place])
             except MindgapError as error:
                 origin, note = "", f"where it begins is not known: {error}"
-            notes = "; ".join(part for part in (found[place].note, note) if part)
-            found[place] = replace(found[place], origin=origin, note=notes)
+            found[place] = replace(found[place], origin=origin, note=note)
         return found
 
     def _origin(self, column: Column, flip: Flip) -> tuple[str, str]:
@@ -135,8 +134,8 @@ class FlipSearch:
             found.near_ties += ties
             if ties and len(smallest) < len(held) and all(tie.in_danger for tie in ties[-max(1, len(ties) // 8) :]):
                 found.note(
-                    f"{form.name or 'the model'}: of the {len(smallest)} samples of smallest margin the last are in danger "
-                    "too: there may be more (--near N looks at more)"
+                    f"{form.name or 'the model'}: the last of the {len(smallest)} samples of smallest margin are in "
+                    "danger too: there may be more (--near N looks at more)"
                 )
 
     def _near(self, form: Form, samples: Sequence[int]) -> Iterator[tuple[int, int, ExactOutputs]]:

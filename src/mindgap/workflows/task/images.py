@@ -1,4 +1,4 @@
-"""Turns images into arrays that a model takes: decoded, resized, scaled to 0..1, normalised; and arrays into pictures."""
+"""Turns images into arrays that a model takes: decoded, resized, scaled, normalised; and arrays into pictures."""
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # (Pillow is optional)
@@ -42,8 +42,7 @@ class Pixels:
 
 
 def fitted(array: Array, form: InputForm) -> Array:
-    """Returns an example's array in the input's dtype. Raises `UnreadableExample` for another shape, or numbers that the
-    dtype does not hold."""
+    """Returns an example's array in the input's dtype. Raises `UnreadableExample` for another shape or kind."""
     if tuple(array.shape) != form.shape:
         raise UnreadableExample(
             f"it is {list(array.shape)}, and the model's input {form.name} takes {list(form.shape)}"

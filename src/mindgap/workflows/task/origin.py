@@ -1,4 +1,4 @@
-"""Finds where a flip begins: the operator at which two platforms part, or the module at which two forms of a model do."""
+"""Finds where a flip begins: the operator at which two platforms part, or the module at which two forms do."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def operator_origin(
 
 
 def _fed(form: Form, inputs: Sequence[Array], execute: Execute) -> Callable[[Job], Outcome]:
-    """Runs jobs with a batch in place of the inputs of the graph's recipes. Probed graphs begin with the same inputs."""
+    """Runs jobs with a batch as inputs. Graphs that are probed begin with the same inputs."""
     given = form.given(inputs)
 
     def run(job: Job) -> Outcome:
@@ -66,7 +66,9 @@ def form_origin(
     """
     ours, theirs = (_module_values(each, inputs, reference, execute, deadline_s) for each in (form, base))
     path, before, after, last = "", 0.0, 0.0, 0.0
-    shared = [name for name in theirs if name in ours and ours[name].size == theirs[name].size >= _LEAST]
+    shared = [
+        name for name in theirs if name in ours and ours[name].shape == theirs[name].shape and ours[name].size >= _LEAST
+    ]
     if not shared:
         raise MindgapError("the two forms have no module in common")
     for name in shared:
@@ -74,9 +76,7 @@ def form_origin(
         if rest - last > after - before:
             path, before, after = name, last, rest
         last = rest
-    note = (
-        f"what an affine fit leaves goes from {before:.2g} to {after:.2g} of the spread there, {last:.2g} at the last"
-    )
+    note = f"difference after an affine fit: {before:.2g} before, {after:.2g} there, {last:.2g} at the last module"
     return path, note if path else "no module's values differ"
 
 
