@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import mindgap
+from mindgap.aten.torch_private.modules import put_buffer
 from mindgap.graph import MindgapError
 from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
@@ -265,3 +266,13 @@ def test_graph_breaks_are_named_with_the_line() -> None:
 
     said = step_of(Broken(), ScriptRunner("def run(model, fresh):\n    return torch.compile(model)(*fresh())"))
     assert said.startswith("torch.compile breaks the graph in it: Call to `torch._dynamo.graph_break()` (test_program")
+
+
+def test_a_buffer_of_any_name_is_as_it_was() -> None:
+    """Weights of an int8 ONNX file are buffers, whose names have dots."""
+    module = torch.nn.Module()
+    put_buffer(module, "layer.weight", torch.ones(2))
+    with as_it_was(module):
+        module._buffers["layer.weight"].zero_()
+        module._buffers["layer.weight"] = torch.full((2,), 5.0)
+    assert module._buffers["layer.weight"].tolist() == [1, 1]

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,17 +15,14 @@ from mindgap.cli.outputs import check_directory, check_files, make_directory, wr
 from mindgap.cli.sources import source_client, with_options
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.study_task_tables import print_task
-from mindgap.graph import MindgapError, default_tensor_store, digest
-from mindgap.models.own_path.client import OwnPathClient
+from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.models.sources.client import SourceClient
-from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
-from mindgap.results.predictions import Column, TaskResult
+from mindgap.results.predictions import TaskResult
 from mindgap.results.store import Store
 
 if TYPE_CHECKING:
     from mindgap.workflows.task.columns import Form
-    from mindgap.workflows.task.running import TaskSettings
 
 #: Problems of samples that are named one by one.
 _NAMED: Final = 5
@@ -80,23 +73,28 @@ def task(
 
     Example: mindgap study task digits.py:make digits.npz -p onnxruntime/cpu --form int8=int8.onnx --html page.html
     """
+    from mindgap.workflows.task.api import run_task
     from mindgap.workflows.task.images import Pixels
     from mindgap.workflows.task.running import TaskSettings
 
     check_files(("--html", html))
     if csv is not None:
         check_directory("--csv", csv)
-    base, *wanted = [canonical(platform) for platform in (reference, *platforms)]
+    for platform in (reference, *platforms):
+        canonical(platform)
     pixels = Pixels(_numbers("--mean", mean), _numbers("--std", std))
     if 0 in pixels.std:
         raise MindgapError(f"--std {std}: it divides; give numbers other than 0")
-    sources = {"": model, **_forms(forms or [])}
-    asked = {name: _source(source, options or [], batch) for name, source in sources.items()}
+    sources = {name: _source(each, options or [], batch) for name, each in {"": model, **_forms(forms or [])}.items()}
     settings = TaskSettings(samples, near, origins, seconds(deadline))
-    kept = None if store is None else Store(store)
-    command = _Command(model, dataset, asked, tuple(dict.fromkeys((base, *wanted))), settings, kept)
+    kept, tensors = None if store is None else Store(store), default_tensor_store()
     with result_stream() as out:
-        found = command.run(pixels)
+        with source_client(tensors, settings.deadline_s, None) as client:
+            graphs = [_form(client, name, source) for name, source in sources.items()]
+        found = run_task(
+            graphs, platforms, dataset, model=model, reference=reference, settings=settings, pixels=pixels, store=kept,
+            tensors=tensors, tell=_progress(),
+        )  # fmt: skip
         if html is not None:
             from mindgap.report.task_page import task_page
 
@@ -146,78 +144,16 @@ def _status(found: TaskResult, max_flips: int | None) -> Exit:
     return status
 
 
-@dataclass(frozen=True)
-class _Command:
-    """What was asked. platforms: the reference first. sources: of forms, the model itself under ""."""
+def _form(client: SourceClient, name: str, source: str) -> Form:
+    from mindgap.workflows.task.columns import Form
 
-    model: str
-    dataset: str
-    sources: dict[str, str]
-    platforms: tuple[PlatformName, ...]
-    settings: TaskSettings
-    store: Store | None
-
-    def run(self, pixels: object) -> TaskResult:
-        from mindgap.run.pool import WorkerPool
-        from mindgap.workflows.diff.platform_facts import facts_of
-        from mindgap.workflows.task.dataset_client import DatasetClient
-        from mindgap.workflows.task.flips import FlipSearch
-        from mindgap.workflows.task.images import Pixels
-        from mindgap.workflows.task.running import TaskRun
-        from mindgap.workflows.task.task_store import TaskStore
-
-        assert isinstance(pixels, Pixels)
-        facts_of(list(self.platforms), reference=self.platforms[0], skip_unavailable=False)
-        deadline_s, tensors = self.settings.deadline_s, default_tensor_store()
-        with source_client(tensors, deadline_s, None) as client:
-            forms = {name: self._form(client, name, source) for name, source in self.sources.items()}
-        with (
-            OwnPathClient(deadline_s) as files,
-            DatasetClient(self.dataset, forms[""].input_forms(), pixels, deadline_s) as reader,
-            WorkerPool(list(self.platforms), tensors=tensors) as pool,
-        ):
-            columns = self._columns(files)
-            kept = TaskStore(self.store, self._name(forms, pixels), columns)
-            kept.begin({
-                "model": self.model, "dataset": self.dataset, "task": reader.facts.task,
-                "reference": str(self.platforms[0]), "classes": list(reader.facts.classes),
-                "settings": json.dumps(dataclasses.asdict(self.settings)),
-            })  # fmt: skip
-            run = TaskRun(forms, columns, reader, pool, files, kept, self.settings, _progress(), self.model)
-            found = run.run()
-            FlipSearch(run, found, tensors).search()
-            kept.end(found.flips, found.near_ties, found.seconds)
-        return found
-
-    def _form(self, client: SourceClient, name: str, source: str) -> Form:
-        from mindgap.workflows.task.columns import Form
-
-        opened = client.open(source)
-        if len(opened.programs) != 1:
-            raise MindgapError(
-                f"{source} names {len(opened.programs)} models or sets of arguments: name one "
-                f"({opened.programs[0].source.partition('?')[0]}, arguments=1)"
-            )
-        graph = client.capture(opened, 0)
-        if graph.grad:
-            raise MindgapError(f"{source}: it asks for gradients: a task study runs models forward")
-        return Form(name, source, graph)
-
-    def _columns(self, files: OwnPathClient) -> list[Column]:
-        found: list[Column] = []
-        for name, source in self.sources.items():
-            for platform in self.platforms:
-                file = bool(name) and files.reads(source, platform)
-                found.append(Column(name, str(platform), Path(source.partition("?")[0]).name if file else "graph"))
-        return found
-
-    def _name(self, forms: dict[str, Form], pixels: object) -> str:
-        """Names the run by what decides the predictions of its reference: model, dataset, batch."""
-        path = Path(self.dataset)
-        state = f"{path.stat().st_size} {path.stat().st_mtime_ns}" if path.is_file() else ""
-        text = f"{digest(forms[''].graph)} {self.dataset} {state} {pixels}"
-        text += "".join(f" {name} {digest(form.graph)}" for name, form in forms.items() if name)
-        return f"task-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    opened = client.open(source)
+    if len(opened.programs) != 1:
+        raise MindgapError(
+            f"{source} names {len(opened.programs)} models or sets of arguments: name one "
+            f"({opened.programs[0].source.partition('?')[0]}, arguments=1)"
+        )
+    return Form(name, source, client.capture(opened, 0))
 
 
 def _source(source: str, options: Sequence[str], batch: int) -> str:

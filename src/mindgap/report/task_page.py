@@ -12,8 +12,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from mindgap.report.study_chart import spaced
-from mindgap.report.study_html import cell, coded
+from mindgap.report.study_html import cell
 from mindgap.results.predictions import Flip, TaskResult
 from mindgap.studies.task.study import NOTES, column_facts, danger_facts, label_name, task_tables
 
@@ -107,7 +106,6 @@ def _template() -> Template:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.globals.update(
-        {"cell": cell, "coded": coded, "spaced": spaced, "figure": figure, "label_name": label_name}
-    )
+    functions: dict[str, Any] = {"cell": cell, "figure": figure, "label_name": label_name}
+    environment.globals.update(functions)
     return environment.get_template("task.html.j2")

@@ -245,13 +245,13 @@ TABLES: Final[dict[str, TableSchema]] = {
         _table(
             "near_ties", "run form sample",
             {"run": _TEXT, "form": _TEXT, "sample": pa.int64(), "best": pa.int64(), "rival": pa.int64(),
-             "margin": pa.float64(), "limit": pa.float64()},
+             "margin": pa.float64(), "margin_limit": pa.float64()},
         ),
         _table(
-            "flips", "run column sample position",
-            {"run": _TEXT, "column": _TEXT, "sample": pa.int64(), "position": pa.int64(), "truth": pa.int64(),
-             "before": pa.int64(), "after": pa.int64(), "verdict": _TEXT, "margin": pa.float64(),
-             "limit": pa.float64(), "shows": _TEXT, "origin": _TEXT, "note": _TEXT},
+            "flips", "run form platform sample position",
+            {"run": _TEXT, "form": _TEXT, "platform": _TEXT, "sample": pa.int64(), "position": pa.int64(),
+             "truth": pa.int64(), "before": pa.int64(), "after": pa.int64(), "verdict": _TEXT, "margin": pa.float64(),
+             "margin_limit": pa.float64(), "shows": _TEXT, "origin": _TEXT, "note": _TEXT},
         ),
     )
 }  # fmt: skip

@@ -63,7 +63,7 @@ def _precision_of(label: int, predictions: Mapping[int, Prediction], truths: Map
         if one is None:
             continue
         mine = [place for place, each in enumerate(one.labels) if each == label]
-        mine.sort(key=lambda place: -one.scores[place])
+        mine.sort(key=lambda place, scores=one.scores: -scores[place])
         scores += [one.scores[place] for place in mine]
         hits += _hits(box_array(one.boxes)[mine], true)
     order = np.argsort(-np.asarray(scores), kind="stable")

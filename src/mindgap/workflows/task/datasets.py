@@ -74,6 +74,7 @@ class Arrays:
     `boxes` come with `labels`, or with `box_labels` (-1 where an image has fewer boxes). A language model has `tokens`
     [texts, length + 1] alone.
     """
+
     classes: tuple[str, ...] = ()
 
     def __init__(self, path: Path, forms: Sequence[InputForm]) -> None:
@@ -86,7 +87,7 @@ class Arrays:
         except (ValueError, OSError, EOFError) as error:
             raise MindgapError(f"dataset {path}: it cannot be read: {error}") from None
         self._truths = {name: held[name] for name in TRUTHS if name in held}
-        self.task = _task_of(path, self._truths)
+        self.task: Task = _task_of(path, self._truths)
         self._inputs = self._chosen(path, held, forms)
         self._forms = forms
         self.count: int | None = len(next(iter(self._truths.values())))
@@ -199,7 +200,8 @@ def one_image(dataset: object, forms: Sequence[InputForm]) -> InputForm:
         given = ", ".join(f"{form.name} {list(form.shape)}" for form in forms)
         raise MindgapError(
             f"dataset {dataset}: it has images, and the model takes {given}: it needs one input [channels, height, "
-            "width]"        )
+            "width]"
+        )
     return forms[0]
 
 
@@ -239,10 +241,12 @@ class Streamed:
         if self._last is not None and self._last[0] == number:
             return self._last[1]
         try:
-            if self._iterator is None or number < self._next:
-                self._iterator, self._next = iter(self._make()), 0
+            iterator = self._iterator
+            if iterator is None or number < self._next:
+                iterator, self._next = iter(self._make()), 0
+            self._iterator = iterator
             while self._next <= number:
-                self._last = self._next, next(self._iterator)
+                self._last = self._next, next(iterator)
                 self._next += 1
         except StopIteration:
             raise IndexError(number) from None

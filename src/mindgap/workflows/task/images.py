@@ -59,8 +59,9 @@ def image_array(image: Any, form: InputForm, pixels: Pixels) -> Array:
     `image`: a file, a PIL image, or an array or tensor that has the form already. Raises `UnreadableExample` for one
     that cannot be decoded.
     """
-    if hasattr(image, "detach") or isinstance(image, np.ndarray):
-        return fitted(np.asarray(image.detach() if hasattr(image, "detach") else image), form)
+    held_already: Any = image.detach() if hasattr(image, "detach") else image
+    if held_already is not image or isinstance(image, np.ndarray):
+        return fitted(np.asarray(held_already), form)
     channels, height, width = form.shape
     if channels not in (1, 3):
         raise MindgapError(f"images have 1 or 3 channels, and the model's input {form.name} takes {channels}")
@@ -102,9 +103,9 @@ def picture_of(array: Array) -> str:
         return ""
     held = np.nan_to_num(array.astype(np.float64))
     low, high = held.min(), held.max()
-    grey = np.round((held - low) / ((high - low) or 1.0) * 255).astype(np.uint8).transpose(1, 2, 0)
-    height, width, channels = grey.shape
-    lines = b"".join(b"\0" + grey[row].tobytes() for row in range(height))
+    grey: Array = np.round((held - low) / ((high - low) or 1.0) * 255).astype(np.uint8).transpose(1, 2, 0)
+    height, width, channels = int(grey.shape[0]), int(grey.shape[1]), int(grey.shape[2])
+    lines = b"".join([b"\0" + bytes(grey[row].tobytes()) for row in range(height)])
     header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
     png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(lines)) + _chunk(b"IEND", b"")
     return "data:image/png;base64," + base64.b64encode(png).decode()

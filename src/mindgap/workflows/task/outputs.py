@@ -21,11 +21,12 @@ _SUM: Final = 1e-2
 
 def check_outputs(task: Task, outputs: Sequence[tuple[tuple[int, ...], str]], batch: int) -> None:
     """Raises `MindgapError` for outputs that cannot be read as answers. `outputs`: shape and dtype of each."""
-    shape, dtype = outputs[0] if outputs else ((), "nothing")
+    shape: tuple[int, ...] = outputs[0][0] if outputs else ()
+    dtype = outputs[0][1] if outputs else "nothing"
     given = f"its first output is {dtype}{list(shape)}"
     floats = dtype.startswith(("float", "bfloat"))
     if task == "detection":
-        wanted = [(shape, dtype), *outputs[1:3]]
+        wanted = [*outputs[:3]]
         if len(wanted) < 2 or len(shape) != 3 or shape[0] != batch or shape[2] != 4 or not floats:
             raise MindgapError(
                 f"the model's outputs are no detections: {given}: return boxes [batch, N, 4], and scores [batch, N, "
@@ -129,12 +130,13 @@ def _text(logits: Array, truth: Truth, deviation: float) -> Prediction:
 
 def _detection(outputs: Sequence[Array], place: int, sample: int, deviation: float) -> Prediction:
     boxes, scores = outputs[0][place], outputs[1][place]
+    labels: Array
     if scores.ndim == 2:
-        count, classes = scores.shape
-        labels = np.tile(np.arange(classes), count)
+        count, classes = map(int, scores.shape)
+        labels = np.asarray(np.tile(np.arange(classes), count), np.int64)
         boxes, scores = np.repeat(boxes, classes, 0), scores.reshape(-1)
     else:
-        labels = outputs[2][place].astype(np.int64)
+        labels = np.asarray(outputs[2][place], np.int64)
     if not np.isfinite(scores).all() or not np.isfinite(boxes).all():
         raise MindgapError(f"the boxes or scores of sample {sample} are not finite")
     order = np.argsort(-scores, kind="stable")[:_BOXES]

@@ -25,6 +25,7 @@ class TaskStore:
 
     def __init__(self, store: Store | None, run: str, columns: Sequence[Column]) -> None:
         self._store, self._run = store, run
+        self._columns = {column.name: column for column in columns}
         self._versions = {column.platform: versions_of(column.platform) for column in columns}
 
     def begin(self, facts: Mapping[str, Any]) -> None:
@@ -34,8 +35,8 @@ class TaskStore:
 
     def end(self, flips: Iterable[Flip], ties: Iterable[NearTie], seconds: float) -> None:
         """Writes what was found at the end."""
-        self._append("near_ties", [dataclasses.asdict(tie) for tie in ties])
-        self._append("flips", [dataclasses.asdict(flip) for flip in flips])
+        self._append("near_ties", [_named(dataclasses.asdict(tie)) for tie in ties])
+        self._append("flips", [self._flip_row(flip) for flip in flips])
         self._append("tasks", [{**self._facts, "seconds": seconds}])
 
     def truths(self) -> tuple[dict[int, Truth], dict[int, str]]:
@@ -56,10 +57,7 @@ class TaskStore:
             "WHERE run = $run AND form = $form AND platform = $platform AND versions = $versions ORDER BY sample",
             form=column.form, platform=column.platform, versions=self._versions[column.platform],
         )  # fmt: skip
-        return {
-            row["sample"]: Prediction(**{key: tuple(v) if isinstance(v, list) else v for key, v in row.items()})
-            for row in rows
-        }
+        return {row["sample"]: Prediction(**_tuples(row)) for row in rows}
 
     def keep(
         self, truths: Iterable[Truth], problems: Mapping[int, str], found: Mapping[Column, Sequence[Prediction]]
@@ -75,9 +73,25 @@ class TaskStore:
             for one in predictions
         ])  # fmt: skip
 
+    def _flip_row(self, flip: Flip) -> dict[str, Any]:
+        row = dataclasses.asdict(flip)
+        column = self._columns[row.pop("column")]
+        return {**_named(row), "form": column.form, "platform": column.platform}
+
     def _append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         if self._store is not None and rows:
             self._store.append(table, [{**row, "run": self._run} for row in rows])
 
     def _rows(self, query: str, **params: Any) -> list[dict[str, Any]]:
         return [] if self._store is None else self._store.rows(query, {"run": self._run, **params})
+
+
+def _named(row: dict[str, Any]) -> dict[str, Any]:
+    """Renames what SQL has another use for."""
+    row["margin_limit"] = row.pop("limit")
+    return row
+
+
+def _tuples(row: dict[str, Any]) -> dict[str, Any]:
+    """Makes tuples of lists."""
+    return {**row, **{name: tuple(row[name]) for name in ("labels", "boxes", "scores")}}
