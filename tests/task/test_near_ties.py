@@ -38,6 +38,7 @@ def test_exact_outputs_are_those_of_float64(found) -> None:
 
 def test_a_margin_below_the_limit_is_in_danger(found) -> None:
     exact, _, _ = found
+    assert exact.decides(5e-3) and not exact.decides(5e-5)
     near, far = (near_tie("", sample, sample, exact) for sample in (0, 1))
     assert {near.best, near.rival} == {0, 1} and near.in_danger and near.margin < 1e-6
     assert (far.best, far.rival) == (1, 0) and not far.in_danger and far.margin == pytest.approx(1e-2, rel=1e-3)

@@ -19,7 +19,12 @@ from mindgap.workflows.task.running import TaskRun
 
 #: Samples that flip and are shown as pictures.
 _PICTURES: Final = 48
-#: Flips of one form that the oracle looks at.
+#: What is said of a form whose limits cover usual margins: its roundings are steps, or it amplifies them.
+_UNDECIDED: Final = (
+    "rounding of its graph may move outputs by more than the usual margin: nearly every sample counts as in danger, "
+    "and flips between platforms are not judged (mindgap diff looks at each operator)"
+)
+#: Batches of all forms that the oracle looks at for flips.
 _JUDGED: Final = 256
 
 
@@ -151,6 +156,7 @@ class FlipSearch:
                 return
             for place, sample in enumerate(part):
                 yield sample, place, exact
+            self._decides(form, exact)
 
     def _exact_of(self, form: Form, sample: int) -> ExactOutputs | None:
         key = (form.name, self._start(sample))
@@ -163,7 +169,15 @@ class FlipSearch:
                 self._silent.add(form.name)
                 self.found.note(f"{form.name or 'the model'}: flips are not judged: {error}")
                 return None
-        return self._exact[key]
+        return self._exact[key] if self._decides(form, self._exact[key]) else None
+
+    def _decides(self, form: Form, exact: ExactOutputs) -> bool:
+        """Whether the limits of a form tell anything. Notes it where they do not."""
+        held = self.found.predictions.get(Column(form.name, self.found.reference.platform), {})
+        decides = bool(held) and exact.decides(float(np.median([one.margin for one in held.values()])))
+        if not decides:
+            self.found.note(f"{form.name or 'the model'}: {_UNDECIDED}")
+        return decides
 
     def _start(self, sample: int) -> int:
         batch = self.run.forms[""].batch

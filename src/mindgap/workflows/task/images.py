@@ -1,6 +1,7 @@
 """Turns images into arrays that a model takes: decoded, resized, scaled, normalised; and arrays into pictures."""
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 # (Pillow is optional)
 
 from __future__ import annotations
@@ -103,9 +104,10 @@ def picture_of(array: Array) -> str:
         return ""
     held = np.nan_to_num(array.astype(np.float64))
     low, high = held.min(), held.max()
-    grey: Array = np.round((held - low) / ((high - low) or 1.0) * 255).astype(np.uint8).transpose(1, 2, 0)
+    grey: Any = np.round((held - low) / ((high - low) or 1.0) * 255).astype(np.uint8).transpose(1, 2, 0)
     height, width, channels = int(grey.shape[0]), int(grey.shape[1]), int(grey.shape[2])
-    lines = b"".join([b"\0" + bytes(grey[row].tobytes()) for row in range(height)])
+    rows: list[bytes] = [grey[row].tobytes() for row in range(height)]
+    lines = b"".join(b"\0" + row for row in rows)
     header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
     png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(lines)) + _chunk(b"IEND", b"")
     return "data:image/png;base64," + base64.b64encode(png).decode()

@@ -28,6 +28,12 @@ class ExactOutputs:
     exact: Array
     limits: Array
 
+    def decides(self, usual: float) -> bool:
+        """Returns whether the limits tell anything: those of the two best labels are mostly below the usual margin."""
+        limits = self.limits.reshape(-1, self.limits.shape[-1])
+        two = np.argsort(-self.exact.reshape(limits.shape), -1)[:, :2]
+        return bool(np.median(np.take_along_axis(limits, two, -1).sum(-1)) < usual)
+
     def between(self, place: tuple[int, ...], first: int, second: int) -> tuple[float, float]:
         """Returns how far two labels are apart at a place of the batch, and how far rounding can move them together."""
         row, limit = self.exact[place], self.limits[place]

@@ -21,8 +21,7 @@ _SUM: Final = 1e-2
 
 def check_outputs(task: Task, outputs: Sequence[tuple[tuple[int, ...], str]], batch: int) -> None:
     """Raises `MindgapError` for outputs that cannot be read as answers. `outputs`: shape and dtype of each."""
-    shape: tuple[int, ...] = outputs[0][0] if outputs else ()
-    dtype = outputs[0][1] if outputs else "nothing"
+    shape, dtype = _first(outputs)
     given = f"its first output is {dtype}{list(shape)}"
     floats = dtype.startswith(("float", "bfloat"))
     if task == "detection":
@@ -49,6 +48,10 @@ def check_outputs(task: Task, outputs: Sequence[tuple[tuple[int, ...], str]], ba
             raise MindgapError(
                 f"the model gives no boxes: its second output is {given}: give [batch, 4] or [batch, classes, 4]"
             )
+
+
+def _first(outputs: Sequence[tuple[tuple[int, ...], str]]) -> tuple[tuple[int, ...], str]:
+    return outputs[0] if outputs else ((), "nothing")
 
 
 def are_probabilities(logits: Array) -> bool:
