@@ -23,7 +23,7 @@ import dataclasses
 import importlib
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph.compare.metrics import distance
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mindgap.models.own_path.program_run import FlatProgram
 
 Header = dict[str, Any]
+Answers = Callable[[Mapping[str, Any]], tuple[Header, Sequence[Array]]]
 
 _PACKED: Final = (
     "it holds quantised modules: the graph of unpacked integers is compared, the packed program is not exported"
@@ -56,9 +57,22 @@ def own_path_service(_: Channel) -> Service:
     answers["sensitivity"] = programs.sensitivity
 
     def feed(frame: Frame) -> Answer:
-        return answering(lambda header: programs.feed(header, frame.arrays))(frame)
+        return answering(_prepared(lambda header: programs.feed(header, frame.arrays)))(frame)
 
-    return Service({**{kind: answering(answer) for kind, answer in answers.items()}, "feed": feed})
+    return Service({**{kind: answering(_prepared(answer)) for kind, answer in answers.items()}, "feed": feed})
+
+
+def _prepared(answer: Answers) -> Answers:
+    """The answer, after what the runner wants to be called in this process."""
+
+    def prepared(header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
+        if header["prepare"]:
+            name, options = header["prepare"]
+            module, _, function = name.partition(":")
+            getattr(importlib.import_module(module), function)(options)
+        return answer(header)
+
+    return prepared
 
 
 class Programs:
