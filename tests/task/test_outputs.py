@@ -29,6 +29,10 @@ def test_probabilities_are_not_normalised_again() -> None:
     one, two = predictions_of("classification", [shares], [shares], [Truth(0, (1,)), Truth(1, (2,))])
     assert one.confidence == pytest.approx(0.7) and one.loss == pytest.approx(-np.log(0.2))
     assert two.margin == pytest.approx(0.85)
+    # A row of logits that sums to 1 by chance is one among others.
+    mixed = np.array([[1.0, 0.0], [5.0, 2.0]])
+    first, _ = predictions_of("classification", [mixed], [mixed], [Truth(0, (0,)), Truth(1, (0,))])
+    assert first.confidence == pytest.approx(1 / (1 + np.exp(-1)))
 
 
 def test_a_text_has_the_best_token_at_each_position() -> None:

@@ -12,7 +12,6 @@ worker → parent   opened  the task, the number of examples where known, names 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,8 +25,6 @@ from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample
 
 def dataset_service(_: Channel) -> Service:
     """Opens one dataset, and reads it."""
-    # Imported before the first request, whose deadline is for the user's code.
-    importlib.import_module("mindgap.models.corpus")
     reader = _Reader()
     return Service({"open": answering(reader.open), "read": answering(reader.read)})
 

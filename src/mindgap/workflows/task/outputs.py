@@ -71,9 +71,15 @@ def predictions_of(
     deviations = np.max(apart, 0) if apart else np.zeros(len(truths))
     if task == "detection":
         return [_detection(wide, place, truth.sample, deviations[place]) for place, truth in enumerate(truths, first)]
+    # One decision for the batch and both sides: a row of logits may sum to 1 by chance.
+    logs = log_softmax(wide[0], are_probabilities(_wide(reference[0])))
     if task == "language":
-        return [_text(wide[0][place], truth, deviations[place]) for place, truth in enumerate(truths, first)]
-    return [_label(wide, place, truth, deviations[place], task) for place, truth in enumerate(truths, first)]
+        return [
+            _text(wide[0][place], logs[place], truth, deviations[place]) for place, truth in enumerate(truths, first)
+        ]
+    return [
+        _label(wide, logs[place], place, truth, deviations[place], task) for place, truth in enumerate(truths, first)
+    ]
 
 
 def _wide(array: Array) -> Array:
@@ -89,12 +95,13 @@ def _deviations(ours: Array, theirs: Array) -> Array:
     return np.nan_to_num(apart.reshape(len(ours), -1), nan=np.inf).max(1, initial=0.0)
 
 
-def log_softmax(logits: Array) -> Array:
+def log_softmax(logits: Array, probabilities: bool) -> Array:
     """Returns log-probabilities along the last dimension; of probabilities, their logarithms."""
-    if are_probabilities(logits):
+    if probabilities:
         return np.log(np.maximum(logits, np.finfo(np.float64).tiny))
-    moved = logits - logits.max(-1, keepdims=True)
-    return moved - np.log(np.exp(moved).sum(-1, keepdims=True))
+    with np.errstate(invalid="ignore"):  # rows that are not finite are refused one by one
+        moved = logits - logits.max(-1, keepdims=True)
+        return moved - np.log(np.exp(moved).sum(-1, keepdims=True))
 
 
 def _finite(logits: Array, sample: int) -> Array:
@@ -103,10 +110,9 @@ def _finite(logits: Array, sample: int) -> Array:
     return logits
 
 
-def _label(outputs: Sequence[Array], place: int, truth: Truth, deviation: float, task: Task) -> Prediction:
+def _label(outputs: Sequence[Array], logs: Array, place: int, truth: Truth, deviation: float, task: Task) -> Prediction:
     logits = _finite(outputs[0][place], truth.sample)
     order = np.argsort(-logits, kind="stable")
-    logs = log_softmax(logits)
     kept = order[:_KEPT]
     boxes = ()
     if task == "localisation":
@@ -118,9 +124,8 @@ def _label(outputs: Sequence[Array], place: int, truth: Truth, deviation: float,
     )  # fmt: skip
 
 
-def _text(logits: Array, truth: Truth, deviation: float) -> Prediction:
+def _text(logits: Array, logs: Array, truth: Truth, deviation: float) -> Prediction:
     _finite(logits, truth.sample)
-    logs = log_softmax(logits)
     two = np.sort(logits, -1)[:, -2:]
     best = logits.argmax(-1)
     positions = np.arange(len(best))
