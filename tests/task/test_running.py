@@ -108,7 +108,7 @@ def test_the_store_has_predictions_and_flips(found: TaskResult, folder: Path) ->
     assert run["seconds"] > 0 and run["task"] == "classification"
     counts = store.rows("SELECT form, platform, count(*) AS n FROM predictions GROUP BY ALL")
     assert {row["n"] for row in counts} == {19} and len(counts) == 4
-    (row,) = store.rows("SELECT count(*) AS n FROM flips WHERE verdict = 'beyond'")
+    (row,) = store.rows("SELECT count(*) AS n FROM flips JOIN tasks USING (run, created) WHERE verdict = 'beyond'")
     assert row["n"] == 4
 
 

@@ -223,8 +223,7 @@ TABLES: Final[dict[str, TableSchema]] = {
             "expenses", "run session purpose platform",
             {"run": _TEXT, "session": _TEXT, "purpose": _TEXT, "platform": _TEXT, "seconds": pa.float64()},
         ),
-        # A study of a model's task: what was asked (`results.predictions`). `seconds` is
-        # null while the run goes on.
+        # A study of a model's task: what was asked (`results.predictions`). `seconds` is null while the run goes on.
         _table(
             "tasks", "run",
             {"run": _TEXT, "created": _MOMENT, "version": _TEXT, "model": _TEXT, "dataset": _TEXT, "task": _TEXT,
@@ -242,16 +241,17 @@ TABLES: Final[dict[str, TableSchema]] = {
              "labels": _INTEGERS, "margin": pa.float64(), "confidence": pa.float64(), "loss": pa.float64(),
              "deviation": pa.float64(), "boxes": _NUMBERS, "scores": _NUMBERS},
         ),
+        # `created`: as in `tasks`, whose row has that of the last session. Earlier ones may be of other versions.
         _table(
-            "near_ties", "run form sample",
-            {"run": _TEXT, "form": _TEXT, "sample": pa.int64(), "best": pa.int64(), "rival": pa.int64(),
-             "margin": pa.float64(), "margin_limit": pa.float64()},
+            "near_ties", "run created form sample",
+            {"run": _TEXT, "created": _MOMENT, "form": _TEXT, "sample": pa.int64(), "best": pa.int64(),
+             "rival": pa.int64(), "margin": pa.float64(), "margin_limit": pa.float64()},
         ),
         _table(
-            "flips", "run form platform sample position",
-            {"run": _TEXT, "form": _TEXT, "platform": _TEXT, "sample": pa.int64(), "position": pa.int64(),
-             "truth": pa.int64(), "before": pa.int64(), "after": pa.int64(), "verdict": _TEXT, "margin": pa.float64(),
-             "margin_limit": pa.float64(), "shows": _TEXT, "origin": _TEXT, "note": _TEXT},
+            "flips", "run created form platform sample position",
+            {"run": _TEXT, "created": _MOMENT, "form": _TEXT, "platform": _TEXT, "sample": pa.int64(),
+             "position": pa.int64(), "truth": pa.int64(), "before": pa.int64(), "after": pa.int64(), "verdict": _TEXT,
+             "margin": pa.float64(), "margin_limit": pa.float64(), "shows": _TEXT, "origin": _TEXT, "note": _TEXT},
         ),
     )
 }  # fmt: skip

@@ -35,8 +35,9 @@ class TaskStore:
 
     def end(self, flips: Iterable[Flip], ties: Iterable[NearTie], seconds: float) -> None:
         """Writes what was found at the end."""
-        self._append("near_ties", [_named(dataclasses.asdict(tie)) for tie in ties])
-        self._append("flips", [self._flip_row(flip) for flip in flips])
+        created = {"created": self._facts["created"]}
+        self._append("near_ties", [{**_named(dataclasses.asdict(tie)), **created} for tie in ties])
+        self._append("flips", [{**self._flip_row(flip), **created} for flip in flips])
         self._append("tasks", [{**self._facts, "seconds": seconds}])
 
     def truths(self) -> tuple[dict[int, Truth], dict[int, str]]:
