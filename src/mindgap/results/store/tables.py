@@ -25,6 +25,8 @@ _TEXT: Final = pa.string()
 #: JSON text, for what has no columns of its own.
 _JSON: Final = pa.string()
 _NAMES: Final = pa.list_(_TEXT)
+_INTEGERS: Final = pa.list_(pa.int64())
+_NUMBERS: Final = pa.list_(pa.float64())
 _WORDS: Final = pa.map_(_TEXT, _TEXT)
 _NUMBERS: Final = pa.map_(_TEXT, pa.float64())
 _SECONDS: Final = _NUMBERS
@@ -227,6 +229,36 @@ TABLES: Final[dict[str, TableSchema]] = {
         _table(
             "expenses", "run session purpose platform",
             {"run": _TEXT, "session": _TEXT, "purpose": _TEXT, "platform": _TEXT, "seconds": pa.float64()},
+        ),
+        # A study of a model's task: what was asked (`results.predictions`). `seconds` is null while the run goes on.
+        _table(
+            "tasks", "run",
+            {"run": _TEXT, "created": _MOMENT, "version": _TEXT, "model": _TEXT, "dataset": _TEXT, "task": _TEXT,
+             "reference": _TEXT, "classes": _NAMES, "settings": _JSON, "seconds": pa.float64()},
+        ),
+        # `problem`: why the sample is left out; labels and boxes are empty then.
+        _table(
+            "truths", "run sample",
+            {"run": _TEXT, "sample": pa.int64(), "labels": _INTEGERS, "boxes": _NUMBERS, "problem": _TEXT},
+        ),
+        # `versions`: those of the platform, as JSON; a resumed run takes up rows of the versions that are installed.
+        _table(
+            "predictions", "run form platform sample",
+            {"run": _TEXT, "form": _TEXT, "platform": _TEXT, "sample": pa.int64(), "versions": _JSON,
+             "labels": _INTEGERS, "margin": pa.float64(), "confidence": pa.float64(), "loss": pa.float64(),
+             "deviation": pa.float64(), "boxes": _NUMBERS, "scores": _NUMBERS},
+        ),
+        # `created`: as in `tasks`, whose row has that of the last session. Earlier ones may be of other versions.
+        _table(
+            "near_ties", "run created form sample",
+            {"run": _TEXT, "created": _MOMENT, "form": _TEXT, "sample": pa.int64(), "best": pa.int64(),
+             "rival": pa.int64(), "margin": pa.float64(), "margin_limit": pa.float64()},
+        ),
+        _table(
+            "flips", "run created form platform sample position",
+            {"run": _TEXT, "created": _MOMENT, "form": _TEXT, "platform": _TEXT, "sample": pa.int64(),
+             "position": pa.int64(), "truth": pa.int64(), "before": pa.int64(), "after": pa.int64(), "verdict": _TEXT,
+             "margin": pa.float64(), "margin_limit": pa.float64(), "shows": _TEXT, "origin": _TEXT, "note": _TEXT},
         ),
     )
 }  # fmt: skip
