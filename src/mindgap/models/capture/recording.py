@@ -9,6 +9,7 @@ import torch
 
 from mindgap.aten.operators import overload_name
 from mindgap.graph import Arg, Node, Recipe, Role, TensorSpec, map_refs
+from mindgap.graph.graph import DecisionKind
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,30 @@ class RecordedInput:
     recipe: Recipe | None = None
 
 
+@dataclass(frozen=True)
+class RecordedDecision:
+    """A decision by the value with this number. The other fields are those of `mindgap.graph.Decision`."""
+
+    number: int
+    kind: DecisionKind
+    taken: str
+    line: str
+    text: str
+
+
 @dataclass
 class CallRecording:
-    """The inputs and calls so far. A `Ref` holds -(k + 1) for input k, and n for the n-th output slot of all calls."""
+    """The inputs and calls so far. A `Ref` holds -(k + 1) for input k, and n for the n-th output slot of all calls.
+
+    `decisions`: values by which the program decided. `reads`: what Python code was given for a tensor, in order: a
+    number, a truth value, or a list.
+    """
 
     inputs: list[RecordedInput] = field(default_factory=list[RecordedInput])
     calls: list[RecordedCall] = field(default_factory=list["RecordedCall"])
     written: set[int] = field(default_factory=set[int])
+    decisions: list[RecordedDecision] = field(default_factory=list[RecordedDecision])
+    reads: list[Any] = field(default_factory=list[Any])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The dispatch modes that see calls write into it.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import torch
 from mindgap.aten.fake_call import fake_call
 from mindgap.aten.operators import bind, facts, overload_name
 from mindgap.aten.tape import flatten_result
-from mindgap.aten.tensors import to_torch, torch_dtype_name
+from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
 from mindgap.aten.torch_private.fake_tensors import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -25,12 +25,14 @@ from mindgap.aten.torch_private.fake_tensors import (
     unset_fake_temporarily,
 )
 from mindgap.aten.torch_private.pre_dispatch import tensors_in
-from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
+from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec, refs
+from mindgap.graph.decisions import outcome_of
+from mindgap.graph.graph import DecisionKind
 from mindgap.graph.materialisation import materialise
 from mindgap.models.capture import random_operators
 from mindgap.models.capture.errors import CaptureError
-from mindgap.models.capture.origin import current_line
-from mindgap.models.capture.recording import CallRecording, RecordedCall, RecordedInput
+from mindgap.models.capture.origin import current_expression, current_line
+from mindgap.models.capture.recording import CallRecording, RecordedCall, RecordedDecision, RecordedInput
 
 #: Operators of one device or of one library: a portable graph holds none.
 _DEVICE_BOUND: Final = (
@@ -56,6 +58,12 @@ _SIZED_BY: Final = {
     "aten.repeat_interleave.self_Tensor": {1},
     "aten.ctc_loss.Tensor": {2, 3},
 }
+#: Operators that give Python code the value of a tensor.
+READS: Final = frozenset({"aten._local_scalar_dense.default", "aten.item.default", "aten.is_nonzero.default"})
+#: What a refusal adds where a graph of one path can be captured.
+PATH_TAKEN_HELPS: Final = "; --path-taken captures the path that these arguments take"
+#: Decisions that a graph holds, at most.
+_DECISIONS: Final = 2000
 
 
 class ValueTable:
@@ -85,7 +93,12 @@ class ValueTable:
         self._variable: set[int] = set()
         self._actual: dict[int, torch.Tensor] = {}
         self._evaluated = 0
+        self._all_evaluated = False
         self._within = ""
+        #: Values of arguments and parameters may decide: they are computed, and the decisions noted.
+        self.follows = False
+        #: The operator that decides (`torch.cond`), in place of the user's expression; "" for Python code.
+        self.construct = ""
 
     # What the program hands over and takes back.
 
@@ -162,16 +175,21 @@ class ValueTable:
         fixed = all(storage_id(fake) not in self._variable for fake in self._fakes((args, kwargs)))
         # The call runs on fakes: a tensor of the program that is real is a constant and has one.
         real_args, real_kwargs = _swap(args, self.faked), _swap(kwargs, self.faked)
+        deciding: list[int] = []
         try:
             result = fake_call(func, real_args, real_kwargs)
         except DataDependentOutputException:
             return self._scalar(func, noted, named, fixed, name)
         except DynamicOutputShapeException:
-            result = self._sized(func, noted, named, real_args)
+            result, deciding = self._sized(func, noted, named, real_args)
         flat = flatten_result(result)
         if not any(isinstance(slot, torch.Tensor) for slot in flat) and flat:
+            if name in READS:
+                self.recorded.reads.append(result)
             return result
         self._append(func, noted, named, flat, fixed, random_operators.bind(func, real_args, real_kwargs))
+        if deciding:
+            self._note_size(func, noted, deciding, result)
         return result
 
     def _append(
@@ -279,28 +297,106 @@ class ValueTable:
     def _scalar(
         self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], fixed: bool, name: str
     ) -> Any:
-        if not fixed:
+        if not fixed and not self.follows:
             raise CaptureError(
-                f"the program reads a value computed from its arguments or parameters ({name}) and may decide by it",
+                f"the program reads a value computed from its arguments or parameters ({name}) and may decide by it"
+                f"{PATH_TAKEN_HELPS}",
                 current_line(),
             )
-        return self._run(func, args, kwargs)
+        operand = args[0]
+        if not fixed and (name not in READS or not isinstance(operand, Ref)):
+            raise CaptureError(f"{name} reads values, and what it decides by is not known", current_line())
+        found = self._run(func, args, kwargs, everything=not fixed)
+        self.recorded.reads.append(found)
+        if not fixed and isinstance(operand, Ref):
+            self._decide(operand.index, "branch" if isinstance(found, bool) else "number", str(found))
+        return found
+
+    def actual(self, tensor: torch.Tensor, everything: bool = True) -> torch.Tensor:
+        """Returns the value of a tensor of the program on the given arguments."""
+        number = self.number(tensor)
+        with unset_fake_temporarily(), self._unseen():
+            self._catch_up(everything)
+            return self._real(number)
+
+    def is_variable(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor of the program depends on an argument, a parameter or a drawn tensor."""
+        return storage_id(self.faked(tensor)) in self._variable
+
+    def truth(self, tensor: torch.Tensor) -> bool:
+        """Returns the truth value of a tensor of the program, of one element."""
+        with unset_fake_temporarily(), self._unseen():
+            return bool(self.actual(tensor))
+
+    def decide(self, tensor: torch.Tensor, kind: DecisionKind) -> None:
+        """Notes that a tensor of the program decides."""
+        with unset_fake_temporarily(), self._unseen():
+            taken = outcome_of(kind, to_numpy(self.actual(tensor)))
+        self._decide(self.number(tensor), kind, taken)
+
+    def _decide(self, number: int, kind: DecisionKind, taken: str) -> None:
+        if len(self.recorded.decisions) == _DECISIONS:
+            raise CaptureError(
+                f"the program decides more than {_DECISIONS} times by values; capture a part of it (--inside)",
+                current_line(),
+            )
+        text = self.construct or current_expression()
+        self.recorded.decisions.append(RecordedDecision(number, kind, taken, current_line(), text))
 
     def _sized(
         self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], fakes: tuple[Any, ...]
     ) -> Any:
-        """Computes a call whose output shape depends on data, if that data is constant."""
-        sizing = _SIZED_BY.get(overload_name(func))
+        """Computes a call whose output shape depends on data, if that data is constant or values may decide.
+
+        Returns its result, and the operands that decided, or None.
+        """
+        name = overload_name(func)
+        sizing = _SIZED_BY.get(name)
         tainted = [any(storage_id(t) in self._variable for t in self._fakes(fake)) for fake in fakes]
-        if any(taint and (sizing is None or position in sizing) for position, taint in enumerate(tainted)):
+        deciding = [p for p, taint in enumerate(tainted) if taint and (sizing is None or p in sizing)]
+        if deciding and not self.follows:
             raise CaptureError(
-                f"the size of what {overload_name(func)} returns depends on the data of the arguments", current_line()
+                f"the size of what {name} returns depends on the data of the arguments{PATH_TAKEN_HELPS}",
+                current_line(),
             )
-        with unset_fake_temporarily():
-            # Only the shape is asked for: zeros stand for the operand that holds data.
-            stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
-        result = self._run(func, args, kwargs, stand_ins)
-        return _swap(result, lambda tensor: self._fake_mode.from_tensor(tensor, static_shapes=True))
+        if deciding:
+            result = self._run(func, args, kwargs, everything=True)
+        else:
+            with unset_fake_temporarily():
+                # Only the shape is asked for: zeros stand for the operand that holds data.
+                stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
+            result = self._run(func, args, kwargs, stand_ins)
+        return _swap(result, lambda tensor: self._fake_mode.from_tensor(tensor, static_shapes=True)), deciding
+
+    def _note_size(self, func: Any, args: tuple[Arg, ...], deciding: Sequence[int], result: Any) -> None:
+        """Notes which values decide the size of a call's result: masks and counts where they do, else the result."""
+        counts = overload_name(func) in _SIZED_BY
+        operands = [n for position in deciding for n in refs(args[position])] if counts else []
+        specs = [(n, self._by_number(n)) for n in operands]
+        if specs and all(fake.dtype == torch.bool or "repeat" in overload_name(func) for _, fake in specs):
+            for _, fake in specs:
+                self.decide(fake, "count")
+            return
+        self.decide(next(slot for slot in flatten_result(result) if slot is not None), "size")
+
+    def _by_number(self, number: int) -> torch.Tensor:
+        return next(fake for found in self._memory.values() for known, fake in found if known == number)
+
+    def _catch_up(self, everything: bool) -> None:
+        """Runs the calls so far that depend on constants and unchanged buffers alone, or `everything`."""
+        if everything and not self._all_evaluated:
+            # Once more from the beginning: calls write, and their order counts.
+            self._all_evaluated, self._evaluated = True, 0
+            self._actual.clear()
+        for call in self.recorded.calls[self._evaluated :]:
+            if call.fixed or self._all_evaluated:
+                result = call.func(
+                    *[bind(a, self._real) for a in call.args], **{k: bind(a, self._real) for k, a in call.kwargs}
+                )
+                for offset, slot in enumerate(flatten_result(result)):
+                    if slot is not None:
+                        self._actual[call.first + offset] = slot
+        self._evaluated = len(self.recorded.calls)
 
     def _run(
         self,
@@ -308,18 +404,11 @@ class ValueTable:
         args: tuple[Arg, ...],
         kwargs: tuple[tuple[str, Arg], ...],
         stand_ins: Mapping[int, torch.Tensor] = types.MappingProxyType({}),
+        everything: bool = False,
     ) -> Any:
-        """Runs the call on the real values of constants and unchanged buffers."""
+        """Runs the call on the real values of constants and unchanged buffers; with `everything`, of all."""
         with unset_fake_temporarily():
-            for call in self.recorded.calls[self._evaluated :]:
-                if call.fixed:
-                    result = call.func(
-                        *[bind(a, self._real) for a in call.args], **{k: bind(a, self._real) for k, a in call.kwargs}
-                    )
-                    for offset, slot in enumerate(flatten_result(result)):
-                        if slot is not None:
-                            self._actual[call.first + offset] = slot
-            self._evaluated = len(self.recorded.calls)
+            self._catch_up(everything)
             operands = [stand_ins[i] if i in stand_ins else bind(a, self._real) for i, a in enumerate(args)]
             return func(*operands, **{k: bind(a, self._real) for k, a in kwargs})
 
@@ -329,7 +418,12 @@ class ValueTable:
             source = self.recorded.inputs[-index - 1]
             real = source.real if source.real is not None else _made(source)
             if real.device.type == "meta":
-                raise CaptureError("the program reads a value that was never set (a meta tensor)", current_line())
+                raise CaptureError(
+                    "the program reads a value that was never set (a meta tensor)"
+                    if source.role != "input"
+                    else "values decide its path, and its arguments have none (device meta)",
+                    current_line(),
+                )
             self._actual[index] = real.clone()
         return self._actual[index]
 
