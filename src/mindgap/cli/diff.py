@@ -15,7 +15,7 @@ import typer
 from mindgap.cli.numbers import budget_left
 from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
-from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
+from mindgap.cli.sources import CaptureEnv, Inside, TakenPath, capture_options, source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream, status_of
 from mindgap.cli.tables import print_report
 from mindgap.findings.allowed import all_allowed, mark_allowed
@@ -61,6 +61,7 @@ def diff(
     options: Options = None,
     capture_env: CaptureEnv = None,
     inside: Inside = None,
+    path_taken: TakenPath = False,
     backward: Annotated[
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
     ] = False,
@@ -185,7 +186,11 @@ def diff(
             OwnPathClient(settings.deadline_s, files, sizes, limit, mapped) as exporting,
         ):
             beside = (left_out or exporting) if own_path else None
-            asked = [*(options or []), *inside_option(inside), *([f"inputs={','.join(inputs)}"] if inputs else [])]
+            asked = [
+                *(options or []),
+                *capture_options(inside, path_taken),
+                *([f"inputs={','.join(inputs)}"] if inputs else []),
+            ]
             found = subjects(sources, asked, client, backward, beside)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 

@@ -26,6 +26,16 @@ Inside = Annotated[
 ]
 
 
+#: The option of commands that capture programs along the path that values decide.
+TakenPath = Annotated[
+    bool,
+    typer.Option(
+        "--path-taken",
+        help="Where values decide (if x.sum() > 0, x[x > 0]), capture the path that the arguments take.",
+    ),
+]
+
+
 #: The option of commands that open sources.
 CaptureEnv = Annotated[
     str | None,
@@ -45,9 +55,9 @@ def source_client(
     return SourceClient(tensors, deadline_s, budget_s, where)
 
 
-def inside_option(path: str | None) -> list[str]:
-    """Returns the source option of `--inside PATH`."""
-    return [] if path is None else [f"inside={path}"]
+def capture_options(inside: str | None, path_taken: bool) -> list[str]:
+    """Returns the source options of `--inside PATH` and `--path-taken`."""
+    return [*([] if inside is None else [f"inside={inside}"]), *(["path_taken=1"] if path_taken else [])]
 
 
 def with_options(source: str, options: Sequence[str]) -> str:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from mindgap.graph.compare.verdict import OtherDecision
 from mindgap.graph.graph import Decision, DecisionKind
 from mindgap.graph.spec import Array
 
 #: Decisions that a sentence names, and characters of a list of numbers.
 _SHOWN: Final = 4
 _LENGTH: Final = 40
-_ORDINALS: Final = {1: "st", 2: "nd", 3: "rd"}
 
 
 def outcome_of(kind: DecisionKind, value: Array) -> str:
@@ -31,32 +31,33 @@ def path_words(decisions: Sequence[Decision]) -> str:
     return f"the graph holds {', '.join(found[:_SHOWN])}{more}, which these arguments take"
 
 
-def place_words(decision: Decision) -> str:
-    """Where a decision stands: `line model.py:5: x.sum() > 0`."""
-    line = f"line {decision.line}" if decision.line else "a line that is not known"
-    return f"{line}: `{decision.text}`" if decision.text else line
+#: What a platform would do that comes to another decision.
+_OTHERWISE: Final = {
+    "branch": "would take the other branch",
+    "number": "would go on with another number",
+    "count": "would get another size",
+    "size": "would get another size",
+}
 
 
-def otherwise_words(decision: Decision, decisions: Sequence[Decision], came: str) -> str:
-    """Says what a platform would do that comes to another decision: `would take the other branch at line …`.
-
-    `came`: what it decides there. `decisions`: all of the graph.
-    """
-    alike = [each for each in decisions if (each.line, each.text) == (decision.line, decision.text)]
-    number = next(i for i, each in enumerate(alike, 1) if each is decision)
-    nth = f" the {number}{_ordinal(number)} time" if len(alike) > 1 else ""
-    would = {
-        "branch": "would take the other branch at", "number": "would go on with another number at",
-        "count": "would get another size at", "size": "would get another size at",
-    }[decision.kind]  # fmt: skip
-    return f"{would} {place_words(decision)}{nth}: {_short(came)}, where the captured path has {_short(decision.taken)}"
+def other_decision(each: OtherDecision) -> str:
+    """Says in one line what a platform would decide otherwise, or that rounding may."""
+    line = f"line {each.line}" if each.line else "a line that is not known"
+    place = f"{line}: `{each.text}`{f' (time {each.time})' if each.time else ''}"
+    unstable = "" if each.stable else "; the decision is not stable: it is within rounding of the other one"
+    if each.came == each.taken:
+        return f"at {place} is {_short(each.taken)} as in the captured graph{unstable}"
+    outcomes = f"{_short(each.came)} there, {_short(each.taken)} in the captured graph"
+    return f"{_OTHERWISE[each.kind]} at {place} is {outcomes}{unstable}"
 
 
-def _ordinal(number: int) -> str:
-    return "th" if number % 100 in (11, 12, 13) else _ORDINALS.get(number % 10, "th")
+def _times(count: int) -> str:
+    """Says how often: `once`, `3 times`."""
+    return "once" if count == 1 else f"{count} times"
 
 
 def _short(text: str) -> str:
+    """Cuts off a long list of numbers."""
     return text if len(text) <= _LENGTH else f"{text[: _LENGTH - 1]}…"
 
 
@@ -67,7 +68,7 @@ def _groups(decisions: Sequence[Decision]) -> Iterator[str]:
         places.setdefault((each.line, each.text, each.kind), []).append(each.taken)
     for (line, text, kind), taken in places.items():
         at = f" at line {line}" if line else ""
-        counts = ", ".join(f"{count} times {_short(value)}" for value, count in Counter(taken).items())
+        counts = ", ".join(f"{_short(value)} {_times(count)}" for value, count in Counter(taken).items())
         if text == "while_loop":
             number = taken.count("True")
             yield f"{number} iteration{'' if number == 1 else 's'} of while_loop{at}"

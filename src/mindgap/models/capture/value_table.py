@@ -5,7 +5,6 @@ The dispatch modes that see calls write into it.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
@@ -13,9 +12,9 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.fake_call import fake_call
-from mindgap.aten.operators import bind, facts, overload_name
+from mindgap.aten.operators import facts, overload_name
 from mindgap.aten.tape import flatten_result
-from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
+from mindgap.aten.tensors import to_numpy
 from mindgap.aten.torch_private.fake_tensors import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -25,14 +24,21 @@ from mindgap.aten.torch_private.fake_tensors import (
     unset_fake_temporarily,
 )
 from mindgap.aten.torch_private.pre_dispatch import tensors_in
-from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec, refs
+from mindgap.graph import Arg, Recipe, Ref, Role
 from mindgap.graph.decisions import outcome_of
 from mindgap.graph.graph import DecisionKind
-from mindgap.graph.materialisation import materialise
 from mindgap.models.capture import random_operators
+from mindgap.models.capture.actual_values import ActualValues, spec_of_fake
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.origin import current_expression, current_line
-from mindgap.models.capture.recording import CallRecording, RecordedCall, RecordedDecision, RecordedInput
+from mindgap.models.capture.recording import (
+    CallRecording,
+    RecordedCall,
+    RecordedDecision,
+    RecordedInput,
+    is_idle,
+    plain_argument,
+)
 
 #: Operators of one device or of one library: a portable graph holds none.
 _DEVICE_BOUND: Final = (
@@ -58,6 +64,10 @@ _SIZED_BY: Final = {
     "aten.repeat_interleave.self_Tensor": {1},
     "aten.ctc_loss.Tensor": {2, 3},
 }
+#: Operators whose result has an element for each of a mask.
+_OF_MASKS: Final = frozenset(
+    {"aten.nonzero.default", "aten.nonzero_numpy.default", "aten.argwhere.default", "aten.where.default"}
+)
 #: Operators that give Python code the value of a tensor.
 READS: Final = frozenset({"aten._local_scalar_dense.default", "aten.item.default", "aten.is_nonzero.default"})
 #: What a refusal adds where a graph of one path can be captured.
@@ -91,9 +101,7 @@ class ValueTable:
         self._memory: dict[int, list[tuple[int, torch.Tensor]]] = {}
         self._inputs_of: dict[int, set[int]] = {}
         self._variable: set[int] = set()
-        self._actual: dict[int, torch.Tensor] = {}
-        self._evaluated = 0
-        self._all_evaluated = False
+        self._actual = ActualValues(self.recorded)
         self._within = ""
         #: Values of arguments and parameters may decide: they are computed, and the decisions noted.
         self.follows = False
@@ -171,7 +179,7 @@ class ValueTable:
         """Records a call and returns its result. Raises `CaptureError` for operands or results that no graph holds."""
         name = overload_name(func)
         noted = tuple(self._arg(arg) for arg in args)
-        named = tuple(sorted((key, self._arg(arg)) for key, arg in kwargs.items() if not _is_idle(key, arg)))
+        named = tuple(sorted((key, self._arg(arg)) for key, arg in kwargs.items() if not is_idle(key, arg)))
         fixed = all(storage_id(fake) not in self._variable for fake in self._fakes((args, kwargs)))
         # The call runs on fakes: a tensor of the program that is real is a constant and has one.
         real_args, real_kwargs = _swap(args, self.faked), _swap(kwargs, self.faked)
@@ -189,7 +197,7 @@ class ValueTable:
             return result
         self._append(func, noted, named, flat, fixed, random_operators.bind(func, real_args, real_kwargs))
         if deciding:
-            self._note_size(func, noted, deciding, result)
+            self._note_size(func, [real_args[position] for position in deciding], result)
         return result
 
     def _append(
@@ -207,7 +215,7 @@ class ValueTable:
         origin = self._origin()
         if self._within:
             origin = f"{origin} in {self._within}".strip()
-        slots = tuple(None if slot is None else _spec(slot) for slot in flat)
+        slots = tuple(None if slot is None else spec_of_fake(slot) for slot in flat)
         self.recorded.calls.append(RecordedCall(func, args, kwargs, slots, origin, fixed, self._slots))
         writes = facts(name).mutates
         for key, value in bound.items():
@@ -243,7 +251,7 @@ class ValueTable:
             return Ref(self._numbers[id(arg)])
         if isinstance(arg, (list, tuple)):
             return tuple(self._arg(item) for item in arg)  # pyright: ignore[reportUnknownVariableType] # operator arguments are untyped
-        return _plain(arg)
+        return plain_argument(arg)
 
     def faked(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns the fake of a tensor of the program. A tensor that is new becomes a constant."""
@@ -306,18 +314,17 @@ class ValueTable:
         operand = args[0]
         if not fixed and (name not in READS or not isinstance(operand, Ref)):
             raise CaptureError(f"{name} reads values, and what it decides by is not known", current_line())
-        found = self._run(func, args, kwargs, everything=not fixed)
+        found = self._actual.run(func, args, kwargs, everything=not fixed)
         self.recorded.reads.append(found)
         if not fixed and isinstance(operand, Ref):
             self._decide(operand.index, "branch" if isinstance(found, bool) else "number", str(found))
         return found
 
-    def actual(self, tensor: torch.Tensor, everything: bool = True) -> torch.Tensor:
+    def actual(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns the value of a tensor of the program on the given arguments."""
         number = self.number(tensor)
         with unset_fake_temporarily(), self._unseen():
-            self._catch_up(everything)
-            return self._real(number)
+            return self._actual.of(number)
 
     def is_variable(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor of the program depends on an argument, a parameter or a drawn tensor."""
@@ -360,118 +367,30 @@ class ValueTable:
                 current_line(),
             )
         if deciding:
-            result = self._run(func, args, kwargs, everything=True)
+            result = self._actual.run(func, args, kwargs, everything=True)
         else:
             with unset_fake_temporarily():
                 # Only the shape is asked for: zeros stand for the operand that holds data.
                 stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
-            result = self._run(func, args, kwargs, stand_ins)
+            result = self._actual.run(func, args, kwargs, stand_ins)
         return _swap(result, lambda tensor: self._fake_mode.from_tensor(tensor, static_shapes=True)), deciding
 
-    def _note_size(self, func: Any, args: tuple[Arg, ...], deciding: Sequence[int], result: Any) -> None:
-        """Notes which values decide the size of a call's result: masks and counts where they do, else the result."""
-        counts = overload_name(func) in _SIZED_BY
-        operands = [n for position in deciding for n in refs(args[position])] if counts else []
-        specs = [(n, self._by_number(n)) for n in operands]
-        if specs and all(fake.dtype == torch.bool or "repeat" in overload_name(func) for _, fake in specs):
-            for _, fake in specs:
+    def _note_size(self, func: Any, deciding: Sequence[Any], result: Any) -> None:
+        """Notes what decides the size of a call's result: its masks and counts where they do, else the result.
+
+        `deciding`: the operands that may, as fakes.
+        """
+        name = overload_name(func)
+        sums = list(tensors_in(deciding)) if name in _SIZED_BY or name in _OF_MASKS else []
+        if sums and all(fake.dtype == torch.bool or "repeat" in name for fake in sums):
+            for fake in sums:
                 self.decide(fake, "count")
             return
         self.decide(next(slot for slot in flatten_result(result) if slot is not None), "size")
 
-    def _by_number(self, number: int) -> torch.Tensor:
-        return next(fake for found in self._memory.values() for known, fake in found if known == number)
-
-    def _catch_up(self, everything: bool) -> None:
-        """Runs the calls so far that depend on constants and unchanged buffers alone, or `everything`."""
-        if everything and not self._all_evaluated:
-            # Once more from the beginning: calls write, and their order counts.
-            self._all_evaluated, self._evaluated = True, 0
-            self._actual.clear()
-        for call in self.recorded.calls[self._evaluated :]:
-            if call.fixed or self._all_evaluated:
-                result = call.func(
-                    *[bind(a, self._real) for a in call.args], **{k: bind(a, self._real) for k, a in call.kwargs}
-                )
-                for offset, slot in enumerate(flatten_result(result)):
-                    if slot is not None:
-                        self._actual[call.first + offset] = slot
-        self._evaluated = len(self.recorded.calls)
-
-    def _run(
-        self,
-        func: Any,
-        args: tuple[Arg, ...],
-        kwargs: tuple[tuple[str, Arg], ...],
-        stand_ins: Mapping[int, torch.Tensor] = types.MappingProxyType({}),
-        everything: bool = False,
-    ) -> Any:
-        """Runs the call on the real values of constants and unchanged buffers; with `everything`, of all."""
-        with unset_fake_temporarily():
-            self._catch_up(everything)
-            operands = [stand_ins[i] if i in stand_ins else bind(a, self._real) for i, a in enumerate(args)]
-            return func(*operands, **{k: bind(a, self._real) for k, a in kwargs})
-
-    def _real(self, index: int) -> torch.Tensor:
-        """Returns the value that a `Ref` of this index names. Copies an input when it is first read."""
-        if index not in self._actual:
-            source = self.recorded.inputs[-index - 1]
-            real = source.real if source.real is not None else _made(source)
-            if real.device.type == "meta":
-                raise CaptureError(
-                    "the program reads a value that was never set (a meta tensor)"
-                    if source.role != "input"
-                    else "values decide its path, and its arguments have none (device meta)",
-                    current_line(),
-                )
-            self._actual[index] = real.clone()
-        return self._actual[index]
-
-
-def _made(source: RecordedInput) -> torch.Tensor:
-    assert source.recipe is not None
-    spec = _spec(source.fake)
-    return to_torch(materialise(Input(spec, source.recipe)), spec)
-
 
 def _place(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
-
-
-def _spec(tensor: torch.Tensor) -> TensorSpec:
-    try:
-        return TensorSpec(
-            torch_dtype_name(tensor.dtype), tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
-        )
-    except KeyError:
-        raise CaptureError(f"a tensor of dtype {tensor.dtype}, which graphs do not hold", current_line()) from None
-    except RuntimeError:
-        raise CaptureError(f"a tensor of layout {tensor.layout}; graphs hold strided ones", current_line()) from None
-
-
-def _is_idle(key: str, arg: Any) -> bool:
-    return arg is None or key == "generator" or (key == "pin_memory" and not arg)
-
-
-def _plain(arg: Any) -> Arg:
-    if arg is None or isinstance(arg, (bool, int, float, complex, str)):
-        return arg
-    if isinstance(arg, torch.dtype):
-        try:
-            return DType(torch_dtype_name(arg))
-        except KeyError:
-            raise CaptureError(f"a tensor of dtype {arg}, which graphs do not hold", current_line()) from None
-    if isinstance(arg, torch.device):
-        if arg.type != "cpu":
-            raise CaptureError(f"device {arg}: capture on the CPU; each platform puts its own device", current_line())
-        return Device()
-    if isinstance(arg, torch.memory_format):
-        return MemoryFormat(str(arg).removeprefix("torch."))
-    if isinstance(arg, torch.layout):
-        if arg != torch.strided:
-            raise CaptureError(f"layout {arg}; graphs hold strided tensors", current_line())
-        return Layout("strided")
-    raise CaptureError(f"an operand of type {type(arg).__name__}", current_line())
 
 
 def _swap(tree: Any, faked: Callable[[torch.Tensor], torch.Tensor]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mindgap.graph import Graph, MindgapError
@@ -15,7 +15,7 @@ from mindgap.models.capture.program_capture import UnprovenCapture
 from mindgap.models.capture.replay_check import Verify
 from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
 from mindgap.models.corpus.program import Built, Captured, Program
-from mindgap.models.corpus.source import SourceError, parse
+from mindgap.models.corpus.source import Source, SourceError, parse
 from mindgap.models.corpus.submodules import inside, submodule_of
 
 
@@ -35,8 +35,26 @@ def open_source(text: str) -> list[Program | Captured]:
     """
     asked, source = submodule_of(parse(text))
     arguments, source = asked_arguments(source)
+    path_taken, source = _path_option(source)
     opened = argument_sets(source.kind.open(source), arguments)
-    return [*opened] if asked is None else [inside(one, asked) for one in opened]
+    found = [*opened] if asked is None else [inside(one, asked) for one in opened]
+    return [_along_path(one) for one in found] if path_taken else found
+
+
+def _path_option(source: Source) -> tuple[bool, Source]:
+    """Returns whether a source's options ask for the path that values decide, and the source without that option."""
+    asked = source.options.get("path_taken")
+    if asked is None:
+        return False, source
+    if asked not in ("0", "1"):
+        raise SourceError(f"{source.text}: path_taken={asked}; write path_taken=1 or path_taken=0")
+    return asked == "1", replace(source, options={k: v for k, v in source.options.items() if k != "path_taken"})
+
+
+def _along_path(one: Program | Captured) -> Program:
+    if isinstance(one, Captured):
+        raise SourceError(f"{one.source}: it is a graph already; a path is taken by the program itself")
+    return replace(one, make=lambda: replace(one.make(), path_taken=True))
 
 
 def capture_source(
@@ -116,6 +134,7 @@ def _captured(
     graph = capture(
         built.program, built.args, built.kwargs, tensors=tensors if kept is None else kept,
         weights="seeded" if seeded else "stored", verify=verify, backward=backward, optimizer=optimizer,
+        path_taken=built.path_taken,
     )  # fmt: skip
     # First, since a memory store's keys must not leave this function.
     graph = graph if kept is None else built.registry.restore(graph, kept, tensors)

@@ -30,6 +30,7 @@ def diff(
     tensors: TensorStore | None = None,
     backward: bool = False,
     own_path: bool = False,
+    path_taken: bool = False,
 ) -> Report:
     """Runs a model (or a captured graph) on every platform and compares each with the reference.
 
@@ -42,6 +43,8 @@ def diff(
     `tensors` is where the weights are kept: by default the user's store for a graph that was captured before,
     and a temporary directory for a model. `own_path`: the model itself goes the way of each platform's users too
     (`torch.onnx.export`, `torch.compile` and so on), as `mindgap diff` does; here in this process.
+    `path_taken`: where values decide in the model, the path that these arguments take is compared, and what would lead
+    a platform another way (`mindgap.capture`).
     `backward`: the model's gradients are compared too (`capture_kernels`).
     Each call starts worker processes; a `Session` keeps them for the next call.
     """
@@ -50,7 +53,7 @@ def diff(
     with Session(tensors=tensors) as session:
         return session.diff(
             model, args, kwargs, platforms=platforms, reference=reference, trace=trace, name=name, repeat=repeat,
-            deadline_s=deadline_s, backward=backward, own_path=own_path,
+            deadline_s=deadline_s, backward=backward, own_path=own_path, path_taken=path_taken,
         )  # fmt: skip
 
 

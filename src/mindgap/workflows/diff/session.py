@@ -101,16 +101,19 @@ class Session:
         deadline_s: float = 300.0,
         backward: bool = False,
         own_path: bool = False,
+        path_taken: bool = False,
     ) -> Report:
         """Compares one model, as `mindgap.diff` does; raises what it raises."""
         if backward and isinstance(model, Graph):
             raise MindgapError(
                 "backward=True takes a model: a graph that was captured already has no program to go back through"
             )
+        if path_taken and isinstance(model, Graph):
+            raise MindgapError("path_taken=True takes a model: a graph that was captured already has its path")
         captured: list[Graph] = []
 
         def graph(given: Sequence[Any]) -> Graph:
-            captured.append(self._captured(model, given, kwargs, backward))
+            captured.append(self._captured(model, given, kwargs, backward, path_taken))
             return captured[-1]
 
         called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
@@ -235,7 +238,12 @@ class Session:
         return ProgramHere(model, args, kwargs or {})
 
     def _captured(
-        self, model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, backward: bool
+        self,
+        model: Graph | Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        backward: bool,
+        path_taken: bool,
     ) -> Graph:
         if isinstance(model, Graph):
             if self._own:
@@ -243,7 +251,7 @@ class Session:
             return model
         from mindgap.models.capture import capture
 
-        return capture(model, args, kwargs, tensors=self._tensors, backward=backward)
+        return capture(model, args, kwargs, tensors=self._tensors, backward=backward, path_taken=path_taken)
 
 
 def _run_in_batches(
