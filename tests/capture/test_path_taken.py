@@ -169,3 +169,56 @@ def test_arguments_without_values_and_endless_decisions_are_refused(
     monkeypatch.setattr(value_table, "_DECISIONS", 20)
     with pytest.raises(CaptureError, match="decides more than 20 times by values"):
         capture(endless, (X[:1, :1],), tensors=store, path_taken=True)
+
+
+POSITIVE = X @ X.T + torch.eye(3)
+
+
+class Packed(torch.nn.Module):
+    """A recurrent layer over sequences of several lengths."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.LSTM(4, 3, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return torch.nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], batch_first=True)[0]
+
+
+def bags(indices: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.embedding_bag(indices, X, offsets, padding_idx=0, mode="mean")
+
+
+def factor(a: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.cholesky((a + a.mT) / 2)
+
+
+def residuals(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.lstsq(a, b, driver="gelsd").residuals
+
+
+@pytest.mark.parametrize(("program", "args"), [
+    (bags, (torch.tensor([1, 2, 0, 2, 1, 0, 2, 1]), torch.tensor([0, 3, 3, 6]))),
+    (torch.searchsorted, (torch.arange(5.0), X * 5)),
+    (torch.bucketize, (X * 5, torch.arange(5.0))),
+    (factor, (POSITIVE,)),
+])  # fmt: skip
+def test_arguments_keep_what_operators_demand(
+    program: Callable[..., Any], args: tuple[torch.Tensor, ...], store: TensorStore
+) -> None:
+    assert capture(program, args, tensors=store).labels.decisions == ()
+
+
+@pytest.mark.parametrize(("program", "args", "sizes"), [
+    (Packed(), (torch.stack([X, X, X]), torch.tensor([1, 3, 2])), [("count", "6")]),
+    (residuals, (X.T, X.T[:, :2]), [("size", "2")]),
+    (residuals, (torch.ones(4, 3), X.T[:, :2]), [("size", "0")]),
+    (torch.nn.functional.one_hot, (torch.tensor([2, 0, 1]),), [("size", "3x3")]),
+])  # fmt: skip
+def test_sizes_of_other_operators_are_recorded(
+    program: Callable[..., Any], args: tuple[torch.Tensor, ...], sizes: list[tuple[str, str]], store: TensorStore
+) -> None:
+    """The bits of LAPACK's results depend on where in memory its operands are."""
+    graph = capture(program, args, tensors=store, path_taken=True)
+    assert [(each.kind, each.taken) for each in graph.labels.decisions][: len(sizes)] == sizes

@@ -29,6 +29,9 @@ _ORDERED: Final = frozenset({"sorted", "offsets"})
 
 #: What `redraw` changes: all values, floating-point ones, or these by a factor.
 Change = Literal["all", "floats"] | float
+#: Changes to try one after the other, each nearer to the given values. One factor for all of them keeps signs, orders
+#: and what a program computes of matrices.
+CHANGES: Final[tuple[Change, ...]] = ("all", "floats", 0.75, 1.001)
 
 
 @dataclass(frozen=True)

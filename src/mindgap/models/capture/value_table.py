@@ -5,7 +5,7 @@ The dispatch modes that see calls write into it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from mindgap.graph.decisions import outcome_of
 from mindgap.graph.graph import DecisionKind
 from mindgap.models.capture import random_operators
 from mindgap.models.capture.actual_values import ActualValues, spec_of_fake
+from mindgap.models.capture.data_dependent import READS, SIZED_BY, deciding_tensors, gives_tensors
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.origin import current_expression, current_line
 from mindgap.models.capture.recording import (
@@ -57,19 +58,6 @@ _DEVICE_BOUND: Final = (
     "_overrideable",
     "quantized.",
 )
-#: Operators whose result's size depends on the data of some operands only, and the positions of those.
-_SIZED_BY: Final = {
-    "aten.index.Tensor": {1},
-    "aten.masked_select.default": {1},
-    "aten.repeat_interleave.self_Tensor": {1},
-    "aten.ctc_loss.Tensor": {2, 3},
-}
-#: Operators whose result has an element for each of a mask.
-_OF_MASKS: Final = frozenset(
-    {"aten.nonzero.default", "aten.nonzero_numpy.default", "aten.argwhere.default", "aten.where.default"}
-)
-#: Operators that give Python code the value of a tensor.
-READS: Final = frozenset({"aten._local_scalar_dense.default", "aten.item.default", "aten.is_nonzero.default"})
 #: What a refusal adds where a graph of one path can be captured.
 PATH_TAKEN_HELPS: Final = "; --path-taken captures the path that these arguments take"
 #: Decisions that a graph holds, at most.
@@ -186,9 +174,14 @@ class ValueTable:
         deciding: list[int] = []
         try:
             result = fake_call(func, real_args, real_kwargs)
-        except DataDependentOutputException:
-            return self._scalar(func, noted, named, fixed, name)
-        except DynamicOutputShapeException:
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            if isinstance(error, DataDependentOutputException) and not gives_tensors(func):
+                return self._scalar(func, noted, named, fixed, name)
+            result, deciding = self._sized(func, noted, named, real_args)
+        except RuntimeError as error:
+            # What C++ code says that reads the memory of a fake tensor.
+            if not self.follows or "data is not allocated" not in str(error):
+                raise
             result, deciding = self._sized(func, noted, named, real_args)
         flat = flatten_result(result)
         if not any(isinstance(slot, torch.Tensor) for slot in flat) and flat:
@@ -197,7 +190,9 @@ class ValueTable:
             return result
         self._append(func, noted, named, flat, fixed, random_operators.bind(func, real_args, real_kwargs))
         if deciding:
-            self._note_size(func, [real_args[position] for position in deciding], result)
+            kind, decided = deciding_tensors(name, [real_args[position] for position in deciding], flat)
+            for tensor in decided:
+                self.decide(tensor, kind)
         return result
 
     def _append(
@@ -358,7 +353,7 @@ class ValueTable:
         Returns its result, and the operands that decided, or None.
         """
         name = overload_name(func)
-        sizing = _SIZED_BY.get(name)
+        sizing = SIZED_BY.get(name)
         tainted = [any(storage_id(t) in self._variable for t in self._fakes(fake)) for fake in fakes]
         deciding = [p for p, taint in enumerate(tainted) if taint and (sizing is None or p in sizing)]
         if deciding and not self.follows:
@@ -374,19 +369,6 @@ class ValueTable:
                 stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
             result = self._actual.run(func, args, kwargs, stand_ins)
         return _swap(result, lambda tensor: self._fake_mode.from_tensor(tensor, static_shapes=True)), deciding
-
-    def _note_size(self, func: Any, deciding: Sequence[Any], result: Any) -> None:
-        """Notes what decides the size of a call's result: its masks and counts where they do, else the result.
-
-        `deciding`: the operands that may, as fakes.
-        """
-        name = overload_name(func)
-        sums = list(tensors_in(deciding)) if name in _SIZED_BY or name in _OF_MASKS else []
-        if sums and all(fake.dtype == torch.bool or "repeat" in name for fake in sums):
-            for fake in sums:
-                self.decide(fake, "count")
-            return
-        self.decide(next(slot for slot in flatten_result(result) if slot is not None), "size")
 
 
 def _place(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
