@@ -15,7 +15,7 @@ import typer
 from mindgap.cli.numbers import budget_left
 from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
-from mindgap.cli.sources import CaptureEnv, Inside, TakenPath, capture_options, source_client, subjects
+from mindgap.cli.sources import CaptureEnv, Inside, Steps, TakenPath, capture_options, source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream, status_of
 from mindgap.cli.tables import print_report
 from mindgap.findings.allowed import all_allowed, mark_allowed
@@ -62,6 +62,7 @@ def diff(
     capture_env: CaptureEnv = None,
     inside: Inside = None,
     path_taken: TakenPath = False,
+    steps: Steps = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
     ] = False,
@@ -188,7 +189,7 @@ def diff(
             beside = (left_out or exporting) if own_path else None
             asked = [
                 *(options or []),
-                *capture_options(inside, path_taken),
+                *capture_options(inside, path_taken, steps),
                 *([f"inputs={','.join(inputs)}"] if inputs else []),
             ]
             found = subjects(sources, asked, client, backward, beside)

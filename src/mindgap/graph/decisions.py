@@ -37,13 +37,15 @@ _OTHERWISE: Final = {
     "number": "would go on with another number",
     "count": "would get another size",
     "size": "would get another size",
+    "token": "would go on with another token",
 }
 
 
 def other_decision(each: OtherDecision) -> str:
     """Says in one line what a platform would decide otherwise, or that rounding may."""
     line = f"line {each.line}" if each.line else "a line that is not known"
-    place = f"{line}: `{each.text}`{f' (time {each.time})' if each.time else ''}"
+    time = f" (time {each.time})" if each.time else ""
+    place = each.text if each.kind == "token" else f"{line}: `{each.text}`{time}"
     unstable = "" if each.stable else "; the decision is not stable: it is within rounding of the other one"
     if each.came == each.taken:
         return f"at {place} is {_short(each.taken)} as in the captured graph{unstable}"
@@ -81,4 +83,4 @@ def _groups(decisions: Sequence[Decision]) -> Iterator[str]:
 
 
 #: What a place decided, before its outcome.
-_SAYS: Final = {"branch": "is", "number": "is", "count": "with a sum of", "size": "of size"}
+_SAYS: Final = {"branch": "is", "number": "is", "count": "with a sum of", "size": "of size", "token": "is"}

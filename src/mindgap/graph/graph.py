@@ -83,7 +83,8 @@ class Node:
 #: - `number`: Python code read the numbers, and what it made of them is fixed in the graph.
 #: - `count`: how many elements an operator returns is the sum of the values: of a mask, or of repetitions.
 #: - `size`: the operator's own result has a shape that depends on data.
-DecisionKind = Literal["branch", "number", "count", "size"]
+#: - `token`: the next step of a loop takes it.
+DecisionKind = Literal["branch", "number", "count", "size", "token"]
 #: Codes of files are positions here. Only ever append.
 DECISION_KINDS: Final[tuple[DecisionKind, ...]] = get_args(DecisionKind)
 

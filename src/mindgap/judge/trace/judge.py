@@ -42,7 +42,13 @@ from mindgap.judge.trace.output_verdicts import (
     verdicts_of_outputs,
     worst_of_runs,
 )
-from mindgap.judge.trace.path_decisions import other_decisions, sizing_values, with_decisions, without_other_sizes
+from mindgap.judge.trace.path_decisions import (
+    other_decisions,
+    sizing_values,
+    with_decisions,
+    with_steps,
+    without_other_sizes,
+)
 from mindgap.judge.trace.roles import Role, node_roles, value_difference
 from mindgap.judge.trace.sampled_policy import SampledPolicy
 from mindgap.judge.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
@@ -227,6 +233,7 @@ class Judge:
         if finding is not None:
             weak += [self._weakness(finding[0], "dtype policy", why) for why in undecided]
         found = with_decisions(found, other_decisions(self.oracle, decisions, mine, ours))
+        found = with_steps(found, self._asked.labels.outputs, words)
         return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak))
 
     def _by_sample(self, platform: PlatformName, sampled: SampledPolicy, seen: ObservedOutputs) -> Judgement:

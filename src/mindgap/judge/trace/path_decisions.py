@@ -1,7 +1,8 @@
 """Compares what a platform's values decide with the path that a graph was captured along (`Labels.decisions`).
 
 A graph holds one path. A condition that comes out otherwise on a platform changes nothing there, and the program would
-go another way. A size that comes out otherwise does: what follows from it has another shape, and is not compared.
+go another way. A size or a token that comes out otherwise does: what follows from it is another computation, and is not
+compared.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
+from typing import Final
 
 import torch
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors
 from mindgap.graph import Decision, Graph, operands
-from mindgap.graph.compare.verdict import OtherDecision
+from mindgap.graph.compare.verdict import FINDINGS, OtherDecision, Verdict
 from mindgap.graph.decisions import other_decision, outcome_of
 from mindgap.judge.oracle import Examined, Oracle
 from mindgap.judge.oracle.evaluation.formats import is_real
@@ -46,7 +49,7 @@ def without_other_sizes(
     graph, found, silent = oracle.graph, list(examined), set[int]()
     for each in decisions:
         number = graph.outputs[each.output]
-        if each.kind == "count" and not same_bits(ours[each.output], theirs[each.output]):
+        if each.kind in ("count", "token") and not same_bits(ours[each.output], theirs[each.output]):
             after = _after(graph, number)
         elif each.kind == "size" and ours[each.output].shape != theirs[each.output].shape:
             after = _after(graph, number) | (set() if oracle.is_exact(number) else {number})
@@ -89,7 +92,7 @@ def other_decisions(
         came = outcome_of(each.kind, ours[each.output])
         other = came != each.taken
         unstable = calm and (
-            other or (each.kind in ("branch", "number") and oracle.unsettled(graph.outputs[each.output]))
+            other or (each.kind in ("branch", "number", "token") and oracle.unsettled(graph.outputs[each.output]))
         )
         if other or unstable:
             found.append(
@@ -111,3 +114,26 @@ def with_decisions(found: Judgement, others: tuple[OtherDecision, ...]) -> Judge
     detail = f"{other_decision(firm)}; {first.fault.detail}"
     first = replace(first, fault=replace(first.fault, detail=detail))
     return replace(found, decisions=others, detail=detail, faults=(first, *more))
+
+
+def with_steps(found: Judgement, names: Sequence[str], words: Sequence[Verdict]) -> Judgement:
+    """Returns the judgement with the verdict of each step of a loop at the end of its detail.
+
+    `names`, `words`: of the outputs, `steps.0.logits`. The judgement itself where they are of no loop.
+    """
+    steps: dict[int, list[Verdict]] = {}
+    for name, word in zip(names, words, strict=False):
+        if (parts := name.split("."))[0] == "steps" and len(parts) == 3:
+            steps.setdefault(int(parts[1]) + 1, []).append(word)
+    if not steps:
+        return found
+    worst = [(step, min(each, key=_SEVERITY.index)) for step, each in steps.items()]
+    said: list[str] = []
+    for word, group in groupby(worst, key=lambda each: each[1]):
+        numbers = [step for step, _ in group]
+        span = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+        said.append(f"{span} {word.replace('_', ' ')}")
+    return replace(found, detail=f"{found.detail}; by step: {', '.join(said)}")
+
+
+_SEVERITY: Final = (*FINDINGS, "undefined", "internal", "ill_conditioned", "rounding", "identical")

@@ -16,6 +16,7 @@ from mindgap.models.capture.replay_check import Verify
 from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
 from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, parse
+from mindgap.models.corpus.steps import StepLoop, steps_option, stepwise, with_tokens
 from mindgap.models.corpus.submodules import inside, submodule_of
 
 
@@ -36,8 +37,10 @@ def open_source(text: str) -> list[Program | Captured]:
     asked, source = submodule_of(parse(text))
     arguments, source = asked_arguments(source)
     path_taken, source = _path_option(source)
+    steps, source = steps_option(source)
     opened = argument_sets(source.kind.open(source), arguments)
     found = [*opened] if asked is None else [inside(one, asked) for one in opened]
+    found = [stepwise(one, steps) for one in found] if steps else found
     return [_along_path(one) for one in found] if path_taken else found
 
 
@@ -138,4 +141,6 @@ def _captured(
     )  # fmt: skip
     # First, since a memory store's keys must not leave this function.
     graph = graph if kept is None else built.registry.restore(graph, kept, tensors)
-    return built.registry.described(graph) if built.registry.describes else graph
+    if built.registry.describes:
+        return built.registry.described(graph)
+    return with_tokens(graph, tensors) if isinstance(built.program, StepLoop) else graph
