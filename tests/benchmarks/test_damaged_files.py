@@ -1,4 +1,4 @@
-"""A damaged file of each format of mindgap's own is read, or refused with a typed error; nothing is written elsewhere."""
+"""A damaged file of each of mindgap's formats is read, or refused with a typed error; nothing is written elsewhere."""
 
 from __future__ import annotations
 

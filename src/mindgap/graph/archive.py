@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 #: Bytes of a member that is read at once, unpacked.
 _MOST: Final = 1 << 30
@@ -53,9 +53,9 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
 def read_object(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
     """Reads a member that holds a JSON object. Raises what `read_member` raises, and `ValueError` for other content."""
     try:
-        found = json.loads(read_member(archive, name))
+        found: Any = json.loads(read_member(archive, name))
     except RecursionError:
         raise ValueError(f"{name} nests too deep") from None
     if not isinstance(found, dict):
         raise ValueError(f"{name} holds no object")
-    return found
+    return cast("dict[str, Any]", found)

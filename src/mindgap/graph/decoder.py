@@ -94,7 +94,7 @@ def labels_from_content(content: bytes, graph: Graph) -> Labels:
         reader.expect_end()
     except (IndexError, ValueError) as error:
         raise GraphError(f"damaged graph: {reader.place} cannot be read: {_reason(error)}") from None
-    return Labels(*found, decisions)
+    return Labels(*found, decisions=decisions)
 
 
 def _decision(reader: Reader, outputs: int) -> Decision:

@@ -52,7 +52,7 @@ def without_other_sizes(
         if each.kind in ("count", "token") and not same_bits(ours[each.output], theirs[each.output]):
             after = _after(graph, number)
         elif each.kind == "size" and ours[each.output].shape != theirs[each.output].shape:
-            after = _after(graph, number) | (set() if oracle.is_exact(number) else {number})
+            after = _after(graph, number) | (set[int]() if oracle.is_exact(number) else {number})
         else:
             continue
         silent |= {position for position, value in enumerate(graph.outputs) if value in after}

@@ -243,7 +243,7 @@ class ReadFloat(float):
         return self._with(lambda a, b: b * a, other)
 
     def __truediv__(self, other: Any) -> Any:
-        return self._with(operator.truediv, other)
+        return self._with(lambda a, b: a / b, other)
 
     def __rtruediv__(self, other: Any) -> Any:
         return self._with(lambda a, b: b / a, other)

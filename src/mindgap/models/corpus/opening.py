@@ -39,9 +39,10 @@ def open_source(text: str) -> list[Program | Captured]:
     path_taken, source = _path_option(source)
     steps, source = steps_option(source)
     opened = argument_sets(source.kind.open(source), arguments)
-    found = [*opened] if asked is None else [inside(one, asked) for one in opened]
-    found = [stepwise(one, steps) for one in found] if steps else found
-    return [_along_path(one) for one in found] if path_taken else found
+    found: list[Program | Captured] = [*opened] if asked is None else [inside(one, asked) for one in opened]
+    if steps:
+        found = [stepwise(one, steps) for one in found]
+    return [*map(_along_path, found)] if path_taken else found
 
 
 def _path_option(source: Source) -> tuple[bool, Source]:
