@@ -38,6 +38,8 @@ class ScriptRunner:
     packages: distributions whose versions the script prints, the runtime's first.
     properties: the value of the constant `PROPERTIES`, for a `run` that uses it.
     diagnostics: the runtime says on standard error why it fails.
+    prepare: `module:function`, called with the platform's options in a process of mindgap's that runs programs, before
+        each; a script has no such call.
     """
 
     run: str
@@ -45,6 +47,7 @@ class ScriptRunner:
     packages: tuple[str, ...] = ()
     properties: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     diagnostics: bool = False
+    prepare: str = ""
 
 
 def read_runner(

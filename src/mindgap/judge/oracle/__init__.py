@@ -12,7 +12,7 @@ from mindgap.aten.internal import InternalValues, internal_values
 from mindgap.judge.oracle.decisions import decision_slots, positions
 from mindgap.judge.oracle.evaluation.float64 import OracleError, OracleMemoryError
 from mindgap.judge.oracle.examination import Examined, Expectation, examine
-from mindgap.judge.oracle.few_replays import examine_cheaply, examine_value_cheaply
+from mindgap.judge.oracle.few_replays import examine_cheaply, examine_value_cheaply, is_calm
 from mindgap.judge.oracle.oracle import FEW, MANY, Oracle
 from mindgap.judge.oracle.single_operator import LocalExpectation, local_expectation
 
@@ -31,6 +31,7 @@ __all__ = [
     "examine_cheaply",
     "examine_value_cheaply",
     "internal_values",
+    "is_calm",
     "local_expectation",
     "positions",
 ]

@@ -56,6 +56,17 @@ def examine_value_cheaply(oracle: Oracle, number: int, array: Any) -> Examined:
     return oracle.examine_value(number, array)
 
 
+def is_calm(oracle: Oracle, number: int, array: Any) -> bool:
+    """Whether an output is within what rounding allows, however little that says of an ill-conditioned one."""
+    for count, _ in STEPS:
+        if oracle.replays.count >= FEW:
+            break
+        # With σ grown by 0 none is ill-conditioned.
+        if _proven_calm(oracle, number, to_torch(array), count, 0.0) is not None:
+            return True
+    return oracle.examine_value(number, array).kind == "calm"
+
+
 def _proven_calm(oracle: Oracle, number: int, got: torch.Tensor, count: int, growth: float) -> Examined | None:
     """Calm, or None where so many replays do not prove it."""
     expected = oracle.expectation(number, count)

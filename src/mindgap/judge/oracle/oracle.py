@@ -54,18 +54,17 @@ class Oracle:
     `inputs`: every graph input (numpy, declared dtype). `hard`: inject hard bounds instead of typical ones, as cuts
     are judged. `decisions`: discrete results that a platform took, imposed on shadows and replays alike.
     `segment_bytes`: how much of S is held at a time; `noise_bytes_held`: up to what size the errors that replays inject
-    are held for the whole graph. Neither changes a result.
+    are held for the whole graph (default: `NOISE_BYTES`, or a share of the free memory). Neither changes a result.
     Raises `OracleError` where no shadow can be computed, `OracleMemoryError` where memory does not suffice.
     """
 
     def __init__(
         self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None,
-        segment_bytes: int = SEGMENT_BYTES, noise_bytes_held: int = NOISE_BYTES,
+        segment_bytes: int = SEGMENT_BYTES, noise_bytes_held: int | None = None,
     ) -> None:  # fmt: skip
         self.graph = graph
         self._inputs = input_tensors(graph, inputs)
         self._noise: Noise = "hard" if hard else "typical"
-        self._noise_bytes = noise_bytes_held
         self._decisions = decisions or {}
         self._float64 = Float64Graph(graph)
         slots = decision_slots(graph)
@@ -79,6 +78,7 @@ class Oracle:
         self.parts = segments(graph, segment_bytes)
         free = _free_memory(graph, self.parts, self.watched)
         self._held_bytes = min(HELD * segment_bytes, free // FREE_SHARE)
+        self._noise_bytes = max(NOISE_BYTES, free // FREE_SHARE) if noise_bytes_held is None else noise_bytes_held
 
     @cached_property
     def step(self) -> Stepwise:

@@ -224,7 +224,7 @@ class Replays:
             for number in range(count)
         ]
         for replay in running:
-            for number in range(len(self._inputs)):
+            for number in self._watched & replay.values.keys():
                 self._record(number, widen(replay.values[number]))
         for nodes in self._parts:
             for replay in running:

@@ -19,7 +19,7 @@ from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
 from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.graph.operators import traits
-from mindgap.judge.oracle import Oracle, OracleError, OracleMemoryError, local_expectation
+from mindgap.judge.oracle import Oracle, OracleError, OracleMemoryError, is_calm, local_expectation
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators, kind_of_error
 from mindgap.judge.trace.subgraphs import Array
@@ -158,9 +158,7 @@ class Explanation:
     def _calm(self, graph: Graph, narrow: Sequence[Array], arrays: Sequence[Array]) -> bool:
         oracle = self._retyped(graph, narrow, self.policy.computed)
         numbers = zip(graph.outputs, arrays, strict=True)
-        return all(
-            oracle.examine_value(n, self._given(array, oracle.step.values[n])).kind == "calm" for n, array in numbers
-        )
+        return all(is_calm(oracle, n, self._given(array, oracle.step.values[n])) for n, array in numbers)
 
     def _float_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
         """Within the bounds of the narrower dtype around the exact results on operands rounded to it. What is out of

@@ -297,7 +297,10 @@ class OwnPathClient:
         client, lock = self._client(platform, backend)
         with lock:
             file = {"file": self._file(source, platform) is not None, "input_map": self._input_map}
-            asked = {"kind": kind, "source": source, "runner": runner_json(runner), **file, **more}
+            prepare = [runner.prepare, dict(platform.backend_options)] if runner.prepare else []
+            asked = {
+                "kind": kind, "source": source, "runner": runner_json(runner), "prepare": prepare, **file, **more,
+            }  # fmt: skip
             stage = f"running the program by {self._way(source, platform, runner)}"
             frame = client.ask(asked, (), RequestLimits(min(self._deadline_s, max(left, LEAST_S))), stage)
         if frame.header["kind"] in ("failed", "refused"):

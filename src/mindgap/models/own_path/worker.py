@@ -21,7 +21,7 @@ import dataclasses
 import importlib
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph.compare.metrics import distance
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mindgap.models.own_path.program_run import FlatProgram
 
 Header = dict[str, Any]
+Answers = Callable[[Mapping[str, Any]], tuple[Header, Sequence[Array]]]
 
 _PACKED: Final = (
     "it holds quantised modules: the graph of unpacked integers is compared, the packed program is not exported"
@@ -52,7 +53,20 @@ def own_path_service(_: Channel) -> Service:
     programs = Programs()
     answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate, "eager": programs.eager}
     answers["sensitivity"] = programs.sensitivity
-    return Service({kind: answering(answer) for kind, answer in answers.items()})
+    return Service({kind: answering(_prepared(answer)) for kind, answer in answers.items()})
+
+
+def _prepared(answer: Answers) -> Answers:
+    """The answer, after what the runner wants to be called in this process."""
+
+    def prepared(header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
+        if header["prepare"]:
+            name, options = header["prepare"]
+            module, _, function = name.partition(":")
+            getattr(importlib.import_module(module), function)(options)
+        return answer(header)
+
+    return prepared
 
 
 class Programs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import torch.fx
 
     from mindgap.platforms.pytorch.compilation.compiled import Program
+
+_CACHE: Final = "mindgap.platforms.pytorch.compilation.inductor_settings:claim_cache_on_cpu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class InductorBackend:
         return runner_on_cpu("run_compiled", options) if self.device.name == "cpu" else None
 
     def program_runner(self, options: Options) -> ScriptRunner | None:
-        return runner_on_cpu("run_program_compiled", options) if self.device.name == "cpu" else None
+        found = runner_on_cpu("run_program_compiled", options) if self.device.name == "cpu" else None
+        return None if found is None else replace(found, prepare=_CACHE)
 
     def stage_at_fault(self, runs: VariantRuns) -> Stage:
         return inductor_stage(runs)

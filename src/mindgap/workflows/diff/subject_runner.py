@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path, with_sizes
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
+from mindgap.models.own_path.client import OwnRun
 from mindgap.models.sources.client import ProgramRefused
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
@@ -28,11 +29,15 @@ from mindgap.results.recording import Recording
 from mindgap.results.rows import Model, OwnPath, Row
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.large_models import LargeGraphGate, expected_before_capture, expected_seconds
-from mindgap.workflows.diff.subject import Subject
+from mindgap.workflows.diff.subject import OwnProgram, Subject
 
 #: Outputs of a large graph that take more bytes, those of all platforms together, are asked for only where digests
 #: differ.
 _MOST_WHOLE: Final = 512 << 20
+
+
+#: Runs of a program by the way of platforms' users that were begun before the capture.
+OwnRuns = Mapping[PlatformName, Future[OwnRun | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class CapturedSubject:
     subject: Subject
     graph: Graph
     seconds: float
+    own_runs: OwnRuns = field(default_factory=dict[PlatformName, Future[OwnRun | None]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +75,16 @@ class SubjectRunner:
         """Captures one subject. One that gives no graph is recorded as refused."""
         started = time.perf_counter()
         self.collected.report_activity(subject.name, "", "capturing")
+        own_runs: OwnRuns = {}
         try:
             if self.budget.over and subject.in_process:
                 raise MindgapError(f"not run: {USED_UP} before it was captured")
-            self._expect(subject)
+            if self._is_small(subject) and subject.program is not None:
+                # An export takes longer than all else of a small model.
+                own_runs = _begin(subject.program, self._exporting())
             graph = subject.captured()
         except ProgramRefused as error:
-            rows = self._own_paths(position, subject)
+            rows = self._own_paths(position, subject, own_runs)
             self._refuse(position, subject, error, rows)
             return None
         except Exception as error:
@@ -85,16 +94,20 @@ class SubjectRunner:
         self.collected.tick("captured", subject.name, "")
         self.prepare()
         self.record.graph(subject.name, graph)
-        return CapturedSubject(position, subject, graph, seconds)
+        return CapturedSubject(position, subject, graph, seconds, own_runs)
 
-    def _expect(self, subject: Subject) -> None:
-        """Says before the capture how long a large model is expected to take."""
+    def _is_small(self, subject: Subject) -> bool:
+        """Returns whether a model is known to be small before the capture. Says how long a large one is expected to
+        take."""
         if subject.weights is None:
-            return
-        run = sum(each != self.context.settings.reference for each in self.platforms)
-        text = expected_before_capture(subject.weights(), run, judged=self.context.settings.judge)
+            return False
+        text = expected_before_capture(subject.weights(), len(self._exporting()), judged=self.context.settings.judge)
         if text:
             self.collected.tick("expected", subject.name, "", text=text)
+        return not text
+
+    def _exporting(self) -> list[PlatformName]:
+        return [each for each in self.platforms if each != self.context.settings.reference]
 
     def compare(self, captured: CapturedSubject) -> None:
         """Runs a captured subject on every platform, and judges it."""
@@ -106,16 +119,16 @@ class SubjectRunner:
         refused = self.record.refused(position, refusal(subject.name, error))
         self.collected.refused(position, refused, len(self.platforms) - rows)
 
-    def _own_paths(self, position: int, subject: Subject) -> int:
+    def _own_paths(self, position: int, subject: Subject, begun: OwnRuns) -> int:
         """Compares the own exports of a program that cannot be captured with eager mode. Returns how many rows that
         gives. A store has the refusal alone: its rows are of graphs."""
         program, reference = subject.program, self.context.settings.reference
-        platforms = [each for each in self.platforms if each != reference]
+        platforms = self._exporting()
         if program is None or self.budget.over or not platforms:
             return 0
 
         def compare(platform: PlatformName) -> Row:
-            run = program.run(platform)
+            run = begun[platform].result() if platform in begun else program.run(platform)
             locate, sensitivity = partial(program.locate, platform), partial(program.sensitivity, platform)
             row = row_without_graph(subject.name, platform, run, locate, sensitivity)
             sized = program.run_sizes(platform, run.dynamic) if run is not None and run.fed else None
@@ -189,16 +202,14 @@ class SubjectRunner:
         self, captured: CapturedSubject, comparison: GraphComparison, platform: PlatformName, alone: bool
     ) -> Row:
         """The row of the captured graph, with what the program gives by the platform's own way."""
-        program = captured.subject.program
+        program, begun = captured.subject.program, captured.own_runs.get(platform)
         if program is None or platform == self.context.settings.reference:
             return comparison.row(platform)
-        if alone or self.budget.over:
+        if (alone and begun is None) or self.budget.over:
             why = "a large model is not exported a second time" if alone else USED_UP
             return dataclasses.replace(comparison.row(platform), own_path=OwnPath("not_compared", detail=why))
-        with ThreadPoolExecutor(1, "mindgap-own-path") as beside:
-            running = beside.submit(program.run, platform)
-            row = comparison.row(platform)
-            run = running.result()
+        running = begun or _begin(program, [platform])[platform]
+        row, run = comparison.row(platform), running.result()
         if run is None or row.status == "not_run":
             return row
         try:
@@ -237,3 +248,13 @@ class SubjectRunner:
         reasons = {platform: estimate.too_large(count) for platform, count in copies.items()}
         too_large = {platform: why for platform, why in reasons.items() if why is not None}
         return max(estimate.on(copies[each]) for each in copies.keys() - too_large.keys() or copies), too_large
+
+
+def _begin(program: OwnProgram, platforms: Sequence[PlatformName]) -> OwnRuns:
+    """Begins to run a program by the way of each platform's users."""
+    # Leaving an executor would wait for the runs.
+    threads = ThreadPoolExecutor(max(len(platforms), 1), "mindgap-own-path")
+    try:
+        return {platform: threads.submit(program.run, platform) for platform in platforms}
+    finally:
+        threads.shutdown(wait=False)

@@ -25,7 +25,8 @@ FREE_SHARE: Final = 8
 #: What runs of the graph side by side may hold at a border, all together.
 SIDE_BY_SIDE_BYTES: Final = 128 << 20
 MOST_SIDE_BY_SIDE: Final = 8
-#: What replays inject is held for the whole graph up to this size, so that they need no segments.
+#: What replays inject is held for the whole graph up to this size at least, so that they need no segments: without it
+#: each replay computes the bounds again.
 NOISE_BYTES: Final = 256 << 20
 #: Temporary float64 copies of its operands and results that an operator's bound needs at a time.
 _WORKING: Final = 6

@@ -28,6 +28,9 @@ from mindgap.platforms.protocol import Fallback, Options
 from mindgap.platforms.pytorch.compilation import torch_compile
 from mindgap.platforms.pytorch.compilation.compiled import Program
 from mindgap.platforms.pytorch.device.availability import compiler_present, processor
+from mindgap.platforms.pytorch.device.devices import DEVICES
+from mindgap.platforms.pytorch.device.runtime import hardware
+from mindgap.platforms.pytorch.device.settings import thread_counts
 
 _base: str | None = None
 
@@ -37,20 +40,7 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
     # It prints a traceback for every graph that is not valid, which is nothing to print about here.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     compiler = _compiler()
-    _claim_cache(
-        {
-            "torch": f"{torch.__version__} {torch.version.git_version}",
-            "python": platform.python_version(),
-            "processor": processor().name,
-            "flags": sorted(processor().flags),
-            "compiler": compiler,
-            # Inductor's key holds its configuration.
-            "options": {key: value for key, value in options.items() if key not in ("stage", "off")},
-            "threads": description["threads"],
-            "capability": description["capability"],
-            "device": description.get("hardware", description["device"]),
-        }
-    )
+    _claim_cache(options, description, compiler)
     with configured(options):
         isa = pick_vec_isa()
         width = isa.bit_width() if isa else 1
@@ -89,13 +79,32 @@ def _compiler() -> str:
     return next(iter(said.splitlines()), path)
 
 
-def _claim_cache(made_for: Mapping[str, Any]) -> None:
+def claim_cache_on_cpu(options: Options) -> None:
+    """Sets the cache of the platform with these options in a process that runs programs: the compiler's checks of the
+    processor and kernels that are alike are made once."""
+    description = {"threads": thread_counts(), "capability": torch.backends.cpu.get_cpu_capability(), "device": "cpu"}
+    _claim_cache(options, description | hardware(DEVICES["cpu"]), _compiler())
+
+
+def _claim_cache(options: Options, description: Mapping[str, Any], compiler: str) -> None:
     """Points Inductor at a directory for exactly these facts.
 
     Inductor's own key leaves out the processor, the compiler and the number of threads, though generated
     code depends on all three. The facts lie in the directory: one that states others is emptied.
     """
     global _base
+    made_for = {
+        "torch": f"{torch.__version__} {torch.version.git_version}",
+        "python": platform.python_version(),
+        "processor": processor().name,
+        "flags": sorted(processor().flags),
+        "compiler": compiler,
+        # Inductor's key holds its configuration.
+        "options": {key: value for key, value in options.items() if key not in ("stage", "off")},
+        "threads": description["threads"],
+        "capability": description["capability"],
+        "device": description.get("hardware", description["device"]),
+    }
     _base = _base or os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
     facts = json.dumps(made_for, sort_keys=True, indent=1)
     folder = Path(_base) / f"mindgap-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"

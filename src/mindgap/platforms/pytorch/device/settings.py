@@ -178,7 +178,7 @@ def _described(options: Options, device: TorchDevice) -> dict[str, Any]:
         "onednn": torch.backends.mkldnn.is_available() and onednn_enabled(),
         "onednn_isa": onednn_isa(),
         "mkl_branch": mkl_branch(),
-        "threads": _threads(),
+        "threads": thread_counts(),
         "matmul_precision": _matmul_precision(),
         "fp32_precision": fp32_precisions(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -194,11 +194,11 @@ def _matmul_precision() -> str:
         return "mixed"
 
 
-def _threads() -> dict[str, int]:
+def thread_counts() -> dict[str, int]:
     """Returns the thread counts of ATen, OpenMP and MKL, as PyTorch reports them."""
     found = {"aten": torch.get_num_threads()}
     for line in torch.__config__.parallel_info().splitlines():
-        for name, call in (("openmp", "omp_get_max_threads() :"), ("mkl", "mkl_get_max_threads() :")):
+        for name, call in (("openmp", "omp_get_maxthread_counts() :"), ("mkl", "mkl_get_maxthread_counts() :")):
             _, there, number = line.partition(call)
             if there:
                 found[name] = int(number)
