@@ -42,13 +42,7 @@ from mindgap.judge.trace.output_verdicts import (
     verdicts_of_outputs,
     worst_of_runs,
 )
-from mindgap.judge.trace.path_decisions import (
-    other_decisions,
-    sizing_values,
-    with_decisions,
-    with_steps,
-    without_other_sizes,
-)
+from mindgap.judge.trace.path_decisions import sizing_values, with_path, without_other_sizes
 from mindgap.judge.trace.roles import Role, node_roles, value_difference
 from mindgap.judge.trace.sampled_policy import SampledPolicy
 from mindgap.judge.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
@@ -203,18 +197,16 @@ class Judge:
             self._examined[self._reference] = examine_cheaply(self.oracle, theirs)
         reference = self._examined[self._reference]
         mine = worst_of_runs([self._examine(run, theirs, reference) for run in runs])
-        decisions = self._asked.labels.decisions
-        mine, lost = without_other_sizes(self.oracle, decisions, mine, ours, theirs)
+        mine, lost = without_other_sizes(self.oracle, self._asked.labels.decisions, mine, ours, theirs)
         mine, reference = sides_first(mine, reference, ours, theirs)
         seen = ObservedOutputs(ours, theirs, runs, mine, reference, internal)
         public = public_only(mine, internal), public_only(reference, internal)
         finding = None
         sampled = None if self._narrow() else self.search.policy_by_sample(outcome.platform, public, seen)
         if sampled is not None:
-            found = with_decisions(
-                self._by_sample(outcome.platform, sampled, seen), other_decisions(self.oracle, decisions, mine, ours)
-            )
-            return replace(found, metrics=metrics)
+            found = self._by_sample(outcome.platform, sampled, seen)
+            labels, words = self._asked.labels, found.verdicts
+            return replace(with_path(found, self.oracle, labels, mine, ours, words), metrics=metrics)
         if any(e.kind != "calm" or e.ill for side in public for e in side) or self._narrow():
             finding = self.search.find(outcome.platform, *public, ours, theirs)
         policy, undecided = None, list[str]()
@@ -232,8 +224,7 @@ class Judge:
         weak = [*self._weaknesses(seen, words), *found.weaknesses]
         if finding is not None:
             weak += [self._weakness(finding[0], "dtype policy", why) for why in undecided]
-        found = with_decisions(found, other_decisions(self.oracle, decisions, mine, ours))
-        found = with_steps(found, self._asked.labels.outputs, words)
+        found = with_path(found, self.oracle, self._asked.labels, mine, ours, words)
         return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak))
 
     def _by_sample(self, platform: PlatformName, sampled: SampledPolicy, seen: ObservedOutputs) -> Judgement:
@@ -271,10 +262,7 @@ class Judge:
         return verdicts_of_outputs(seen.mine, seen.reference, seen.runs, seen.theirs, undefined, seen.internal, finding)
 
     def _unconfirmed(self, seen: ObservedOutputs, words: list[Verdict], lost: Collection[int]) -> Judgement:
-        """No operator was found at fault. Another shape or dtype needs none to be a finding.
-
-        `lost`: outputs of another size, which a decision of the program explains.
-        """
+        """No operator was found at fault. Another shape or dtype is a finding without, but of the outputs `lost`."""
         hidden = [internal or position in lost for position, internal in enumerate(seen.internal)]
         index = first_difference(seen.ours, seen.theirs, hidden)
         if index is None:

@@ -17,7 +17,7 @@ import torch
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors
-from mindgap.graph import Decision, Graph, operands
+from mindgap.graph import Decision, Graph, Labels, operands
 from mindgap.graph.compare.verdict import FINDINGS, OtherDecision, Verdict
 from mindgap.graph.decisions import other_decision, outcome_of
 from mindgap.judge.oracle import Examined, Oracle
@@ -102,6 +102,18 @@ def other_decisions(
                 )
             )  # fmt: skip
     return tuple(sorted(found, key=lambda each: each.came == each.taken))
+
+
+def with_path(
+    found: Judgement, oracle: Oracle, labels: Labels, examined: Sequence[Examined], ours: Sequence[Array],
+    words: Sequence[Verdict],
+) -> Judgement:  # fmt: skip
+    """Returns the judgement with what `ours` decides otherwise, and with the verdict of each step of a loop.
+
+    `labels`: of the captured graph; `examined`: what the oracle says of `ours`; `words`: the verdict of each output.
+    """
+    others = other_decisions(oracle, labels.decisions, examined, ours) if labels.decisions else ()
+    return with_steps(with_decisions(found, others), labels.outputs, words)
 
 
 def with_decisions(found: Judgement, others: tuple[OtherDecision, ...]) -> Judgement:
