@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from mindgap.graph.compare.culprit import Culprit, culprit_of
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import FINDINGS, Contradiction, Fault, Weakness
+from mindgap.graph.compare.verdict import FINDINGS, Contradiction, Fault, OtherDecision, Weakness
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import recorded
 from mindgap.platforms.protocol import EXECUTION
@@ -163,6 +163,10 @@ def _rows(
         )
         for row in store.rows("SELECT * FROM contradictions WHERE run = ?", [run])
     }
+    decisions = {
+        (row["model"], row["platform"]): tuple(OtherDecision(**each) for each in row["decisions"])
+        for row in store.rows("SELECT * FROM decisions WHERE run = ?", [run])
+    }
     faults = {
         (row["model"], row["platform"]): tuple(_fault(each) for each in row["faults"])
         for row in store.rows("SELECT * FROM faults WHERE run = ?", [run])
@@ -182,7 +186,11 @@ def _rows(
         one = replace(one, own_path=own_paths.get(key))
         if row["judge_seconds"] is not None or one.own_path is not None:
             one = replace(
-                one, weaknesses=weak.get(key, ()), faults=faults.get(key, ()), contradictions=unfit.get(key, ())
+                one,
+                weaknesses=weak.get(key, ()),
+                faults=faults.get(key, ()),
+                contradictions=unfit.get(key, ()),
+                decisions=decisions.get(key, ()),
             )
         found[row["model"]][row["platform"]] = advised(one)
     rank = {name: position for position, name in enumerate(platforms)}

@@ -56,6 +56,13 @@ _CONTRADICTION: Final = pa.struct(
         ("elements", pa.int64()), ("example", _TEXT),
     ]
 )  # fmt: skip
+#: `mindgap.graph.compare.verdict.OtherDecision`.
+_DECISION: Final = pa.struct(
+    [
+        ("output", pa.int64()), ("kind", _TEXT), ("taken", _TEXT), ("came", _TEXT), ("line", _TEXT), ("text", _TEXT),
+        ("time", pa.int64()), ("stable", pa.bool_()),
+    ]
+)  # fmt: skip
 #: A fault of a row: `mindgap.graph.compare.verdict.Fault` without example and script.
 _FAULT: Final = pa.struct(
     [
@@ -201,6 +208,12 @@ TABLES: Final[dict[str, TableSchema]] = {
             "contradictions", "run model graph platform reference",
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
              "contradictions": pa.list_(_CONTRADICTION)},
+        ),
+        # Decisions by values that came out otherwise in a judged row of `verdicts`, or may; no entry of a row without.
+        _table(
+            "decisions", "run model graph platform reference",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
+             "decisions": pa.list_(_DECISION)},
         ),
         # The independent faults of a judged row of `verdicts`, its culprit's first; none of a calm row.
         _table(
