@@ -28,8 +28,8 @@ _NAMES: Final = pa.list_(_TEXT)
 _INTEGERS: Final = pa.list_(pa.int64())
 _NUMBERS: Final = pa.list_(pa.float64())
 _WORDS: Final = pa.map_(_TEXT, _TEXT)
-_NUMBERS: Final = pa.map_(_TEXT, pa.float64())
-_SECONDS: Final = _NUMBERS
+_BY_NAME: Final = pa.map_(_TEXT, pa.float64())
+_SECONDS: Final = _BY_NAME
 _COUNTS: Final = pa.map_(_TEXT, pa.int64())
 _PASSES: Final = pa.map_(_TEXT, pa.bool_())
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
@@ -235,7 +235,7 @@ TABLES: Final[dict[str, TableSchema]] = {
         _table(
             "answers", "run subject platform question label",
             {"run": _TEXT, "subject": _TEXT, "platform": _TEXT, "question": _TEXT, "label": _TEXT, "verdict": _TEXT,
-             "state": _TEXT, "detail": _TEXT, "numbers": _NUMBERS},
+             "state": _TEXT, "detail": _TEXT, "numbers": _BY_NAME},
         ),
         # Processor seconds that a session of a campaign has taken, by what they were spent on; `platform` is empty for
         # what no worker spent. The purpose `operating system` is what that counts for all processes together.
