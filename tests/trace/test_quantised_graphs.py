@@ -190,6 +190,14 @@ def test_a_product_in_its_last_place_may_take_either_step_at_a_tie(nudge: float)
     assert found.verdict == "rounding"
 
 
+@pytest.mark.parametrize("op", ["aten.mul.Tensor", "aten.div.Tensor"])
+def test_an_exact_product_that_is_off_in_its_last_place_is_no_finding(op: str) -> None:
+    """IEEE 754 rounds nothing there, and an accelerator may."""
+    x = np.random.default_rng(0).normal(size=(8, 16)).astype(np.float32)
+    graph = build([x], [("a", op, "i0", 4.0), ("y", "aten.exp.default", "a")], ["y"])
+    assert Bench({PLATFORM: at(op, lambda y, a: y * (1 + 2**-23))}).judge(graph, [x]).verdict == "rounding"
+
+
 def test_a_fault_of_fused_operators_is_found() -> None:
     """A kernel that scales in float16 and rounds: each operator by itself is right."""
 

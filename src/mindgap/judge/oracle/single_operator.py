@@ -144,8 +144,15 @@ def local_expectation(oracle: Oracle, node: int) -> LocalExpectation:
         as_given = _with_scalars(oracle, node, scalars, ("",) * len(scalars))
         if as_given is not None:
             return replace(as_given, scalars=scalars)
-    typical = tuple(oracle.step.typical.get(n, torch.zeros(())).to(torch.float64) for n in slots)
+    typical = tuple(_typical(oracle, n) for n in slots)
     return LocalExpectation(node, slots.start, tuple(_expect(oracle, node, n) for n in slots), typical, oracle)
+
+
+def _typical(oracle: Oracle, number: int) -> torch.Tensor:
+    found, spec = oracle.step.typical.get(number), oracle.graph.values[number]
+    if found is None or spec is None:
+        return torch.zeros((), dtype=torch.float64)
+    return with_one_rounding(found.to(torch.float64), oracle.step.exact(number), spec.dtype)
 
 
 def _with_scalars(
@@ -163,7 +170,10 @@ def _with_scalars(
     typical: list[torch.Tensor] = []
     for number, exact, final, bound in zip(slots, results, finals, bounds, strict=True):
         spec = graph.values[number]
-        typical.append(torch.zeros(()) if bound is None else bound.typical)
+        if bound is None or spec is None or not isinstance(exact, torch.Tensor):
+            typical.append(torch.zeros(()))
+        else:
+            typical.append(with_one_rounding(bound.typical, exact, spec.dtype))
         if spec is None or not isinstance(final, torch.Tensor):
             hard.append(None)
             continue
@@ -196,9 +206,7 @@ def _around_value(
 ) -> Expectation:  # fmt: skip
     """The expectation of a float result: `exact`, and rounded to its dtype. `hard`: None where nothing rounds."""
     classes = class_bits(value) | class_bits(in_range(exact, spec.dtype))
-    # By itself an operator may round once where the exact result needs no rounding.
-    least = FORMATS[spec.dtype].u * torch.nan_to_num(exact.abs(), posinf=0.0)
-    size = torch.zeros(value.shape, dtype=torch.float64) if hard is None else torch.maximum(hard, least)
+    size = torch.zeros(value.shape, dtype=torch.float64) if hard is None else with_one_rounding(hard, exact, spec.dtype)
     if hard is not None and float(value.abs().max() if value.numel() else 0.0) > FORMATS[spec.dtype].largest / 4:
         for sign in (-1, 1):
             classes = classes | class_bits(
@@ -207,6 +215,11 @@ def _around_value(
     if hazard is not None:
         classes = torch.where(hazard.expand(classes.shape), torch.full_like(classes, ANY), classes)
     return Expectation(spec.dtype, value, exact, size, classes, (), undefined, spec.shape, exact=hard is None)
+
+
+def with_one_rounding(bound: torch.Tensor, value: torch.Tensor, dtype: str) -> torch.Tensor:
+    """A bound of an operator by itself, which may round once where the exact result needs no rounding."""
+    return torch.maximum(bound, FORMATS[dtype].u * torch.nan_to_num(value.abs(), posinf=0.0))
 
 
 class WideValues(Sequence[Any]):
