@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.capture import capture
+from mindgap.models.own_path.client import OwnRun
+from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.workflows.diff import Session, StoreNotWritten, Subject
 
@@ -53,3 +57,38 @@ def test_a_store_that_fails_during_the_run_costs_only_itself(tmp_path: Path) -> 
     ):
         session.diff_many([Subject("sine", graph)], ["cpu/jit"], store=store)
     assert [row.model for row in failed.value.report.rows] == ["sine"]
+
+
+class _Waited:
+    """A program whose own export is waited for by its capture."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+
+    def run(self, platform: PlatformName) -> OwnRun:
+        self.begun.set()
+        return OwnRun(platform, "torch.jit.trace", None, reason="not tried", fed=False)
+
+    def run_sizes(self, platform: PlatformName, declared: bool) -> None:
+        del platform, declared
+
+    def locate(self, *_: object) -> None:
+        raise AssertionError("nothing ran")
+
+    eager_again = sensitivity = stop = locate
+
+
+@pytest.mark.parametrize(("weights", "beside"), [(64, True), (1 << 40, False)])
+def test_the_own_export_of_a_small_program_begins_beside_its_capture(weights: int, beside: bool) -> None:
+    graph = capture(torch.nn.GELU(), (torch.ones(2, 3),))
+    program, seen = _Waited(), list[bool]()
+
+    def captured() -> Graph:
+        seen.append(program.begun.wait(10.0 if beside else 0.2))
+        return graph
+
+    subject = Subject("one", captured, program=cast("Any", program), weights=lambda: weights)
+    with Session() as session:
+        (row,) = session.diff_many([subject], ["cpu/jit"]).rows
+    assert seen == [beside]
+    assert row.own_path is not None and row.own_path.detail == "not tried"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.judge.oracle import FEW, Oracle, examine_cheaply, examine_value_cheaply
+from mindgap.judge.oracle import FEW, Oracle, examine_cheaply, examine_value_cheaply, is_calm
 from mindgap.run.outcome import Job
 from oracle.applied import Program, normal, program
 from oracle.bench import PLATFORM, Bench, build, chain, normal as drawn
@@ -51,6 +51,7 @@ def test_one_element_that_far_off_is_told_alike(name: str, sigmas: float, tmp_pa
         few = examine_value_cheaply(one.oracle(), number, array)
         all_of_them = one.oracle().examine_value(number, array)
         assert (few.kind, few.ill) == (all_of_them.kind, all_of_them.ill)
+        assert is_calm(one.oracle(), number, array) == (all_of_them.kind == "calm")
         assert few.kind == "calm" or sigmas > 16
 
 
@@ -99,6 +100,9 @@ def test_what_cancels_is_ill_conditioned_with_few_replays_too() -> None:
     oracle = Oracle(graph, [x])
     (found,) = examine_cheaply(oracle, [to_numpy(oracle.step.values[graph.outputs[0]])])
     assert found.ill and found.kind == "calm"
+    oracle = Oracle(graph, [x])
+    assert is_calm(oracle, graph.outputs[0], to_numpy(oracle.step.values[graph.outputs[0]]))
+    assert oracle.replays.count == 1, "how little it says needs no further replay"
 
 
 def test_another_shape_or_dtype_is_structural() -> None:

@@ -1,6 +1,9 @@
 """`cpu/jit` and `cpu/inductor`. Every compilation costs seconds: few of them, each looked at from all sides."""
 
+import importlib
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -185,6 +188,18 @@ def test_inductor_compiles_forward_and_backward(cache):
     close(first, run("cpu/eager", graph, inputs))
     assert same(first, executable(inputs))
     assert not same(first, run("cpu/eager", graph, inputs)), "the same bits as eager: was anything compiled?"
+
+
+@needs_compiler
+def test_programs_are_compiled_in_the_cache_of_their_platform(cache):
+    runner = find("cpu/inductor")[0].program_runner({})
+    module, _, function = runner.prepare.partition(":")
+    opened("cpu/inductor")
+    folder = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    assert Path(folder).parent == cache
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
+    getattr(importlib.import_module(module), function)({})
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == folder
 
 
 @needs_compiler

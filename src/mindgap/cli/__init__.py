@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 #: Commands that start several workers in any case.
-_WITH_WORKERS: Final = frozenset(("diff", "trace", "metamorphic", "invariance", "reduce"))
+_WITH_WORKERS: Final = frozenset(("diff", "trace", "metamorphic", "invariance", "reduce", "portability"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

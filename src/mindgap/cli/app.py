@@ -30,6 +30,7 @@ from mindgap.cli.diff import diff
 from mindgap.cli.env import env, platforms
 from mindgap.cli.invariance import invariance
 from mindgap.cli.metamorphic import metamorphic
+from mindgap.cli.portability import portability
 from mindgap.cli.reduce import reduce
 from mindgap.cli.report import report
 from mindgap.cli.selftest import selftest
@@ -55,6 +56,7 @@ app = typer.Typer(
 for command in (
     platforms,
     coverage,
+    portability,
     capture,
     diff,
     upgrade,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version as mindgap_version
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -12,10 +14,16 @@ from mindgap.findings.causes.cause import CauseState, Severity
 from mindgap.report.finding_blocks import LINE, source_file
 from mindgap.report.words import MEANINGS, explain
 from mindgap.workflows.diff import Report, Row
+from mindgap.workflows.support.portability import STOPS, FunctionUse
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _FINGERPRINT: Final = "mindgapCause/v1"
 _LEVELS: Final[Mapping[Severity, str]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
+_PORTING: Final[Mapping[str, str]] = {
+    "lacks": "the platform runs no sample of a function that the code uses",
+    "in_part": "the platform runs some samples of a function that the code uses",
+    "differs": "the platform gives other results of a function that the code uses than rounding explains",
+}
 _STATES: Final[Mapping[CauseState, str]] = {"new": "new", "back": "new", "known": "unchanged", "gone": "absent"}
 
 
@@ -48,6 +56,25 @@ def sarif_of_causes(causes: Sequence[Cause], version: str) -> str:
         for cause in causes if cause.findings
     ]  # fmt: skip
     return _log(results, version)
+
+
+def sarif_of_portability(found: Sequence[FunctionUse], root: Path) -> str:
+    """SARIF of a package's functions: a result at each line that uses one which a platform does not run right."""
+    folder = root.parent if root.is_file() else root
+    results = [
+        {
+            "ruleId": ported.word.replace(" ", "_"),
+            "level": "warning" if ported.word == "in part" else "error",
+            "message": {"text": f"{use.function} on {platform}: {ported.word}: {ported.reason}"},
+            "locations": [_location(use.function, str(folder / place.file), place.line)],
+            "properties": {"platform": platform, "sample": ported.sample},
+        }
+        for use in found
+        for platform, ported in use.platforms.items()
+        if ported.word in STOPS
+        for place in use.places
+    ]
+    return _log(results, mindgap_version("mindgap"), _PORTING)
 
 
 def _place_of(row: Row, file: str) -> dict[str, Any]:
@@ -96,9 +123,10 @@ def _location(name: str, uri: str, line: int = 1) -> dict[str, Any]:
     return location
 
 
-def _log(results: list[dict[str, Any]], version: str) -> str:
+def _log(results: list[dict[str, Any]], version: str, meanings: Mapping[str, str] | None = None) -> str:
     used = dict.fromkeys(result["ruleId"] for result in results)
-    rules = [{"id": word, "shortDescription": {"text": MEANINGS[word][1]}} for word in used]
+    texts = meanings or {word: MEANINGS[word][1] for word in used}
+    rules = [{"id": word, "shortDescription": {"text": texts[word]}} for word in used]
     driver = {"name": "mindgap", "semanticVersion": version or "0", "rules": rules}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1, ensure_ascii=False) + "\n"

@@ -48,6 +48,12 @@ def names() -> list[str]:
     return [name for name, info in known if info.supported_dtypes("cpu") and not name.startswith("jiterator")]
 
 
+def public_name(name: str) -> tuple[str, ...]:
+    """Returns the names of the function that an operator's samples call, without `torch.`: its own, its aliases."""
+    info = _operators()[name]
+    return (info.name, *(alias.name for alias in info.aliases))
+
+
 def open_operators(source: Source) -> list[Program]:
     """Returns a program for each sample asked for.
 

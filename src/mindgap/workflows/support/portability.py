@@ -1,0 +1,86 @@
+"""Says which of the functions that a package uses each platform runs, and runs right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from mindgap.platforms.name import PlatformName
+from mindgap.results.rows import Report, Row
+from mindgap.workflows.support.code_scan import Place
+
+#: From the best to the worst:
+#: - `runs`: every sample gives what the reference gives, rounding aside.
+#: - `in part`: some samples do, and the others are refused or fail.
+#: - `differs`: a sample runs, and its result is a finding.
+#: - `lacks`: no sample runs; every one is refused, or fails.
+#: - `not known`: no sample was compared.
+Word = Literal["runs", "in part", "differs", "lacks", "not known"]
+WORDS: Final[tuple[Word, ...]] = ("runs", "in part", "differs", "lacks", "not known")
+#: What stops a function from being ported.
+STOPS: Final = frozenset({"in part", "differs", "lacks"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ported:
+    """A function on a platform. `ran`: samples of `compared` that run and agree. `reason`: of the most frequent other
+    answer, in the platform's or the judge's words. `sample`: the source that shows it."""
+
+    word: Word
+    ran: int
+    compared: int
+    reason: str = ""
+    sample: str = ""
+
+
+@dataclass(frozen=True)
+class FunctionUse:
+    """A function that a package uses, where, and what each platform makes of it."""
+
+    function: str
+    places: tuple[Place, ...]
+    platforms: Mapping[PlatformName, Ported]
+
+    @property
+    def stops(self) -> bool:
+        """Whether some platform does not run it as the reference does."""
+        return any(each.word in STOPS for each in self.platforms.values())
+
+
+def ported_functions(
+    places: Mapping[str, tuple[Place, ...]], functions: Mapping[str, str], report: Report,
+    platforms: Sequence[PlatformName],
+) -> list[FunctionUse]:  # fmt: skip
+    """Groups the rows of a report by function. `functions`: the function of each model."""
+    rows: dict[tuple[str, PlatformName], list[Row]] = {}
+    for row in report.rows:
+        rows.setdefault((functions[row.model], row.platform), []).append(row)
+    sources = {model.name: model.source for model in report.models}
+    return [
+        FunctionUse(function, places[function], {p: _ported(rows.get((function, p), ()), sources) for p in platforms})
+        for function in dict.fromkeys(functions.values())
+    ]
+
+
+def _ported(rows: Iterable[Row], sources: Mapping[str, str]) -> Ported:
+    known = [row for row in rows if row.status != "not_run" and row.word not in ("not_judged", "no_reference")]
+    wrong = [row for row in known if row.finding and row.status == "ok"]
+    others = [row for row in known if row.status != "ok" and row not in wrong]
+    ran, bad = len(known) - len(wrong) - len(others), wrong or others
+    word: Word = "not known" if not known else "differs" if wrong else "runs" if not others else "in part"
+    if others and not ran and not wrong:
+        word = "lacks"
+    if not bad:
+        return Ported(word, ran, len(known))
+    reasons = Counter(_reason(row) for row in bad)
+    reason = max(reasons, key=reasons.__getitem__)
+    shown = next(row for row in bad if _reason(row) == reason)
+    return Ported(word, ran, len(known), reason, sources.get(shown.model) or shown.model)
+
+
+def _reason(row: Row) -> str:
+    """Why a sample does not count as run, on one line."""
+    text = row.detail if row.status == "ok" else row.message
+    return " ".join(f"{row.word.replace('_', ' ')}: {text}".split())
