@@ -123,7 +123,7 @@ def with_decisions(found: Judgement, others: tuple[OtherDecision, ...]) -> Judge
     if firm is None or not found.faults:
         return replace(found, decisions=others)
     first, *more = found.faults
-    detail = f"{other_decision(firm)}; {first.fault.detail}"
+    detail = f"{other_decision(firm)}: {first.fault.detail}"
     first = replace(first, fault=replace(first.fault, detail=detail))
     return replace(found, decisions=others, detail=detail, faults=(first, *more))
 
