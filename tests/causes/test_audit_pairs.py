@@ -12,7 +12,7 @@ from causes.made_summaries import group, summary
 from causes.test_swapping import graph
 from mindgap.findings.causes import causes_of
 from mindgap.findings.causes.key import damage_of
-from mindgap.findings.causes.mechanism import ReducedCase, Shown, pairs_to_compare, same_mechanism
+from mindgap.findings.causes.mechanism import ReducedCase, ShownDamage, pairs_to_compare, same_mechanism
 from mindgap.graph import Graph
 
 CAUSES: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("audit_pairs.toml").read_text())["cause"]
@@ -46,11 +46,13 @@ def test_findings_join_as_the_audit_says() -> None:
     evidence = []
     for first, second in pairs_to_compare([case for _, case, _ in found], most=1000):
 
-        def run(platform: str, draft: Graph, one: ReducedCase = first) -> Shown | None:
+        def run(platform: str, draft: Graph, one: ReducedCase = first) -> ShownDamage | None:
             if not all((platform, node.op) in swap_of for node in draft.nodes):
-                return Shown(None)
+                return ShownDamage(None)
             made = one.summary
-            return Shown(damage_of(made.verdict, made.status, special=made.special_inputs), made.stage, made.signature)
+            return ShownDamage(
+                damage_of(made.verdict, made.status, special=made.special_inputs), made.stage, made.signature
+            )
 
         same = same_mechanism(first, second, run)
         evidence += [] if same is None else [same]

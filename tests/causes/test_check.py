@@ -11,7 +11,7 @@ import pytest
 
 from causes.made_summaries import group, summary
 from mindgap.findings.causes import causes_of, causes_text
-from mindgap.findings.causes.check import Reproducer, check_reproducers, counts, reproducers_of
+from mindgap.findings.causes.check import ListedReproducer, check_reproducers, counts, reproducers_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments.environment import Environment
 
@@ -71,10 +71,10 @@ def test_another_interpreter_runs_the_scripts(scripts: Path, tmp_path: Path) -> 
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\necho from another environment\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    (found,) = check_reproducers([Reproducer("x", scripts / "fixed.py")], python=str(python))
+    (found,) = check_reproducers([ListedReproducer("x", scripts / "fixed.py")], python=str(python))
     assert found.answer == "fixed" and found.reason == "from another environment"
     with pytest.raises(MindgapError, match="cannot be run"):
-        check_reproducers([Reproducer("x", scripts / "fixed.py")], python=os.fspath(tmp_path / "none"))
+        check_reproducers([ListedReproducer("x", scripts / "fixed.py")], python=os.fspath(tmp_path / "none"))
 
 
 def test_a_relative_interpreter_is_found_from_the_folder_of_each_script(
@@ -86,7 +86,7 @@ def test_a_relative_interpreter_is_found_from_the_folder_of_each_script(
     script = Path(tmp_path, "deep", "fixed.py")
     script.write_text("import sys\nprint(sys.argv[0])\n")
     monkeypatch.chdir(tmp_path)
-    (found,) = check_reproducers([Reproducer("x", script)], python="bin/python")
+    (found,) = check_reproducers([ListedReproducer("x", script)], python="bin/python")
     assert (found.answer, found.reason) == ("fixed", str(script))
 
 
@@ -100,7 +100,7 @@ def test_an_exception_is_no_proof(tmp_path: Path) -> None:
 
 def test_a_script_runs_where_its_platform_does(scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
-    lost = Reproducer("x", scripts / "fixed.py", "tvm/cpu@threads=1")
+    lost = ListedReproducer("x", scripts / "fixed.py", "tvm/cpu@threads=1")
     (found,) = check_reproducers([lost])
     assert found.answer == "not checked" and "mindgap env create tvm" in found.reason
     python = tmp_path / "python"

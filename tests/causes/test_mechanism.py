@@ -7,7 +7,7 @@ from dataclasses import replace
 from causes.made_summaries import group, summary
 from causes.test_swapping import graph
 from mindgap.findings.causes import causes_of
-from mindgap.findings.causes.mechanism import ReducedCase, Shown, pairs_to_compare, same_mechanism
+from mindgap.findings.causes.mechanism import ReducedCase, ShownDamage, pairs_to_compare, same_mechanism
 from mindgap.findings.causes.rule_reader import rules_of_file
 from mindgap.findings.causes.swapping import swapped
 from mindgap.findings.causes.translation_rules import rule_of
@@ -45,9 +45,9 @@ def test_a_swap_that_shows_the_same_at_the_same_stage_is_evidence() -> None:
     two, three = pooling("max_pool2d", 2, 2), pooling("max_pool3d", 2, 2, 2)
     ran: list[Graph] = []
 
-    def run(platform: str, draft: Graph) -> Shown | None:
+    def run(platform: str, draft: Graph) -> ShownDamage | None:
         ran.append(draft)
-        return Shown("special values", "kernel")
+        return ShownDamage("special values", "kernel")
 
     found = same_mechanism(two, three, run)
     assert found is not None and ran == [swapped(two.graph, "aten.max_pool2d.default", "aten.max_pool3d.default")]  # pyright: ignore[reportArgumentType]
@@ -55,7 +55,7 @@ def test_a_swap_that_shows_the_same_at_the_same_stage_is_evidence() -> None:
     causes = causes_of([group(two.summary), group(three.summary)], [found])
     assert len(causes) == 1 and causes[0].merged == (found.evidence,)
     assert len(causes_of([group(two.summary), group(three.summary)])) == 2
-    for shown in (None, Shown(None), Shown("special values", "exporter"), Shown("values", "kernel")):
+    for shown in (None, ShownDamage(None), ShownDamage("special values", "exporter"), ShownDamage("values", "kernel")):
         assert same_mechanism(two, three, lambda _, __, shown=shown: shown) is None
 
 
@@ -64,20 +64,20 @@ def test_a_swap_must_be_right_where_the_first_operator_is_right() -> None:
     one = case(summary(ORT, "reduced_precision", "aten.softmax.int", stage="kernel"), graph("softmax.int", -1), passing)
     two = case(summary(ORT, "reduced_precision", "aten.log_softmax.int", stage="kernel"))
 
-    def run(right: Shown | None):  # a function
-        return lambda _, draft: right if draft.inputs == passing.inputs else Shown("precision", "kernel")
+    def run(right: ShownDamage | None):  # a function
+        return lambda _, draft: right if draft.inputs == passing.inputs else ShownDamage("precision", "kernel")
 
-    assert "it is right too" in getattr(same_mechanism(one, two, run(Shown(None))), "evidence", "")
-    assert same_mechanism(one, two, run(Shown("precision", "kernel"))) is None
+    assert "it is right too" in getattr(same_mechanism(one, two, run(ShownDamage(None))), "evidence", "")
+    assert same_mechanism(one, two, run(ShownDamage("precision", "kernel"))) is None
     assert same_mechanism(one, two, run(None)) is None
 
 
 def test_an_unknown_stage_or_another_family_is_never_swapped() -> None:
     unknown = [replace(each, summary=replace(each.summary, stage="unknown")) for each in (
         pooling("max_pool2d", 2, 2), pooling("max_pool3d", 2, 2, 2))]  # fmt: skip
-    assert same_mechanism(*unknown, lambda _, __: Shown("special values", "unknown")) is None
+    assert same_mechanism(*unknown, lambda _, __: ShownDamage("special values", "unknown")) is None
     one, two = (case(summary(ORT, "discrepant", op, stage="kernel"), graph(f"{op}.default")) for op in ("sin", "relu"))
-    assert same_mechanism(one, two, lambda _, __: Shown("values", "kernel")) is None
+    assert same_mechanism(one, two, lambda _, __: ShownDamage("values", "kernel")) is None
 
 
 def test_operators_that_run_as_one_are_one_cause_without_a_run() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from causes.made_summaries import summary
-from mindgap.findings.causes.mechanism import Shown, same_mechanism
+from mindgap.findings.causes.mechanism import ShownDamage, same_mechanism
 from mindgap.findings.causes.reduced_cases import reduced_cases, run_with
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, TensorStore, contiguous_stride, save
@@ -58,8 +58,8 @@ def test_the_exporter_drops_the_divisor_of_both_poolings(tmp_path: Path, context
 
 def test_what_a_draft_shows_has_damage_and_stage(context: RunContext) -> None:
     run = run_with(context)
-    assert run(ORT, pooled("avg_pool2d", (2, 2), (2, 2), (0, 0), False, True, 3)) == Shown("values", "exporter")
-    assert run(ORT, pooled("avg_pool2d", (2, 2))) == Shown(None)
+    assert run(ORT, pooled("avg_pool2d", (2, 2), (2, 2), (0, 0), False, True, 3)) == ShownDamage("values", "exporter")
+    assert run(ORT, pooled("avg_pool2d", (2, 2))) == ShownDamage(None)
     assert run(ORT, pooled("avg_pool2d", (9, 9))) is None, "eager PyTorch refuses it"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.models.capture.parts import Part
+from mindgap.models.capture.parts import CapturablePart
 from mindgap.models.corpus import SourceError, capture_source, open_source
 from mindgap.models.corpus.submodules import described
 
@@ -65,7 +65,7 @@ def test_wrong_options_are_one_line(file: Path, options: str, reason: str) -> No
 
 
 def test_the_command_names_the_submodule_from_the_outermost_module() -> None:
-    part = Part("mlp", "MLP", 12, 0.5, 1, 0)
+    part = CapturablePart("mlp", "MLP", 12, 0.5, 1, 0)
     assert "mindgap capture m.py:f --inside mlp -o" in described("m.py:f", [part])
     text = described("m.py:f?seed=3&inside=layers.1", [part])
     assert "layers.1.mlp (MLP, 12 nodes, 50% of the parameters)" in text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.cli.app import main
-from mindgap.platforms.environments import EnvironmentProblem, Recipe, find
+from mindgap.platforms.environments import EnvironmentProblem, EnvironmentRecipe, find
 from mindgap.platforms.environments.installation import create_from_recipe
 from mindgap.platforms.listing import find_recipe, recipes
 from mindgap.platforms.protocol import HasRecipe
@@ -20,9 +20,9 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
 
 
-def a_recipe(**fields: object) -> Recipe:
+def a_recipe(**fields: object) -> EnvironmentRecipe:
     given = {"name": "tiny", "about": "nothing", "requirements": (), "platforms": ("tiny/cpu",)} | fields
-    return Recipe(**given, download_mb=1, seconds=1)  # type: ignore[arg-type]
+    return EnvironmentRecipe(**given, download_mb=1, seconds=1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", recipes())

@@ -8,7 +8,7 @@ import pytest
 from mindgap.graph import numpy_dtype
 from mindgap.platforms.dtype_policy import (
     KEY,
-    DtypePolicy,
+    DtypeArithmetic,
     _arithmetics,
     _integer_probes,
     _simulated,
@@ -165,8 +165,8 @@ def test_eager_with_another_dtype():
 
 def test_openvino_computes_float64_in_float32_and_saturates_bytes():
     found = policies(openvino.BACKEND.open({"precision": "f32"}).describe())
-    assert found["float64"] == DtypePolicy("float32", "float64", "float32")
-    assert found["float32"] == DtypePolicy("float32", "float32", "float32")
+    assert found["float64"] == DtypeArithmetic("float32", "float64", "float32")
+    assert found["float32"] == DtypeArithmetic("float32", "float32", "float32")
     assert (found["int64"].computes_in, found["int64"].returns) == ("int32", "int64")
     assert found["int8"].overflow == "saturates"
 
@@ -174,7 +174,7 @@ def test_openvino_computes_float64_in_float32_and_saturates_bytes():
 def test_onnx_runtime_computes_float64_as_declared_and_float16_in_float32():
     found = policies(onnxruntime.BACKEND.open({}).describe())
     assert found["float64"].computes_in == "float64"
-    assert found["float16"] == DtypePolicy("float32", "float16", "float16")
+    assert found["float16"] == DtypeArithmetic("float32", "float16", "float16")
     assert found["bfloat16"].computes_in == "unsupported" and "Add" in found["bfloat16"].why
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from mindgap.findings.reduction import Answer
-from mindgap.findings.reduction.condition import Condition, condition_of, titled
+from mindgap.findings.reduction.condition import TriggerCondition, condition_of, titled
 from mindgap.findings.reduction.specification import specified_in_worker
 from mindgap.findings.reduction.symptom import check_of, symptom_of
 from mindgap.graph import Graph, Input, Normal, TensorStore, Uniform, materialise, validate
@@ -93,7 +93,7 @@ def test_it_ends_at_its_limits_and_takes_no_invalid_neighbour(tmp_path: Any) -> 
 
 def trigger(
     program: Callable[..., Any], argument: torch.Tensor, platform: str, context: RunContext
-) -> tuple[Condition, str]:
+) -> tuple[TriggerCondition, str]:
     graph = capture(program, (argument,), tensors=context.tensors)
     row: Row = GraphComparison(context, "case", graph).row(parse(platform))
     assert row.finding, row

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.findings.causes.check import Reproducer as Cause, check_reproducers
+from mindgap.findings.causes.check import ListedReproducer as Cause, check_reproducers
 from mindgap.findings.reduction import ReductionLimits
 from mindgap.findings.reduction.files import read_summary, summary_text, write_finding
 from mindgap.findings.reduction.finding import ReducedFinding, reduce_finding

@@ -18,7 +18,7 @@ from mindgap.report import html_page
 from mindgap.report.finding_blocks import reduce_command
 from mindgap.report.page import heading, letter_name, lettered, roots, sort_value
 from mindgap.report.words import TERMS
-from mindgap.results.drawn_graph import DrawnNode, ValueDifference, ValueStatistics
+from mindgap.results.drawn_graph import DrawnNode, SideStatistics, ValueDifference
 from mindgap.results.report_json import decode_report
 from mindgap.workflows.diff import Report, Row
 from report.browser import CHROMIUM, QUIET, Browser, needs_chromium, needs_driver
@@ -267,7 +267,7 @@ def test_each_fault_of_a_row_is_a_line_with_its_script(browser: Browser, tmp_pat
 
 def with_the_graph_around(report: Report, file: Path) -> Report:
     """The sample, its fourth row with the nodes around its culprit, of a model in a file."""
-    near = ValueDifference(ValueStatistics(-1.5, 2.25, 0.1234567), ValueStatistics(-1.5, 2.25, 0.1234568, 3), 1e-7, 0.5)
+    near = ValueDifference(SideStatistics(-1.5, 2.25, 0.1234567), SideStatistics(-1.5, 2.25, 0.1234568, 3), 1e-7, 0.5)
     nodes = (
         DrawnNode("aten.relu.default", (), ("float32[1,8]",), "", "stem (net.py:2)", 2),
         DrawnNode("aten.conv2d.default", (0,), ("float32[1,4]",), "introduces", "conv1 (net.py:3)", 3, near),

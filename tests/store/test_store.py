@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore, digest
-from mindgap.results.store import TABLES, VERSION, Merged, Store, StoreError
+from mindgap.results.store import TABLES, VERSION, MergeCounts, Store, StoreError
 from store.store_rows import outcome, small_graph
 
 
@@ -85,7 +85,7 @@ def test_merging_is_idempotent_and_has_no_order(
             for target in stores:
                 target.merge(source)
     assert [statuses(store) for store in stores] == [last] * 3
-    assert stores[0].merge(stores[1]) == Merged(0, 0, 0)
+    assert stores[0].merge(stores[1]) == MergeCounts(0, 0, 0)
     stores[0].compact()
     assert statuses(stores[0]) == last
     stores[0].merge(stores[2])
@@ -97,7 +97,7 @@ def test_merge_copies_graphs_and_tensors(tmp_path: Path) -> None:
     key = there.put_graph(small_graph())
     tensor = there.tensors.put(np.ones(3, np.float32))
     there.append("outcomes", outcome(1))
-    assert here.merge(tmp_path / "b") == Merged(1, 1, 1)
+    assert here.merge(tmp_path / "b") == MergeCounts(1, 1, 1)
     assert here.get_graph(key) == small_graph() and tensor in here.tensors
     assert here.check() == []
 
@@ -240,10 +240,10 @@ def test_a_store_may_lie_in_memory(tmp_path: Path) -> None:
     again = Store(url, create=False)
     assert statuses(again) == {"01": "ok", "02": "ok"} and again.get_graph(key) == small_graph()
     local = Store(tmp_path / "copy")
-    assert local.merge(url) == Merged(1, 1, 0)
+    assert local.merge(url) == MergeCounts(1, 1, 0)
     assert statuses(local) == statuses(store)
     again.append("outcomes", outcome(1, status="oom"))
-    assert again.merge(local) == Merged(0, 0, 0)
+    assert again.merge(local) == MergeCounts(0, 0, 0)
     assert statuses(again)["01"] == "oom" == statuses(store)["01"]
     with pytest.raises(StoreError, match="local stores only"):
         _ = store.tensors

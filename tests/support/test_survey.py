@@ -14,7 +14,7 @@ from mindgap.models.catalogue import Catalogue, build
 from mindgap.platforms import registry
 from mindgap.results.store import Store
 from mindgap.run.outcome import Outcome
-from mindgap.workflows.support.answers import Answer, SupportTable, answer_of, read_support
+from mindgap.workflows.support.answers import SupportAnswer, SupportTable, answer_of, read_support
 from mindgap.workflows.support.call_forms import in_place, recast, relaid
 from mindgap.workflows.support.coverage import operator_coverage, version_coverage
 from mindgap.workflows.support.key import Key, key_of
@@ -149,7 +149,7 @@ def test_one_odd_sample_does_not_decide() -> None:
 
 def support(*refused: Key, fails: tuple[Key, ...] = (), runs: tuple[Key, ...] = ()) -> SupportTable:
     words = {**dict.fromkeys(refused, "refuses"), **dict.fromkeys(fails, "fails"), **dict.fromkeys(runs, "runs")}
-    answers = {key: Answer(*key, word, "", "no kernel", "", 3) for key, word in words.items()}  # type: ignore[arg-type]
+    answers = {key: SupportAnswer(*key, word, "", "no kernel", "", 3) for key, word in words.items()}  # type: ignore[arg-type]
     return SupportTable({"f": answers}, {"p/q": "f"})
 
 

@@ -11,7 +11,7 @@ import pytest
 from cli.command_line import mindgap
 from mindgap.cli import main
 from mindgap.cli.study_task_tables import print_task
-from mindgap.results.predictions import Column, Flip, NearTie, Prediction, TaskResult, Truth
+from mindgap.results.predictions import ComparedForm, Flip, NearTie, Prediction, TaskResult, Truth
 
 MODEL = """
 import torch
@@ -48,7 +48,7 @@ def test_json_page_tables_and_status(tmp_path: Path) -> None:
 def test_text_groups_platforms_with_the_same_flips() -> None:
     import io
 
-    columns = tuple(Column(form, name) for form in ("", "int8") for name in ("cpu/eager", "onnxruntime/cpu"))
+    columns = tuple(ComparedForm(form, name) for form in ("", "int8") for name in ("cpu/eager", "onnxruntime/cpu"))
     found = TaskResult("m", "d", "classification", ("cat", "dog"), columns)
     found.truths = {0: Truth(0, (0,)), 1: Truth(1, (1,))}
     for column in columns:

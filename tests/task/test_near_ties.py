@@ -6,7 +6,7 @@ import torch
 
 from mindgap.graph import default_tensor_store
 from mindgap.models.capture import capture
-from mindgap.workflows.task.columns import Form
+from mindgap.workflows.task.columns import ModelForm
 from mindgap.workflows.task.near_ties import exact_outputs, near_tie
 
 
@@ -24,7 +24,7 @@ def found():
     x[0, 0], x[1, 0] = 2e-6, 1.0
     with torch.no_grad():
         graph = capture(model, (x,))
-    form = Form("", "linear", graph)
+    form = ModelForm("", "linear", graph)
     assert form.batch == 2 and [each.shape for each in form.input_forms()] == [(64,)]
     return exact_outputs(form, [x.numpy()], default_tensor_store()), model, x
 

@@ -17,7 +17,7 @@ from mindgap.results.store import Store
 from mindgap.studies import records
 from mindgap.studies.task.study import column_facts, task_tables, to_json
 from mindgap.workflows.task.api import run_task
-from mindgap.workflows.task.columns import Form
+from mindgap.workflows.task.columns import ModelForm
 from mindgap.workflows.task.running import TaskSettings
 
 DATA = """
@@ -40,13 +40,13 @@ when = { op = "aten.linear*" }
 """
 
 
-def form(name: str, weight: float = 0.0, wrap=lambda model: model) -> Form:
+def form(name: str, weight: float = 0.0, wrap=lambda model: model) -> ModelForm:
     """A layer that gives class n for the n-th unit vector; with a `weight`, class 2 for the second."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False)).eval()
     with torch.no_grad():
         torch.nn.init.eye_(model[0].weight)
         model[0].weight[2, 1] = weight
-        return Form(name, name or "model", capture(wrap(model), (torch.zeros(8, 3),)))
+        return ModelForm(name, name or "model", capture(wrap(model), (torch.zeros(8, 3),)))
 
 
 @pytest.fixture(scope="module")

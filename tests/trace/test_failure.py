@@ -14,7 +14,7 @@ from mindgap.graph import Graph, operands
 from mindgap.judge.trace.failure import failing_part
 from mindgap.judge.trace.judge import Judge
 from mindgap.judge.trace.known_failures import KnownFailures, pattern_of, places_of
-from mindgap.judge.trace.smallest_part import Part
+from mindgap.judge.trace.smallest_part import SmallestPart
 from mindgap.run.outcome import Job, Outcome, Status
 from oracle.bench import PLATFORM, Bench, build, normal
 
@@ -60,7 +60,7 @@ def long_chain(length: int = 48) -> tuple[Graph, list[Any]]:
     return build(arrays, calls, [f"v{length - 1}"]), arrays
 
 
-def search(fails: Fails, failure: Outcome, made: tuple[Graph, list[Any]]) -> tuple[Part, Failing]:
+def search(fails: Fails, failure: Outcome, made: tuple[Graph, list[Any]]) -> tuple[SmallestPart, Failing]:
     graph, arrays = made
     bench = Failing(fails=fails)
     return failing_part(graph, failure, bench.execute, dict(enumerate(arrays))), bench
@@ -72,7 +72,7 @@ def holding(*names: str, given: Outcome = CRASH) -> Fails:
 
 def test_a_crash_costs_one_worker() -> None:
     found, bench = search(holding("log1p"), CRASH, long_chain())
-    assert found == Part((30,))
+    assert found == SmallestPart((30,))
     assert bench.fatal == 1 and all(len(graph.nodes) == 1 for graph in bench.seen)
 
 
@@ -85,19 +85,19 @@ def test_one_of_each_kind_of_call_is_run_alone() -> None:
 def test_the_operator_that_the_platform_names_is_tried_first(failure: Outcome) -> None:
     named = replace(failure, op="aten.log1p.default")
     found, bench = search(holding("log1p", given=named), named, long_chain())
-    assert found == Part((30,)) and len(bench.seen) == 1
+    assert found == SmallestPart((30,)) and len(bench.seen) == 1
 
 
 def test_the_platform_may_name_the_wrong_operator() -> None:
     named = outcome("compile_error", "Tile: repeats must be of rank <n>", "aten.log1p.default")
     found, bench = search(holding("sqrt", given=named), named, long_chain())
-    assert found == Part((37,))
+    assert found == SmallestPart((37,))
     assert len(bench.seen) < 12
 
 
 def test_a_crash_of_two_operators_together_costs_few_workers() -> None:
     found, bench = search(holding("log1p", "sqrt"), CRASH, long_chain())
-    assert found == Part((30, 37))
+    assert found == SmallestPart((30, 37))
     # The whole graph, prefixes that are too long, and the parts that still fail while nodes are dropped.
     assert bench.fatal <= 10
 
@@ -129,11 +129,11 @@ def test_what_is_named_fails_on_a_fresh_worker() -> None:
         harmless: bool = False
 
     bench = Worn(fails=holding("log1p", "sqrt"))
-    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays))) == Part((30, 37))
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays))) == SmallestPart((30, 37))
     assert bench.confirmed.count(True) == 1 and bench.confirmed[-1] and len(bench.confirmed) > 3
     bench = Worn(fails=holding("log1p", "sqrt"), harmless=True)
     found = failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)))
-    assert found == Part((), "the part that was found does not fail when it is run again")
+    assert found == SmallestPart((), "the part that was found does not fail when it is run again")
 
 
 def test_a_failure_of_another_kind_is_not_followed() -> None:
@@ -146,7 +146,7 @@ def test_a_failure_of_another_kind_is_not_followed() -> None:
         return failure if "sqrt" in ops(graph) else None
 
     found, _ = search(fails, failure, long_chain())
-    assert found == Part((37,))
+    assert found == SmallestPart((37,))
 
 
 def test_a_crash_by_another_signal_is_another_crash() -> None:
@@ -156,7 +156,7 @@ def test_a_crash_by_another_signal_is_another_crash() -> None:
         return CRASH if "sqrt" in ops(graph) else other if "log1p" in ops(graph) else None
 
     found, _ = search(fails, CRASH, long_chain())
-    assert found == Part((37,))
+    assert found == SmallestPart((37,))
 
 
 def test_what_a_library_prints_before_it_aborts_does_not_matter() -> None:
@@ -167,7 +167,7 @@ def test_what_a_library_prints_before_it_aborts_does_not_matter() -> None:
         varied = f"killed by SIGABRT while running | corrupted size {next(said)}"
         return outcome("crash", varied) if "sqrt" in ops(graph) else None
 
-    assert search(fails, failure, long_chain())[0] == Part((37,))
+    assert search(fails, failure, long_chain())[0] == SmallestPart((37,))
 
 
 def test_a_worker_that_does_not_start_accuses_no_operator() -> None:
@@ -184,7 +184,7 @@ def test_a_failure_of_the_gradients_has_no_node() -> None:
     graph, arrays = long_chain()
     failure = outcome("runtime_error", "no derivative")
     found, _ = search(lambda g: failure if g.grad else None, failure, (replace(graph, grad=(0,)), arrays))
-    assert found == Part((), "only the gradients fail")
+    assert found == SmallestPart((), "only the gradients fail")
 
 
 def test_an_operator_is_run_on_the_operands_that_it_had() -> None:
@@ -203,7 +203,7 @@ def test_an_operator_is_run_on_the_operands_that_it_had() -> None:
             return super().execute(job)
 
     bench = Watching(fails=holding("log1p"))
-    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays))) == Part((2,))
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays))) == SmallestPart((2,))
     assert given == [[7.0] * 4]
 
 
@@ -219,7 +219,7 @@ def test_a_value_that_is_returned_twice_is_named_and_no_operator() -> None:
         ["b", "b", "c"],
     )
     bench = Failing(fails=lambda g: ERROR if len(set(g.outputs)) < len(g.outputs) else None)
-    assert failing_part(graph, ERROR, bench.execute, dict(enumerate(arrays))) == Part((1,), twice=True)
+    assert failing_part(graph, ERROR, bench.execute, dict(enumerate(arrays))) == SmallestPart((1,), twice=True)
     judgement = Judge(graph, arrays, bench.execute, "cpu/eager").judge_failure(ERROR)
     assert judgement.culprit is not None and judgement.culprit.op == "graph outputs: a value returned twice"
 
@@ -239,7 +239,7 @@ def test_a_value_and_its_copy_are_named_together() -> None:
         return ERROR if any({n.args[0].index, g.first_value[i]} <= made for n, i in clones) else None  # type: ignore[union-attr]
 
     found, _ = search(fails, ERROR, (graph, arrays))
-    assert found == Part((0, 1))
+    assert found == SmallestPart((0, 1))
 
 
 def test_an_operator_that_does_not_fail_alone_is_not_named() -> None:
@@ -270,10 +270,10 @@ def pair(first: int, second: int, length: int = 40) -> tuple[Graph, list[Any]]:
 def test_the_same_operators_of_another_graph_are_tried_first() -> None:
     known, bench = KnownFailures(), Failing(fails=holding("log1p", "sqrt"))
     graph, arrays = long_chain()
-    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == Part((30, 37))
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == SmallestPart((30, 37))
     searched, bench.fatal, bench.seen = bench.fatal, 0, []
     graph, arrays = pair(3, 20)
-    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == Part((3, 20))
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == SmallestPart((3, 20))
     assert (bench.fatal, len(bench.seen)) == (1, 3) and searched > 3, "the two together, then each of them"
     # Of another platform, or in another way, nothing is known.
     for other in (outcome("crash", "killed by SIGFPE while loading"), outcome("timeout", "")):
@@ -285,7 +285,7 @@ def test_what_does_not_fail_here_is_not_named() -> None:
     first, _ = pair(3, 20)
     known.add(CRASH, first, (3,))
     graph, arrays = pair(5, 9)
-    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == Part((9,))
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == SmallestPart((9,))
     assert [ops(each) for each in bench.seen[:1]] == [["log1p"]]
 
 
@@ -293,7 +293,7 @@ def test_one_operator_of_a_known_set_is_named_where_it_fails_by_itself() -> None
     known, bench = KnownFailures(), Failing(fails=lambda graph: CRASH if "sqrt" in ops(graph) else None)
     graph, arrays = pair(3, 20)
     known.add(CRASH, graph, (3, 20))
-    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == Part((20,))
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == SmallestPart((20,))
     assert next(known.places(CRASH, graph)) == (20,)
 
 
@@ -332,4 +332,4 @@ def test_a_failure_of_constant_folding_is_found_with_constant_operands() -> None
     graph = build(arrays, calls, ["c"])
     graph = replace(graph, inputs=(graph.inputs[0], replace(graph.inputs[1], role="buffer")))
     found, bench = search(fails, CRASH, (graph, arrays))
-    assert found == Part((1,)) and bench.seen[-1].inputs[0].role == "constant"
+    assert found == SmallestPart((1,)) and bench.seen[-1].inputs[0].role == "constant"

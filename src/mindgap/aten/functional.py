@@ -25,7 +25,7 @@ from mindgap.aten.torch_private.fake_tensors import (
     FakeTensorMode,
     storage_id,
 )
-from mindgap.aten.view_inverse import Step, same_layout, scattered, write_back, writes_back
+from mindgap.aten.view_inverse import ViewStep, same_layout, scattered, write_back, writes_back
 from mindgap.graph import (
     Arg,
     DType,
@@ -116,7 +116,7 @@ class Value:
     number: int
     version: int = 0
     parent: Value | None = None
-    step: Step | None = None
+    step: ViewStep | None = None
 
 
 @dataclass
@@ -270,7 +270,7 @@ class _Builder:
                 self._keep(Value(result, Memory(), number))
             else:
                 index, owner = parent
-                step = Step(node.op, node.args, node.kwargs, slot, index, sizes)
+                step = ViewStep(node.op, node.args, node.kwargs, slot, index, sizes)
                 self._keep(Value(result, owner.memory, number, owner.memory.version, owner, step))
 
     def _strided(
@@ -328,7 +328,7 @@ class _Builder:
         index = next(refs(node.args[0]))
         number = self.emit(op, Ref(self.read(hidden)), *node.args[1:], **dict(node.kwargs))[0]
         target.parent, target.number = hidden, number
-        target.step = Step(op, node.args, node.kwargs, 0, index, (tuple(target.fake.shape),))
+        target.step = ViewStep(op, node.args, node.kwargs, 0, index, (tuple(target.fake.shape),))
         self._keep(target)
 
     def _write(self, node: Node, results: list[torch.Tensor | None]) -> None:

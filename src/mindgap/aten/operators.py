@@ -32,7 +32,7 @@ def bind(arg: Arg, values: Sequence[Any] | Callable[[int], Any], device: torch.d
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SchemaFacts:
     """Facts from the schema of an overload.
 
     `mutates`: positions and names of arguments written to; `views`: positions of arguments that a
@@ -97,8 +97,8 @@ def callable_of(node: Node) -> Any:
 
 
 @cache
-def facts(name: str) -> Facts:
-    """Reads the schema of an overload as `Facts`. Raises `UnknownOperator`."""
+def facts(name: str) -> SchemaFacts:
+    """Reads the schema of an overload as `SchemaFacts`. Raises `UnknownOperator`."""
     schema = overload(name)._schema
     mutates: set[int | str] = set()
     views: set[int | str] = set()
@@ -108,7 +108,7 @@ def facts(name: str) -> Facts:
         if argument.alias_info is None:
             continue
         (mutates if argument.alias_info.is_write else views).update((position, argument.name))
-    return Facts(
+    return SchemaFacts(
         frozenset(mutates),
         frozenset(views),
         len(schema.returns),

@@ -15,7 +15,7 @@ from mindgap.graph import Arg, DType, GraphError, Ref
 
 
 @dataclass(frozen=True)
-class Step:
+class ViewStep:
     """A call that took a view. `operand`: the number of its base in the original graph.
 
     `sizes`: the shapes of all results of the call, of which `slot` is this one.
@@ -33,7 +33,7 @@ class Step:
 class _Written:
     """A view that was written to: its contents, its base's contents, and the call that took it."""
 
-    step: Step
+    step: ViewStep
     base: Ref
     view: Ref
     base_fake: torch.Tensor
@@ -53,7 +53,7 @@ _Back = Callable[[Builder, _Written], list[int]]
 
 
 def write_back(
-    builder: Builder, step: Step, base: int, view: int, base_fake: torch.Tensor, view_fake: torch.Tensor
+    builder: Builder, step: ViewStep, base: int, view: int, base_fake: torch.Tensor, view_fake: torch.Tensor
 ) -> int:
     """Emits calls that give the base its new contents. `base`, `view`: their present numbers in the new graph.
 
@@ -66,7 +66,7 @@ def write_back(
     return view  # the whole base in another guise
 
 
-def writes_back(step: Step, base: torch.Tensor, view: torch.Tensor) -> bool:
+def writes_back(step: ViewStep, base: torch.Tensor, view: torch.Tensor) -> bool:
     """Returns whether `write_back` supports the step: an operator undoes it, or it shows its whole base."""
     alike = base.dtype == view.dtype and base.shape == view.shape
     return step.op.split(".")[1] in _BACK or (alike and same_layout(base, view))

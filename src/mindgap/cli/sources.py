@@ -13,7 +13,7 @@ import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.graph import Array, Graph, MindgapError, TensorStore
-from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun, Shown, SizedRuns
+from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun, ShownDifference, SizedRuns
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName
@@ -95,7 +95,7 @@ class _Program:
     def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
         return self.client.run_sizes(self.source, platform, declared) if self.first in ("", self.source) else None
 
-    def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
+    def locate(self, platform: PlatformName, shown: ShownDifference) -> Located | None:
         return self.client.locate(self.source, platform, shown)
 
     def eager_again(self, platform: PlatformName) -> Sequence[Array]:
@@ -120,7 +120,7 @@ class _LeftOut:
     def run_sizes(self, platform: PlatformName, declared: bool) -> None:
         return None
 
-    def locate(self, platform: PlatformName, shown: Shown) -> None:
+    def locate(self, platform: PlatformName, shown: ShownDifference) -> None:
         return None
 
     def eager_again(self, platform: PlatformName) -> Sequence[Array]:

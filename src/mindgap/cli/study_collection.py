@@ -17,7 +17,7 @@ from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.graph import MindgapError, TensorStore
 
 if TYPE_CHECKING:
-    from mindgap.studies.machines.observations import Collected
+    from mindgap.studies.machines.observations import MachineObservations
     from mindgap.studies.machines.settings import Setting
     from mindgap.studies.machines.subjects import Runnable
 
@@ -108,7 +108,7 @@ def _runnables(wanted: Collection, store: TensorStore, refused: list[str]) -> li
     return [each for runnables in found.values() for each in runnables]
 
 
-def _summary(path: Path, found: Collected) -> str:
+def _summary(path: Path, found: MachineObservations) -> str:
     """Says what the file holds: what ran, and what did not with the reason."""
     missing = {name: facts["unavailable"] for name, facts in found.settings.items() if "unavailable" in facts}
     failed = [each for each in found.observations if not each.classes]

@@ -22,7 +22,7 @@ from mindgap.results.predictions import TaskResult
 from mindgap.results.store import Store
 
 if TYPE_CHECKING:
-    from mindgap.workflows.task.columns import Form
+    from mindgap.workflows.task.columns import ModelForm
 
 #: Problems of samples that are named one by one.
 _NAMED: Final = 5
@@ -144,8 +144,8 @@ def _status(found: TaskResult, max_flips: int | None) -> Exit:
     return status
 
 
-def _form(client: SourceClient, name: str, source: str) -> Form:
-    from mindgap.workflows.task.columns import Form
+def _form(client: SourceClient, name: str, source: str) -> ModelForm:
+    from mindgap.workflows.task.columns import ModelForm
 
     opened = client.open(source)
     if len(opened.programs) != 1:
@@ -153,7 +153,7 @@ def _form(client: SourceClient, name: str, source: str) -> Form:
             f"{source} names {len(opened.programs)} models or sets of arguments: name one "
             f"({opened.programs[0].source.partition('?')[0]}, arguments=1)"
         )
-    return Form(name, source, client.capture(opened, 0))
+    return ModelForm(name, source, client.capture(opened, 0))
 
 
 def _source(source: str, options: Sequence[str], batch: int) -> str:

@@ -48,7 +48,7 @@ _MOST_TEXT: Final = 160
 
 
 @dataclass(frozen=True, slots=True)
-class DtypePolicy:
+class DtypeArithmetic:
     """The arithmetic of a platform for tensors of one dtype.
 
     `computes_in`: the dtype of the arithmetic, by additions, products and comparisons of elements. `unsupported`
@@ -107,7 +107,7 @@ _NUMPY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 def measured_dtypes(platform: Platform) -> dict[str, dict[str, str]]:
-    """Measures a `DtypePolicy` as JSON for each dtype name, by running tiny graphs on the platform.
+    """Measures a `DtypeArithmetic` as JSON for each dtype name, by running tiny graphs on the platform.
 
     It runs three graphs if the platform takes every dtype, else about twenty: too many for a compiler that builds C++
     for each.
@@ -128,9 +128,9 @@ def measured_dtypes(platform: Platform) -> dict[str, dict[str, str]]:
     return {dtype: _policy(dtype, results).as_json() for dtype, results in found.items()}
 
 
-def policies(description: Mapping[str, Any]) -> dict[str, DtypePolicy]:
+def policies(description: Mapping[str, Any]) -> dict[str, DtypeArithmetic]:
     """Reads the policies from a platform's description; none if it has not measured them."""
-    return {dtype: DtypePolicy(**policy) for dtype, policy in description.get(KEY, {}).items()}
+    return {dtype: DtypeArithmetic(**policy) for dtype, policy in description.get(KEY, {}).items()}
 
 
 def _alone(platform: Platform, probe: _Probe) -> _Found:
@@ -148,7 +148,7 @@ def _run(platform: Platform, probes: Sequence[_Probe]) -> list[list[Array]] | Ex
     return [[next(outputs) for _ in probe.outputs] for probe in probes]
 
 
-def _policy(dtype: str, found: Sequence[_Found]) -> DtypePolicy:
+def _policy(dtype: str, found: Sequence[_Found]) -> DtypeArithmetic:
     """Derives a dtype's policy from the results of its probes. The first probe is the simplest."""
     products = _matmul_in(dtype, found[-1]) if kind_of(dtype) == "float" else ""
     results = found[:-1] if products else found
@@ -156,12 +156,12 @@ def _policy(dtype: str, found: Sequence[_Found]) -> DtypePolicy:
     why = _line(errors[0]) if errors else ""
     if isinstance(results[0], Exception):
         word = "unsupported" if isinstance(results[0], Unsupported) else "unknown"
-        return DtypePolicy(word, word, why=why)
+        return DtypeArithmetic(word, word, why=why)
     candidates = [c for c in _arithmetics(dtype) if _fits(c, zip(_probes(dtype), results, strict=False))]
     certain = candidates and not (errors and len(candidates) > 1)
     overflow = _overflow(results[0][0]) if kind_of(dtype) == "int" else ""
     computes_in = candidates[0].dtype if certain else "unknown"
-    return DtypePolicy(computes_in, dtype_name(results[0][0].dtype), products, overflow, why)
+    return DtypeArithmetic(computes_in, dtype_name(results[0][0].dtype), products, overflow, why)
 
 
 def _arithmetics(dtype: str) -> list[_Arithmetic]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mindgap.platforms.environments import EnvironmentProblem, Recipe, read_recipe
+from mindgap.platforms.environments import EnvironmentProblem, EnvironmentRecipe, read_recipe
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.environments.recipe import emulated_recipes
 from mindgap.platforms.host_runtime import HostRuntime
@@ -63,7 +63,7 @@ def package_versions(platform: PlatformName, packages: Iterable[str]) -> dict[st
     return backend.where.versions(*packages) if isinstance(backend, BackendInEnvironment) else installed(packages)
 
 
-def recipes() -> Mapping[str, Recipe]:
+def recipes() -> Mapping[str, EnvironmentRecipe]:
     """All recipes by name: those of registered platforms, each with its platforms, and those of emulated processors."""
     files = dict[Path, list[str]]()
     for name in places():
@@ -74,7 +74,7 @@ def recipes() -> Mapping[str, Recipe]:
     return dict(sorted({**of_platforms, **emulated_recipes()}.items()))
 
 
-def find_recipe(name: str) -> Recipe:
+def find_recipe(name: str) -> EnvironmentRecipe:
     """Returns a recipe. Raises `EnvironmentProblem` where there is none of that name."""
     known = recipes()
     if name in known:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mindgap.platforms.environments import Environment, EnvironmentProblem, Recipe, read_recipe
+from mindgap.platforms.environments import Environment, EnvironmentProblem, EnvironmentRecipe, read_recipe
 from mindgap.platforms.protocol import Availability, Backend, HasRecipe, Options, Platform, PlatformError
 
 _PROBE_S: Final = 120.0
@@ -62,7 +62,7 @@ class BackendWithoutEnvironment:
     """
 
     backend: Backend
-    recipe: Recipe
+    recipe: EnvironmentRecipe
     reason: str
 
     @property

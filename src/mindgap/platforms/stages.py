@@ -89,7 +89,7 @@ class VariantRuns(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StageStep:
     """A platform that runs a runtime's steps up to one. `stage`: which brings a failure of it. `words`: what it is."""
 
     platform: str
@@ -109,7 +109,7 @@ def right_with(runs: VariantRuns, option: str, value: str) -> bool:
     return runs.name.options.get(option) != value and runs.ask(runs.with_options(**{option: value})) == "right"
 
 
-def first_failing(runs: VariantRuns, steps: Sequence[Step]) -> Stage | None:
+def first_failing(runs: VariantRuns, steps: Sequence[StageStep]) -> Stage | None:
     """Returns the stage of the first step that fails; None where all of them run.
 
     `unknown`: a step failed in another way than the platform, so that what comes after it cannot be told.
@@ -123,7 +123,7 @@ def first_failing(runs: VariantRuns, steps: Sequence[Step]) -> Stage | None:
     return None
 
 
-def stage_of_failure(runs: VariantRuns, steps: Sequence[Step], *, load: Stage, run: Stage = "kernel") -> Stage:
+def stage_of_failure(runs: VariantRuns, steps: Sequence[StageStep], *, load: Stage, run: Stage = "kernel") -> Stage:
     """Returns the stage of a failure. `load`, `run`: those of a platform that fails to load, or to run, what all
     `steps` translate."""
     if not runs.fails_at_load:

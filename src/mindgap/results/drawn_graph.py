@@ -19,7 +19,7 @@ _ONLY_LINE: Final = re.compile(r"[^\s()]+:\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class ValueStatistics:
+class SideStatistics:
     """One value on one side: the smallest, largest and mean of its finite elements, and how many are NaN or infinite.
 
     A complex value has those of its magnitude. None where no element is finite.
@@ -40,8 +40,8 @@ class ValueDifference:
     relative: root mean square of the difference over that of the reference; infinite for another shape, dtype or class.
     """
 
-    platform: ValueStatistics
-    reference: ValueStatistics
+    platform: SideStatistics
+    reference: SideStatistics
     max_abs: float | None
     relative: float
 

@@ -94,7 +94,7 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ComparedForm:
     """A form of the model on a platform. form: empty for the model itself. way: `graph`, or the file that ran."""
 
     form: str
@@ -119,11 +119,13 @@ class TaskResult:
     dataset: str
     task: Task
     classes: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[ComparedForm, ...]
     truths: dict[int, Truth] = field(default_factory=dict[int, Truth])
-    predictions: dict[Column, dict[int, Prediction]] = field(default_factory=dict[Column, dict[int, Prediction]])
+    predictions: dict[ComparedForm, dict[int, Prediction]] = field(
+        default_factory=dict[ComparedForm, dict[int, Prediction]]
+    )
     problems: dict[int, str] = field(default_factory=dict[int, str])
-    failures: dict[Column, str] = field(default_factory=dict[Column, str])
+    failures: dict[ComparedForm, str] = field(default_factory=dict[ComparedForm, str])
     flips: list[Flip] = field(default_factory=list[Flip])
     near_ties: list[NearTie] = field(default_factory=list[NearTie])
     notes: list[str] = field(default_factory=list[str])
@@ -132,7 +134,7 @@ class TaskResult:
     seconds: float = 0.0
 
     @property
-    def reference(self) -> Column:
+    def reference(self) -> ComparedForm:
         """The column that the others are compared with."""
         return self.columns[0]
 

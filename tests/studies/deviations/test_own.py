@@ -12,7 +12,14 @@ from mindgap.studies import records
 from mindgap.studies.deviations.own import own_study
 from mindgap.studies.deviations.own.columns import MAIN
 from mindgap.studies.machines.merging import merged
-from mindgap.studies.machines.observations import Collected, Deviating, Machine, Observation, Subject, ValueFacts
+from mindgap.studies.machines.observations import (
+    Deviating,
+    Machine,
+    MachineObservations,
+    Observation,
+    ObservedSubject,
+    ValueFacts,
+)
 
 FACTS = {"model": "resnet18", "activation": "relu", "pooling": "max", "trained": True, "sample": 0, "dtype": "float32"}
 PLATFORMS = tuple(parse(f"cpu/eager@isa={isa},threads={count}") for isa in ("default", "avx2") for count in (1, 2))
@@ -34,8 +41,8 @@ def collected(name="one", flags=("avx2", "sse4_1"), result=RESULT):
         ValueFacts(6, "aten.relu.default", "act1", (2,), "float32", (5,), False),
         ValueFacts(7, "aten.softmax.int", "", (2,), "float32", (6,), True),
     )
-    subject = Subject(MAIN, "models", "digest", FACTS, values)
-    conv = Subject(
+    subject = ObservedSubject(MAIN, "models", "digest", FACTS, values)
+    conv = ObservedSubject(
         "convolution/x", "convolutions", "other",
         {"filters": 1, "kernel": 3, "channels": 3, "size": 9, "multiplications": 1000}, values[2:],
     )  # fmt: skip
@@ -53,7 +60,7 @@ def collected(name="one", flags=("avx2", "sse4_1"), result=RESULT):
         for platform in PLATFORMS
     }  # fmt: skip
     prefixes = {(MAIN, 5): tensors(3), (MAIN, 6): tensors(10), (MAIN, 7): tensors(20), ("convolution/x", 7): tensors(1)}
-    return Collected(
+    return MachineObservations(
         machine(name, flags), (subject, conv), settings, tuple(observations), prefixes, {},
         (Deviating(MAIN, 5, 2, 4), Deviating(MAIN, 6, 1, 4)), {"cuda/eager": {"unavailable": "no GPU"}}, True,
     )  # fmt: skip
@@ -112,6 +119,6 @@ def test_what_failed_and_what_is_not_there_is_said():
 
 def test_nothing_to_compare_is_an_error():
     whole = collected()
-    one = Collected(**{**vars(whole), "observations": whole.observations[:1]})
+    one = MachineObservations(**{**vars(whole), "observations": whole.observations[:1]})
     with pytest.raises(MindgapError, match="no subject ran on more than one platform"):
         tables(one=one)

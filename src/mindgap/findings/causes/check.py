@@ -26,7 +26,7 @@ _LAST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Reproducer:
+class ListedReproducer:
     """A script, or a model file with its summary beside it. `name`: the title of its cause. `script`: None where a
     ledger names none. `platform`: None where it is not known."""
 
@@ -45,20 +45,20 @@ class Reproduction:
     reason: str = ""
 
 
-def reproducers_of(path: Path) -> Sequence[Reproducer]:
+def reproducers_of(path: Path) -> Sequence[ListedReproducer]:
     """The scripts of a ledger (a `.toml` file), a `causes.json`, or a directory of scripts.
 
     Raises `MindgapError` where the path is none of these or holds no cause.
     """
     if path.suffix == ".toml":
         issues = Ledger.load(path).issues
-        found = [Reproducer(str(issue), path.parent / issue.script if issue.script else None) for issue in issues]
+        found = [ListedReproducer(str(issue), path.parent / issue.script if issue.script else None) for issue in issues]
     elif path.is_dir() and not (path / FILE_NAME).exists():
-        found = [Reproducer(str(file.relative_to(path)), file) for file in sorted(path.rglob("*.py"))]
+        found = [ListedReproducer(str(file.relative_to(path)), file) for file in sorted(path.rglob("*.py"))]
     elif path.is_dir() or path.name == FILE_NAME:
         file = path / FILE_NAME if path.is_dir() else path
         shown = [(cause.title, cause.findings[0]) for cause in read_causes(file) if cause.findings]
-        found = [Reproducer(title, file.parent / each.script, each.platform) for title, each in shown]
+        found = [ListedReproducer(title, file.parent / each.script, each.platform) for title, each in shown]
     else:
         raise MindgapError(f"{path} is no ledger (.toml), no {FILE_NAME} and no directory of scripts")
     if not found:
@@ -67,7 +67,7 @@ def reproducers_of(path: Path) -> Sequence[Reproducer]:
 
 
 def check_reproducers(
-    reproducers: Iterable[Reproducer], *, python: str | None = None, timeout_s: float = 400.0,
+    reproducers: Iterable[ListedReproducer], *, python: str | None = None, timeout_s: float = 400.0,
     jobs: int = 1, progress: Callable[[Reproduction], None] | None = None,
 ) -> list[Reproduction]:  # fmt: skip
     """Runs each script by itself, `jobs` at a time, each at most `timeout_s` seconds; a model file with mindgap.
@@ -82,7 +82,7 @@ def check_reproducers(
     except OSError as error:
         raise MindgapError(f"--python {python} cannot be run: {error.strerror}") from None
 
-    def one(reproducer: Reproducer) -> Reproduction:
+    def one(reproducer: ListedReproducer) -> Reproduction:
         found = _reproduce(reproducer, python, timeout_s)
         if progress is not None:
             progress(found)
@@ -92,7 +92,7 @@ def check_reproducers(
         return list(threads.map(one, reproducers))
 
 
-def _reproduce(one: Reproducer, python: str | None, timeout_s: float) -> Reproduction:
+def _reproduce(one: ListedReproducer, python: str | None, timeout_s: float) -> Reproduction:
     if one.script is None:
         return Reproduction(one.name, "", "not checked", "the ledger names no script")
     script = str(one.script)

@@ -42,7 +42,7 @@ class ReducedCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownDamage:
     """What a run of a graph shows. `damage`: None where the result is right. `message`: of a failure."""
 
     damage: Damage | None
@@ -51,7 +51,7 @@ class Shown:
 
 
 #: Runs a draft of a graph on a platform; None where it cannot be run or says nothing.
-Run = Callable[[PlatformName, Graph], Shown | None]
+Run = Callable[[PlatformName, Graph], ShownDamage | None]
 
 
 def pairs_to_compare(cases: Sequence[ReducedCase], most: int = MOST_PAIRS) -> list[tuple[ReducedCase, ReducedCase]]:
@@ -149,7 +149,7 @@ def _swap(first: ReducedCase, second: ReducedCase, run: Run) -> str:
     return f"{text}; in the nearest graph that is right, it is right too." if _is_right(calm) else ""
 
 
-def _is_right(shown: Shown | None) -> bool:
+def _is_right(shown: ShownDamage | None) -> bool:
     return shown is not None and shown.damage is None
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from mindgap.findings.causes.inner_operators import inner_functions
 from mindgap.findings.causes.key import damage_of
-from mindgap.findings.causes.mechanism import ReducedCase, Run, Shown
+from mindgap.findings.causes.mechanism import ReducedCase, Run, ShownDamage
 from mindgap.findings.reduction.files import Summary
 from mindgap.findings.reduction.specification import specified_in_worker
 from mindgap.findings.reduction.stage import stage_at_fault
@@ -43,20 +43,20 @@ def run_with(context: RunContext) -> Run:
     return partial(_shown, context)
 
 
-def _shown(context: RunContext, platform: PlatformName, draft: Graph) -> Shown | None:
+def _shown(context: RunContext, platform: PlatformName, draft: Graph) -> ShownDamage | None:
     try:
         graph = specified_in_worker(draft, context.execute)
     except GraphError:
         return None
     row = GraphComparison(context, "swapped", graph).row(platform)
     if row.verdict in CALM:
-        return Shown(None)
+        return ShownDamage(None)
     if not row.finding:
         return None
     damage = damage_of(
         row.word, row.status, special=row.verdict == "exceptional" and _is_special(graph, context.tensors)
     )
-    return Shown(damage, stage_at_fault(context, graph, row).stage, row.signature)
+    return ShownDamage(damage, stage_at_fault(context, graph, row).stage, row.signature)
 
 
 def _is_special(graph: Graph, tensors: TensorStore | None) -> bool:

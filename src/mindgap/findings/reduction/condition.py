@@ -31,7 +31,7 @@ _ORDINARY_VALUES: Final = ("uniform", "negative", "integers", "large", "tiny")
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class TriggerCondition:
     """What triggers a fault.
 
     - `phrase`: the facts, joined by commas: `0-d input`, `dtype float16 only`, `any input tried`. Empty where nothing
@@ -105,7 +105,7 @@ class _Trials:
 def condition_of(
     graph: Graph, check: Check, tensors: TensorStore | None = None, *, specify: Specify | None = None,
     checks: int = 80, seconds: float = 30.0,
-) -> Condition:  # fmt: skip
+) -> TriggerCondition:  # fmt: skip
     """Finds what triggers the fault that `graph` shows.
 
     `check`: as of the reduction. `specify`: runs neighbours to learn the specs of their values; by default eager
@@ -126,10 +126,10 @@ def condition_of(
     natural = natural or _stepwise_natural(tried)
     facts = facts_of(graph, tried.trials)
     phrase = ", ".join(facts) or ("any input tried" if tried.trials else "")
-    return Condition(phrase, tuple(tried.trials), natural, right_for(tried.trials), complete)
+    return TriggerCondition(phrase, tuple(tried.trials), natural, right_for(tried.trials), complete)
 
 
-def titled(condition: Condition, graph: Graph, row: Row) -> str:
+def titled(condition: TriggerCondition, graph: Graph, row: Row) -> str:
     """Returns a title of the fault in words: "`max(x, 0)` of a 0-d tensor fails". `row`: of the graph."""
     return title_in_words(condition.phrase, graph, row)
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from mindgap.findings.reduction.condition import Condition, condition_of
+from mindgap.findings.reduction.condition import TriggerCondition, condition_of
 from mindgap.findings.reduction.hang import with_hang_deadline
 from mindgap.findings.reduction.model_file import with_model_file
 from mindgap.findings.reduction.reducer import Reduction, ReductionLimits, reduce
@@ -45,7 +45,7 @@ class ReducedFinding:
     special_inputs: bool
     stage: StageAtFault
     refused: str = ""
-    condition: Condition = Condition()  # noqa: RUF009 # frozen
+    condition: TriggerCondition = TriggerCondition()  # noqa: RUF009 # frozen
 
 
 def reduce_finding(
@@ -73,7 +73,7 @@ def reduce_finding(
     passing = None if found.passing is None else GraphComparison(context, row.model, found.passing).row(row.platform)
     inputs = materialise_all(found.graph, context.tensors)
     limit_s = CRASH_LIMIT_S if deadline is None else deadline.script_seconds
-    condition = Condition()
+    condition = TriggerCondition()
     limits = limits or ReductionLimits()
     if limits.condition_s > 0:
         condition = condition_of(found.graph, check, context.tensors, specify=specify, seconds=limits.condition_s)
@@ -91,7 +91,7 @@ def reduce_finding(
 
 
 def _script(
-    context: RunContext, graph: Graph, inputs: Sequence[Array], row: Row, limit_s: float, condition: Condition
+    context: RunContext, graph: Graph, inputs: Sequence[Array], row: Row, limit_s: float, condition: TriggerCondition
 ) -> Reproducer:
     """The short script of a finding, run: in two environments where platform and reference are two versions of one."""
     natural = condition.natural

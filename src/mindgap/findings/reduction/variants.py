@@ -49,7 +49,7 @@ _DIMENSIONS: Final = frozenset({"dim", "dim0", "dim1", "dims", "start_dim", "end
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class AttributeParameter:
     """An argument of a node that is no tensor. `default`: of the schema, where `has_default`."""
 
     name: str
@@ -221,7 +221,7 @@ def with_roles(graph: Graph, role: Literal["input", "constant"], number: int) ->
     return replace(graph, inputs=tuple(inputs))
 
 
-def parameters(node: Node) -> Iterator[Parameter]:
+def parameters(node: Node) -> Iterator[AttributeParameter]:
     """Yields the arguments of a node that are no tensors, with their defaults."""
     named = dict(node.kwargs)
     for place, argument in enumerate(schema_of(overload(node.op)).arguments):
@@ -238,7 +238,7 @@ def parameters(node: Node) -> Iterator[Parameter]:
         at = place < len(node.args) and not argument.kwarg_only
         value = node.args[place] if at else named.get(name, default)
         if not any(True for _ in refs(value)):
-            yield Parameter(name, place if at else name, value, at or name in named, has_default, default)
+            yield AttributeParameter(name, place if at else name, value, at or name in named, has_default, default)
 
 
 def _plain(value: Any) -> Arg:
@@ -247,14 +247,14 @@ def _plain(value: Any) -> Arg:
     return value if isinstance(value, (bool, int, float, complex, str)) else None
 
 
-def with_default(graph: Graph, node: int, parameter: Parameter) -> Graph:
+def with_default(graph: Graph, node: int, parameter: AttributeParameter) -> Graph:
     """Returns the graph with an argument at its default."""
     if isinstance(parameter.place, str):
         return edits.without_argument(graph, node, parameter.place)
     return edits.with_argument(graph, node, parameter.place, parameter.default)
 
 
-def with_value(graph: Graph, node: int, parameter: Parameter, value: Arg) -> Graph:
+def with_value(graph: Graph, node: int, parameter: AttributeParameter, value: Arg) -> Graph:
     """Returns the graph with another value of an argument, given or not."""
     if parameter.given:
         return edits.with_argument(graph, node, parameter.place, value)
@@ -263,7 +263,7 @@ def with_value(graph: Graph, node: int, parameter: Parameter, value: Arg) -> Gra
     return replace(graph, nodes=(*graph.nodes[:node], new, *graph.nodes[node + 1 :]))
 
 
-def other_values(graph: Graph, node: int, parameter: Parameter) -> list[Arg]:
+def other_values(graph: Graph, node: int, parameter: AttributeParameter) -> list[Arg]:
     """Returns other values of an argument: a flag turned, a dimension counted from the other end, other numbers."""
     value = parameter.value
     match value:

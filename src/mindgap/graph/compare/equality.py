@@ -30,7 +30,7 @@ VALUES: Final = Equality("values", nan_equals_nan=False, zeros_differ=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class BinaryFormat:
     """The bits of an IEEE 754 binary format. `mantissa`: stored mantissa bits. `infinity`: the bits of +∞."""
 
     name: str
@@ -51,14 +51,14 @@ class Format:
 
 #: By numpy's dtype.
 _FORMATS: Final = {
-    np.dtype(np.float16): Format("float16", np.dtype(np.uint16), 10, 0x7C00),
-    np.dtype(ml_dtypes.bfloat16): Format("bfloat16", np.dtype(np.uint16), 7, 0x7F80),
-    np.dtype(np.float32): Format("float32", np.dtype(np.uint32), 23, 0x7F80_0000),
-    np.dtype(np.float64): Format("float64", np.dtype(np.uint64), 52, 0x7FF0_0000_0000_0000),
+    np.dtype(np.float16): BinaryFormat("float16", np.dtype(np.uint16), 10, 0x7C00),
+    np.dtype(ml_dtypes.bfloat16): BinaryFormat("bfloat16", np.dtype(np.uint16), 7, 0x7F80),
+    np.dtype(np.float32): BinaryFormat("float32", np.dtype(np.uint32), 23, 0x7F80_0000),
+    np.dtype(np.float64): BinaryFormat("float64", np.dtype(np.uint64), 52, 0x7FF0_0000_0000_0000),
 }
 
 
-def format_of(dtype: np.dtype[Any]) -> Format:
+def format_of(dtype: np.dtype[Any]) -> BinaryFormat:
     """Returns the format of a dtype, in native byte order. Raises `MindgapError` for any other than these four."""
     try:
         return _FORMATS[dtype]
@@ -72,7 +72,7 @@ def raw_bits(values: Array) -> Array:
     return np.ascontiguousarray(values).reshape(-1).view(format_of(values.dtype).bits)
 
 
-def canonical_bits(bits: Array, form: Format, equality: Equality) -> tuple[Array, bool]:
+def canonical_bits(bits: Array, form: BinaryFormat, equality: Equality) -> tuple[Array, bool]:
     """Brings bits of a format into those in which equal elements have the same bits.
 
     Returns them (the argument itself where nothing had to change), and whether an element equals nothing, itself

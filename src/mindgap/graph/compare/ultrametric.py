@@ -28,7 +28,7 @@ import numpy as np
 import xxhash
 
 from mindgap.graph import Array, MindgapError
-from mindgap.graph.compare.equality import BITS, Equality, Format, canonical_bits, format_of, raw_bits
+from mindgap.graph.compare.equality import BITS, BinaryFormat, Equality, canonical_bits, format_of, raw_bits
 
 #: Returns tensor number i. All have one dtype and one number of elements.
 Load = Callable[[int], Array]
@@ -193,7 +193,7 @@ class _Reference:
 
     bits: Array
     delicate: tuple[bool, ...]
-    form: Format
+    form: BinaryFormat
     equality: Equality
 
     @classmethod
@@ -235,7 +235,7 @@ class _Reference:
         return _Compared(max(0, self.form.mantissa - worst.bit_length()), hasher.hexdigest())
 
 
-def _cut_digest(bits: Array, mantissa_bits: int, form: Format, equality: Equality) -> str:
+def _cut_digest(bits: Array, mantissa_bits: int, form: BinaryFormat, equality: Equality) -> str:
     """Digests a tensor cut off after some mantissa bits."""
     mask = form.bits.type(form.sign * 2 - (1 << (form.mantissa - mantissa_bits)))
     space = np.empty(min(CHUNK, bits.size), bits.dtype)

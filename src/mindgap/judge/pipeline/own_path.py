@@ -16,7 +16,7 @@ from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
 from mindgap.judge.pipeline.time_budget import OutOfTime
-from mindgap.models.own_path.client import Located, OwnRun, Shown, SizedRuns
+from mindgap.models.own_path.client import Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import (
@@ -53,7 +53,7 @@ RunProgram = Callable[[PlatformName], OwnRun | None]
 #: arguments of the same kind.
 Against = Literal["reference", "eager", "second", "others"]
 #: Finds the submodule at fault.
-Locate = Callable[[Shown], Located | None]
+Locate = Callable[[ShownDifference], Located | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def fault_of(
         # Each run of a submodule that draws random numbers gives others.
         found = Located("", "")
     else:
-        found = locate(Shown(apart, run.first, against == "others")) or Located("", "")
+        found = locate(ShownDifference(apart, run.first, against == "others")) or Located("", "")
     line = (run.changes[0][1] if stateful and run.changes else line_of(run, found.path, drawn)) or found.line
     where = "" if stateful else _where(found, run)
     verdict: Verdict = "failed" if status == "failed" else "export"
@@ -225,7 +225,10 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
         alike.setdefault(_of_size(each), []).append(each.words)
     said = "; ".join(f"at {', '.join(words)}: {text}" for text, words in alike.items())
     detail = f"{own.way or 'the export'} {OF_SIZES}: {said} (of {sizes}){left_out}"
-    at = next((Shown(each.apart, at=each.words) for each in wrong if "=" in each.words), Shown(None, at=sized.at))
+    at = next(
+        (ShownDifference(each.apart, at=each.words) for each in wrong if "=" in each.words),
+        ShownDifference(None, at=sized.at),
+    )
     found = (locate(at) if at.at else None) or Located("", "")
     line = next((each.line for each in wrong if each.line), line_of(run, found.path)) or found.line
     text = f"{detail}{_where(found, run)}{why(run, found.path)}"

@@ -17,7 +17,7 @@ from typing import Final
 
 from mindgap.graph import Arg, Graph, map_refs, operands
 from mindgap.judge.trace.known_failures import KnownFailures
-from mindgap.judge.trace.smallest_part import Part, PartSearch
+from mindgap.judge.trace.smallest_part import PartSearch, SmallestPart
 from mindgap.judge.trace.subgraphs import Array, Execute
 from mindgap.run.outcome import Job, Outcome
 
@@ -37,7 +37,7 @@ _MOST_FAILING: Final = {True: 10, False: 60}
 
 def failing_part(
     graph: Graph, failure: Outcome, execute: Execute, inputs: dict[int, Array], known: KnownFailures | None = None
-) -> Part:
+) -> SmallestPart:
     """The smallest part of the graph that makes the platform fail with the same status and signature.
 
     What made other graphs fail in this way is tried first (`known`, which remembers what is found), then the operator
@@ -45,7 +45,7 @@ def failing_part(
     """
     known = known or KnownFailures()
     if failure.status == "crash" and _STARTING in failure.signature:
-        return Part((), "the worker failed before it had the graph")
+        return SmallestPart((), "the worker failed before it had the graph")
     costly = failure.status in _COSTLY
     deadline_s = SHORT_S if failure.status == "timeout" else LONG_S
 
@@ -71,14 +71,14 @@ def failing_part(
             one = next((node for node in nodes if len(nodes) > 1 and alone.holds([node], once=True)), None)
             nodes = nodes if one is None else (one,)
             known.add(failure, graph, nodes)
-            return Part(nodes)
+            return SmallestPart(nodes)
     if not fails(graph, inputs):
-        return Part((), "the failure did not come again")
+        return SmallestPart((), "the failure did not come again")
     if graph.grad and not fails(replace(graph, grad=()), inputs):
-        return Part((), "only the gradients fail")
+        return SmallestPart((), "only the gradients fail")
     found = PartSearch(graph, inputs, fails, costly=costly, most=_MOST_FAILING[costly], folding=True).smallest()
     if failure.status in ("crash", "oom") and found.nodes and not run(*last[0]):
-        return Part((), "the part that was found does not fail when it is run again")
+        return SmallestPart((), "the part that was found does not fail when it is run again")
     if found.nodes and not found.twice:
         known.add(failure, graph, found.nodes)
     return found

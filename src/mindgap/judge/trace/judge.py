@@ -47,7 +47,7 @@ from mindgap.judge.trace.roles import Role, node_roles, value_difference
 from mindgap.judge.trace.sampled_policy import SampledPolicy
 from mindgap.judge.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
-from mindgap.judge.trace.smallest_part import Part, culprit_of_part, label_of
+from mindgap.judge.trace.smallest_part import SmallestPart, culprit_of_part, label_of
 from mindgap.judge.trace.structure import first_difference, side_to_blame, sides_first, structural_detail
 from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
 from mindgap.judge.trace.wrong_part import wrong_part
@@ -269,7 +269,7 @@ class Judge:
             return self._calm(seen, words)
         number, ours, theirs = self.oracle.graph.outputs[index], seen.ours[index], seen.theirs[index]
         producer = self.oracle.graph.producer[number]
-        culprit = culprit_of_part(self._graph, Part((self._origin[producer],))) if producer >= 0 else None
+        culprit = culprit_of_part(self._graph, SmallestPart((self._origin[producer],))) if producer >= 0 else None
         words[index] = "structural"
         blame = side_to_blame(self.oracle.graph.values[number], ours, theirs)
         detail = structural_detail(self.oracle.graph, index, ours, theirs)

@@ -23,7 +23,7 @@ _MOST_STEPS: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class FailurePattern:
     """Operators in the order of their calls. `reads`: the operands of each: the number of the operator in the pattern
     that makes it, and its slot; None for any value."""
 
@@ -31,15 +31,15 @@ class Pattern:
     reads: tuple[tuple[tuple[int, int] | None, ...], ...]
 
 
-def pattern_of(graph: Graph, nodes: Sequence[int]) -> Pattern:
+def pattern_of(graph: Graph, nodes: Sequence[int]) -> FailurePattern:
     """The pattern of some nodes, which are in execution order."""
     made = {graph.first_value[node] + slot: (number, slot) for number, node in enumerate(nodes)
             for slot in range(len(graph.nodes[node].outputs))}  # fmt: skip
     reads = tuple(tuple(made.get(value) for value in operands(graph.nodes[node])) for node in nodes)
-    return Pattern(tuple(graph.nodes[node].op for node in nodes), reads)
+    return FailurePattern(tuple(graph.nodes[node].op for node in nodes), reads)
 
 
-def places_of(graph: Graph, pattern: Pattern) -> Iterator[tuple[int, ...]]:
+def places_of(graph: Graph, pattern: FailurePattern) -> Iterator[tuple[int, ...]]:
     """The nodes of a graph that form the pattern, for each place, in execution order. Ends where looking takes too
     long."""
     left = _MOST_STEPS
@@ -73,7 +73,7 @@ class KnownFailures:
     """The patterns that made platforms fail, by platform, status and signature, the newest first. Thread-safe."""
 
     def __init__(self) -> None:
-        self._patterns: dict[tuple[str, str, str], list[Pattern]] = {}
+        self._patterns: dict[tuple[str, str, str], list[FailurePattern]] = {}
         self._lock = threading.Lock()
 
     def add(self, failure: Outcome, graph: Graph, nodes: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, operands
 from mindgap.judge.oracle.evaluation.formats import widen
 from mindgap.judge.trace.subgraphs import Array
-from mindgap.results.drawn_graph import ValueDifference, ValueStatistics
+from mindgap.results.drawn_graph import SideStatistics, ValueDifference
 
 Role = Literal["introduces", "amplifies", "propagates", "masks"]
 
@@ -94,9 +94,9 @@ def value_difference(ours: Array, theirs: Array) -> ValueDifference:
     return ValueDifference(_statistics(a), _statistics(b), max_abs, relative_difference(ours, theirs))
 
 
-def _statistics(value: torch.Tensor) -> ValueStatistics:
+def _statistics(value: torch.Tensor) -> SideStatistics:
     finite = value.isfinite()
     kept = (value.abs() if value.is_complex() else value.double())[finite]
     if not kept.numel():
-        return ValueStatistics(None, None, None, value.numel())
-    return ValueStatistics(float(kept.min()), float(kept.max()), float(kept.mean()), value.numel() - kept.numel())
+        return SideStatistics(None, None, None, value.numel())
+    return SideStatistics(float(kept.min()), float(kept.max()), float(kept.mean()), value.numel() - kept.numel())

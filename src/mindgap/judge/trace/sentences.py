@@ -11,7 +11,7 @@ from mindgap.judge.oracle import Examined, Oracle
 from mindgap.judge.trace.example import extent
 from mindgap.judge.trace.output_verdicts import note_on_ill_conditioned, overall_verdict
 from mindgap.judge.trace.single_operators import Confirmed
-from mindgap.judge.trace.smallest_part import Part
+from mindgap.judge.trace.smallest_part import SmallestPart
 from mindgap.judge.trace.structure import note_of_silence
 from mindgap.platforms.name import PlatformName
 
@@ -30,7 +30,7 @@ def detail_of_finding(oracle: Oracle, confirmed: Confirmed, side: PlatformName, 
     return f"{shown.sentence} ({phrase}, on {side}: {ops})" if shown else f"{phrase} on {side}: {ops}"
 
 
-def words_of_part(part: Part, verb: str) -> str:
+def words_of_part(part: SmallestPart, verb: str) -> str:
     """`fails by itself`, `fails only together: nodes 3, 7`."""
     if part.twice:
         return f"{verb} only while a value is returned twice"

@@ -27,7 +27,7 @@ MOST_NODES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SmallestPart:
     """The smallest part found.
 
     `nodes`: in execution order; none where no part of at most `MOST_NODES` nodes shows the behaviour. `reason`: why
@@ -39,7 +39,7 @@ class Part:
     twice: bool = False
 
 
-def culprit_of_part(graph: Graph, part: Part) -> Culprit:
+def culprit_of_part(graph: Graph, part: SmallestPart) -> Culprit:
     """What a finding names for a part of the graph."""
     last = part.nodes[-1]
     if part.twice:
@@ -70,21 +70,21 @@ class PartSearch:
         self._left = most
         self._known = known_at_load(graph) if folding else frozenset[int]()
 
-    def smallest(self) -> Part:
+    def smallest(self) -> SmallestPart:
         """The smallest part. The whole graph shows the behaviour."""
         if not self._graph.nodes:
-            return Part((), "the graph has no operator")
+            return SmallestPart((), "the graph has no operator")
         end = self._end_of_prefix()
         nodes = self._run_of_nodes(end)
         if not nodes:
-            return Part((), self._without_nodes(end))
+            return SmallestPart((), self._without_nodes(end))
         nodes = self._fewer(nodes)
         if len(nodes) > MOST_NODES:
             where = f"between nodes {nodes[0]} and {nodes[-1]}; at most {MOST_NODES} are named"
-            return Part((), f"the smallest part that was found has {len(nodes)} operators {where}")
+            return SmallestPart((), f"the smallest part that was found has {len(nodes)} operators {where}")
         shown = self._shown(nodes)
         twice = len(set(shown)) < len(shown) and not self.holds(nodes, once=True)
-        return Part(nodes, twice=twice)
+        return SmallestPart(nodes, twice=twice)
 
     def holds(self, nodes: Sequence[int], once: bool = False) -> bool:
         """Whether these nodes show the behaviour as a graph of their own. `once`: which returns no value twice."""

@@ -12,7 +12,7 @@ from typing import Final
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Graph, GraphError
 from mindgap.judge.trace.fused import confirmed_whole
-from mindgap.judge.trace.smallest_part import Part, PartSearch
+from mindgap.judge.trace.smallest_part import PartSearch, SmallestPart
 from mindgap.judge.trace.subgraphs import Array, Execute
 from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job
@@ -25,17 +25,17 @@ MAX_NODES: Final = 512
 
 def wrong_part(
     graph: Graph, inputs: dict[int, Array], platform: PlatformName, execute: Execute, deadline_s: float
-) -> Part:
+) -> SmallestPart:
     """The smallest part of which the platform's results are beyond hard bounds. `graph` has explicit gradients."""
     if len(graph.nodes) > MAX_NODES:
-        return Part((), f"the graph has more than {MAX_NODES} operators")
+        return SmallestPart((), f"the graph has more than {MAX_NODES} operators")
 
     def wrong(part: Graph, given: dict[int, Array]) -> bool:
         outcome = execute(Job(platform, part, want="outputs", repeat=1, deadline_s=deadline_s, inputs=given))
         return outcome.arrays is not None and _is_wrong(part, given, outcome.arrays)
 
     if not wrong(replace(graph, grad=()), inputs):
-        return Part((), "the values of the whole graph are right when it runs on its own")
+        return SmallestPart((), "the values of the whole graph are right when it runs on its own")
     return PartSearch(replace(graph, grad=()), inputs, wrong, most=_MOST_WRONG).smallest()
 
 

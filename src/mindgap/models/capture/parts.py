@@ -18,7 +18,7 @@ from mindgap.models.capture.training_pass import Optimizer
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CapturablePart:
     """A submodule that can be captured. `kind`: its class; `share`: of the parameters of all modules, 0 to 1; `calls`:
     how often the program calls it; `alike`: how many more submodules have the same class and shapes."""
 
@@ -38,7 +38,7 @@ def capturable_parts(
     most: int = 3,
     backward: bool = False,
     optimizer: Optimizer | None = None,
-) -> list[Part]:
+) -> list[CapturablePart]:
     """Returns up to `most` submodules that can be captured and are not inside one another, largest first.
 
     Runs the program once, for half of `seconds` at most. Then tries its submodules from the outside in, until the time
@@ -74,7 +74,9 @@ def capturable_parts(
             continue
         push(path)
     return [
-        Part(call.path, type(call.module).__name__, nodes, _parameters(call.module) / total, call.calls, alike)
+        CapturablePart(
+            call.path, type(call.module).__name__, nodes, _parameters(call.module) / total, call.calls, alike
+        )
         for call, nodes, alike in found.values()
     ]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.module_calls import call_inside, submodules
-from mindgap.models.capture.parts import Part, capturable_parts
+from mindgap.models.capture.parts import CapturablePart, capturable_parts
 from mindgap.models.capture.training_pass import Optimizer
 from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, parse
@@ -75,7 +75,7 @@ def capturable_submodules(
     return described(program.source, parts)
 
 
-def described(source: str, parts: Sequence[Part]) -> str:
+def described(source: str, parts: Sequence[CapturablePart]) -> str:
     """Returns one line on the submodules that can be captured, with a command for the first."""
     if not parts:
         return "; no submodule that it calls can be captured either"
@@ -88,7 +88,7 @@ def described(source: str, parts: Sequence[Part]) -> str:
     return f"; these submodules can be captured: {listed}; for example: {command}"
 
 
-def _described(outer: str, part: Part) -> str:
+def _described(outer: str, part: CapturablePart) -> str:
     share = f", {part.share:.0%} of the parameters" if part.share else ""
     alike = f", {part.alike} more of its class and shapes" if part.alike else ""
     calls = f", called {part.calls} times: --set call=2 for the second" if part.calls > 1 else ""

@@ -118,7 +118,7 @@ class Located:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownDifference:
     """What a submodule must show to be the one at fault.
 
     apart: how far the program's outputs are off; None where it fails.
@@ -251,7 +251,7 @@ class OwnPathClient:
     def _sizes(self) -> list[list[str | int]]:
         return [[each.name, each.low, each.high] for each in self._dynamic]
 
-    def locate(self, source: str, platform: PlatformName, shown: Shown) -> Located | None:
+    def locate(self, source: str, platform: PlatformName, shown: ShownDifference) -> Located | None:
         """Finds the submodule that shows it by itself. None where that cannot be told."""
         if platform in self._files or is_model_file(source):
             return None

@@ -15,7 +15,7 @@ from mindgap.models.own_path.client import (
     Located,
     NoOwnPath,
     OwnRun,
-    Shown,
+    ShownDifference,
     SizedRuns,
     own_run,
     program_runner_of,
@@ -62,7 +62,7 @@ class ProgramHere:
         """None: the Python API takes no dynamic dimensions."""
         return None
 
-    def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
+    def locate(self, platform: PlatformName, shown: ShownDifference) -> Located | None:
         """Finds the submodule that shows it by itself."""
         from mindgap.aten.state import TORCH_STATE
 

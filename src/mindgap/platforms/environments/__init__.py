@@ -6,9 +6,22 @@ there: workers load the package that started them, so that both sides always spe
 this package knows nothing.
 """
 
-from mindgap.platforms.environments.environment import Environment, EnvironmentProblem, Facts, environments, find
-from mindgap.platforms.environments.recipe import Recipe, made_environment, read_recipe
+from mindgap.platforms.environments.environment import (
+    Environment,
+    EnvironmentProblem,
+    InterpreterFacts,
+    environments,
+    find,
+)
+from mindgap.platforms.environments.recipe import EnvironmentRecipe, made_environment, read_recipe
 
 __all__ = [
-    "Environment", "EnvironmentProblem", "Facts", "Recipe", "environments", "find", "made_environment", "read_recipe",
+    "Environment",
+    "EnvironmentProblem",
+    "EnvironmentRecipe",
+    "InterpreterFacts",
+    "environments",
+    "find",
+    "made_environment",
+    "read_recipe",
 ]  # fmt: skip

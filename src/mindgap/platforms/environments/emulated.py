@@ -20,7 +20,7 @@ from mindgap.platforms.environments.emulation import Emulation, emulator_version
 from mindgap.platforms.environments.environment import NEEDED, Environment, EnvironmentProblem, installed
 from mindgap.platforms.environments.foreign_packages import DEBIAN, DebianPackages
 from mindgap.platforms.environments.installation import Say, has_pip, install, make_venv, new_folder, run
-from mindgap.platforms.environments.recipe import Recipe, emulated_recipes
+from mindgap.platforms.environments.recipe import EnvironmentRecipe, emulated_recipes
 
 #: The results of the check, in an environment's folder.
 _ARITHMETIC: Final = "arithmetic.json"
@@ -167,7 +167,7 @@ def _same_architecture(
 
 
 def _other_architecture(
-    name: str, folder: Path, requirements: Sequence[str], emulation: Emulation, recipe: Recipe, say: Say
+    name: str, folder: Path, requirements: Sequence[str], emulation: Emulation, recipe: EnvironmentRecipe, say: Say
 ) -> Environment:
     """Python and its libraries from Debian's packages, and wheels of the packages that workers need."""
     root = folder / "root"

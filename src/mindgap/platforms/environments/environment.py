@@ -40,7 +40,7 @@ class EnvironmentProblem(MindgapError):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class InterpreterFacts:
     """What an interpreter says of itself. `missing`: modules that were asked for and that it does not find."""
 
     python: str
@@ -85,7 +85,7 @@ class Environment:
         """The command line that runs a module of this mindgap there; arguments may be appended."""
         return [self.python, str(_START), str(_PACKAGE), self._more(), module]
 
-    def facts(self, *modules: str) -> Facts:
+    def facts(self, *modules: str) -> InterpreterFacts:
         """Asks the interpreter. Raises `EnvironmentProblem` where it does not answer."""
         return _facts(self.name, self.python, self.slower, self._more(), modules)
 
@@ -96,7 +96,7 @@ class Environment:
         """
         return dict(_answer(self.name, self.python, self.slower, ("--versions", self._more(), *packages)))
 
-    def check(self, *modules: str) -> Facts:
+    def check(self, *modules: str) -> InterpreterFacts:
         """Raises `EnvironmentProblem` where no worker can run there, or a module that it needs beside is missing.
 
         The message says what to do.
@@ -223,10 +223,12 @@ def _emulation(data: dict[str, Any] | None) -> Emulation | None:
     return Emulation(machine, processor, emulator, version, tuple(map(str, data["without"])), root)
 
 
-def _facts(name: str, python: str, slower: float, more: str, modules: tuple[str, ...]) -> Facts:
+def _facts(name: str, python: str, slower: float, more: str, modules: tuple[str, ...]) -> InterpreterFacts:
     data = _answer(name, python, slower, ("--facts", more, *modules))
     try:
-        return Facts(data["python"], data["implementation"], data["machine"], data["prefix"], tuple(data["missing"]))
+        return InterpreterFacts(
+            data["python"], data["implementation"], data["machine"], data["prefix"], tuple(data["missing"])
+        )
     except (KeyError, TypeError):
         raise EnvironmentProblem(f"environment {name}: {python} is no Python that works: it answers {data}") from None
 

@@ -23,7 +23,7 @@ from mindgap.platforms.environments.environment import (
     is_complete,
     own_packages,
 )
-from mindgap.platforms.environments.recipe import Recipe
+from mindgap.platforms.environments.recipe import EnvironmentRecipe
 
 #: Called with one line about what is being done.
 Say = Callable[[str], None]
@@ -50,7 +50,7 @@ def create(name: str, requirements: Sequence[str], python: str | None, *, isolat
     return made
 
 
-def create_from_recipe(recipe: Recipe, say: Say) -> Environment:
+def create_from_recipe(recipe: EnvironmentRecipe, say: Say) -> Environment:
     """Makes the environment of a recipe. It keeps mindgap's own PyTorch, unless the recipe is `isolated`: what asks for
     another one is not installed.
 

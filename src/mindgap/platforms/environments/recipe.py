@@ -17,7 +17,7 @@ from mindgap.platforms.environments.environment import Environment, EnvironmentP
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class EnvironmentRecipe:
     """How one environment is made.
 
     `requirements`: pinned, installed with their dependencies beside mindgap's own PyTorch. `no_deps`: installed without
@@ -65,17 +65,17 @@ class Recipe:
 
 
 @cache
-def read_recipe(path: Path) -> Recipe:
+def read_recipe(path: Path) -> EnvironmentRecipe:
     """Returns the recipe in a file. Raises `EnvironmentProblem` for one that cannot be read."""
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         lists = {name: tuple(data.pop(name, ())) for name in ("requirements", "no_deps", "npm", "shared")}
-        return Recipe(name=path.stem, **lists, **data)
+        return EnvironmentRecipe(name=path.stem, **lists, **data)
     except (OSError, ValueError, TypeError) as error:
         raise EnvironmentProblem(f"recipe {path}: {error}") from error
 
 
-def emulated_recipes() -> dict[str, Recipe]:
+def emulated_recipes() -> dict[str, EnvironmentRecipe]:
     """The recipes of emulated processors of other architectures, by name."""
     return {file.stem: read_recipe(file) for file in sorted(Path(__file__).parent.glob("*.toml"))}
 

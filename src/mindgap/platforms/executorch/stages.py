@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.platforms.stages import Stage, Step, VariantRuns, stage_by, stage_of_failure
+from mindgap.platforms.stages import Stage, StageStep, VariantRuns, stage_by, stage_of_failure
 
 _PLACE: Final = "mindgap.platforms.executorch.intermediate"
 
@@ -17,9 +17,9 @@ def executorch_stage(runs: VariantRuns) -> Stage:
     if runs.fails:
         lowered = f"{_PLACE}:TRANSLATED@delegate={delegate}"
         steps = [
-            Step(f"{_PLACE}:TRANSLATED@delegate=none", "front end", "The lowering to the edge dialect alone"),
-            Step(lowered, "delegate", "The edge dialect with the delegate's parts"),
-            Step(f"{lowered},stop=program", "graph compiler", "The lowering to a program, which is not loaded,"),
+            StageStep(f"{_PLACE}:TRANSLATED@delegate=none", "front end", "The lowering to the edge dialect alone"),
+            StageStep(lowered, "delegate", "The edge dialect with the delegate's parts"),
+            StageStep(f"{lowered},stop=program", "graph compiler", "The lowering to a program, which is not loaded,"),
         ]
         return stage_of_failure(runs, steps if delegate != "none" else [steps[0], steps[2]], load="runtime load")
     shown = runs.ask(runs.beside(f"{_PLACE}:EDGE"), "The program in the edge dialect in eager PyTorch")
@@ -29,7 +29,7 @@ def executorch_stage(runs: VariantRuns) -> Stage:
 def tosa_stage(runs: VariantRuns) -> Stage:
     """The front end, or the Arm backend's lowering to TOSA and the reference model, which no run tells apart."""
     if runs.fails:
-        steps = [Step(f"{_PLACE}:TRANSLATED@delegate=none", "front end", "The lowering to the edge dialect alone")]
+        steps = [StageStep(f"{_PLACE}:TRANSLATED@delegate=none", "front end", "The lowering to the edge dialect alone")]
         return stage_of_failure(runs, steps, load="delegate")
     shown = runs.ask(runs.beside(f"{_PLACE}:EDGE"), "The program in the edge dialect in eager PyTorch")
     return stage_by(shown, shows="front end", right="delegate")

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from mindgap.aten.operators import Facts, facts
+from mindgap.aten.operators import SchemaFacts, facts
 from mindgap.aten.tape import clone_strided, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Graph, Node
@@ -155,7 +155,7 @@ class _Other:
     kwargs: dict[str, Any]
 
     @staticmethod
-    def of(fault: schema.Fault, known: Facts, args: list[Any], kwargs: dict[str, Any]) -> _Other | None:
+    def of(fault: schema.Fault, known: SchemaFacts, args: list[Any], kwargs: dict[str, Any]) -> _Other | None:
         """Copies the arguments; None for a fault that does not call the operator again."""
 
         def each(change: Callable[[Any], Any]) -> _Other:

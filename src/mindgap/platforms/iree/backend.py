@@ -29,7 +29,7 @@ from mindgap.platforms.protocol import (
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 if TYPE_CHECKING:
-    from mindgap.platforms.iree.compiler import Compiled
+    from mindgap.platforms.iree.compiler import CompiledGraph
 
 MODULES: Final = {
     "torch": "torch",
@@ -126,7 +126,7 @@ def _named_workers() -> int:
 class IreeExecutable:
     """Runs one compiled program."""
 
-    def __init__(self, graph: Graph, device: Any, compiled: Compiled) -> None:
+    def __init__(self, graph: Graph, device: Any, compiled: CompiledGraph) -> None:
         from mindgap.platforms.iree.module import Module
 
         self._graph = graph

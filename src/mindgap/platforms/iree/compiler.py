@@ -24,7 +24,7 @@ _SCOPE: Final = "model"
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledGraph:
     """A compiled graph. `program`: the module's bytes. `fed`: the graph's inputs that it takes, in order.
 
     `parameters`: name -> tensor, for those that are not in the module but in `scope`.
@@ -49,7 +49,7 @@ def import_turbine() -> Any:
 
 def compile_graph(
     graph: Graph, inputs: Sequence[Array], target: str, flags: Sequence[str], *, external: bool
-) -> Compiled:
+) -> CompiledGraph:
     """Compiles a graph. `target`: one of IREE's backends. `flags`: of `iree-compile`. `external`: as the option says.
 
     Raises `Unsupported`, or `CompileFailure`.
@@ -69,7 +69,7 @@ def compile_graph(
     except Exception as error:
         found = messages.read(error)
         raise loading_error(found.kind, _text(error), messages.aten_operator(found, graph)) from error
-    return Compiled(compiled, program.fed, {name: to_numpy(tensor) for name, tensor in parameters.items()})
+    return CompiledGraph(compiled, program.fed, {name: to_numpy(tensor) for name, tensor in parameters.items()})
 
 
 def decomposed_program(exported: Any) -> Any:

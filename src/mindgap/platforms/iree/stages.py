@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.stages import Stage, Step, VariantRuns, stage_by, stage_of_failure
+from mindgap.platforms.stages import Stage, StageStep, VariantRuns, stage_by, stage_of_failure
 
 _PLACE: Final = "mindgap.platforms.iree.intermediate"
 _STEPS: Final = (
-    Step(f"{_PLACE}:TRANSLATED@stop=import", "front end", "iree-turbine's import to torch-mlir alone"),
-    Step(f"{_PLACE}:TRANSLATED@stop=input", "front end", "iree-compile --compile-to=input, which converts torch-mlir,"),
-    Step(
+    StageStep(f"{_PLACE}:TRANSLATED@stop=import", "front end", "iree-turbine's import to torch-mlir alone"),
+    StageStep(
+        f"{_PLACE}:TRANSLATED@stop=input", "front end", "iree-compile --compile-to=input, which converts torch-mlir,"
+    ),
+    StageStep(
         f"{_PLACE}:TRANSLATED@stop=executable-sources",
         "graph compiler",
         "iree-compile --compile-to=executable-sources, which generates no code,",

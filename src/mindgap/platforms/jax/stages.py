@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.platforms.stages import Stage, Step, VariantRuns, first_failing, right_with, stable_hlo_shows
+from mindgap.platforms.stages import Stage, StageStep, VariantRuns, first_failing, right_with, stable_hlo_shows
 
 _JAX: Final = "mindgap.platforms.jax.intermediate:TRANSLATED"
 
@@ -13,7 +13,9 @@ def jax_stage(runs: VariantRuns) -> Stage:
     """The front end (torchax with JAX), XLA's code generation, or XLA."""
     step = f"{_JAX}@mode={runs.name.options.get('mode', 'default')}"
     if runs.fails:
-        found = first_failing(runs, [Step(step, "front end", "torchax's and JAX's translation to StableHLO alone")])
+        found = first_failing(
+            runs, [StageStep(step, "front end", "torchax's and JAX's translation to StableHLO alone")]
+        )
         return found or ("compiler" if runs.fails_at_load else "kernel")
     shown = stable_hlo_shows(runs, step)
     if shown != "right":

@@ -27,7 +27,7 @@ from mindgap.platforms.protocol import (
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 if TYPE_CHECKING:
-    from mindgap.platforms.litert.conversion import Converted
+    from mindgap.platforms.litert.conversion import LiteRtModel
 
 MODULES: Final = {"torch": "torch", "litert_torch": "litert-torch", "ai_edge_litert": "ai-edge-litert"}
 _OPTIONS: Final = (
@@ -86,7 +86,7 @@ class LitertPlatform:
 class LitertExecutable:
     """Runs one model. `facts`: which of its operators the delegate took."""
 
-    def __init__(self, make: Any, converted: Converted, delegate: str) -> None:
+    def __init__(self, make: Any, converted: LiteRtModel, delegate: str) -> None:
         """Raises `Unsupported` or `CompileFailure` for a model that the interpreter does not take."""
         self._converted = converted
         try:

@@ -19,7 +19,7 @@ from mindgap.platforms.pytorch.compilation.exported_program import export_progra
 
 
 @dataclass(frozen=True)
-class Converted:
+class LiteRtModel:
     """A LiteRT model. `fed`: the number of the graph input behind its input `args_N`. `outputs`: how many it has.
 
     `called`: the operators of `torch.export`'s program.
@@ -35,7 +35,7 @@ class Converted:
         return operator_named(message, self.called)
 
 
-def convert(graph: Graph, inputs: Sequence[Array], *, x64: bool) -> Converted:
+def convert(graph: Graph, inputs: Sequence[Array], *, x64: bool) -> LiteRtModel:
     """Converts the graph. `x64`: keep 64-bit dtypes. Raises `Unsupported` or `CompileFailure`."""
     program = export_program(graph, inputs)
     called = program.operators()
@@ -49,4 +49,4 @@ def convert(graph: Graph, inputs: Sequence[Array], *, x64: bool) -> Converted:
         found = messages.read(error)
         text = f"{type(error).__name__}: {str(error).strip()}"
         raise loading_error(found.kind, text, operator_named(text, called)) from error
-    return Converted(model, program.fed, len(graph.outputs), called)
+    return LiteRtModel(model, program.fed, len(graph.outputs), called)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.platforms.stages import Stage, Step, VariantRuns, first_failing, right_with, stable_hlo_shows
+from mindgap.platforms.stages import Stage, StageStep, VariantRuns, first_failing, right_with, stable_hlo_shows
 
 _LITERT: Final = "mindgap.platforms.litert.intermediate:TRANSLATED"
 
@@ -18,8 +18,8 @@ def litert_stage(runs: VariantRuns) -> Stage:
     if right_with(runs, "delegate", "none"):
         return "delegate"
     steps = [
-        Step(step, "front end", "litert-torch's translation to StableHLO alone"),
-        Step(
+        StageStep(step, "front end", "litert-torch's translation to StableHLO alone"),
+        StageStep(
             f"{step},stop=convert", "graph compiler", "litert-torch with LiteRT's converter, without the interpreter,"
         ),
     ]

@@ -38,7 +38,7 @@ from mindgap.platforms.simulated_arithmetic import known_arithmetic
 from mindgap.platforms.standard_error import kept_standard_error
 
 if TYPE_CHECKING:
-    from mindgap.platforms.ncnn.conversion import Converted
+    from mindgap.platforms.ncnn.conversion import NcnnModel
 
 MODULES: Final = {"torch": "torch", "ncnn": "ncnn", "pnnx": "pnnx"}
 _OPTIONS: Final = (
@@ -122,7 +122,7 @@ class NcnnPlatform:
 class NcnnExecutable:
     """Runs one model. Every call has an extractor of its own, as in the script that pnnx writes."""
 
-    def __init__(self, graph: Graph, library: Any, net: Any, converted: Converted) -> None:
+    def __init__(self, graph: Graph, library: Any, net: Any, converted: NcnnModel) -> None:
         """Raises `CompileFailure` for a model that ncnn does not load. `facts`: the layers that Vulkan runs."""
         self.facts = dict[str, Any]()
         self._graph = graph

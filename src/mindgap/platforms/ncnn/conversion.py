@@ -32,7 +32,7 @@ _ERROR: Final = re.compile(r"^\w*Error: .*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Port:
+class ModelPort:
     """An input or output of a model. `batch`: the tensor's dimension that is the batch; 233: none, as pnnx has it."""
 
     name: str
@@ -40,7 +40,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Converted:
+class NcnnModel:
     """A model. `param`, `weights`: the two files that pnnx writes. `fed`: the graph's input behind each of `inputs`.
 
     `script`, `script_weights`: the PyTorch program of what pnnx has understood, and its file of weights.
@@ -49,13 +49,13 @@ class Converted:
     param: str
     weights: bytes
     fed: tuple[int, ...]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
+    inputs: tuple[ModelPort, ...]
+    outputs: tuple[ModelPort, ...]
     script: str
     script_weights: bytes
 
 
-def convert(graph: Graph, inputs: Sequence[Array], *, fp16: bool) -> Converted:
+def convert(graph: Graph, inputs: Sequence[Array], *, fp16: bool) -> NcnnModel:
     """Converts the graph. `fp16`: store weights in float16. Raises `Unsupported` or `CompileFailure`."""
     held = foldable(graph)
     fed = tuple(number for number in range(len(graph.inputs)) if number not in held)
@@ -72,11 +72,11 @@ def convert(graph: Graph, inputs: Sequence[Array], *, fp16: bool) -> Converted:
         param, weights = (folder / "model.ncnn.param").read_text(), (folder / "model.ncnn.bin").read_bytes()
         understood = (folder / "model_pnnx.py").read_text(), (folder / "model.pnnx.bin").read_bytes()
     _require_layers(graph, param)
-    ports = [Port(f"in{number}", int(batch)) for number, batch in _INPUT.findall(script)]
-    outputs = [Port(f"out{number}", int(batch)) for number, batch in _OUTPUT.findall(script)]
+    ports = [ModelPort(f"in{number}", int(batch)) for number, batch in _INPUT.findall(script)]
+    outputs = [ModelPort(f"out{number}", int(batch)) for number, batch in _OUTPUT.findall(script)]
     if script.count("ex.input(") != len(ports) or len(outputs) != len(graph.outputs):
         raise CompileFailure(f"pnnx's script gives {len(outputs)} of {len(graph.outputs)} outputs, or is unknown")
-    return Converted(param, weights, fed, tuple(ports), tuple(outputs), *understood)
+    return NcnnModel(param, weights, fed, tuple(ports), tuple(outputs), *understood)
 
 
 def _require_matrices(graph: Graph, fed: Sequence[int]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms.ncnn.backend import MODULES
-from mindgap.platforms.ncnn.conversion import Converted, convert
+from mindgap.platforms.ncnn.conversion import NcnnModel, convert
 from mindgap.platforms.ncnn.layers import LayerProgram
 from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Options
@@ -24,7 +24,7 @@ from mindgap.platforms.protocol import Array, CompileFailure, Executable, Option
 _CHOICES: Final = {"precision": ("default", "f32")}
 
 
-def _converted(graph: Graph, inputs: Sequence[Array], options: Options) -> Converted:
+def _converted(graph: Graph, inputs: Sequence[Array], options: Options) -> NcnnModel:
     return convert(graph, inputs, fp16=options["precision"] == "default")
 
 
@@ -43,7 +43,7 @@ def _understood(graph: Graph, inputs: Sequence[Array], options: Options) -> Exec
     return TorchResults(graph, _module(converted), [converted.fed[number] for number in fed])
 
 
-def _module(converted: Converted) -> Any:
+def _module(converted: NcnnModel) -> Any:
     """The model of pnnx's PyTorch script, in eval mode, with its weights."""
     with tempfile.TemporaryDirectory(prefix="mindgap-ncnn-") as name:
         script = Path(name, "model_pnnx.py")

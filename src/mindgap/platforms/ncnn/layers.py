@@ -16,7 +16,7 @@ import torch.nn.functional as F
 
 from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.graph import Graph
-from mindgap.platforms.ncnn.conversion import Converted, Port
+from mindgap.platforms.ncnn.conversion import ModelPort, NcnnModel
 from mindgap.platforms.protocol import Array, Unsupported
 
 #: The batch index of a tensor without a batch, as pnnx writes it.
@@ -72,7 +72,7 @@ def parse(param: str) -> list[Layer]:
 class LayerProgram:
     """An executable: the layers of one model."""
 
-    def __init__(self, graph: Graph, converted: Converted) -> None:
+    def __init__(self, graph: Graph, converted: NcnnModel) -> None:
         """Raises `Unsupported` for a layer that is not in the table."""
         self._graph, self._converted = graph, converted
         self._layers = parse(converted.param)
@@ -93,7 +93,7 @@ class LayerProgram:
         return [_result(blobs, port) for port in self._converted.outputs]
 
 
-def _result(blobs: Mapping[str, torch.Tensor], port: Port) -> Array:
+def _result(blobs: Mapping[str, torch.Tensor], port: ModelPort) -> Array:
     found = blobs[port.name] if port.batch == _NO_BATCH else blobs[port.name].unsqueeze(port.batch)
     return np.array(to_numpy(found), order="C")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.platforms.stages import Stage, Step, VariantRuns, right_with, stage_by, stage_of_failure
+from mindgap.platforms.stages import Stage, StageStep, VariantRuns, right_with, stage_by, stage_of_failure
 
 _PLACE: Final = "mindgap.platforms.ncnn.intermediate"
 
@@ -16,7 +16,7 @@ def ncnn_stage(runs: VariantRuns) -> Stage:
     """
     precision = runs.name.options.get("precision", "default")
     if runs.fails:
-        step = Step(f"{_PLACE}:TRANSLATED@precision={precision}", "front end", "pnnx alone")
+        step = StageStep(f"{_PLACE}:TRANSLATED@precision={precision}", "front end", "pnnx alone")
         return stage_of_failure(runs, [step], load="runtime load")
     if precision != "f32" and runs.ask(runs.with_options(precision="f32")) == "right":
         runs.note("pnnx stores weights in float16, and ncnn computes in it where the processor can.")

@@ -22,7 +22,7 @@ from mindgap.platforms.pytorch.compilation.exported_program import ExportedGraph
 
 
 @dataclass(frozen=True)
-class Converted:
+class OpenVinoModel:
     """A converted graph. `model`: an `openvino.Model`. `inputs`: their names, `fed` the graph input behind each.
 
     `outputs`: for each output of the graph, the number of the model's output that holds it.
@@ -49,7 +49,7 @@ def import_openvino() -> Any:
     return openvino
 
 
-def convert(graph: Graph, inputs: Sequence[Array]) -> Converted:
+def convert(graph: Graph, inputs: Sequence[Array]) -> OpenVinoModel:
     """Exports the graph and converts it. Raises `Unsupported` or `CompileFailure`."""
     kept, outputs = _returned(graph)
     try:
@@ -59,7 +59,7 @@ def convert(graph: Graph, inputs: Sequence[Array]) -> Converted:
         raise
     names = tuple(f"input_{number}" for number in program.fed)
     facts = {"frontend": "pytorch", "shapes": "dynamic"}
-    return Converted(model, program, names, program.fed, outputs, facts)
+    return OpenVinoModel(model, program, names, program.fed, outputs, facts)
 
 
 def _converted(graph: Graph, inputs: Sequence[Array]) -> tuple[Any, ExportedGraph]:
@@ -110,7 +110,7 @@ def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
     return replace(graph, outputs=tuple(kept), labels=Labels()), found
 
 
-class DecomposedProgram:
+class FrontEndProgram:
     """An executable: a `torch.export` program after the front end's decompositions, in eager PyTorch."""
 
     def __init__(self, module: Any, graph: Graph, fed: Sequence[int], outputs: Sequence[int]) -> None:
@@ -126,13 +126,13 @@ class DecomposedProgram:
         return [to_numpy(found[place]) for place in self._outputs]
 
 
-def decomposed(graph: Graph, inputs: Sequence[Array]) -> DecomposedProgram:
+def decomposed(graph: Graph, inputs: Sequence[Array]) -> FrontEndProgram:
     """Exports the graph and decomposes it as `convert_model` does. Raises `Unsupported` or `CompileFailure`."""
     kept, outputs = _returned(graph)
     program = export_program(kept, inputs)
     with contextlib.suppress(CompileFailure, Unsupported):  # its table of decompositions is made in a conversion
         _converted(kept, inputs)
-    return DecomposedProgram(_decompose(program).module(), kept, program.fed, outputs)
+    return FrontEndProgram(_decompose(program).module(), kept, program.fed, outputs)
 
 
 def typed(error: Exception, program: ExportedGraph, *, running: bool = False) -> Exception:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mindgap.platforms.onnx.stages import exporter_stage
-from mindgap.platforms.stages import Stage, Step, VariantRuns, first_failing, right_with
+from mindgap.platforms.stages import Stage, StageStep, VariantRuns, first_failing, right_with
 
 _TENSORS: Final = "mindgap.platforms.tinygrad.intermediate:TRANSLATED"
 
@@ -17,7 +17,9 @@ def tinygrad_stage(runs: VariantRuns) -> Stage:
         return before
     if runs.fails:
         found = "front end" if runs.fails_at_load else None
-        found = found or first_failing(runs, [Step(_TENSORS, "front end", "tinygrad's reading of the model alone")])
+        found = found or first_failing(
+            runs, [StageStep(_TENSORS, "front end", "tinygrad's reading of the model alone")]
+        )
         return found or "compiler"
     values, words = (
         ("types", "by the types that they declare,") if runs.structural else ("values", "evaluated in numpy,")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.platforms.stages import Stage, Step, VariantRuns, right_with, stage_by, stage_of_failure
+from mindgap.platforms.stages import Stage, StageStep, VariantRuns, right_with, stage_by, stage_of_failure
 
 _PLACE: Final = "mindgap.platforms.tvm.intermediate"
 _STEPS: Final = (
-    Step(f"{_PLACE}:TRANSLATED@stop=import", "front end", "The front end alone (from_exported_program)"),
-    Step(f"{_PLACE}:TRANSLATED@stop=passes", "graph compiler", "The front end with TVM's passes, without code"),
+    StageStep(f"{_PLACE}:TRANSLATED@stop=import", "front end", "The front end alone (from_exported_program)"),
+    StageStep(f"{_PLACE}:TRANSLATED@stop=passes", "graph compiler", "The front end with TVM's passes, without code"),
 )
 
 

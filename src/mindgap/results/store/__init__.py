@@ -7,14 +7,14 @@ verdict rules. Any number of processes may write at once; a killed process loses
 
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.records import graph_row, metric_columns, metrics_of, outcome_of, outcome_row
-from mindgap.results.store.store import Merged, Store, new_run
+from mindgap.results.store.store import MergeCounts, Store, new_run
 from mindgap.results.store.tables import TABLES, VERSION
 from mindgap.results.store.writer import Row, Writer
 
 __all__ = [
     "TABLES",
     "VERSION",
-    "Merged",
+    "MergeCounts",
     "Row",
     "Store",
     "StoreError",

@@ -30,7 +30,7 @@ MARKER: Final = "mindgap-store.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergeCounts:
     """Counts of what a merge copied, without what was here already."""
 
     segments: int
@@ -133,7 +133,7 @@ class Store:
             raise StoreError(f"graph file {where} holds another graph: copy it again, or remove it and run again")
         return graph
 
-    def merge(self, other: Store | str | Path) -> Merged:
+    def merge(self, other: Store | str | Path) -> MergeCounts:
         """Copies from another store what is not here yet. Idempotent.
 
         Every segment is checked before it is published here. Raises `StoreError` naming a damaged one; what was
@@ -142,7 +142,7 @@ class Store:
         source = other if isinstance(other, Store) else Store(other, create=False)
         segments = sum(self._copy(source, folder_of(table), check=True) for table in TABLES.values())
         graphs = sum(self._copy(source, directory) for directory in source._location.directories("graphs"))
-        return Merged(segments, graphs, self._copy(source, "tensors"))
+        return MergeCounts(segments, graphs, self._copy(source, "tensors"))
 
     def check(self) -> list[str]:
         """Checks every byte of the store's segments. Returns a sentence for each damaged one."""

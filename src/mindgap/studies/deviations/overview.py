@@ -137,7 +137,7 @@ class LayerProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StudyFigure:
     """A number that answers the question of the study. `what`: what is counted. `detail`: where it is reached."""
 
     number: int
@@ -155,7 +155,7 @@ class Overview:
 
     title: str
     source: str
-    answers: tuple[Answer, Answer, Answer]
+    answers: tuple[StudyFigure, StudyFigure, StudyFigure]
     remarks: tuple[str, ...]
     grid: ClassGrid
     trees: tuple[ClassTree, ...]
@@ -172,14 +172,14 @@ class Overview:
     failed: tuple[tuple[str, str], ...] = ()
 
 
-def answers(platforms: Answer, trees: Sequence[ClassTree]) -> tuple[Answer, Answer, Answer]:
+def answers(platforms: StudyFigure, trees: Sequence[ClassTree]) -> tuple[StudyFigure, StudyFigure, StudyFigure]:
     """Makes the three answers. The last two are reached in one of the dendrograms, at least one."""
     most = max(trees, key=lambda each: len(each.leaves))
     least = min(trees, key=lambda each: each.tree.minimum)
     return (
         platforms,
-        Answer(len(most.leaves), "distinct results of one model and one input, at most", most.title),
-        Answer(least.tree.minimum, f"of {least.tree.mantissa} bits agree, at worst", least.title),
+        StudyFigure(len(most.leaves), "distinct results of one model and one input, at most", most.title),
+        StudyFigure(least.tree.minimum, f"of {least.tree.mantissa} bits agree, at worst", least.title),
     )
 
 

@@ -16,7 +16,14 @@ import zstandard
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.prefix_digests import LENGTH, Prefixes, digest_count
 from mindgap.platforms.name import recorded
-from mindgap.studies.machines.observations import Collected, Deviating, Machine, Observation, Subject, ValueFacts
+from mindgap.studies.machines.observations import (
+    Deviating,
+    Machine,
+    MachineObservations,
+    Observation,
+    ObservedSubject,
+    ValueFacts,
+)
 
 FORMAT: Final = "mindgap machine observations"
 #: Version 2 may have no class for a value that a platform does not show.
@@ -31,7 +38,7 @@ class CollectedFileError(MindgapError):
     """A file of observations is damaged, or does not fit the others."""
 
 
-def encode(collected: Collected) -> bytes:
+def encode(collected: MachineObservations) -> bytes:
     """Returns the file's bytes: equal for equal observations."""
     numbers = {subject.name: i for i, subject in enumerate(collected.subjects)}
     platforms = list(collected.settings)
@@ -55,7 +62,7 @@ def encode(collected: Collected) -> bytes:
     return zstandard.ZstdCompressor(level=_LEVEL).compress(text)
 
 
-def write(path: Path, collected: Collected) -> None:
+def write(path: Path, collected: MachineObservations) -> None:
     """Writes the file in one step: it is whole, or as it was. Raises `CollectedFileError` if that fails."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -67,7 +74,7 @@ def write(path: Path, collected: Collected) -> None:
         beside.unlink(missing_ok=True)
 
 
-def read(path: Path) -> Collected:
+def read(path: Path) -> MachineObservations:
     """Reads a file. Raises `CollectedFileError`, with the file's name, for any that `write` did not make."""
     try:
         data = path.read_bytes()
@@ -111,7 +118,7 @@ def unpacked(text: str) -> Prefixes:
     return tuple(data[i : i + LENGTH] for i in range(0, len(data), LENGTH))
 
 
-def content_digest(collected: Collected) -> str:
+def content_digest(collected: MachineObservations) -> str:
     """Returns a digest that tells whether two files hold the same observations."""
     return hashlib.sha256(encode(collected)).hexdigest()
 
@@ -127,12 +134,12 @@ def _object(document: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
 
 
-def _decoded(document: Mapping[str, Any]) -> Collected:
+def _decoded(document: Mapping[str, Any]) -> MachineObservations:
     subjects = tuple(_subject(entry) for entry in document["subjects"])
     names = [str(subject.name) for subject in subjects]
     platforms = list(document["settings"])
     prefixes = _by_value(document["prefixes"], names, lambda each: tuple(unpacked(text) for text in each))
-    found = Collected(
+    found = MachineObservations(
         machine=machine_of(document["machine"]),
         subjects=subjects,
         settings=dict(document["settings"]),
@@ -152,7 +159,7 @@ def _decoded(document: Mapping[str, Any]) -> Collected:
     return found
 
 
-def _check_classes(found: Collected) -> None:
+def _check_classes(found: MachineObservations) -> None:
     """Raises ValueError for an observation whose classes are not in the file."""
     by_name = {subject.name: subject for subject in found.subjects}
     for each in found.observations:
@@ -175,10 +182,10 @@ def _by_value(entries: Sequence[Any], names: Sequence[str], made: Callable[[Any]
     return {(names[int(s)], int(v)): made(each) for s, v, each in entries}
 
 
-def _subject(entry: Mapping[str, Any]) -> Subject:
+def _subject(entry: Mapping[str, Any]) -> ObservedSubject:
     values = tuple(_value(each) for each in entry["values"])
     fields: dict[str, Any] = {**entry, "values": values}
-    return Subject(**fields)
+    return ObservedSubject(**fields)
 
 
 def _value(entry: Mapping[str, Any]) -> ValueFacts:

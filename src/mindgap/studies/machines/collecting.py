@@ -21,7 +21,7 @@ from mindgap.studies.machines.class_table import ClassTable, NewClass, NewMask
 from mindgap.studies.machines.collected_file import FORMAT, VERSION, write
 from mindgap.studies.machines.convolution_algorithms import observed_algorithms
 from mindgap.studies.machines.description import this_machine
-from mindgap.studies.machines.observations import Collected, Deviating, Machine, Observation
+from mindgap.studies.machines.observations import Deviating, Machine, MachineObservations, Observation
 from mindgap.studies.machines.observing import observe, one_line, structural_difference
 from mindgap.studies.machines.partial_file import PartialFile
 from mindgap.studies.machines.settings import Setting
@@ -59,7 +59,7 @@ def collect(
     budget_s: float = math.inf,
     probes: int = PROBES,
     on_progress: OnProgress = lambda done, total, name: None,
-) -> Collected:
+) -> MachineObservations:
     """Runs the suite on the settings, writes `path`, and returns what it holds.
 
     Finished settings are kept in `path.partial`; the same call goes on from there. `budget_s`: no further setting
@@ -205,9 +205,9 @@ def _restore(state: _State, runnables: Sequence[Runnable], store: TensorStore) -
 
 def _collected(
     machine: Machine, runnables: Sequence[Runnable], state: _State, algorithms: Mapping[str, Any], complete: bool
-) -> Collected:
+) -> MachineObservations:
     table = state.table
-    return Collected(
+    return MachineObservations(
         machine=machine,
         subjects=tuple(each.subject for each in runnables),
         settings=state.settings,

@@ -10,7 +10,7 @@ from typing import Any
 from mindgap.graph.compare.prefix_digests import Prefixes
 from mindgap.platforms.name import PlatformName, recorded
 from mindgap.studies.machines.collected_file import CollectedFileError, content_digest, read
-from mindgap.studies.machines.observations import Collected, Deviating, Machine, Observation, Subject
+from mindgap.studies.machines.observations import Deviating, Machine, MachineObservations, Observation, ObservedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class MachinePlatform:
 
 
 @dataclass(frozen=True)
-class Column:
+class SubjectColumn:
     """A subject on every platform that ran it. `prefixes`: for each value of the subject, one entry per platform.
 
     An entry is None where the platform does not show an inner value; `hidden` has the reason. `failed`: platforms that
@@ -30,7 +30,7 @@ class Column:
     run counts.
     """
 
-    subject: Subject
+    subject: ObservedSubject
     platforms: tuple[MachinePlatform, ...]
     prefixes: Mapping[int, tuple[Prefixes | None, ...]]
     failed: tuple[tuple[MachinePlatform, str, str], ...]
@@ -43,21 +43,21 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedMachines:
     """All machines' observations. Mappings by machine have the names of `MachinePlatform.machine`."""
 
     machines: Mapping[str, Machine]
     settings: Mapping[MachinePlatform, Mapping[str, Any]]
-    columns: Mapping[str, Column]
+    columns: Mapping[str, SubjectColumn]
     deviating: Mapping[str, tuple[Deviating, ...]]
     algorithms: Mapping[str, Mapping[str, Any]]
 
-    def of(self, experiment: str) -> tuple[Column, ...]:
+    def of(self, experiment: str) -> tuple[SubjectColumn, ...]:
         """Returns the columns of an experiment that at least one platform ran."""
         return tuple(c for c in self.columns.values() if c.subject.experiment == experiment and c.platforms)
 
 
-def read_and_merge(paths: Sequence[Path]) -> Merged:
+def read_and_merge(paths: Sequence[Path]) -> MergedMachines:
     """Reads files of `write` and merges them.
 
     Raises `CollectedFileError` for a file that cannot be read, that is given twice (also as a copy), or in which a
@@ -65,7 +65,7 @@ def read_and_merge(paths: Sequence[Path]) -> Merged:
     """
     if not paths:
         raise CollectedFileError("no files of observations: give at least one")
-    files: dict[str, Collected] = {}
+    files: dict[str, MachineObservations] = {}
     seen: dict[str, Path] = {}
     graphs: dict[str, tuple[object, Path]] = {}
     for path in paths:
@@ -87,13 +87,13 @@ def read_and_merge(paths: Sequence[Path]) -> Merged:
     return merged(files)
 
 
-def merged(files: Mapping[str, Collected]) -> Merged:
+def merged(files: Mapping[str, MachineObservations]) -> MergedMachines:
     """Merges observations. `files`: by the machine's name, with subjects of one name alike."""
-    subjects: dict[str, Subject] = {}
+    subjects: dict[str, ObservedSubject] = {}
     for collected in files.values():
         for subject in collected.subjects:
             subjects.setdefault(subject.name, subject)
-    return Merged(
+    return MergedMachines(
         machines={name: collected.machine for name, collected in files.items()},
         settings={
             MachinePlatform(name, recorded(platform)): facts
@@ -106,13 +106,15 @@ def merged(files: Mapping[str, Collected]) -> Merged:
     )
 
 
-def _columns(subjects: Mapping[str, Subject], files: Mapping[str, Collected]) -> dict[str, Column]:
+def _columns(
+    subjects: Mapping[str, ObservedSubject], files: Mapping[str, MachineObservations]
+) -> dict[str, SubjectColumn]:
     parts = {name: _Parts(subject) for name, subject in subjects.items()}
     for machine, collected in files.items():
         for each in collected.observations:
             parts[each.subject].add(machine, each, collected.prefixes)
     return {
-        name: Column(
+        name: SubjectColumn(
             part.subject,
             tuple(part.platforms),
             {number: tuple(each) for number, each in part.prefixes.items()},
@@ -127,7 +129,7 @@ def _columns(subjects: Mapping[str, Subject], files: Mapping[str, Collected]) ->
 class _Parts:
     """Gathers the observations of one subject."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: ObservedSubject) -> None:
         self.subject = subject
         self.platforms: list[MachinePlatform] = []
         self.prefixes: dict[int, list[Prefixes | None]] = {value.number: [] for value in subject.values}

@@ -31,7 +31,7 @@ class ValueFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ObservedSubject:
     """A graph that is run on many platforms. `digest`: of the graph, weights and inputs included.
 
     `experiment`: what it is for (`models`, `casts`, `operators`, `convolutions`, `distributions`).
@@ -90,7 +90,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Collected:
+class MachineObservations:
     """All observations of one machine.
 
     `settings`: facts of each platform as its worker reported them (levels in force, threads, versions), or the reason
@@ -101,7 +101,7 @@ class Collected:
     """
 
     machine: Machine
-    subjects: tuple[Subject, ...]
+    subjects: tuple[ObservedSubject, ...]
     settings: Mapping[str, Mapping[str, Any]]
     observations: tuple[Observation, ...]
     prefixes: Mapping[tuple[str, int], tuple[Prefixes, ...]]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any, Final
 
-from mindgap.results.predictions import Column, Prediction, TaskResult, Truth
+from mindgap.results.predictions import ComparedForm, Prediction, TaskResult, Truth
 from mindgap.studies.table import StudyTable, made
 from mindgap.studies.task.detection import coco_precision, detection_precisions, localised
 from mindgap.studies.task.statistics import calibration_error, mcnemar, perplexity, wilson
@@ -43,7 +43,7 @@ def task_tables(found: TaskResult) -> list[StudyTable]:
     return [_columns(found), _danger(found), _flips(found)]
 
 
-def column_facts(found: TaskResult, column: Column) -> dict[str, Any]:
+def column_facts(found: TaskResult, column: ComparedForm) -> dict[str, Any]:
     """Returns the figures of one column; None where it did not run."""
     mine = found.predictions.get(column, {})
     facts: dict[str, Any] = {"column": column.name, "way": column.way, "samples": len(mine)}

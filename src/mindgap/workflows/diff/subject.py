@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from mindgap.graph import Array, Graph
-from mindgap.models.own_path.client import Located, OwnRun, Shown, SizedRuns
+from mindgap.models.own_path.client import Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
@@ -24,7 +24,7 @@ class OwnProgram(Protocol):
         the program's source."""
         ...
 
-    def locate(self, platform: PlatformName, shown: Shown) -> Located | None:
+    def locate(self, platform: PlatformName, shown: ShownDifference) -> Located | None:
         """Finds the submodule that shows it by itself. None where that is not known."""
         ...
 

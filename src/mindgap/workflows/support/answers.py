@@ -24,7 +24,7 @@ _LONGEST: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SupportAnswer:
     """The answer of a platform for one operator, dtype and layout, after `count` samples.
 
     `status`: the outcome's that decided. `reason`: what `decomposed` becomes, or the platform's message.
@@ -44,7 +44,7 @@ class Answer:
         return Key(self.op, self.dtype, self.layout)
 
 
-def answer_of(key: Key, outcomes: Iterable[Outcome]) -> Answer:
+def answer_of(key: Key, outcomes: Iterable[Outcome]) -> SupportAnswer:
     """Derives the answer from the outcomes of a key's samples.
 
     One sample that runs decides. A refusal takes all of them: one that ends otherwise makes it `fails`, which is a
@@ -55,18 +55,20 @@ def answer_of(key: Key, outcomes: Iterable[Outcome]) -> Answer:
     if ran is not None:
         parts: Any = ran.facts.get("decomposed", {})
         became = ", ".join(parts[key.op]) if key.op in parts else ""
-        return Answer(*key, "decomposed" if became else "runs", ran.status, became, "", len(seen))
+        return SupportAnswer(*key, "decomposed" if became else "runs", ran.status, became, "", len(seen))
     failed = next((outcome for outcome in seen if outcome.status != "unsupported"), None)
     told = failed or seen[0]
     # A refusal begins with the operator, which the answer names already.
     reason = " ".join(told.message.split()).removeprefix(f"{key.op}: ")[:_LONGEST]
-    return Answer(*key, "fails" if failed else "refuses", told.status, reason, told.signature, len(seen))
+    return SupportAnswer(*key, "fails" if failed else "refuses", told.status, reason, told.signature, len(seen))
 
 
 class SupportTable:
     """Answers by fingerprint. A call without an answer is run."""
 
-    def __init__(self, answers: Mapping[str, Mapping[Key, Answer]], platforms: Mapping[PlatformName, str]) -> None:
+    def __init__(
+        self, answers: Mapping[str, Mapping[Key, SupportAnswer]], platforms: Mapping[PlatformName, str]
+    ) -> None:
         """`platforms`: each platform's fingerprint, by name."""
         self._answers = answers
         self.platforms = dict(platforms)
@@ -87,7 +89,7 @@ class SupportTable:
                 if op not in able and ("float32", "contiguous") in reasons
             }
 
-    def answers(self, fingerprint: str) -> Mapping[Key, Answer]:
+    def answers(self, fingerprint: str) -> Mapping[Key, SupportAnswer]:
         """Returns all answers of a platform; empty if it was never surveyed."""
         return self._answers.get(fingerprint, {})
 
@@ -110,7 +112,7 @@ class SupportTable:
         return None
 
 
-def rows_of(platform: PlatformName, fingerprint: str, answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
+def rows_of(platform: PlatformName, fingerprint: str, answers: Iterable[SupportAnswer]) -> Iterator[dict[str, Any]]:
     """Returns rows for the table `support`."""
     for answer in answers:
         told = {"reason": writable(answer.reason), "signature": writable(answer.signature)}
@@ -119,11 +121,11 @@ def rows_of(platform: PlatformName, fingerprint: str, answers: Iterable[Answer])
 
 def read_support(store: Store, platforms: Mapping[PlatformName, str]) -> SupportTable:
     """Reads the answers for platforms, given by name and fingerprint."""
-    found: dict[str, dict[Key, Answer]] = {fingerprint: {} for fingerprint in platforms.values()}
-    columns = ", ".join(Answer.__dataclass_fields__)
+    found: dict[str, dict[Key, SupportAnswer]] = {fingerprint: {} for fingerprint in platforms.values()}
+    columns = ", ".join(SupportAnswer.__dataclass_fields__)
     sql = f"SELECT fingerprint, {columns} FROM support WHERE list_contains($wanted, fingerprint)"
     for row in store.rows(sql, {"wanted": sorted(found)}):
         fingerprint = row.pop("fingerprint")
-        answer = Answer(**row)
+        answer = SupportAnswer(**row)
         found[fingerprint][answer.key] = answer
     return SupportTable(found, platforms)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mindgap.workflows.support.answers import RUNNING, WORDS, Answer
+from mindgap.workflows.support.answers import RUNNING, WORDS, SupportAnswer
 from mindgap.workflows.support.call_forms import DTYPES
 from mindgap.workflows.support.key import SCALAR, Key, packet_of
 
@@ -45,7 +45,7 @@ class OperatorCoverage:
     lacks: tuple[OperatorGap, ...]
 
 
-def operator_coverage(keys: Iterable[Key], answers: Mapping[Key, Answer]) -> OperatorCoverage:
+def operator_coverage(keys: Iterable[Key], answers: Mapping[Key, SupportAnswer]) -> OperatorCoverage:
     """Counts the answers for the keys; a key without an answer is `untried`."""
     words = {key: (answers[key].answer if key in answers else UNTRIED) for key in sorted(keys)}
     by_op: dict[str, list[Key]] = {}
@@ -73,7 +73,9 @@ class VersionCoverage:
     lost: tuple[OperatorGap, ...]
 
 
-def version_coverage(keys: Iterable[Key], before: Mapping[Key, Answer], after: Mapping[Key, Answer]) -> VersionCoverage:
+def version_coverage(
+    keys: Iterable[Key], before: Mapping[Key, SupportAnswer], after: Mapping[Key, SupportAnswer]
+) -> VersionCoverage:
     """Compares the answers of two versions for the keys that both were asked."""
     asked = [key for key in keys if key in before and key in after]
     ran = {key for key in asked if before[key].answer in RUNNING}
@@ -98,7 +100,9 @@ def _running(dtype: str, words: Mapping[Key, str]) -> tuple[int, int]:
     return sum(word in RUNNING for word in asked.values()), len(asked)
 
 
-def _lacks(op: str, group: list[Key], words: Mapping[Key, str], answers: Mapping[Key, Answer]) -> list[OperatorGap]:
+def _lacks(
+    op: str, group: list[Key], words: Mapping[Key, str], answers: Mapping[Key, SupportAnswer]
+) -> list[OperatorGap]:
     missing = [key for key in group if words[key] not in RUNNING]
     if not missing:
         return []
@@ -114,7 +118,7 @@ def _lacks(op: str, group: list[Key], words: Mapping[Key, str], answers: Mapping
 
 
 def _lack(
-    op: str, keys: list[Key], words: Mapping[Key, str], answers: Mapping[Key, Answer], whole: bool
+    op: str, keys: list[Key], words: Mapping[Key, str], answers: Mapping[Key, SupportAnswer], whole: bool
 ) -> OperatorGap:
     word = _best(words[key] for key in keys)
     reasons = Counter(answers[key].reason for key in keys if key in answers and words[key] == word)

@@ -12,7 +12,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.answers import Answer, answer_of
+from mindgap.workflows.support.answers import SupportAnswer, answer_of
 from mindgap.workflows.support.call_forms import DTYPES
 from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.probes import CallProbe, OnProgress
@@ -53,10 +53,10 @@ def ask(
     probes: Iterable[CallProbe],
     pool: WorkerPool,
     *,
-    known: Mapping[Key, Answer],
+    known: Mapping[Key, SupportAnswer],
     batched: bool = True,
     budget: SurveyBudget | None = None,
-    keep: Callable[[Answer], None] = lambda answer: None,
+    keep: Callable[[SupportAnswer], None] = lambda answer: None,
     on_progress: OnProgress = lambda done, total, what: None,
 ) -> list[Key]:
     """Asks a platform of `pool` every key that is not `known`, and hands each answer to `keep` as it comes.
@@ -106,7 +106,7 @@ def _plain(key: Key) -> int:
     return 2
 
 
-def _throughout(answer: Answer) -> bool:
+def _throughout(answer: SupportAnswer) -> bool:
     """Tells whether a refusal probably holds for all forms of the operator: it is for contiguous float32."""
     return answer.answer == "refuses" and (answer.dtype, answer.layout) == ("float32", "contiguous")
 
@@ -117,7 +117,7 @@ def _alike(one: _Asked, other: _Asked) -> bool:
 
 class _Asker:
     def __init__(
-        self, platform: PlatformName, pool: WorkerPool, budget: SurveyBudget, keep: Callable[[Answer], None]
+        self, platform: PlatformName, pool: WorkerPool, budget: SurveyBudget, keep: Callable[[SupportAnswer], None]
     ) -> None:
         self._platform = platform
         self._pool = pool

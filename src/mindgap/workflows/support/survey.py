@@ -14,7 +14,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store, Writer
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.answers import Answer, SupportTable, read_support, rows_of
+from mindgap.workflows.support.answers import SupportAnswer, SupportTable, read_support, rows_of
 from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.prober import SurveyBudget, ask
 from mindgap.workflows.support.probes import CallProbe
@@ -110,7 +110,7 @@ class _Survey:
         self._begun: dict[str, threading.Lock] = {
             fingerprint: threading.Lock() for fingerprint in known.platforms.values()
         }
-        self._new: dict[str, dict[Key, Answer]] = {fingerprint: {} for fingerprint in known.platforms.values()}
+        self._new: dict[str, dict[Key, SupportAnswer]] = {fingerprint: {} for fingerprint in known.platforms.values()}
         self.untried: dict[str, list[Key]] = {}
         self.cpu_seconds: dict[str, float] = {}
         #: Set where nobody waits for the answers any more.
@@ -121,7 +121,7 @@ class _Survey:
         fingerprint = self._known.platforms[platform]
         budget = SurveyBudget(self._budget_s)
 
-        def keep(answer: Answer) -> None:
+        def keep(answer: SupportAnswer) -> None:
             self._new[fingerprint][answer.key] = answer
             self._writer.append("support", rows_of(platform, fingerprint, [answer]))
 

@@ -12,11 +12,11 @@ from mindgap.graph import MindgapError, TensorStore, default_tensor_store, diges
 from mindgap.models.own_path.client import OwnPathClient
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
-from mindgap.results.predictions import Column, TaskResult
+from mindgap.results.predictions import ComparedForm, TaskResult
 from mindgap.results.store import Store
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff.platform_facts import facts_of
-from mindgap.workflows.task.columns import Form
+from mindgap.workflows.task.columns import ModelForm
 from mindgap.workflows.task.dataset_client import DatasetClient, DatasetFacts
 from mindgap.workflows.task.flips import FlipSearch
 from mindgap.workflows.task.images import Pixels
@@ -25,7 +25,7 @@ from mindgap.workflows.task.task_store import TaskStore
 
 
 def run_task(
-    forms: Sequence[Form], platforms: Sequence[str], dataset: str, *, model: str = "model",
+    forms: Sequence[ModelForm], platforms: Sequence[str], dataset: str, *, model: str = "model",
     reference: str = "cpu/eager", settings: TaskSettings | None = None, pixels: Pixels | None = None,
     store: Store | None = None, tensors: TensorStore | None = None, tell: Progress | None = None,
 ) -> TaskResult:  # fmt: skip
@@ -60,17 +60,17 @@ def _silent(done: int, total: int | None, text: str) -> None:
     """Tells nobody."""
 
 
-def _columns(forms: Sequence[Form], platforms: Sequence[PlatformName], files: OwnPathClient) -> list[Column]:
+def _columns(forms: Sequence[ModelForm], platforms: Sequence[PlatformName], files: OwnPathClient) -> list[ComparedForm]:
     """The reference's column is the first. A form that is a file runs as it is where the platform reads it."""
     return [
-        Column(form.name, str(name), Path(form.source.partition("?")[0]).name if as_file else "graph")
+        ComparedForm(form.name, str(name), Path(form.source.partition("?")[0]).name if as_file else "graph")
         for form in forms
         for name in platforms
         for as_file in (bool(form.name) and files.reads(form.source, name),)
     ]
 
 
-def _name(forms: Sequence[Form], reader: DatasetClient, pixels: Pixels) -> str:
+def _name(forms: Sequence[ModelForm], reader: DatasetClient, pixels: Pixels) -> str:
     """Names the run by what decides the predictions: the graphs, the dataset as it is now, the pixels."""
     dataset = reader.dataset
     file = Path(dataset if dataset.endswith(".npz") else dataset.rpartition(":")[0])

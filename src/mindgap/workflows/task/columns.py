@@ -13,7 +13,7 @@ from mindgap.graph.spec import TensorSpec
 from mindgap.judge.trace.side_values import reason_of
 from mindgap.models.own_path.client import OwnPathClient
 from mindgap.platforms.name import parse
-from mindgap.results.predictions import Column, Task
+from mindgap.results.predictions import ComparedForm, Task
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.task.images import InputForm
@@ -25,7 +25,7 @@ class ColumnFailed(MindgapError):
 
 
 @dataclass(frozen=True)
-class Form:
+class ModelForm:
     """A form of the model: its name ("" for the model itself), its source, its graph."""
 
     name: str
@@ -66,7 +66,7 @@ class Form:
             for number, spec, array in zip(self.inputs, self.specs, inputs, strict=True)
         }
 
-    def check(self, task: Task, like: Form | None = None) -> None:
+    def check(self, task: Task, like: ModelForm | None = None) -> None:
         """Raises `MindgapError` for outputs that do not answer the task, and inputs other than those of `like`."""
         specs = [self.graph.values[number] for number in self.graph.outputs]
         given = [(spec.shape, spec.dtype) if spec is not None else ((), "nothing") for spec in specs]
@@ -90,8 +90,8 @@ def filled(inputs: Sequence[Array], batch: int) -> tuple[Array, ...]:
 class ColumnRunner:
     """Runs one column."""
 
-    form: Form
-    column: Column
+    form: ModelForm
+    column: ComparedForm
     pool: WorkerPool
     files: OwnPathClient
     deadline_s: float

@@ -19,7 +19,7 @@ import numpy as np
 
 from mindgap.models.sources.worker import answering
 from mindgap.run.server import Answer, Channel, Service
-from mindgap.workflows.task.datasets import Dataset, Example, open_dataset
+from mindgap.workflows.task.datasets import Dataset, DatasetExample, open_dataset
 from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample
 
 
@@ -45,7 +45,7 @@ class _Reader:
     def read(self, header: Mapping[str, Any]) -> Answer:
         """Reads examples."""
         assert self._dataset is not None, "it was opened before"
-        good: list[Example] = []
+        good: list[DatasetExample] = []
         facts: list[dict[str, Any]] = []
         ended = False
         for number in range(header["start"], header["start"] + header["count"]):
@@ -62,5 +62,5 @@ class _Reader:
         return {"kind": "read", "facts": facts, "ended": ended}, _stacked(good)
 
 
-def _stacked(examples: Sequence[Example]) -> list[np.ndarray[Any, Any]]:
+def _stacked(examples: Sequence[DatasetExample]) -> list[np.ndarray[Any, Any]]:
     return [np.stack(arrays) for arrays in zip(*(each.inputs for each in examples), strict=True)]

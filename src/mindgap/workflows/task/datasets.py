@@ -26,7 +26,7 @@ TRUTHS: Final = ("labels", "boxes", "box_labels", "tokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class DatasetExample:
     """The inputs of one sample, each without the dimension of the batch, and what is right (`results.Truth`)."""
 
     inputs: tuple[Array, ...]
@@ -41,7 +41,7 @@ class Dataset(Protocol):
     classes: tuple[str, ...]
     count: int | None
 
-    def example(self, number: int) -> Example:
+    def example(self, number: int) -> DatasetExample:
         """Reads an example. Raises `UnreadableExample` for one that is damaged, `IndexError` after the last."""
         ...
 
@@ -130,20 +130,20 @@ class Arrays:
             )
         return list(others.values())
 
-    def example(self, number: int) -> Example:
+    def example(self, number: int) -> DatasetExample:
         """Reads an example."""
         if not 0 <= number < (self.count or 0):
             raise IndexError(number)
         inputs = tuple(fitted(a[number], form) for a, form in zip(self._inputs, self._forms, strict=True))
         truths = {name: array[number] for name, array in self._truths.items()}
         if self.task == "language":
-            return Example(inputs, tuple(int(each) for each in truths["tokens"][1:]))
+            return DatasetExample(inputs, tuple(int(each) for each in truths["tokens"][1:]))
         if self.task == "detection":
             there = truths["box_labels"] >= 0
             boxes = truths["boxes"][there].reshape(-1)
-            return Example(inputs, tuple(map(int, truths["box_labels"][there])), tuple(map(float, boxes)))
+            return DatasetExample(inputs, tuple(map(int, truths["box_labels"][there])), tuple(map(float, boxes)))
         boxes = truths["boxes"].reshape(-1) if "boxes" in truths else ()
-        return Example(inputs, (int(truths["labels"]),), tuple(map(float, boxes)))
+        return DatasetExample(inputs, (int(truths["labels"]),), tuple(map(float, boxes)))
 
 
 def _task_of(path: Path, truths: Mapping[str, Array]) -> Task:
@@ -183,10 +183,10 @@ class ImageFolder:
         if len({label for _, label in self._files}) < 2:
             raise one_class(str(path), self.classes[self._files[0][1]])
 
-    def example(self, number: int) -> Example:
+    def example(self, number: int) -> DatasetExample:
         """Reads an image."""
         file, label = self._files[number]
-        return Example((image_array(file, self._form, self._pixels),), (label,))
+        return DatasetExample((image_array(file, self._form, self._pixels),), (label,))
 
 
 def one_class(dataset: str, label: object) -> MindgapError:
@@ -224,7 +224,7 @@ class Streamed:
             raise MindgapError(f"dataset {name}: it is empty: it yields no example") from None
         self.task: Task = _task_of_target(name, first[1])
 
-    def example(self, number: int) -> Example:
+    def example(self, number: int) -> DatasetExample:
         """Reads an example, past those that lie before it."""
         inputs, target = self._pair(number)
         given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
@@ -234,8 +234,8 @@ class Streamed:
         if isinstance(target, Mapping):
             boxes = _array(target["boxes"]).astype(np.float64).reshape(-1)
             labels = _array(target["labels"] if "labels" in target else target["label"]).reshape(-1)
-            return Example(arrays, tuple(map(int, labels)), tuple(map(float, boxes)))
-        return Example(arrays, tuple(map(int, _array(target).reshape(-1))))
+            return DatasetExample(arrays, tuple(map(int, labels)), tuple(map(float, boxes)))
+        return DatasetExample(arrays, tuple(map(int, _array(target).reshape(-1))))
 
     def _pair(self, number: int) -> tuple[Any, Any]:
         if self._last is not None and self._last[0] == number:
@@ -326,7 +326,7 @@ class Indexed:
         if not self.count:
             raise MindgapError(f"dataset {name}: it is empty")
 
-    def example(self, number: int) -> Example:
+    def example(self, number: int) -> DatasetExample:
         """Reads an example."""
         if number >= (self.count or 0):
             raise IndexError(number)
@@ -334,4 +334,4 @@ class Indexed:
             image, label = self._inner[number]
         except Exception as error:  # the decoder's own words
             raise UnreadableExample(" ".join(str(error).split())) from None
-        return Example((image_array(image, self._form, self._pixels),), (int(label),))
+        return DatasetExample((image_array(image, self._form, self._pixels),), (int(label),))

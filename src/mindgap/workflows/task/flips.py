@@ -10,8 +10,8 @@ import numpy as np
 
 from mindgap.graph import Array, MindgapError, TensorStore
 from mindgap.platforms.name import parse
-from mindgap.results.predictions import Column, Flip, FlipVerdict, Prediction, TaskResult
-from mindgap.workflows.task.columns import Form, filled
+from mindgap.results.predictions import ComparedForm, Flip, FlipVerdict, Prediction, TaskResult
+from mindgap.workflows.task.columns import ModelForm, filled
 from mindgap.workflows.task.images import picture_of
 from mindgap.workflows.task.near_ties import ExactOutputs, exact_outputs, near_tie
 from mindgap.workflows.task.origin import form_origin, operator_origin
@@ -28,7 +28,7 @@ _UNDECIDED: Final = (
 _JUDGED: Final = 256
 
 
-def flips_of(found: TaskResult, column: Column) -> Iterator[Flip]:
+def flips_of(found: TaskResult, column: ComparedForm) -> Iterator[Flip]:
     """Yields the samples (of a text, the positions) whose best label is not the reference's, without a verdict.
 
     A detection flips where the objects that score 0.5 or more are not the reference's.
@@ -88,14 +88,14 @@ class FlipSearch:
         for sample in list(dict.fromkeys(flip.sample for flip in found.flips))[:_PICTURES]:
             found.pictures[sample] = picture_of(self._inputs(sample)[0][self._place(sample)])
 
-    def _judged(self, column: Column, flip: Flip) -> Flip:
+    def _judged(self, column: ComparedForm, flip: Flip) -> Flip:
         """Whether rounding of the form's own graph explains it, in comparison with the same form on the reference."""
         found = self.found
         if found.task == "detection":
             return replace(flip, verdict="other form" if column.form else "unjudged")
         before = flip.before
         if column.form:
-            home = Column(column.form, found.reference.platform)
+            home = ComparedForm(column.form, found.reference.platform)
             there = found.predictions.get(home, {}).get(flip.sample)
             if there is None or home == column or column.way != "graph" or there.labels[flip.position] == flip.after:
                 return replace(flip, verdict="other form")
@@ -108,7 +108,7 @@ class FlipSearch:
         verdict: FlipVerdict = "rounding" if margin <= limit else "beyond"
         return replace(flip, verdict=verdict, margin=margin, limit=limit)
 
-    def _with_origins(self, column: Column, flips: Sequence[Flip], most: int) -> list[Flip]:
+    def _with_origins(self, column: ComparedForm, flips: Sequence[Flip], most: int) -> list[Flip]:
         found = list(flips)
         # What rounding does not explain is looked at first.
         order = sorted(range(len(found)), key=lambda place: found[place].verdict == "rounding")
@@ -120,7 +120,7 @@ class FlipSearch:
             found[place] = replace(found[place], origin=origin, note=note)
         return found
 
-    def _origin(self, column: Column, flip: Flip) -> tuple[str, str]:
+    def _origin(self, column: ComparedForm, flip: Flip) -> tuple[str, str]:
         reference, run = parse(self.found.reference.platform), self.run
         inputs = self._inputs(flip.sample)
         form, execute, deadline_s = run.forms[column.form], run.pool.run, run.settings.deadline_s
@@ -133,7 +133,7 @@ class FlipSearch:
         if found.task == "detection" or not near:
             return
         for form in self.run.forms.values():
-            held = found.predictions.get(Column(form.name, found.reference.platform), {})
+            held = found.predictions.get(ComparedForm(form.name, found.reference.platform), {})
             smallest = sorted(held, key=lambda sample: held[sample].margin)[:near]
             ties = [near_tie(form.name, sample, place, exact) for sample, place, exact in self._near(form, smallest)]
             found.near_ties += ties
@@ -143,7 +143,7 @@ class FlipSearch:
                     "danger too: there may be more (--near N looks at more)"
                 )
 
-    def _near(self, form: Form, samples: Sequence[int]) -> Iterator[tuple[int, int, ExactOutputs]]:
+    def _near(self, form: ModelForm, samples: Sequence[int]) -> Iterator[tuple[int, int, ExactOutputs]]:
         """Evaluates samples in batches of their own: what rounding can do does not depend on company."""
         for start in range(0, len(samples), form.batch):
             part = samples[start : start + form.batch]
@@ -158,7 +158,7 @@ class FlipSearch:
                 yield sample, place, exact
             self._decides(form, exact)
 
-    def _exact_of(self, form: Form, sample: int) -> ExactOutputs | None:
+    def _exact_of(self, form: ModelForm, sample: int) -> ExactOutputs | None:
         key = (form.name, self._start(sample))
         if key not in self._exact:
             if form.name in self._silent or len(self._exact) >= _JUDGED:
@@ -171,9 +171,9 @@ class FlipSearch:
                 return None
         return self._exact[key] if self._decides(form, self._exact[key]) else None
 
-    def _decides(self, form: Form, exact: ExactOutputs) -> bool:
+    def _decides(self, form: ModelForm, exact: ExactOutputs) -> bool:
         """Whether the limits of a form tell anything. Notes it where they do not."""
-        held = self.found.predictions.get(Column(form.name, self.found.reference.platform), {})
+        held = self.found.predictions.get(ComparedForm(form.name, self.found.reference.platform), {})
         decides = bool(held) and exact.decides(float(np.median([one.margin for one in held.values()])))
         if not decides:
             self.found.note(f"{form.name or 'the model'}: {_UNDECIDED}")

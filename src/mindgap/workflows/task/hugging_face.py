@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from mindgap.graph import Array, MindgapError
 from mindgap.results.predictions import Task
-from mindgap.workflows.task.datasets import Dataset, Example, one_image
+from mindgap.workflows.task.datasets import Dataset, DatasetExample, one_image
 from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample, fitted, image_array
 
 _IMAGES = ("image", "img")
@@ -76,15 +76,15 @@ class Saved:
         if not self.count:
             raise MindgapError(f"dataset hf:{folder}: it is empty")
 
-    def example(self, number: int) -> Example:
+    def example(self, number: int) -> DatasetExample:
         """Reads a row."""
         if number >= (self.count or 0):
             raise IndexError(number)
         row = self._table.slice(number, 1).to_pylist()[0]
         labels = (int(row[self._label]),)
         if self._image is None:
-            return Example(tuple(fitted(np.asarray(row[form.name]), form) for form in self._forms), labels)
-        return Example((self._pixel_array(row[self._image]),), labels)
+            return DatasetExample(tuple(fitted(np.asarray(row[form.name]), form) for form in self._forms), labels)
+        return DatasetExample((self._pixel_array(row[self._image]),), labels)
 
     def _pixel_array(self, held: Any) -> Array:
         if not isinstance(held, dict):

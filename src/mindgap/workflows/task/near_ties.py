@@ -15,7 +15,7 @@ from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, GraphError, MindgapError, TensorStore, materialise_all
 from mindgap.judge.oracle import Oracle, OracleError, rounding_limit
 from mindgap.results.predictions import NearTie
-from mindgap.workflows.task.columns import Form
+from mindgap.workflows.task.columns import ModelForm
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ExactOutputs:
         return abs(float(row[first] - row[second])), float(limit[first] + limit[second])
 
 
-def exact_outputs(form: Form, inputs: Sequence[Array], tensors: TensorStore) -> ExactOutputs:
+def exact_outputs(form: ModelForm, inputs: Sequence[Array], tensors: TensorStore) -> ExactOutputs:
     """Evaluates the graph of a form on a full batch. Raises `MindgapError` where the oracle cannot."""
     given = materialise_all(form.graph, tensors)
     for number, array in form.given(inputs).items():

@@ -16,14 +16,14 @@ from mindgap.judge.trace.subgraphs import Execute
 from mindgap.judge.trace.value_trace import trace_values
 from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
-from mindgap.workflows.task.columns import Form
+from mindgap.workflows.task.columns import ModelForm
 
 #: Elements from which an affine fit leaves something to measure.
 _LEAST: Final = 8
 
 
 def operator_origin(
-    form: Form, inputs: Sequence[Array], platform: PlatformName, reference: PlatformName, execute: Execute,
+    form: ModelForm, inputs: Sequence[Array], platform: PlatformName, reference: PlatformName, execute: Execute,
     deadline_s: float,
 ) -> tuple[str, str]:  # fmt: skip
     """Returns the operator at which two platforms part on a batch, and a sentence on how the difference grows.
@@ -44,7 +44,7 @@ def operator_origin(
     return f"{' + '.join(ops)}{f' ({place})' if place else ''}", note
 
 
-def _fed(form: Form, inputs: Sequence[Array], execute: Execute) -> Callable[[Job], Outcome]:
+def _fed(form: ModelForm, inputs: Sequence[Array], execute: Execute) -> Callable[[Job], Outcome]:
     """Runs jobs with a batch as inputs. Graphs that are probed begin with the same inputs."""
     given = form.given(inputs)
 
@@ -56,7 +56,12 @@ def _fed(form: Form, inputs: Sequence[Array], execute: Execute) -> Callable[[Job
 
 
 def form_origin(
-    base: Form, form: Form, inputs: Sequence[Array], reference: PlatformName, execute: Execute, deadline_s: float
+    base: ModelForm,
+    form: ModelForm,
+    inputs: Sequence[Array],
+    reference: PlatformName,
+    execute: Execute,
+    deadline_s: float,
 ) -> tuple[str, str]:
     """Returns the module of the model at which another form parts most from it, both run by the reference.
 
@@ -87,7 +92,7 @@ def _residual(theirs: Array, ours: Array) -> float:
 
 
 def _module_values(
-    form: Form, inputs: Sequence[Array], platform: PlatformName, execute: Execute, deadline_s: float
+    form: ModelForm, inputs: Sequence[Array], platform: PlatformName, execute: Execute, deadline_s: float
 ) -> dict[str, Array]:
     """The last value that each module makes, as float64, in the order of the run."""
     outcome = _fed(form, inputs, execute)(Job(platform, form.graph, want="trace", repeat=1, deadline_s=deadline_s))

@@ -14,9 +14,9 @@ import numpy as np
 
 from mindgap.graph import Array, MindgapError
 from mindgap.models.own_path.client import OwnPathClient
-from mindgap.results.predictions import Column, Prediction, Task, TaskResult, Truth
+from mindgap.results.predictions import ComparedForm, Prediction, Task, TaskResult, Truth
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.task.columns import ColumnFailed, ColumnRunner, Form, filled
+from mindgap.workflows.task.columns import ColumnFailed, ColumnRunner, ModelForm, filled
 from mindgap.workflows.task.dataset_client import DatasetClient
 from mindgap.workflows.task.outputs import are_probabilities, predictions_of
 from mindgap.workflows.task.task_store import TaskStore
@@ -40,8 +40,8 @@ Progress = Callable[[int, int | None, str], None]
 class TaskRun:
     """Runs columns over a dataset. `forms`: by name, the model itself ("") first."""
 
-    forms: Mapping[str, Form]
-    columns: Sequence[Column]
+    forms: Mapping[str, ModelForm]
+    columns: Sequence[ComparedForm]
     client: DatasetClient
     pool: WorkerPool
     files: OwnPathClient
@@ -96,11 +96,11 @@ class TaskRun:
             for n in range(start, start + count)
         )
 
-    def _batch(self, found: TaskResult, runners: Mapping[Column, ColumnRunner], start: int, count: int) -> bool:
+    def _batch(self, found: TaskResult, runners: Mapping[ComparedForm, ColumnRunner], start: int, count: int) -> bool:
         """Runs one batch. Returns whether the dataset ends with it."""
         read = self.client.read(start, count)
         problems = dict(read.problems)
-        made: dict[Column, list[Prediction]] = {}
+        made: dict[ComparedForm, list[Prediction]] = {}
         good: list[Truth] = []
         if read.truths:
             inputs = filled(read.inputs, self.forms[""].batch)

@@ -11,7 +11,7 @@ from typing import Any
 from mindgap import __version__
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.name import parse
-from mindgap.results.predictions import Column, Flip, NearTie, Prediction, Truth
+from mindgap.results.predictions import ComparedForm, Flip, NearTie, Prediction, Truth
 from mindgap.results.store import Store
 
 
@@ -23,7 +23,7 @@ def versions_of(platform: str) -> str:
 class TaskStore:
     """The rows of one run. Without a store it remembers nothing of earlier runs and keeps nothing."""
 
-    def __init__(self, store: Store | None, run: str, columns: Sequence[Column]) -> None:
+    def __init__(self, store: Store | None, run: str, columns: Sequence[ComparedForm]) -> None:
         self._store, self._run = store, run
         self._columns = {column.name: column for column in columns}
         self._versions = {column.platform: versions_of(column.platform) for column in columns}
@@ -51,7 +51,7 @@ class TaskStore:
                 good[row["sample"]] = Truth(row["sample"], tuple(row["labels"]), tuple(row["boxes"]))
         return good, bad
 
-    def predictions(self, column: Column) -> dict[int, Prediction]:
+    def predictions(self, column: ComparedForm) -> dict[int, Prediction]:
         """Returns the predictions of a column that were made with the versions of now."""
         rows = self._rows(
             "SELECT sample, labels, margin, confidence, loss, deviation, boxes, scores FROM predictions "
@@ -61,7 +61,7 @@ class TaskStore:
         return {row["sample"]: Prediction(**_tuples(row)) for row in rows}
 
     def keep(
-        self, truths: Iterable[Truth], problems: Mapping[int, str], found: Mapping[Column, Sequence[Prediction]]
+        self, truths: Iterable[Truth], problems: Mapping[int, str], found: Mapping[ComparedForm, Sequence[Prediction]]
     ) -> None:
         """Publishes what is known of a batch at once."""
         rows: list[dict[str, Any]] = [{**dataclasses.asdict(truth), "problem": ""} for truth in truths]

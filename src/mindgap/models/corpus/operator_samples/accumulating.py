@@ -34,7 +34,7 @@ _CTC: Final = [24] * 8, [6] * 8
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorCall:
+class RepeatedCall:
     """One call. make: returns the arguments, drawn after a fixed seed."""
 
     name: str
@@ -141,71 +141,71 @@ def _volume() -> Sequence[Any]:
 _SHAPES: Final = {1: (2, 8, 64), 2: (1, 8, 16, 16), 3: (1, 8, 8, 8, 8)}
 
 
-def _convolution(name: str, dimensions: int) -> OperatorCall:
+def _convolution(name: str, dimensions: int) -> RepeatedCall:
     function: Any = getattr(functional, f"{name}{dimensions}d")
     kernel = (8, 8, *[3] * dimensions)
-    return OperatorCall(function.__name__, "switched", function, lambda: (_x(*_SHAPES[dimensions]), _x(*kernel)))
+    return RepeatedCall(function.__name__, "switched", function, lambda: (_x(*_SHAPES[dimensions]), _x(*kernel)))
 
 
-def _of_shape(name: str, listed: Listed, call: Callable[..., Any], *shapes: tuple[int, ...]) -> OperatorCall:
-    return OperatorCall(name, listed, call, lambda: tuple(_x(*shape) for shape in shapes))
+def _of_shape(name: str, listed: Listed, call: Callable[..., Any], *shapes: tuple[int, ...]) -> RepeatedCall:
+    return RepeatedCall(name, listed, call, lambda: tuple(_x(*shape) for shape in shapes))
 
 
 CALLS: Final = (
     *(_convolution(name, n) for name in ("conv", "conv_transpose") for n in (1, 2, 3)),
     *(_of_shape(f"replication_pad{n}d backward", "switched", _padded("replication", n), _SHAPES[n]) for n in (1, 2, 3)),
-    OperatorCall("index backward", "switched", lambda x, i, v: torch.zeros_like(x).index_put((i,), v, True), _rows),
-    OperatorCall("index_put", "switched", lambda x, i, v: x.index_put((i,), v), _rows),
-    OperatorCall("index_put accumulate", "switched", lambda x, i, v: x.index_put((i,), v, True), _rows),
-    OperatorCall("put accumulate", "switched", lambda x, i, v: x.put(i, v[:, 0], True), _rows),
-    OperatorCall("put", "refused", lambda x, i, v: x.put(i, v[:, 0]), _rows),
-    OperatorCall("scatter_add (gather backward)", "switched", lambda x, i, v: x.scatter_add(0, i, v), _scattered),
-    OperatorCall("index_add (index_select backward)", "switched", lambda x, i, v: x.index_add(0, i, v), _rows),
-    OperatorCall("index_copy", "switched", lambda x, i, v: x.index_copy(0, i, v), _rows),
-    OperatorCall("scatter", "switched", lambda x, i, v: x.scatter(0, i, v), _scattered),
-    OperatorCall("scatter_reduce sum", "switched", lambda x, i, v: x.scatter_reduce(0, i, v, "sum"), _scattered),
-    OperatorCall("scatter_reduce mean", "switched", lambda x, i, v: x.scatter_reduce(0, i, v, "mean"), _scattered),
-    OperatorCall("scatter_reduce prod", "refused", lambda x, i, v: x.scatter_reduce(0, i, v, "prod"), _scattered),
-    OperatorCall(
+    RepeatedCall("index backward", "switched", lambda x, i, v: torch.zeros_like(x).index_put((i,), v, True), _rows),
+    RepeatedCall("index_put", "switched", lambda x, i, v: x.index_put((i,), v), _rows),
+    RepeatedCall("index_put accumulate", "switched", lambda x, i, v: x.index_put((i,), v, True), _rows),
+    RepeatedCall("put accumulate", "switched", lambda x, i, v: x.put(i, v[:, 0], True), _rows),
+    RepeatedCall("put", "refused", lambda x, i, v: x.put(i, v[:, 0]), _rows),
+    RepeatedCall("scatter_add (gather backward)", "switched", lambda x, i, v: x.scatter_add(0, i, v), _scattered),
+    RepeatedCall("index_add (index_select backward)", "switched", lambda x, i, v: x.index_add(0, i, v), _rows),
+    RepeatedCall("index_copy", "switched", lambda x, i, v: x.index_copy(0, i, v), _rows),
+    RepeatedCall("scatter", "switched", lambda x, i, v: x.scatter(0, i, v), _scattered),
+    RepeatedCall("scatter_reduce sum", "switched", lambda x, i, v: x.scatter_reduce(0, i, v, "sum"), _scattered),
+    RepeatedCall("scatter_reduce mean", "switched", lambda x, i, v: x.scatter_reduce(0, i, v, "mean"), _scattered),
+    RepeatedCall("scatter_reduce prod", "refused", lambda x, i, v: x.scatter_reduce(0, i, v, "prod"), _scattered),
+    RepeatedCall(
         "repeat_interleave backward", "switched", lambda x: _aten.sum.dim_IntList(x.reshape(64, 32, 16), [1]),
         lambda: (_x(2048, 16),),
     ),
-    OperatorCall("max_pool3d backward", "switched", _pool_backward("max_pool3d_with_indices", 3), _volume),
-    OperatorCall(
+    RepeatedCall("max_pool3d backward", "switched", _pool_backward("max_pool3d_with_indices", 3), _volume),
+    RepeatedCall(
         "avg_pool3d backward", "refused",
         lambda x: _aten.avg_pool3d_backward(
             _aten.avg_pool3d(x, [3], [1], [1]), x, [3], [1], [1], False, True, None), _volume,
     ),
-    OperatorCall(
+    RepeatedCall(
         "adaptive_avg_pool2d backward", "refused",
         lambda x: _aten._adaptive_avg_pool2d_backward(_aten._adaptive_avg_pool2d(x, [5, 5]), x), _image,
     ),
-    OperatorCall(
+    RepeatedCall(
         "adaptive_avg_pool3d backward", "refused",
         lambda x: _aten._adaptive_avg_pool3d_backward(_aten._adaptive_avg_pool3d(x, [5, 5, 5]), x), _volume,
     ),
-    OperatorCall("adaptive_max_pool2d backward", "refused", _adaptive_max, _image),
-    OperatorCall("fractional_max_pool2d backward", "refused", lambda x: _fractional(x, 2), _image),
-    OperatorCall("fractional_max_pool3d backward", "refused", lambda x: _fractional(x, 3), _volume),
+    RepeatedCall("adaptive_max_pool2d backward", "refused", _adaptive_max, _image),
+    RepeatedCall("fractional_max_pool2d backward", "refused", lambda x: _fractional(x, 2), _image),
+    RepeatedCall("fractional_max_pool3d backward", "refused", lambda x: _fractional(x, 3), _volume),
     *(_of_shape(f"max_unpool{n}d", "refused", _unpooled(n), _SHAPES[n]) for n in (1, 2, 3)),
     *(
         _of_shape(f"interpolate {mode} backward", "refused", _resized(mode, n), _SHAPES[n])
         for mode, n in (("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
     ),
     *(_of_shape(f"reflection_pad{n}d backward", "refused", _padded("reflection", n), _SHAPES[n]) for n in (1, 2, 3)),
-    OperatorCall("nll_loss", "refused", functional.nll_loss, lambda: (_x(2048, 16), _at(16, 2048))),
-    OperatorCall("ctc_loss backward", "refused", _ctc_backward, _ctc),
-    OperatorCall(
+    RepeatedCall("nll_loss", "refused", functional.nll_loss, lambda: (_x(2048, 16), _at(16, 2048))),
+    RepeatedCall("ctc_loss backward", "refused", _ctc_backward, _ctc),
+    RepeatedCall(
         "embedding_bag max", "refused",
         lambda i, w: functional.embedding_bag(i, w, mode="max"), lambda: (_at(64, 256, 8), _x(64, 16)),
     ),
-    OperatorCall("histc", "refused", lambda x: torch.histc(x, 64), lambda: (_x(_N),)),
-    OperatorCall("median with indices", "refused", lambda x: torch.median(x, 1), lambda: (_at(9, 64, 257).float(),)),
-    OperatorCall(
+    RepeatedCall("histc", "refused", lambda x: torch.histc(x, 64), lambda: (_x(_N),)),
+    RepeatedCall("median with indices", "refused", lambda x: torch.median(x, 1), lambda: (_at(9, 64, 257).float(),)),
+    RepeatedCall(
         "grid_sample backward", "refused", _grid_backward,
         lambda: (_x(2, 8, 24, 24), _x(2, 8, 24, 24), _x(2, 24, 24, 2) / 2),
     ),
-    OperatorCall("cumsum", "refused", lambda x: x.cumsum(0), lambda: (_x(_N),)),
+    RepeatedCall("cumsum", "refused", lambda x: x.cumsum(0), lambda: (_x(_N),)),
     *(
         _of_shape(name, "accumulates", call, (_N * 2,))
         for name, call in (
@@ -225,12 +225,12 @@ CALLS: Final = (
     _of_shape("batch_norm training", "accumulates",
               lambda x: functional.batch_norm(x, None, None, training=True), (4, 16, 24, 24)),
     _of_shape("mse_loss", "accumulates", functional.mse_loss, (_N,), (_N,)),
-    OperatorCall("cross_entropy", "accumulates", functional.cross_entropy, lambda: (_x(2048, 16), _at(16, 2048))),
-    OperatorCall(
+    RepeatedCall("cross_entropy", "accumulates", functional.cross_entropy, lambda: (_x(2048, 16), _at(16, 2048))),
+    RepeatedCall(
         "embedding_bag sum", "accumulates",
         lambda i, w: functional.embedding_bag(i, w, mode="sum"), lambda: (_at(64, 256, 8), _x(64, 16)),
     ),
-    OperatorCall(
+    RepeatedCall(
         "embedding backward", "accumulates",
         lambda g, i: _aten.embedding_dense_backward(g, i, 64, -1, False), lambda: (_x(2048, 16), _at(64, 2048)),
     ),

@@ -46,7 +46,7 @@ _MORE_WIRES: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class RegionPort:
     """A region's input or output that a wire can connect.
 
     `glue`: the glue on its side. `code`: the standard row on the other side of that glue. `position`: the number of the
@@ -68,8 +68,8 @@ class RegionPorts:
     """
 
     fragment: Fragment
-    input_ports: Mapping[int, Port]
-    output_ports: Mapping[int, Port]
+    input_ports: Mapping[int, RegionPort]
+    output_ports: Mapping[int, RegionPort]
     outputs: tuple[int, ...]
 
 
@@ -176,15 +176,15 @@ class Merger:
             for at, span in zip(region.free, region.input_spans, strict=True)
             if can_be_fed(graph.inputs[at].spec, span)
         }
-        gives: dict[int, Port] = {}
+        gives: dict[int, RegionPort] = {}
         for place, (value, span) in enumerate(zip(graph.outputs, region.output_spans, strict=True)):
             spec = graph.values[value]
             if value in outputs and spec is not None and span is not None and can_feed(spec, span):
                 gives[place] = self._end(place, value, *leaving(spec, span))
         return RegionPorts(Fragment(graph, self._parts), feeds, gives, outputs)
 
-    def _end(self, position: int, value: int, glue: Graph, row: StandardRow) -> Port:
-        return Port(position, value, self._glue(glue), row.code)
+    def _end(self, position: int, value: int, glue: Graph, row: StandardRow) -> RegionPort:
+        return RegionPort(position, value, self._glue(glue), row.code)
 
     def _glue(self, graph: Graph) -> Fragment | None:
         """Encodes glue as a fragment that returns its last value; None for glue without nodes."""
@@ -232,13 +232,13 @@ class Merger:
         row = self._row(out, into, wire.conversion)
         return sum([glue.nodes for glue in (out.glue, into.glue, row) if glue is not None])
 
-    def _ends(self, parts: Sequence[VariantPart], ports: RegionPorts, wire: Wire) -> tuple[Port, Port]:
+    def _ends(self, parts: Sequence[VariantPart], ports: RegionPorts, wire: Wire) -> tuple[RegionPort, RegionPort]:
         try:
             return self.ports_of(parts[wire.part].region).output_ports[wire.output], ports.input_ports[wire.input]
         except LookupError:
             raise GraphError(f"the variant has a wire that its regions do not: {wire}") from None
 
-    def _row(self, out: Port, into: Port, conversion: RowConversion) -> Fragment | None:
+    def _row(self, out: RegionPort, into: RegionPort, conversion: RowConversion) -> Fragment | None:
         key = (out.code << 40) + (into.code << 20) + conversion.code
         if key not in self._rows:
             started = time.process_time()

@@ -16,7 +16,7 @@ from mindgap.models.synth.mutation.edit import DraftCall
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class SchemaParameter:
     """One argument of a schema. `type`: as PyTorch prints it (`List[int]`, `Optional[Tensor]`); `size`: whole numbers
     that may follow from shapes (SymInt)."""
 
@@ -43,8 +43,8 @@ class Signature:
     """The arguments of an overload, in order. `results`: tensors returned, -1 for a list of them."""
 
     op: str
-    parameters: tuple[Parameter, ...]
-    named: Mapping[str, Parameter]
+    parameters: tuple[SchemaParameter, ...]
+    named: Mapping[str, SchemaParameter]
     results: int
 
 
@@ -53,7 +53,7 @@ def signature(op: str) -> Signature:
     """Returns the schema of an overload. Raises `UnknownOperator`."""
     schema = schema_of(overload(op))
     parameters = tuple(
-        Parameter(
+        SchemaParameter(
             a.name, str(a.real_type), _is_size(a.real_type), bool(a.kwarg_only), not a.has_default_value(), _default(a)
         )
         for a in schema.arguments

@@ -39,7 +39,7 @@ _UNCOMPILED = frozenset(
 )  # fmt: skip
 
 
-class Compiled:
+class CompiledExecutable:
     """An executable around a program. With `graph.grad` the gradients follow the outputs."""
 
     def __init__(
@@ -122,7 +122,7 @@ def load(
 
     A graph that fails uncompiled too is no failure to compile: it loads, and raises its error when run.
     """
-    executable = Compiled(graph, device, options, inputs, fold)
+    executable = CompiledExecutable(graph, device, options, inputs, fold)
     try:
         executable.compile(compile_program, inputs)
     except (Unsupported, Fallback, MemoryError):

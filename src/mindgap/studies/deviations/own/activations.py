@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from mindgap.studies.deviations.own.columns import classes_and_precision, made
 from mindgap.studies.deviations.own.layers import kind_of_layer
-from mindgap.studies.machines.merging import Column, Merged
+from mindgap.studies.machines.merging import MergedMachines, SubjectColumn
 from mindgap.studies.machines.observations import ValueFacts
 from mindgap.studies.table import StudyTable
 
 _VARIANT: Final = ("model", "activation", "pooling", "trained")
 
 
-def table_sup8(merged: Merged) -> StudyTable:
+def table_sup8(merged: MergedMachines) -> StudyTable:
     """Makes Table SUP-8: the share of elements that deviate before and after each activation, mean over samples.
 
     Whole values exist while a machine collects only, so that the share is over the platforms of one machine.
@@ -43,7 +43,7 @@ def table_sup8(merged: Merged) -> StudyTable:
     return made("own_table_sup8", "Table SUP-8: deviations before and after activations", columns, rows, note)
 
 
-def table_sup9(merged: Merged) -> StudyTable:
+def table_sup9(merged: MergedMachines) -> StudyTable:
     """Makes Table SUP-9: activations that increase, keep or decrease the remaining precision, mean over samples."""
     groups: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
     for column in merged.of("models"):
@@ -63,7 +63,7 @@ def table_sup9(merged: Merged) -> StudyTable:
     return made("own_table_sup9", "Table SUP-9: activations and remaining precision", columns, rows, note)
 
 
-def activations(column: Column) -> Iterator[tuple[int, ValueFacts]]:
+def activations(column: SubjectColumn) -> Iterator[tuple[int, ValueFacts]]:
     """Yields the number of the operand and the result of each activation whose operand is kept."""
     for value in column.subject.values:
         if kind_of_layer(value.op) == "activation":
@@ -72,7 +72,7 @@ def activations(column: Column) -> Iterator[tuple[int, ValueFacts]]:
                     yield number, value
 
 
-def _change(column: Column, before: int, after: ValueFacts) -> str:
+def _change(column: SubjectColumn, before: int, after: ValueFacts) -> str:
     """Returns what an activation does to the remaining precision; empty if fewer than two platforms show it."""
     pairs = zip(column.prefixes[before], column.prefixes[after.number], strict=True)
     both = [(a, b) for a, b in pairs if a is not None and b is not None]
@@ -82,7 +82,7 @@ def _change(column: Column, before: int, after: ValueFacts) -> str:
     return "increase" if now > was else "decrease" if now < was else "unaffected"
 
 
-def _platforms(column: Column, machine: str) -> int:
+def _platforms(column: SubjectColumn, machine: str) -> int:
     """Returns how many platforms of a machine show all values around activations."""
     numbers = {n for before, after in activations(column) for n in (before, after.number)}
     return sum(
@@ -91,7 +91,7 @@ def _platforms(column: Column, machine: str) -> int:
     )
 
 
-def _variant(column: Column) -> tuple[Any, ...]:
+def _variant(column: SubjectColumn) -> tuple[Any, ...]:
     return tuple(column.subject.facts.get(name) for name in _VARIANT)
 
 

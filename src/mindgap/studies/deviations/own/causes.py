@@ -9,11 +9,11 @@ from typing import Any
 
 from mindgap.studies.deviations.feature_clusters import FlagClusters, flag_clusters
 from mindgap.studies.deviations.own.columns import made, main, numbers_of, result, threads_of, title
-from mindgap.studies.machines.merging import MachinePlatform, Merged
+from mindgap.studies.machines.merging import MachinePlatform, MergedMachines
 from mindgap.studies.table import StudyTable
 
 
-def table_1(merged: Merged) -> StudyTable:
+def table_1(merged: MergedMachines) -> StudyTable:
     """Makes Table 1: clusters of processor flags and settings in force, beside the classes of the main model."""
     rows: list[tuple[Any, ...]] = []
     found = clusters_and_classes(merged)
@@ -33,7 +33,7 @@ def table_1(merged: Merged) -> StudyTable:
     return made("own_table_1", "Table 1: flags and settings beside the classes", columns, rows, note)
 
 
-def clusters_and_classes(merged: Merged) -> tuple[FlagClusters, dict[str, int]] | None:
+def clusters_and_classes(merged: MergedMachines) -> tuple[FlagClusters, dict[str, int]] | None:
     """Returns the clusters of features, and each platform's class of the main model. None without models."""
     column = main(merged)
     if column is None:
@@ -42,7 +42,7 @@ def clusters_and_classes(merged: Merged) -> tuple[FlagClusters, dict[str, int]] 
     return flag_clusters({_key(where): _features(merged, where) for where in column.platforms}, classes), classes
 
 
-def option_effects(merged: Merged) -> StudyTable:
+def option_effects(merged: MergedMachines) -> StudyTable:
     """Makes the table of single options: how often changing one alone changes the class of the main model."""
     pairs: Counter[str] = Counter()
     changed: Counter[str] = Counter()
@@ -63,7 +63,7 @@ def option_effects(merged: Merged) -> StudyTable:
     return made("own_options", "Settings that make classes", columns, rows, note)
 
 
-def figure_2(merged: Merged) -> StudyTable:
+def figure_2(merged: MergedMachines) -> StudyTable:
     """Makes Figure 2: classes by level of instructions and number of threads, of models and of operators."""
     rows: list[tuple[Any, ...]] = []
     for column in (*merged.of("models"), *merged.of("operators")):
@@ -95,7 +95,7 @@ def thread_effects(table: StudyTable) -> StudyTable:
     return made("own_threads", "Results that depend on the number of threads", columns, rows, note)
 
 
-def _main_title(merged: Merged) -> str:
+def _main_title(merged: MergedMachines) -> str:
     column = main(merged)
     return "no model, since none ran" if column is None else title(column)
 
@@ -104,7 +104,7 @@ def _key(where: MachinePlatform) -> str:
     return f"{where.machine} {where.platform}"
 
 
-def _features(merged: Merged, where: MachinePlatform) -> frozenset[str]:
+def _features(merged: MergedMachines, where: MachinePlatform) -> frozenset[str]:
     facts: Mapping[str, Any] = merged.settings[where]
     force = {f"PLATFORM:{where.platform.device_mode}"}
     if "capability" in facts:

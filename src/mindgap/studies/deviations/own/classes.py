@@ -15,13 +15,13 @@ from mindgap.studies.deviations.own.columns import (
     tree,
     versions_of,
 )
-from mindgap.studies.machines.merging import Merged
+from mindgap.studies.machines.merging import MergedMachines
 from mindgap.studies.table import StudyTable
 
 _MODELS = ("models", "reduced", "casts")
 
 
-def machines(merged: Merged) -> StudyTable:
+def machines(merged: MergedMachines) -> StudyTable:
     """Makes the table of machines."""
     rows: list[tuple[Any, ...]] = []
     for name, each in merged.machines.items():
@@ -44,7 +44,7 @@ def machines(merged: Merged) -> StudyTable:
     return made("own_machines", "Machines", columns, rows, "unavailable: settings that the machine does not have.")
 
 
-def settings(merged: Merged) -> StudyTable:
+def settings(merged: MergedMachines) -> StudyTable:
     """Makes the table of platforms with the settings that were in force."""
     rows: list[tuple[Any, ...]] = []
     for where, facts in merged.settings.items():
@@ -58,7 +58,7 @@ def settings(merged: Merged) -> StudyTable:
     return made("own_platforms", "Platforms, and what was in force", columns, rows, "As the libraries report it.")
 
 
-def summary(merged: Merged) -> StudyTable:
+def summary(merged: MergedMachines) -> StudyTable:
     """Makes the table of all subjects: platforms, classes, remaining precision."""
     rows: list[tuple[Any, ...]] = []
     for name, column in merged.columns.items():
@@ -72,7 +72,7 @@ def summary(merged: Merged) -> StudyTable:
     return made("own_summary", "Subjects, classes and remaining precision", columns, rows, note)
 
 
-def classes(merged: Merged) -> StudyTable:
+def classes(merged: MergedMachines) -> StudyTable:
     """Makes the class of every model on every platform."""
     rows: list[tuple[Any, ...]] = []
     for column in (c for each in _MODELS for c in merged.of(each)):
@@ -89,7 +89,7 @@ def classes(merged: Merged) -> StudyTable:
     return made("own_classes", "Classes of models on platforms", columns, rows, note)
 
 
-def failures(merged: Merged) -> StudyTable:
+def failures(merged: MergedMachines) -> StudyTable:
     """Makes the table of what did not run, with the reason."""
     rows: list[tuple[Any, ...]] = [
         (name, where.machine, where.platform, status, message)
@@ -100,7 +100,7 @@ def failures(merged: Merged) -> StudyTable:
     return made("own_failures", "What did not run", columns, rows, "These cells are in no other table.")
 
 
-def figure_6(merged: Merged) -> StudyTable:
+def figure_6(merged: MergedMachines) -> StudyTable:
     """Makes Figure 6: dendrograms of models in float32 and cast to other dtypes, on the platforms that ran all."""
     rows: list[tuple[Any, ...]] = []
     for cast in merged.of("casts"):

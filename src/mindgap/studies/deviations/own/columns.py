@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from mindgap.graph.compare.prefix_digests import Prefixes, dendrogram_of
 from mindgap.graph.compare.ultrametric import Dendrogram
 from mindgap.studies.deviations.definitions import PAPER, class_numbers
-from mindgap.studies.machines.merging import Column, Merged
+from mindgap.studies.machines.merging import MergedMachines, SubjectColumn
 from mindgap.studies.table import made as made
 
 #: The model whose classes the tables of flags and options show, if it is there: the paper's Cifar10-R18, first sample.
@@ -33,7 +33,7 @@ def tree(prefixes: Sequence[Prefixes]) -> Dendrogram:
     return dendrogram_of(prefixes)
 
 
-def result(column: Column) -> tuple[Prefixes, ...]:
+def result(column: SubjectColumn) -> tuple[Prefixes, ...]:
     """Returns the digests of all outputs of a subject (gradients too) together, by platform.
 
     Number k is equal on two platforms if all outputs share k bits or more there. An output of a dtype with fewer bits
@@ -50,7 +50,7 @@ def _together(outputs: Sequence[Prefixes]) -> Prefixes:
     return tuple(b"".join(cut) for cut in zip(*padded, strict=True))
 
 
-def title(column: Column) -> str:
+def title(column: SubjectColumn) -> str:
     """Returns a subject's name for people: `resnet18, relu, max, trained, sample 0`."""
     facts = column.subject.facts
     words = [str(facts[name]) for name in ("model", "activation", "pooling") if facts.get(name) is not None]
@@ -64,12 +64,12 @@ def title(column: Column) -> str:
     return ", ".join((*words, f"sample {facts.get('sample')}"))
 
 
-def model_facts(column: Column) -> tuple[Any, ...]:
+def model_facts(column: SubjectColumn) -> tuple[Any, ...]:
     """Returns the cells of `MODEL_COLUMNS`."""
     return tuple(column.subject.facts.get(name) for name in MODEL_COLUMNS)
 
 
-def main(merged: Merged) -> Column | None:
+def main(merged: MergedMachines) -> SubjectColumn | None:
     """Returns the column of `MAIN`. Where no platform ran it: that of the first sample with the most classes."""
     column = merged.columns.get(MAIN)
     if column is not None and column.platforms:

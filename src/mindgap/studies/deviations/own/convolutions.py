@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mindgap.studies.deviations.own.columns import classes_and_precision, made, numbers_of, result
-from mindgap.studies.machines.merging import Merged
+from mindgap.studies.machines.merging import MergedMachines
 from mindgap.studies.table import StudyTable
 
 
-def figure_4(merged: Merged) -> StudyTable:
+def figure_4(merged: MergedMachines) -> StudyTable:
     """Makes Figure 4: remaining precision and classes over the multiplications of a convolution."""
     names = ("filters", "kernel", "channels", "size", "multiplications")
     rows: list[tuple[Any, ...]] = []
@@ -23,7 +23,7 @@ def figure_4(merged: Merged) -> StudyTable:
     return made("own_figure_4", "Figure 4: a convolution's size and its deviations", columns, rows, note)
 
 
-def distributions(merged: Merged) -> StudyTable:
+def distributions(merged: MergedMachines) -> StudyTable:
     """Makes the table of section 3.5: classes of one convolution by distribution of weights and inputs."""
     rows: list[tuple[Any, ...]] = []
     partitions: dict[tuple[int, ...], int] = {}
@@ -39,7 +39,7 @@ def distributions(merged: Merged) -> StudyTable:
     return made("own_distributions", "Section 3.5: distributions of weights and inputs", columns, rows, note)
 
 
-def figure_3(merged: Merged) -> StudyTable:
+def figure_3(merged: MergedMachines) -> StudyTable:
     """Makes Figure 3: the algorithm of each convolution on a GPU by process; the reason where there is none."""
     rows: list[tuple[Any, ...]] = []
     for machine, platforms in merged.algorithms.items():

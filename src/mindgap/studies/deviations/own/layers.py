@@ -7,7 +7,7 @@ from typing import Any, Final
 from mindgap.graph.compare.prefix_digests import digest_count, has_precision
 from mindgap.graph.operators import is_activation
 from mindgap.studies.deviations.own.columns import MODEL_COLUMNS, classes_and_precision, made, model_facts
-from mindgap.studies.machines.merging import Column, Merged
+from mindgap.studies.machines.merging import MergedMachines, SubjectColumn
 from mindgap.studies.table import StudyTable
 
 #: Part of an operator's name -> the kind of layer. The first that is found counts.
@@ -26,7 +26,7 @@ def kind_of_layer(op: str) -> str:
     return next((kind for part, kind in _KINDS if part in op), "other")
 
 
-def figure_5(merged: Merged) -> StudyTable:
+def figure_5(merged: MergedMachines) -> StudyTable:
     """Makes Figure 5: classes and remaining precision over the layers of each model, first sample."""
     rows: list[tuple[Any, ...]] = []
     for column in merged.of("models"):
@@ -57,12 +57,12 @@ def figure_5(merged: Merged) -> StudyTable:
     return made("own_figure_5", "Figures 5, SUP-4 to SUP-7: deviations layer by layer", columns, rows, note)
 
 
-def places_inside(column: Column) -> list[int]:
+def places_inside(column: SubjectColumn) -> list[int]:
     """Returns the places, in `column.platforms`, of the platforms that show every value."""
     return [i for i, where in enumerate(column.platforms) if where not in column.hidden]
 
 
-def hidden(merged: Merged) -> StudyTable:
+def hidden(merged: MergedMachines) -> StudyTable:
     """Makes the table of platforms that do not show every value of a model, with the reason."""
     rows: list[tuple[Any, ...]] = []
     for column in merged.of("models"):

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.studies.deviations.overview import (
-    Answer,
     ClassGrid,
     ClassTree,
     FlagGrid,
@@ -16,6 +15,7 @@ from mindgap.studies.deviations.overview import (
     LayerPoint,
     LayerProfile,
     Overview,
+    StudyFigure,
     answers,
     class_tree,
     flag_grid,
@@ -23,7 +23,7 @@ from mindgap.studies.deviations.overview import (
 from mindgap.studies.deviations.own.causes import clusters_and_classes
 from mindgap.studies.deviations.own.columns import MODEL_COLUMNS, main, model_facts, numbers_of, result, title, tree
 from mindgap.studies.deviations.own.study import OwnStudy
-from mindgap.studies.machines.merging import Column, MachinePlatform, Merged
+from mindgap.studies.machines.merging import MachinePlatform, MergedMachines, SubjectColumn
 from mindgap.studies.table import StudyTable, records
 
 #: Settings of `cpu/eager` that a machine lacks are counted; more platforms than these are counted too.
@@ -31,7 +31,7 @@ _NAMED: Final = 8
 _EAGER: Final = "cpu/eager@"
 
 
-def own_overview(merged: Merged, study: OwnStudy) -> Overview:
+def own_overview(merged: MergedMachines, study: OwnStudy) -> Overview:
     """Lays out the study for its page. The matrix and the answers are of the models in float32.
 
     Raises `MindgapError` if no model ran on two platforms.
@@ -50,7 +50,7 @@ def own_overview(merged: Merged, study: OwnStudy) -> Overview:
             f"{each.processor}, {each.cores} cores, torch {each.versions.get('torch', 'unknown')}, {each.collected}"
             for each in merged.machines.values()
         ),
-        answers=answers(Answer(len(grid.rows), "platforms", counts), trees),
+        answers=answers(StudyFigure(len(grid.rows), "platforms", counts), trees),
         remarks=_remarks(merged, study, len(grid.rows)),
         grid=grid,
         trees=trees,
@@ -68,7 +68,7 @@ def own_overview(merged: Merged, study: OwnStudy) -> Overview:
     )
 
 
-def _remarks(merged: Merged, study: OwnStudy, platforms: int) -> tuple[str, ...]:
+def _remarks(merged: MergedMachines, study: OwnStudy, platforms: int) -> tuple[str, ...]:
     missing = sum("unavailable" in facts for facts in merged.settings.values())
     unsteady = sum(len(column.nondeterministic) for column in merged.columns.values())
     runs = sum(len(column.platforms) for column in merged.columns.values())
@@ -90,7 +90,7 @@ def _remarks(merged: Merged, study: OwnStudy, platforms: int) -> tuple[str, ...]
     return tuple(found)
 
 
-def _unavailable(merged: Merged) -> tuple[tuple[str, str], ...]:
+def _unavailable(merged: MergedMachines) -> tuple[tuple[str, str], ...]:
     """Returns the platforms that a machine lacks, with the reason; nothing for more than a few."""
     found = [
         (where.platform, str(facts["unavailable"]))
@@ -100,7 +100,7 @@ def _unavailable(merged: Merged) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(found)) if len(found) <= _NAMED else ()
 
 
-def _failed(merged: Merged) -> tuple[tuple[str, str], ...]:
+def _failed(merged: MergedMachines) -> tuple[tuple[str, str], ...]:
     """Returns model and platform of each run of a model that failed, with status and reason."""
     return tuple(
         (f"{title(column)} on {where.platform}", f"{status}: {message}".rstrip(": "))
@@ -110,7 +110,7 @@ def _failed(merged: Merged) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _formats(merged: Merged) -> Iterator[Column]:
+def _formats(merged: MergedMachines) -> Iterator[SubjectColumn]:
     """Yields the casts of each model after the model itself, then the models on settings of any precision."""
     shown = set[str]()
     for cast in merged.of("casts"):
@@ -122,7 +122,7 @@ def _formats(merged: Merged) -> Iterator[Column]:
     yield from merged.of("reduced")
 
 
-def _tree(column: Column) -> ClassTree:
+def _tree(column: SubjectColumn) -> ClassTree:
     digests = result(column)
     machines = {where.machine for where in column.platforms}
     short = _short(column.platforms)
@@ -140,7 +140,7 @@ def _name(where: MachinePlatform, *, short: bool, with_machine: bool) -> str:
     return f"{where.machine}: {name}" if with_machine else name
 
 
-def _grid(columns: Sequence[Column], merged: Merged) -> ClassGrid:
+def _grid(columns: Sequence[SubjectColumn], merged: MergedMachines) -> ClassGrid:
     cells = [_cells(column) for column in columns]
     absent = GridCell(None, "not_run", reason="not in the set of models for this platform")
     ran = [where for where in merged.settings if any(where in its for its in cells)]
@@ -161,7 +161,7 @@ def _grid(columns: Sequence[Column], merged: Merged) -> ClassGrid:
     return ClassGrid("setting" if short else "platform", tuple((head[0], head[1]) for head in heads), rows, note)
 
 
-def _cells(column: Column) -> dict[MachinePlatform, GridCell]:
+def _cells(column: SubjectColumn) -> dict[MachinePlatform, GridCell]:
     numbers = numbers_of(result(column))
     found = {
         where: GridCell(number, deterministic=where not in column.nondeterministic)
@@ -172,7 +172,7 @@ def _cells(column: Column) -> dict[MachinePlatform, GridCell]:
     return found
 
 
-def _flags(merged: Merged) -> FlagGrid | None:
+def _flags(merged: MergedMachines) -> FlagGrid | None:
     found = clusters_and_classes(merged)
     if found is None:
         return None
@@ -181,7 +181,7 @@ def _flags(merged: Merged) -> FlagGrid | None:
     return flag_grid(title(column), *found)
 
 
-def _layers(merged: Merged, table: StudyTable) -> tuple[LayerProfile, ...]:
+def _layers(merged: MergedMachines, table: StudyTable) -> tuple[LayerProfile, ...]:
     rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in records(table):
         rows.setdefault(tuple(row[name] for name in MODEL_COLUMNS), []).append(row)
@@ -192,7 +192,7 @@ def _layers(merged: Merged, table: StudyTable) -> tuple[LayerProfile, ...]:
     )
 
 
-def _profile(column: Column, rows: Sequence[dict[str, Any]]) -> LayerProfile:
+def _profile(column: SubjectColumn, rows: Sequence[dict[str, Any]]) -> LayerProfile:
     points = tuple(
         LayerPoint(
             row["operator"],

@@ -7,7 +7,7 @@ from typing import Any
 
 from mindgap.graph import MindgapError
 from mindgap.studies.deviations.own import activations, causes, classes, convolutions, layers
-from mindgap.studies.machines.merging import Merged
+from mindgap.studies.machines.merging import MergedMachines
 from mindgap.studies.table import StudyTable
 
 
@@ -25,7 +25,7 @@ class OwnStudy:
         raise MindgapError(f"no table {name!r}: there are {', '.join(each.name for each in self.tables)}")
 
 
-def own_study(merged: Merged) -> OwnStudy:
+def own_study(merged: MergedMachines) -> OwnStudy:
     """Makes all tables. Raises `MindgapError` if no subject ran on two platforms: there is nothing to compare."""
     if not any(len(column.platforms) > 1 for column in merged.columns.values()):
         raise MindgapError("nothing to compare: no subject ran on more than one platform")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph.compare.metrics import MANTISSA_BITS
-from mindgap.studies.deviations.published.parquet import BadData, Column, read_columns
+from mindgap.studies.deviations.published.parquet import BadData, ParquetColumn, read_columns
 
 #: The only run whose hosts all had the same weights and inputs (README of the published data).
 SOUND_RUN: Final = "2021_11_03_11:21:55"
@@ -18,7 +18,7 @@ SOUND_RUN: Final = "2021_11_03_11:21:55"
 _CHANNELS: Final = 3
 _FILTERS: Final = (1, 3)
 _INTEGERS: Final = ("c", "f", "k", "i", "multiplications", "precision", "equivalence_classes", "row")
-_COLUMNS: Final = {"source_run": Column("text"), **dict.fromkeys(_INTEGERS, Column("integer"))}
+_COLUMNS: Final = {"source_run": ParquetColumn("text"), **dict.fromkeys(_INTEGERS, ParquetColumn("integer"))}
 
 
 @dataclass(frozen=True, slots=True)

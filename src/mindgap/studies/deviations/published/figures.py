@@ -15,7 +15,7 @@ from mindgap.studies.deviations.definitions import PAPER, class_numbers
 from mindgap.studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap.studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix
 from mindgap.studies.deviations.published.parquet import BadData
-from mindgap.studies.deviations.published.platforms import BY_YEAR, Platform
+from mindgap.studies.deviations.published.platforms import BY_YEAR, PublishedPlatform
 from mindgap.studies.deviations.published.records import Output
 from mindgap.studies.deviations.published.tables import MAIN, instance_title
 from mindgap.studies.table import StudyTable, made
@@ -66,7 +66,7 @@ def figure_1(matrix: ClassMatrix) -> StudyTable:
     return made("figure_1", "Figure 1: different outputs over all platforms", columns, rows, note)
 
 
-def by_year(platform: Platform) -> tuple[str, int, int]:
+def by_year(platform: PublishedPlatform) -> tuple[str, int, int]:
     """Returns the key that orders platforms by vendor, generation in the order of years, and cores."""
     return (platform.vendor, BY_YEAR.index(platform.generation), platform.cores or 0)
 

@@ -13,7 +13,7 @@ from mindgap.graph import Array
 from mindgap.graph.compare.equality import identity
 from mindgap.studies.deviations.definitions import OURS, PAPER, Mode, Profile, class_numbers, most_frequent
 from mindgap.studies.deviations.published.parquet import BadData
-from mindgap.studies.deviations.published.platforms import Platform, platform_of
+from mindgap.studies.deviations.published.platforms import PublishedPlatform, platform_of
 from mindgap.studies.deviations.published.records import Output
 
 #: The published models by the paper's sizes. The data hold a fourth model, cifar10_large, which the paper does
@@ -61,7 +61,7 @@ class Cell:
 class ClassMatrix:
     """Classes of platforms × models. `cells`: by platform, then as `COLUMNS`. Platforms stand in the printed order."""
 
-    platforms: tuple[Platform, ...]
+    platforms: tuple[PublishedPlatform, ...]
     cells: tuple[tuple[Cell, ...], ...]
 
     def part(self, *, gpu: bool) -> ClassMatrix:
@@ -76,7 +76,7 @@ class ClassMatrix:
 
 
 #: By platform and column: the repetitions of an output, one for a CPU.
-Runs = dict[Platform, dict[str, list[Array]]]
+Runs = dict[PublishedPlatform, dict[str, list[Array]]]
 
 
 def class_matrix(path: Path, outputs: Iterable[Output]) -> ClassMatrix:
@@ -112,7 +112,7 @@ def _runs_by_platform(path: Path, outputs: Iterable[Output]) -> Runs:
 def _merged(runs: Runs) -> Runs:
     """Makes one platform of instances with the same description and the same outputs, as the paper's tables do."""
     merged: Runs = {}
-    known: dict[tuple[Platform, tuple[str | None, ...]], Platform] = {}
+    known: dict[tuple[PublishedPlatform, tuple[str | None, ...]], PublishedPlatform] = {}
     for platform in sorted(runs, key=lambda each: each.order):
         columns = runs[platform]
         outputs = tuple(identity(run, PAPER.equality) for name in COLUMNS for run in columns[name])
@@ -126,7 +126,7 @@ def _merged(runs: Runs) -> Runs:
     return merged
 
 
-def _column(runs: Sequence[Sequence[Array]], platforms: Sequence[Platform]) -> list[Cell]:
+def _column(runs: Sequence[Sequence[Array]], platforms: Sequence[PublishedPlatform]) -> list[Cell]:
     modes = [most_frequent(each, OURS) for each in runs]
     values = [each[mode.index] for each, mode in zip(runs, modes, strict=True)]
     nearest = _distances_of_other_inputs(values)

@@ -8,19 +8,19 @@ from typing import Final
 from mindgap.graph.compare.ultrametric import dendrogram
 from mindgap.studies.deviations.definitions import OURS
 from mindgap.studies.deviations.overview import (
-    Answer,
     ClassGrid,
     ClassTree,
     GridCell,
     GridRow,
     Overview,
+    StudyFigure,
     answers,
     class_tree,
     flag_grid,
 )
 from mindgap.studies.deviations.published.figures import NamedDendrogram, by_year
 from mindgap.studies.deviations.published.matrix import COLUMNS, TITLES, Cell, ClassMatrix
-from mindgap.studies.deviations.published.platforms import Platform
+from mindgap.studies.deviations.published.platforms import PublishedPlatform
 from mindgap.studies.deviations.published.study import PublishedStudy
 from mindgap.studies.deviations.published.tables import MAIN, table_1_platforms
 from mindgap.studies.table import records
@@ -36,7 +36,7 @@ def published_overview(study: PublishedStudy) -> Overview:
     cpus, gpus = study.matrix.part(gpu=False), study.matrix.part(gpu=True)
     trees = tuple(_tree(study.matrix, name) for name in COLUMNS)
     counts = f"{len(cpus.platforms)} CPU and {len(gpus.platforms)} GPU platforms"
-    platforms = Answer(len(study.matrix.platforms), "platforms", counts)
+    platforms = StudyFigure(len(study.matrix.platforms), "platforms", counts)
     found = dict(zip(study.matrix.platforms, study.matrix.column(MAIN), strict=True))
     # Numbers as in the matrix: those of Table 1 count again from 1.
     numbers = {name: found[platform].ours or 0 for name, platform, _ in table_1_platforms(study.matrix)}
@@ -100,7 +100,7 @@ def _grid(study: PublishedStudy) -> ClassGrid:
     return ClassGrid("platform", columns, rows, note)
 
 
-def _words(platform: Platform) -> list[str]:
+def _words(platform: PublishedPlatform) -> list[str]:
     size = [] if platform.is_gpu else [f"{platform.cores} cores", f"{platform.memory} GiB"]
     return [platform.device, *size, platform.cloud]
 

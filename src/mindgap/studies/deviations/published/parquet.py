@@ -29,7 +29,7 @@ class BadData(MindgapError):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ParquetColumn:
     """What a column has to hold. `kind`: text, integer, bytes, or a list of text or integers. `null`: allowed."""
 
     kind: str
@@ -57,7 +57,7 @@ _IS: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
-def read_columns(path: Path, columns: Mapping[str, Column]) -> list[dict[str, Any]]:
+def read_columns(path: Path, columns: Mapping[str, ParquetColumn]) -> list[dict[str, Any]]:
     """Reads some columns of a file. Returns one dict per row, at least one. Raises `BadData`."""
     if not path.is_file():
         raise BadData(path, "there is no such file; name a directory with the published data")
@@ -79,7 +79,7 @@ def read_columns(path: Path, columns: Mapping[str, Column]) -> list[dict[str, An
     return rows
 
 
-def _check_schema(path: Path, schema: Any, columns: Mapping[str, Column]) -> None:
+def _check_schema(path: Path, schema: Any, columns: Mapping[str, ParquetColumn]) -> None:
     for name, column in columns.items():
         if name not in schema.names:
             raise BadData(path, f"the column is missing; the file has {', '.join(schema.names)}", column=name)

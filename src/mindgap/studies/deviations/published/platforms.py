@@ -58,7 +58,7 @@ _CC_CORES: Final = (0, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
+class PublishedPlatform:
     """A row of Table SUP-1 or SUP-2. `cores` and `memory` (GiB, as printed) are None for a GPU.
 
     `instances`: cloud instances of this description, more than one where they also gave the same outputs. `cpu_class`:
@@ -93,14 +93,14 @@ class Platform:
         return (self.vendor, self.cores or 0, generations.index(self.generation), self.instances[0], self.device)
 
 
-def platform_of(path: Path, output: Output) -> Platform:
+def platform_of(path: Path, output: Output) -> PublishedPlatform:
     """Returns the platform of an output of a file. Raises `BadData` for a processor or GPU of no known generation."""
     cloud, name, brand, gpu = output.instance
     if gpu is not None:
         device = _short(gpu)
         if device not in _GPUS:
             raise BadData(path, f"the generation of {gpu} is not known", column="gpu_name", row=output.row)
-        return Platform(
+        return PublishedPlatform(
             "NVidia", _GPUS[device], device, _CLOUDS.get(cloud, cloud), None, None, None, output.flags, (name,)
         )
     if output.cpu not in _CPUS:
@@ -108,7 +108,7 @@ def platform_of(path: Path, output: Output) -> Platform:
     if output.memory is None:
         raise BadData(path, "it has no value, and needs one", column="memory_total", row=output.row)
     cores = max(split for split in _CC_CORES if split <= output.cores)
-    return Platform(
+    return PublishedPlatform(
         vendor=_VENDORS[output.cpu[0]],
         generation=_CPUS[output.cpu],
         device=_short(brand),

@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap.studies.deviations.published.parquet import BadData, Column, read_columns
+from mindgap.studies.deviations.published.parquet import BadData, ParquetColumn, read_columns
 
-_TEXT: Final = Column("text")
-_TEXT_OR_NULL: Final = Column("text", null=True)
-_INTEGER: Final = Column("integer")
-_INTEGER_OR_NULL: Final = Column("integer", null=True)
+_TEXT: Final = ParquetColumn("text")
+_TEXT_OR_NULL: Final = ParquetColumn("text", null=True)
+_INTEGER: Final = ParquetColumn("integer")
+_INTEGER_OR_NULL: Final = ParquetColumn("integer", null=True)
 COLUMNS: Final = {
     **dict.fromkeys(("experiment", "cloud", "platform", "device_type", "cpu_vendor", "cpu_brand"), _TEXT),
     **dict.fromkeys(("role", "dtype"), _TEXT),
@@ -24,9 +24,9 @@ COLUMNS: Final = {
     **dict.fromkeys(("param_variant", "input_variant"), _TEXT_OR_NULL),
     **dict.fromkeys(("cpu_family", "cpu_model", "cpu_count"), _INTEGER),
     **dict.fromkeys(("memory_total", "sample_index", "run_index", "n_runs"), _INTEGER_OR_NULL),
-    "cpu_flags": Column("list of text"),
-    "shape": Column("list of integers"),
-    "output": Column("bytes"),
+    "cpu_flags": ParquetColumn("list of text"),
+    "shape": ParquetColumn("list of integers"),
+    "output": ParquetColumn("bytes"),
 }
 _DTYPES: Final = {name: np.dtype(name).newbyteorder("<") for name in ("float16", "float32", "float64")}
 #: What was computed: rows that agree in all of these are compared with one another.

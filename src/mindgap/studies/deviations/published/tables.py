@@ -8,7 +8,7 @@ from mindgap.graph import MindgapError
 from mindgap.studies.deviations.definitions import PAPER
 from mindgap.studies.deviations.feature_clusters import FlagClusters, flag_clusters
 from mindgap.studies.deviations.published.matrix import COLUMNS, ClassMatrix, near, numbers
-from mindgap.studies.deviations.published.platforms import Platform
+from mindgap.studies.deviations.published.platforms import PublishedPlatform
 from mindgap.studies.table import StudyTable, made
 
 #: Rows of Table 1, by instance: the dual-core instances of the Google cloud.
@@ -46,7 +46,7 @@ def table_sup2(matrix: ClassMatrix) -> StudyTable:
     return made("table_sup2", "Table SUP-2: classes on GPUs", columns, rows, note)
 
 
-def table_1_platforms(matrix: ClassMatrix) -> tuple[tuple[str, Platform, int], ...]:
+def table_1_platforms(matrix: ClassMatrix) -> tuple[tuple[str, PublishedPlatform, int], ...]:
     """Returns the name, the platform and the class of each row of Table 1. Raises `MindgapError` for a missing one."""
     by_instance = {name: i for i, each in enumerate(matrix.platforms) for name in each.instances if not each.is_gpu}
     missing = [name for name in _TABLE_1 if name not in by_instance]
@@ -54,7 +54,7 @@ def table_1_platforms(matrix: ClassMatrix) -> tuple[tuple[str, Platform, int], .
         raise MindgapError(f"Table 1 needs the platform {missing[0]}, and the data do not have it")
     cells = matrix.column(MAIN)
     numbers: dict[int, int] = {}
-    rows: list[tuple[str, Platform, int]] = []
+    rows: list[tuple[str, PublishedPlatform, int]] = []
     for name in _TABLE_1:
         index = by_instance[name]
         number = numbers.setdefault(cells[index].paper, len(numbers) + 1)

@@ -11,10 +11,10 @@ from torch import nn
 from mindgap.graph import Input, Normal, TensorSpec, materialise
 from mindgap.studies.machines.models.initial_weights import limit, uniform
 from mindgap.studies.machines.models.trained_weights import FOLDER, read
-from mindgap.studies.machines.models.variants import VARIANTS, Variant, build
+from mindgap.studies.machines.models.variants import VARIANTS, ModelVariant, build
 
 Array = np.ndarray[Any, np.dtype[Any]]
-MODEL: Final[Variant] = next(each for each in VARIANTS if each.architecture == "resnet18" and each.trained)
+MODEL: Final[ModelVariant] = next(each for each in VARIANTS if each.architecture == "resnet18" and each.trained)
 #: The paper's conv2d_11, counted from 0 in the order of the modules.
 NUMBER: Final = 11
 FILE: Final = FOLDER / "distribution.npz"

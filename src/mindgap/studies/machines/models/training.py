@@ -24,7 +24,7 @@ from mindgap.studies.machines.models.digits import TESTED, enlarged
 from mindgap.studies.machines.models.distribution import FILE, MODEL, layer
 from mindgap.studies.machines.models.initial_weights import load
 from mindgap.studies.machines.models.trained_weights import FOLDER, expand, low_rank_entries, whole_entries
-from mindgap.studies.machines.models.variants import VARIANTS, Variant, build, initial, network, samples
+from mindgap.studies.machines.models.variants import VARIANTS, ModelVariant, build, initial, network, samples
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Tensors with fewer elements are trained and kept whole.
@@ -33,7 +33,7 @@ SAMPLES: Final = (0, 1, 6)
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class TrainingRecipe:
     """How a network is trained: rank of the change, images per step, steps, learning rate of Adam.
 
     `measured`: images over which normalisation takes its statistics after training, with the final weights; 0 keeps the
@@ -48,9 +48,9 @@ class Recipe:
 
 
 RECIPES: Final = {
-    "small": Recipe(16, 32, 1200, 2e-3),
-    "resnet18": Recipe(2, 32, 270, 3e-3),
-    "resnet50v2": Recipe(1, 16, 200, 3e-3, 160),
+    "small": TrainingRecipe(16, 32, 1200, 2e-3),
+    "resnet18": TrainingRecipe(2, 32, 270, 3e-3),
+    "resnet50v2": TrainingRecipe(1, 16, 200, 3e-3, 160),
 }
 
 
@@ -81,7 +81,7 @@ class _Trainable:
         return {**self.whole, **made}
 
 
-def train(module: nn.Module, images: Array, labels: Array, recipe: Recipe, size: int) -> dict[str, Array]:
+def train(module: nn.Module, images: Array, labels: Array, recipe: TrainingRecipe, size: int) -> dict[str, Array]:
     """Trains and returns the entries of the file. `images`: [N, 8, 8] integers. The module's buffers are changed."""
     torch.manual_seed(1)
     trainable = _Trainable(module, recipe.rank)
@@ -144,7 +144,7 @@ def _digits() -> tuple[Array, Array]:
     return digits.images.astype(np.int8), digits.target.astype(np.int64)
 
 
-def _make(variant: Variant, images: Array, labels: Array) -> str:
+def _make(variant: ModelVariant, images: Array, labels: Array) -> str:
     started = time.process_time()
     module = network(variant)
     begun = initial(variant, module)

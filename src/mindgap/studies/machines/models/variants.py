@@ -31,7 +31,7 @@ _UNTRAINED: Final[tuple[tuple[Activation, Pooling], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class ModelVariant:
     """A model. `size`: height and width of its input, 32 as in the paper; 64 for ResNet-50v2 (the paper: 224)."""
 
     architecture: Architecture
@@ -56,30 +56,30 @@ class Variant:
 
 
 VARIANTS: Final = (
-    Variant("small", "relu", "max", True),
-    Variant("resnet18", "relu", "max", True),
-    Variant("resnet50v2", "relu", "max", True, 64),
-    Variant("small", "sigmoid", "average", True),
-    Variant("resnet18", "sigmoid", "average", True),
+    ModelVariant("small", "relu", "max", True),
+    ModelVariant("resnet18", "relu", "max", True),
+    ModelVariant("resnet50v2", "relu", "max", True, 64),
+    ModelVariant("small", "sigmoid", "average", True),
+    ModelVariant("resnet18", "sigmoid", "average", True),
     *(
-        Variant(architecture, activation, pooling, False)
+        ModelVariant(architecture, activation, pooling, False)
         for architecture in _SMALL
         for activation, pooling in _UNTRAINED
     ),
 )
 
 
-def network(variant: Variant) -> nn.Module:
+def network(variant: ModelVariant) -> nn.Module:
     """Returns the variant's module, in inference mode, with PyTorch's weights."""
     return _NETWORKS[variant.architecture](variant.activation, variant.pooling).eval()
 
 
-def initial(variant: Variant, module: nn.Module) -> dict[str, Array]:
+def initial(variant: ModelVariant, module: nn.Module) -> dict[str, Array]:
     """Returns the initial weights of a module of this variant. Sigmoid and linear have the same."""
     return initial_weights(module, variant.scheme, _SEEDS[variant.architecture])
 
 
-def build(variant: Variant) -> nn.Module:
+def build(variant: ModelVariant) -> nn.Module:
     """Returns the variant's module with its weights, in inference mode."""
     module = network(variant)
     weights = initial(variant, module)

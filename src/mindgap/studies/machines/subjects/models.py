@@ -13,7 +13,7 @@ import torch
 
 from mindgap.graph import TensorStore
 from mindgap.models.capture import capture
-from mindgap.studies.machines.models.variants import VARIANTS, Variant, build, samples
+from mindgap.studies.machines.models.variants import VARIANTS, ModelVariant, build, samples
 from mindgap.studies.machines.observations import Fact
 from mindgap.studies.machines.settings import Group
 from mindgap.studies.machines.subjects.convolutions import ablation, distributions
@@ -23,7 +23,7 @@ from mindgap.studies.machines.subjects.runnable import Keep, Runnable, runnable
 _CASTS: Final = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 
-def models(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Iterator[Runnable]:
+def models(store: TensorStore, variants: tuple[ModelVariant, ...] = VARIANTS) -> Iterator[Runnable]:
     """Yields the variants: the trained ones with three samples, the others with one."""
     for variant in variants:
         module = build(variant)
@@ -37,7 +37,7 @@ def models(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Iter
             yield runnable(name, "models", graph, _facts(variant, number), keep=keep, groups=_groups(variant))
 
 
-def reduced(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Iterator[Runnable]:
+def reduced(store: TensorStore, variants: tuple[ModelVariant, ...] = VARIANTS) -> Iterator[Runnable]:
     """Yields the small models with ReLU and the first sample, for settings that compute in less than float32."""
     for variant in variants:
         if variant.trained and variant.activation == "relu" and variant.architecture != "resnet50v2":
@@ -47,7 +47,7 @@ def reduced(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Ite
             yield runnable(name, "reduced", graph, _facts(variant, 0), groups=("float32", "reduced"))
 
 
-def casts(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Iterator[Runnable]:
+def casts(store: TensorStore, variants: tuple[ModelVariant, ...] = VARIANTS) -> Iterator[Runnable]:
     """Yields the trained variants with ReLU, cast as a whole, with the first sample."""
     for variant in variants:
         if not variant.trained or variant.activation != "relu":
@@ -60,12 +60,12 @@ def casts(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Itera
             yield runnable(f"{variant.name}/0/{dtype}", "casts", graph, facts, groups=_groups(variant))
 
 
-def _groups(variant: Variant) -> tuple[Group, ...]:
+def _groups(variant: ModelVariant) -> tuple[Group, ...]:
     """Returns the settings on which a variant runs: for the large model fewer than for the others."""
     return ("tiers",) if variant.architecture == "resnet50v2" else ("float32",)
 
 
-def _facts(variant: Variant, number: int) -> dict[str, Fact]:
+def _facts(variant: ModelVariant, number: int) -> dict[str, Fact]:
     return {
         "model": variant.architecture,
         "activation": variant.activation,

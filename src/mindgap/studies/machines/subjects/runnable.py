@@ -10,7 +10,7 @@ from typing import Final, Literal
 from mindgap.graph import Array, Graph, digest, operands
 from mindgap.graph.compare.digest import digest_array
 from mindgap.graph.operators import is_activation, traits
-from mindgap.studies.machines.observations import Fact, Subject, ValueFacts
+from mindgap.studies.machines.observations import Fact, ObservedSubject, ValueFacts
 from mindgap.studies.machines.settings import Group
 
 #: `all`: every node's result. `computed`: the same without views, copies and concatenations, but with those around
@@ -25,7 +25,7 @@ class Runnable:
     """A subject to be run. `groups`: it runs on the settings that belong to one of them. `inputs`: arrays in place of
     the graph's own, by number: samples of one model share what a platform has compiled."""
 
-    subject: Subject
+    subject: ObservedSubject
     graph: Graph
     groups: frozenset[Group]
     traced: bool
@@ -56,7 +56,7 @@ def runnable(
     kept = [_facts(graph, number) for number in numbers]
     kept += [_gradient(graph, i) for i in range(len(graph.grad))]
     given = dict(inputs or {})
-    subject = Subject(name, experiment, _digest(graph, given), dict(facts), tuple(kept))
+    subject = ObservedSubject(name, experiment, _digest(graph, given), dict(facts), tuple(kept))
     return Runnable(subject, graph, frozenset(groups), traced=keep != "outputs", inputs=given)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mindgap.results.store import Merged, Store
+from mindgap.results.store import MergeCounts, Store
 from mindgap.workflows.campaign.cases.bundle import ABOUT, FORMAT, PLAN, REFERENCE, VERSION, BundleError, BundleFile
 from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource
 from mindgap.workflows.campaign.plan import parse_plan
@@ -88,13 +88,13 @@ def agreement(directory: CampaignDirectory) -> tuple[int, int] | None:
     return sum(one == other for one, other in both), len(both)
 
 
-def import_results(directory: CampaignDirectory, paths: Sequence[str | Path]) -> Merged:
+def import_results(directory: CampaignDirectory, paths: Sequence[str | Path]) -> MergeCounts:
     """Copies results of another machine into the campaign's store. `paths`: campaign directories or segments.
 
     Raises `MindgapError` for any other path, and for a damaged segment. Importing twice changes nothing more.
     """
     store, segments = directory.store, [Path(path) for path in paths if Path(path).is_file()]
-    total = Merged(0, 0, 0)
+    total = MergeCounts(0, 0, 0)
     for path in paths:
         if not Path(path).is_file():
             total = _sum(total, store.merge(Store(path, create=False)))
@@ -196,5 +196,5 @@ def _table_of(path: Path) -> str:
         raise BundleError(f"{path} is no segment of a store ({str(error).splitlines()[0]}): copy it again") from None
 
 
-def _sum(one: Merged, other: Merged) -> Merged:
-    return Merged(one.segments + other.segments, one.graphs + other.graphs, one.tensors + other.tensors)
+def _sum(one: MergeCounts, other: MergeCounts) -> MergeCounts:
+    return MergeCounts(one.segments + other.segments, one.graphs + other.graphs, one.tensors + other.tensors)

@@ -18,7 +18,7 @@ from mindgap.models.synth.mutation.rules.language import (
     parse_line,
 )
 from mindgap.models.synth.mutation.rules.program import check_call, check_keys, known_signature
-from mindgap.models.synth.mutation.schemas import Parameter, fitted
+from mindgap.models.synth.mutation.schemas import SchemaParameter, fitted
 
 _KEYS: Final = {"operators", "argument", "choices", "draw", "of", "when", "shape", "before", "operands"}
 _DRAWS: Final = ("dim", "dims", "permutation", "flip", "small", "length", "index")
@@ -106,7 +106,7 @@ def _attribute(row: Mapping[str, Any], op: str, where: str) -> AttributeRule:
     )  # fmt: skip
 
 
-def _choices(row: Mapping[str, Any], parameter: Parameter, names: set[str], where: str) -> tuple[Expression, ...]:
+def _choices(row: Mapping[str, Any], parameter: SchemaParameter, names: set[str], where: str) -> tuple[Expression, ...]:
     """Numbers stand for themselves, strings are expressions over the call's arguments."""
     found: list[Expression] = []
     for item in row.get("choices", ()):

@@ -10,10 +10,10 @@ from mindgap.graph import GraphError, Node, Ref
 from mindgap.models.synth.mutation.dataflow import DataFlow
 from mindgap.models.synth.mutation.edit import Rewrite
 from mindgap.models.synth.mutation.rules.language import (
+    CallPattern,
     ConstantPattern,
     Expression,
     Line,
-    Pattern,
     RuleError,
     parse_expression,
     parse_line,
@@ -35,7 +35,7 @@ class EquivalentRule:
     """
 
     name: str
-    pattern: Pattern
+    pattern: CallPattern
     lines: tuple[Line, ...]
     gives: tuple[str | None, ...]
     when: tuple[Expression, ...]
@@ -97,7 +97,7 @@ class EquivalentRule:
         return all(name is not None or flow.unread(first + slot) for slot, name in enumerate(self.gives))
 
 
-def _by_name(pattern: Pattern) -> dict[str, Any]:
+def _by_name(pattern: CallPattern) -> dict[str, Any]:
     """Maps the schema's argument names to the parts of a pattern."""
     parameters = signature(pattern.op).parameters
     found = {p.name: part for p, part in zip(parameters, pattern.args, strict=False)}
@@ -140,7 +140,7 @@ def parse(row: Mapping[str, Any], where: str) -> EquivalentRule:
     )  # fmt: skip
 
 
-def _check_samples(samples: Sequence[Mapping[str, Any]], pattern: Pattern, where: str) -> None:
+def _check_samples(samples: Sequence[Mapping[str, Any]], pattern: CallPattern, where: str) -> None:
     if len(samples) < 2:
         raise RuleError(f"{where}: two samples or more are wanted, so that the rule can be proven")
     for sample in samples:

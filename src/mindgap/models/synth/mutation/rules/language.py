@@ -39,7 +39,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class CallPattern:
     """A call to match. An argument is a variable (a string), a list of variables, or a `ConstantPattern`."""
 
     op: str
@@ -88,13 +88,13 @@ def parse_line(text: str, known: set[str], where: str) -> Line:
     return line
 
 
-def parse_pattern(text: str, where: str) -> Pattern:
+def parse_pattern(text: str, where: str) -> CallPattern:
     """Parses the call that a rule matches. Raises `RuleError`."""
     statement = _statement(text, where)
     if not isinstance(statement, ast.Expr):
         raise RuleError(f"{where}: {text!r} is no call")
     called = _call(statement.value, text, where)
-    pattern = Pattern(
+    pattern = CallPattern(
         _name_of(called.func, text, where),
         tuple(_variable(arg, text, where) for arg in called.args),
         tuple((_keyword(k, text, where), _variable(k.value, text, where)) for k in called.keywords),

@@ -8,7 +8,7 @@ from typing import Any
 from mindgap.graph import Arg, Ref, UnknownOperator
 from mindgap.models.synth.mutation.edit import DraftCall
 from mindgap.models.synth.mutation.rules.language import ConstantPattern, Line, Names, RuleError, Spec
-from mindgap.models.synth.mutation.schemas import Parameter, Signature, call, fits, signature
+from mindgap.models.synth.mutation.schemas import SchemaParameter, Signature, call, fits, signature
 
 
 def program(
@@ -74,8 +74,8 @@ def check_call(
 def _check_constants(
     args: Sequence[Any],
     kwargs: Sequence[tuple[str, Any]],
-    parameters: Sequence[Parameter],
-    named: Mapping[str, Parameter],
+    parameters: Sequence[SchemaParameter],
+    named: Mapping[str, SchemaParameter],
     where: str,
 ) -> None:
     pairs = [*zip(parameters, args, strict=False), *((named[name], arg) for name, arg in kwargs)]
