@@ -120,7 +120,7 @@ def _raise_findings(report: Report, require_support: bool, require_finite: bool)
     """Fails the test for findings and for what was not compared. Warns of platforms that refuse the model."""
     __tracebackhide__ = True
     from mindgap.report.finding_blocks import blocks
-    from mindgap.report.words import contradiction_notes, explain, non_finite_notes, not_finite
+    from mindgap.report.words import contradiction_notes, explain, non_finite_notes, not_finite, other_decision_notes
 
     refused = [row for row in report.rows if row.verdict is None]
     unsupported = [row for row in refused if row.status == "unsupported"]
@@ -133,7 +133,8 @@ def _raise_findings(report: Report, require_support: bool, require_finite: bool)
         _fail("\n".join(f"{row.model} on {row.platform}: {explain(row)}" for row in unsupported))
     if require_finite and not report.finite:
         _fail("\n".join(not_finite(report)))
-    for note in (*non_finite_notes(report), *contradiction_notes(report.rows)):
+    told = (*non_finite_notes(report), *contradiction_notes(report.rows), *other_decision_notes(report.rows))
+    for note in told:
         warnings.warn(note, stacklevel=3)
     for row in refused:
         warnings.warn(f"nothing is known of {row.model} on {row.platform}: {explain(row)}", stacklevel=3)

@@ -49,7 +49,7 @@ def test_a_baked_table_is_still_seen(tmp_path: Path) -> None:
 
 
 def other(tensor: torch.Tensor, demand: InputDemand) -> torch.Tensor:
-    return redraw([tensor], [RecordedInput(tensor, tensor, "input", "x")], whole=True, demanded={0: demand})[0]
+    return redraw([tensor], [RecordedInput(tensor, tensor, "input", "x")], demanded={0: demand})[0]
 
 
 @given(st.lists(st.integers(-9, 40), min_size=2, max_size=9), st.booleans())

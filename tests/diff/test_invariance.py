@@ -12,7 +12,8 @@ import torch
 from mindgap.cli.app import main
 from mindgap.graph import Graph, MindgapError
 from mindgap.models.capture import capture
-from mindgap.workflows.diff.invariance import Asked, Condition, ask, conditions
+from mindgap.workflows.diff.answer_judge import Condition
+from mindgap.workflows.diff.invariance import Asked, ask, conditions
 from mindgap.workflows.diff.kernel_choice import batch_axis, example_of
 
 SIZES = (1, 2, 4)
@@ -71,6 +72,7 @@ def test_eager_mode_answers_as_torch_does_alone(source: str, capfd: pytest.Captu
         assert said["batch size", str(size)] == ("identical" if first[size] == alone else "rounding")
     assert said["position", "3"] == ("identical" if fourth == first[4] else "rounding")
     assert said["repeat", "again"] == said["process", "a new process"] == "identical"
+    assert said["process", "beside another process"] == "identical"
     assert said["neighbours", "copies"] in ("identical", "rounding")
     by_bits: dict[bytes, list[int]] = {}
     for size in SIZES:
@@ -86,8 +88,8 @@ def test_eager_mode_answers_as_torch_does_alone(source: str, capfd: pytest.Captu
 def test_statistics_of_the_batch_are_beyond_rounding(source: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["invariance", f"{source}:normed", "-p", "cpu/eager", "--batches", "2"]) == 1
     out = capfd.readouterr().out
-    assert "  batch size  beyond     2: 1 class of bits" in out
-    assert "  neighbours  beyond     copies, zeros in a batch of 2: 2 classes of bits" in out
+    assert "  batch size   beyond     2: 1 class of bits" in out
+    assert "  neighbours   beyond     copies, zeros in a batch of 2: 2 classes of bits" in out
     assert "  other bits by itself: aten._native_batch_norm_legit_functional.default (BatchNorm1d) [2,3,8]" in out
     assert "outputs without a part for each example, not compared: 1, 2, 3" in out
 
@@ -100,7 +102,7 @@ def test_a_model_that_looks_ahead_answers_otherwise_in_a_longer_text(
     command = ["invariance", f"{source}:looks_ahead", "-p", "cpu/eager", "--batches", "2"]
     assert main([*command, "--lengths", "2,4"]) == 1
     out = capfd.readouterr().out
-    assert "  length      beyond     4: 1 class of bits" in out and "batch size  identical" in out
+    assert "  length       beyond     4: 1 class of bits" in out and "batch size   identical" in out
     assert main([*command, "--lengths", "2,3"]) == 2
     assert "--lengths 2,3: give multiples of the smallest" in capfd.readouterr().err
 
@@ -109,10 +111,12 @@ def test_what_cannot_be_asked(source: str, capfd: pytest.CaptureFixture[str]) ->
     for what, wrong in (
         (":summed", "no output has a part for each example"),
         (":by_size", "more examples than 1 make the model call other operators"),
-        (":make?examples=0", "examples=0; it takes a whole number from 1 up"),
+        (":make?examples=4", "make?examples=4: examples=4 is what --batches sets: leave it out of the source"),
     ):
         assert main(["invariance", source + what, "-p", "cpu/eager", "--batches", "2"]) == 2
         assert wrong in capfd.readouterr().err
+    assert main(["invariance", f"{source}:make?tokens=2", "-p", "cpu/eager", "--lengths", "2,4"]) == 2
+    assert "tokens=2 is what --lengths sets: leave it out of the source" in capfd.readouterr().err
     assert main(["invariance", f"{source}:make", "-p", "cpu/eager", "--batches", "1"]) == 2
     assert "--batches 1: give a size above 1" in capfd.readouterr().err
     assert main(["invariance", f"{source}:make", "-p", "cpu/eager", "--threads", "two"]) == 2
@@ -143,7 +147,7 @@ def test_positions_and_neighbours_change_in_the_largest_batch_of_eight_at_most()
     assert {each.size for each in found if each.question in ("position", "neighbours")} == {8}
     assert [each.label for each in found if each.question == "batch size"] == ["2", "8", "16"]
     assert [each.label for each in conditions((1, 32), ()) if each.question == "position"] == ["1", "16", "31"]
-    assert [each.question for each in found[:3]] == ["repeat", "process", "threads"]
+    assert [each.question for each in found[:4]] == ["repeat", "process", "process", "threads"]
 
 
 def test_a_model_with_gradients_has_no_answer_of_its_own() -> None:

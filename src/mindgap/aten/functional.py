@@ -9,7 +9,7 @@ operators. Which values share memory is seen by running the calls on fake tensor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import torch
@@ -31,7 +31,6 @@ from mindgap.graph import (
     DType,
     Graph,
     GraphError,
-    Labels,
     MemoryFormat,
     Node,
     Ref,
@@ -93,9 +92,7 @@ def functionalize(graph: Graph) -> Functional:
         outputs = tuple(builder.read(builder.values[value]) for value in graph.outputs)
     labels = graph.labels
     ordered = tuple(labels.nodes[node] for node in builder.origin) if labels.nodes else ()
-    rewritten = Graph(
-        graph.inputs, tuple(builder.nodes), outputs, graph.grad, Labels(labels.inputs, ordered, labels.outputs)
-    )
+    rewritten = Graph(graph.inputs, tuple(builder.nodes), outputs, graph.grad, replace(labels, nodes=ordered))
     kept = live_nodes(rewritten)
     return Functional(select(rewritten, kept), tuple(builder.origin[node] for node in kept))
 

@@ -32,6 +32,7 @@ from mindgap.cli.invariance import invariance
 from mindgap.cli.metamorphic import metamorphic
 from mindgap.cli.portability import portability
 from mindgap.cli.reduce import reduce
+from mindgap.cli.repeats import repeats
 from mindgap.cli.report import report
 from mindgap.cli.selftest import selftest
 from mindgap.cli.streams import Exit, complain
@@ -64,6 +65,7 @@ for command in (
     reduce,
     metamorphic,
     invariance,
+    repeats,
     demo,
     selftest,
     report,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,10 +11,19 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mindgap.cli.numbers import budget_left
+from mindgap.cli.numbers import budget_left, positive
 from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
-from mindgap.cli.sources import CaptureEnv, Inside, float_model_of, inside_option, source_client, subjects
+from mindgap.cli.sources import (
+    CaptureEnv,
+    Inside,
+    Steps,
+    TakenPath,
+    capture_options,
+    float_model_of,
+    source_client,
+    subjects,
+)  # fmt: skip
 from mindgap.cli.streams import Exit, complain, result_stream, status_of
 from mindgap.cli.tables import print_report
 from mindgap.findings.allowed import all_allowed, mark_allowed
@@ -61,6 +69,8 @@ def diff(
     options: Options = None,
     capture_env: CaptureEnv = None,
     inside: Inside = None,
+    path_taken: TakenPath = False,
+    steps: Steps = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
     ] = False,
@@ -195,7 +205,11 @@ def diff(
             OwnPathClient(settings.deadline_s, files, sizes, limit, mapped) as exporting,
         ):
             beside = (left_out or exporting) if own_path else None
-            asked = [*(options or []), *inside_option(inside), *([f"inputs={','.join(inputs)}"] if inputs else [])]
+            asked = [
+                *(options or []),
+                *capture_options(inside, path_taken, steps),
+                *([f"inputs={','.join(inputs)}"] if inputs else []),
+            ]
             floats = float_model_of(reference_model, client)
             found = subjects(sources, asked, client, backward, beside, floats)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
@@ -299,9 +313,7 @@ def put_out(
 
 def seconds(deadline: float) -> float:
     """Parses a deadline. Raises `MindgapError` for an invalid one."""
-    if not 0 < deadline < math.inf:
-        raise MindgapError(f"--deadline {deadline:g}: it takes seconds, more than 0")
-    return deadline
+    return positive("--deadline", deadline)
 
 
 def write_pages(

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Final
 
+import numpy as np
 import typer
 
-from mindgap.cli.diff import AsJson, Deadline, Options, seconds
-from mindgap.cli.numbers import whole_numbers
+from mindgap.cli.answer_outputs import AnswerFiles, StoreOption, status_of_answers
+from mindgap.cli.diff import AsJson, Deadline, Html, Junit, Options, seconds
+from mindgap.cli.endpoint import EndpointOptions, ask_server, is_endpoint
+from mindgap.cli.invariance_text import answer_rows, more_sections, print_invariance
+from mindgap.cli.numbers import positive, whole_numbers
 from mindgap.cli.sources import CaptureEnv, source_client, with_options
-from mindgap.cli.streams import Exit, result_stream
+from mindgap.cli.streams import result_stream
 from mindgap.cli.trace import json_text
-from mindgap.graph import Graph, MindgapError, default_tensor_store
-from mindgap.models.sources.client import SourceClient
+from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
+from mindgap.models.sources.client import GeneratedText, SourceClient
 
 if TYPE_CHECKING:
-    from mindgap.workflows.diff.invariance import Answer, Invariance, Question
-    from mindgap.workflows.diff.kernel_choice import KernelChoice
+    from mindgap.workflows.diff.decoding import Decoding
+    from mindgap.workflows.diff.invariance import Invariance
 
-_LONGEST: Final = 100
+_LEAD: Final = (
+    "The same example in different company, on one platform. Equal bits are identical; other bits are judged by the "
+    "oracle of the graph of one example."
+)
 
 
 @dataclass(frozen=True)
@@ -29,10 +36,14 @@ class _Results:
 
 
 def invariance(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As for mindgap diff; it names one model.")],
-    platforms: Annotated[
-        list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="A platform; may be given several times.")
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE|URL", help="As for mindgap diff, one model; or a server, http://HOST:PORT/v1."),
     ],
+    platforms: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--platform", metavar="PLATFORM", help="A platform; may be given several times."),
+    ] = None,
     batches: Annotated[str, typer.Option(metavar="1,2,4", help="Numbers of examples in a batch.")] = "1,2,3,4,8,16",
     threads: Annotated[
         str, typer.Option(metavar="1,2", help="Also on so many threads, where the platform has the option.")
@@ -40,21 +51,62 @@ def invariance(
     lengths: Annotated[
         str, typer.Option(metavar="8,16,32", help="Of a causal model: the first 8 tokens alone, and in longer texts.")
     ] = "",
+    decoding: Annotated[
+        str,
+        typer.Option(
+            metavar="8,16",
+            help="Of a causal model of transformers: a prompt of 8 tokens and 16 after it, by padding, chunks, caches.",
+        ),
+    ] = "",
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="Also a table: which batch sizes share bits, by operator and shape.")
+    ] = False,
     require_identical: Annotated[
         bool, typer.Option("--require-identical", help="Exit with status 1 for any other bits, rounding included.")
     ] = False,
     options: Options = None,
     capture_env: CaptureEnv = None,
     as_json: AsJson = False,
+    html: Html = None,
+    junit: Junit = None,
+    store: StoreOption = None,
     deadline: Deadline = 300.0,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a server: its model (default: the only).")
+    ] = None,
+    prompts: Annotated[
+        list[str] | None, typer.Option("--prompt", metavar="TEXT", help="Of a server: what is asked; may repeat.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of a server: tokens of a completion.")] = 32,
+    requests: Annotated[int, typer.Option(min=1, help="Of a server: times that a prompt is sent, alone and not.")] = 10,
+    in_flight: Annotated[int, typer.Option(min=2, max=256, help="Of a server: requests at once, under load.")] = 8,
+    max_requests: Annotated[int, typer.Option(min=1, help="Of a server: requests in all.")] = 500,
+    chat: Annotated[bool, typer.Option("--chat", help="Of a server: ask /chat/completions.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Of a server: ask for a stream of events.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Of a server: for one completion.")] = 60.0,
+    key_variable: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a server: the environment variable that holds its key.")
+    ] = None,
 ) -> int:
     """Ask whether the answer to one example depends on its company: batch size, position, neighbours, threads, process.
 
     Other bits are judged: rounding, or beyond it. The operators that choose another kernel for another batch are named,
     with the sizes at which they do. Exit status: 1 where an answer is beyond rounding, 2 where something did not run.
 
-    Example: mindgap invariance timm:resnet18 -p cpu/eager -p onnxruntime/cpu
+    Examples: mindgap invariance timm:resnet18 -p cpu/eager -p onnxruntime/cpu
+    mindgap invariance http://localhost:8000/v1 --prompt 'Once upon a time'
     """
+    files = AnswerFiles(html, junit, store)
+    if is_endpoint(source):
+        if platforms:
+            raise MindgapError(f"-p {platforms[0]}: a server is a platform itself: leave out -p")
+        served = EndpointOptions(
+            model, prompts or [], max_tokens, requests, in_flight, max_requests, chat, stream,
+            positive("--timeout", timeout), key_variable,
+        )  # fmt: skip
+        return ask_server(source, served, files, as_json, require_identical)
+    if not platforms:
+        raise MindgapError(f"{source}: name a platform, as in -p cpu/eager")
     # Imported late: other commands need no PyTorch.
     from mindgap.workflows.diff.invariance import ask
 
@@ -65,39 +117,77 @@ def invariance(
     tokens = sorted(whole_numbers("--lengths", lengths)) if lengths else []
     if tokens and (len(tokens) < 2 or any(each % tokens[0] for each in tokens)):
         raise MindgapError(f"--lengths {lengths}: give multiples of the smallest, as in --lengths 8,16,32")
+    text = whole_numbers("--decoding", decoding, repeated=True) if decoding else []
+    if decoding and (len(text) != 2 or min(text) < 2):
+        raise MindgapError(f"--decoding {decoding}: give tokens of the prompt and after it, as in --decoding 8,16")
     deadline_s, tensors = seconds(deadline), default_tensor_store()
+    files.check()
     found: list[Invariance] = []
     with result_stream() as out:
         with source_client(tensors, deadline_s, capture_env) as client:
             asked = with_options(source, options or [])
+            _refuse_sizes(asked, bool(tokens))
             graph_of, text_of = (_graph_of(client, asked, option) for option in ("examples", "tokens"))
+            decoded = _decoded(client, asked, text, tensors, deadline_s) if text else None
             for platform in dict.fromkeys(platforms):
+                notes: list[str] = []
+                texts: Sequence[GeneratedText] = _texts(client, asked, text, platform, notes) if text else ()
                 one = ask(
                     graph_of, platform, model=source, batches=sizes, threads=counts,
-                    text_of=text_of if tokens else None, lengths=tokens, tensors=tensors, deadline_s=deadline_s,
+                    text_of=text_of if tokens else None, lengths=tokens, kernels=kernels, decoding=decoded,
+                    texts=texts, tensors=tensors, deadline_s=deadline_s, notes=notes,
                 )  # fmt: skip
                 found.append(one)
                 if not as_json:
                     print_invariance(one, out)
         if as_json:
             out.write(json_text(_Results(found)))
-    return _status(found, require_identical)
+        rows = [*answer_rows(found, require_identical)]
+        status = files.write(
+            "invariance", source, _LEAD, rows, [*more_sections(found)], [note for one in found for note in one.notes],
+            {"platforms": [str(one.platform) for one in found], "decoding": decoding, "batches": batches},
+        )  # fmt: skip
+    return status or status_of_answers(rows)
 
 
-def _status(found: Sequence[Invariance], require_identical: bool) -> Exit:
-    verdicts = {answer.verdict for one in found for answer in one.answers}
-    if "beyond" in verdicts or (require_identical and verdicts & {"rounding", "unjudged"}):
-        return Exit.FINDINGS
-    return Exit.WRONG_USE if verdicts & {"not_run", "unjudged"} else Exit.NOTHING_FOUND
+def _decoded(
+    client: SourceClient, source: str, text: Sequence[int], tensors: TensorStore, deadline_s: float
+) -> Decoding:
+    """The text that is decoded, along the tokens of eager mode."""
+    from mindgap.workflows.diff.decoding import Decoding
+
+    return Decoding(_graph_of(client, source, "decoding"), *text, tensors=tensors, deadline_s=deadline_s)
 
 
-def _graph_of(client: SourceClient, source: str, option: str) -> Callable[[int], Graph]:
-    """Captures the model at a size, once for all platforms."""
-    graphs: dict[int, Graph] = {}
+def _texts(
+    client: SourceClient, source: str, text: Sequence[int], platform: str, notes: list[str]
+) -> Sequence[GeneratedText]:
+    """What `generate` gives on a platform on which it runs."""
+    if platform not in ("cpu/eager", "cpu/inductor"):
+        notes.append("generate of transformers runs on cpu/eager and cpu/inductor only, without options")
+        return []
+    try:
+        return client.generate(source, *text, compiled=platform == "cpu/inductor")
+    except MindgapError as error:
+        nothing = np.zeros(0)
+        return [GeneratedText("alone", nothing, nothing, str(error))]
 
-    def captured(size: int) -> Graph:
+
+def _refuse_sizes(source: str, lengths: bool) -> None:
+    """Raises `MindgapError` for a source that sets what the command itself tries several values of."""
+    options = {each.partition("=")[0]: each for each in source.partition("?")[2].split("&")}
+    for name, option in (("examples", "--batches"), *([("tokens", "--lengths")] if lengths else [])):
+        if name in options:
+            raise MindgapError(f"{source}: {options[name]} is what {option} sets: leave it out of the source")
+
+
+def _graph_of(client: SourceClient, source: str, option: str) -> Callable[..., Graph]:
+    """Captures the model at a size, or for a call of several sizes, once for all platforms."""
+    graphs: dict[tuple[int, ...], Graph] = {}
+
+    def captured(*size: int) -> Graph:
         if size not in graphs:
-            opened = client.open(with_options(source, [f"{option}={size}"]))
+            opened = client.open(with_options(source, [f"{option}={','.join(map(str, size))}"]))
             if len(opened.programs) != 1:
                 raise MindgapError(
                     f"{source} names {len(opened.programs)} models or sets of arguments: name one "
@@ -107,41 +197,3 @@ def _graph_of(client: SourceClient, source: str, option: str) -> Callable[[int],
         return graphs[size]
 
     return captured
-
-
-def print_invariance(found: Invariance, out: TextIO) -> None:
-    """Prints a line per question and verdict, the operators that choose other kernels, and notes."""
-    out.write(f"{found.model} on {found.platform}\n")
-    for question in found.questions:
-        for number, line in enumerate(_lines(question, found.of(question))):
-            out.write(f"  {question if number == 0 else '':<11} {line}\n")
-    for choice in found.choices:
-        out.write(_choice(choice))
-    for note in found.notes:
-        out.write(f"  note: {note}\n")
-    out.write("\n")
-
-
-def _lines(question: Question, answers: Sequence[Answer]) -> list[str]:
-    """The answers to one question, a line for each verdict: under which conditions, and how far they are apart."""
-    lines: list[str] = []
-    for verdict in dict.fromkeys(answer.verdict for answer in answers):
-        same = [answer for answer in answers if answer.verdict == verdict]
-        labels = ", ".join(answer.condition.label for answer in same)
-        company = f" in a batch of {same[0].condition.size}" if question in ("position", "neighbours") else ""
-        line = f"{verdict.replace('_', ' '):<10} {labels}{company}"
-        if verdict in ("rounding", "beyond", "unjudged"):
-            classes = len({answer.bits for answer in same})
-            farthest, relative = max(each.max_abs for each in same), max(each.max_rel for each in same)
-            line += f": {classes} class{'es' * (classes > 1)} of bits, {farthest:.2g} apart (relative {relative:.2g})"
-        lines.append(line + (f": {same[0].detail[:_LONGEST]}" if verdict == "not_run" else ""))
-    return lines
-
-
-def _choice(choice: KernelChoice) -> str:
-    shapes = " × ".join(f"[{','.join(map(str, shape))}]" for shape in choice.shapes)
-    sizes = " | ".join(" ".join(map(str, each)) for each in choice.classes)
-    where = f" ({choice.label})" if choice.label else ""
-    times = f", {choice.nodes} nodes" if choice.nodes > 1 else ""
-    same = f"    sizes of equal bits: {sizes}\n" if len(choice.classes) > 1 else ""
-    return f"  other bits by itself: {choice.op}{where} {shapes}{times}\n{same}"

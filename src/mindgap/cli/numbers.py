@@ -23,6 +23,13 @@ def finite(value: float | None) -> float | None:
     return value
 
 
+def positive(option: str, value: float) -> float:
+    """Returns a number of seconds that is finite and more than 0. Raises `MindgapError` for any other."""
+    if not 0 < value < math.inf:
+        raise MindgapError(f"{option} {value:g}: it takes seconds, more than 0")
+    return value
+
+
 def seconds_of(option: str, text: str) -> float:
     """Parses a time: `90`, `90s`, `10m`, `1.5h`. Raises `MindgapError` for what is none, or not more than 0."""
     found = _TIME.fullmatch(text.strip())
@@ -32,12 +39,13 @@ def seconds_of(option: str, text: str) -> float:
     return seconds
 
 
-def whole_numbers(option: str, text: str) -> list[int]:
-    """Parses `1,2,4`: each number once, in order. Raises `MindgapError`."""
+def whole_numbers(option: str, text: str, *, repeated: bool = False) -> list[int]:
+    """Parses `1,2,4`: each number once, in order; with `repeated`, all of them. Raises `MindgapError`."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) for part in parts):
         raise MindgapError(f"{option} {text}: write whole numbers from 1 up, as in {option} 1,2,4")
-    return list(dict.fromkeys(map(int, parts)))
+    found = [int(part) for part in parts]
+    return found if repeated else list(dict.fromkeys(found))
 
 
 def budget_left(option: str, text: str) -> float:

@@ -27,6 +27,23 @@ Inside = Annotated[
 ]
 
 
+#: The option of commands that capture programs along the path that values decide.
+TakenPath = Annotated[
+    bool,
+    typer.Option(
+        "--path-taken",
+        help="Where values decide (if x.sum() > 0, x[x > 0]), capture the path that the arguments take.",
+    ),
+]
+
+
+#: The option of commands that run a model with a cache for several steps.
+Steps = Annotated[
+    int | None,
+    typer.Option("--steps", metavar="N", help="Run a model that takes tokens and a cache N times (docs/corpus.md)."),
+]
+
+
 #: The option of commands that open sources.
 CaptureEnv = Annotated[
     str | None,
@@ -46,9 +63,10 @@ def source_client(
     return SourceClient(tensors, deadline_s, budget_s, where)
 
 
-def inside_option(path: str | None) -> list[str]:
-    """Returns the source option of `--inside PATH`."""
-    return [] if path is None else [f"inside={path}"]
+def capture_options(inside: str | None, path_taken: bool, steps: int | None) -> list[str]:
+    """Returns the source options of `--inside PATH`, `--path-taken` and `--steps N`."""
+    asked = {"inside": inside, "path_taken": "1" if path_taken else None, "steps": steps}
+    return [f"{name}={value}" for name, value in asked.items() if value is not None]
 
 
 def with_options(source: str, options: Sequence[str]) -> str:

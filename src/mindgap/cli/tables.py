@@ -22,6 +22,7 @@ from mindgap.report.words import (
     given_back,
     meaning,
     non_finite_notes,
+    other_decision_notes,
     own_path_notes,
     quantisation_costs,
     weak_operators,
@@ -212,6 +213,7 @@ def _culprit(row: Row) -> str:
 def _print_notes(lines: Lines, report: Report, verbose: bool) -> None:
     notes = [f"note: {line}" for line in non_finite_notes(report)]
     notes += [f"note: {line}" for line in contradiction_notes(report.rows)]
+    notes += [f"note: {line}" for line in other_decision_notes(report.rows)]
     notes += [f"note: {line}" for line in own_path_notes(report.rows)]
     notes += [f"delegation: {line}" for line in given_back(report.rows)]
     if verbose and (weak := weaker_evidence(report.rows)):

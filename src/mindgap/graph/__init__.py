@@ -11,6 +11,7 @@ from mindgap.graph.errors import GraphError, MindgapError, UnknownOperator
 from mindgap.graph.fragment import Fragment, Parts, Piece, Source
 from mindgap.graph.graph import (
     Arg,
+    Decision,
     Device,
     DType,
     Graph,
@@ -51,6 +52,7 @@ __all__ = [
     "Assembly",
     "Constant",
     "DType",
+    "Decision",
     "Device",
     "Exceptional",
     "Fragment",

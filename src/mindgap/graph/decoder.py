@@ -13,7 +13,20 @@ from mindgap.graph import wire
 from mindgap.graph.encoder import ReferenceCoder
 from mindgap.graph.entries import seed_of
 from mindgap.graph.errors import GraphError
-from mindgap.graph.graph import Arg, Device, DType, Graph, Input, Labels, Layout, MemoryFormat, Node, Ref
+from mindgap.graph.graph import (
+    DECISION_KINDS,
+    Arg,
+    Decision,
+    Device,
+    DType,
+    Graph,
+    Input,
+    Labels,
+    Layout,
+    MemoryFormat,
+    Node,
+    Ref,
+)
 from mindgap.graph.reader import Reader
 from mindgap.graph.recipe import (
     Constant,
@@ -76,10 +89,20 @@ def labels_from_content(content: bytes, graph: Graph) -> Labels:
             reader.place = f"labels of {what}"
             lengths = [reader.count() for _ in range(number)] if reader.byte() else []
             found.append(tuple(reader.take(length).decode() for length in lengths))
+        reader.place = "decisions"
+        decisions = tuple(_decision(reader, len(graph.outputs)) for _ in range(0 if reader.ended else reader.things()))
         reader.expect_end()
     except (IndexError, ValueError) as error:
         raise GraphError(f"damaged graph: {reader.place} cannot be read: {_reason(error)}") from None
-    return Labels(*found)
+    return Labels(*found, decisions=decisions)
+
+
+def _decision(reader: Reader, outputs: int) -> Decision:
+    output, kind = reader.count(), DECISION_KINDS[reader.count()]
+    if output >= outputs:
+        raise ValueError(f"it names output {output} of {outputs}")
+    taken, line, text = (reader.take(reader.count()).decode() for _ in range(3))
+    return Decision(output, kind, taken, line, text)
 
 
 def _reason(error: Exception) -> str:

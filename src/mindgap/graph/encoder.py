@@ -16,7 +16,7 @@ from mindgap.graph.entries import (
     utf8,
 )
 from mindgap.graph.errors import GraphError
-from mindgap.graph.graph import Arg, Graph, Input
+from mindgap.graph.graph import DECISION_KINDS, Arg, Graph, Input
 from mindgap.graph.spec import TensorSpec
 from mindgap.graph.tables import (
     LIKE_FIRST,
@@ -80,7 +80,10 @@ def node_columns(graph: Graph) -> NodeColumns:
 
 
 def labels_content(graph: Graph) -> bytes:
-    """For inputs, nodes and outputs: 0, or 1 and a count of bytes and UTF-8 for each label."""
+    """For inputs, nodes and outputs: 0, or 1 and a count of bytes and UTF-8 for each label.
+
+    Where there are decisions, their count follows, and for each its output, its kind and three strings.
+    """
     out = bytearray()
     for labels in (graph.labels.inputs, graph.labels.nodes, graph.labels.outputs):
         out.append(1 if labels else 0)
@@ -88,6 +91,14 @@ def labels_content(graph: Graph) -> bytes:
         for label in encoded:
             put_count(out, len(label))
         out += b"".join(encoded)
+    if graph.labels.decisions:
+        put_count(out, len(graph.labels.decisions))
+    for each in graph.labels.decisions:
+        put_count(out, each.output)
+        put_count(out, DECISION_KINDS.index(each.kind))
+        for text in map(utf8, (each.taken, each.line, each.text)):
+            put_count(out, len(text))
+            out += text
     return bytes(out)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal, get_args
 
 from mindgap.graph.recipe import Recipe
 from mindgap.graph.spec import TensorSpec
@@ -79,17 +79,45 @@ class Node:
     outputs: tuple[TensorSpec | None, ...]
 
 
+#: - `branch`: a truth value led the program on.
+#: - `number`: Python code read the numbers, and what it made of them is fixed in the graph.
+#: - `count`: how many elements an operator returns is the sum of the values: of a mask, or of repetitions.
+#: - `size`: the operator's own result has a shape that depends on data.
+#: - `token`: the next step of a loop takes it.
+DecisionKind = Literal["branch", "number", "count", "size", "token"]
+#: Codes of files are positions here. Only ever append.
+DECISION_KINDS: Final[tuple[DecisionKind, ...]] = get_args(DecisionKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A value by which the program decided while it was captured. The graph holds the path that was taken.
+
+    output: position of the value among the graph's outputs.
+    taken: what came out: `True`; `3`; `[3, 1]`; of `count` the sum, of `size` the shape: `5x2`.
+    line, text: where, as `model.py:42`, and the expression there: `x.sum() > 0`.
+    """
+
+    output: int
+    kind: DecisionKind
+    taken: str
+    line: str
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Labels:
     """Names for people. They are no part of a graph's identity.
 
     `inputs`: a name per input (`layer1.0.conv1.weight`); `nodes`: where each node came from
-    (`layer1.0.conv1 (model.py:42)`); `outputs`: a name per output. Each is full length or empty.
+    (`layer1.0.conv1 (model.py:42)`); `outputs`: a name per output. Each is full length or empty. `decisions`: which
+    outputs are no results of the program, but values by which it decided.
     """
 
     inputs: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from mindgap.graph.archive import open_member, opened, read_member, read_object
 from mindgap.graph.codec import decode, encode
 from mindgap.graph.errors import GraphError
 from mindgap.graph.graph import Graph
@@ -31,6 +33,12 @@ _FORMAT: Final = "mindgap-model"
 _VERSION: Final = 1
 _ABOUT: Final = "model.json"
 _GRAPH: Final = "graph"
+
+
+#: What reading a damaged archive raises.
+_DAMAGED: Final = (
+    OSError, KeyError, ValueError, TypeError, AttributeError, EOFError, zlib.error, zipfile.BadZipFile,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +74,24 @@ def read_model(path: Path, tensors: TensorStore) -> ModelFile:
     the store lacks.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            about: dict[str, Any] = json.loads(archive.read(_ABOUT))
+        with opened(path) as archive:
+            about = read_object(archive, _ABOUT)
             if (about["format"], about["version"]) != (_FORMAT, _VERSION):
                 raise GraphError(
                     f"{path} is a {about['format']} of version {about['version']}: capture the model again"
                 )
-            graph = decode(archive.read(_GRAPH))
+            graph = decode(read_member(archive, _GRAPH))
             members = set(archive.namelist())
             for key in stored_keys(graph):
                 if key in tensors:
                     continue
                 if _member(key) not in members:
                     raise GraphError(f"{path} was written without weights, and they are not here: capture it with them")
-                with archive.open(_member(key)) as content:
+                with open_member(archive, _member(key)) as content:
                     tensors.adopt(key, lambda file, content=content: shutil.copyfileobj(content, file, 1 << 20))
-            return ModelFile(about["name"], about["source"], graph, about["made_by"])
-    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            made_by = {str(package): str(version) for package, version in about["made_by"].items()}
+            return ModelFile(str(about["name"]), str(about["source"]), graph, made_by)
+    except _DAMAGED as error:
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise GraphError(f"model file {path} cannot be read: {said}") from None
 

@@ -64,6 +64,11 @@ class Reader:
         if self._left < 0:
             raise ValueError(f"it holds more than {wire.MAX_THINGS} things")
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left."""
+        return self._at == len(self._data)
+
     def expect_end(self) -> None:
         if self._at != len(self._data):
             raise ValueError(f"{len(self._data) - self._at} bytes are left over")

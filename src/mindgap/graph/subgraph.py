@@ -88,6 +88,7 @@ def select(graph: Graph, nodes: Sequence[int], inputs: Sequence[int] | None = No
             inputs=tuple(labels.inputs[number] for number in inputs) if labels.inputs else (),
             nodes=tuple(labels.nodes[index] for index in nodes) if labels.nodes else (),
             outputs=labels.outputs,
+            decisions=labels.decisions,
         ),
     )
 

@@ -8,7 +8,19 @@ from itertools import pairwise
 from typing import Any, Final, get_args
 
 from mindgap.graph.errors import GraphError
-from mindgap.graph.graph import Arg, Device, DType, Graph, Input, Layout, MemoryFormat, Node, Ref, Role
+from mindgap.graph.graph import (
+    DECISION_KINDS,
+    Arg,
+    Device,
+    DType,
+    Graph,
+    Input,
+    Layout,
+    MemoryFormat,
+    Node,
+    Ref,
+    Role,
+)
 from mindgap.graph.recipe_rules import check_recipe
 from mindgap.graph.spec import DTYPES, TensorSpec
 
@@ -214,3 +226,8 @@ def _check_labels(graph: Graph) -> None:
             raise GraphError(f"{len(found)} labels for {wanted} {what}: give one for each, or none")
         if not all(type(label) is str for label in found):
             raise GraphError(f"labels of {what} should be strings")
+    for each in labels.decisions:
+        if type(each.output) is not int or not 0 <= each.output < len(graph.outputs):
+            raise GraphError(f"a decision names output {each.output!r}, but there are {len(graph.outputs)} outputs")
+        if each.kind not in DECISION_KINDS or not all(type(t) is str for t in (each.taken, each.line, each.text)):
+            raise GraphError(f"a decision by output {each.output} is damaged: {each!r}")

@@ -36,22 +36,22 @@ def junit_xml(report: Report, fails: Decision = no_decision) -> str:
     suites = ET.Element("testsuites", name="mindgap")
     for model in report.models:
         rows = [row for row in report.rows if row.model == model.name]
-        suite = ET.SubElement(suites, "testsuite", name=_clean(model.name))
+        suite = ET.SubElement(suites, "testsuite", name=clean(model.name))
         for row in rows:
             for number, each in enumerate(row.by_fault):
                 _case(suite, each, beside=number > 0, fails=fails(each))
-        _count(suite)
+        count_cases(suite)
     if report.refused:
         suite = ET.SubElement(suites, "testsuite", name="sources")
         for refused in report.refused:
-            case = ET.SubElement(suite, "testcase", classname="sources", name=_clean(refused.source))
-            ET.SubElement(case, "error", message=_clean(refused.reason), type="refused")
-        _count(suite)
+            case = ET.SubElement(suite, "testcase", classname="sources", name=clean(refused.source))
+            ET.SubElement(case, "error", message=clean(refused.reason), type="refused")
+        count_cases(suite)
     if report.nothing:
         suite = ET.SubElement(suites, "testsuite", name="comparison")
         case = ET.SubElement(suite, "testcase", classname="comparison", name="something was compared")
-        ET.SubElement(case, "error", message=_clean(f"NOTHING WAS COMPARED: {report.nothing}"), type="nothing")
-        _count(suite)
+        ET.SubElement(case, "error", message=clean(f"NOTHING WAS COMPARED: {report.nothing}"), type="nothing")
+        count_cases(suite)
     for name in ("tests", "failures", "errors", "skipped"):
         suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
     ET.indent(suites)
@@ -62,31 +62,33 @@ def _case(suite: ET.Element, row: Row, *, beside: bool, fails: bool | None) -> N
     """Writes one case. `beside`: of a fault beside the first, whose case is named by its operator and takes no time."""
     seconds = f"{0.0 if beside else row.timings.get('total', 0.0):.3f}"
     name = f"{row.platform}: {row.culprit.op} {row.word}" if beside and row.culprit else row.platform
-    case = ET.SubElement(suite, "testcase", classname=_clean(row.model), name=_clean(name), time=seconds)
-    text = _clean(explain(row))
+    case = ET.SubElement(suite, "testcase", classname=clean(row.model), name=clean(name), time=seconds)
+    text = clean(explain(row))
     if row.broken:
-        ET.SubElement(case, "error", message=text, type="broken").text = _clean(row.broken)
+        ET.SubElement(case, "error", message=text, type="broken").text = clean(row.broken)
     elif row.unknown:
         ET.SubElement(case, "error", message=text, type=row.word)
     elif fails and (row.known or not row.finding):
-        ET.SubElement(case, "failure", message=text, type=row.word).text = _clean(row.message)
+        ET.SubElement(case, "failure", message=text, type=row.word).text = clean(row.message)
     elif row.verdict is None:
         ET.SubElement(case, "skipped", message=text)
     elif row.finding and row.known:
         ET.SubElement(case, "skipped", message=f"known finding: {text}")
     elif row.finding and fails is not False:
         failure = ET.SubElement(case, "failure", message=text, type=str(row.verdict))
-        failure.text = _clean("\n".join([row.detail, row.message, *(f"{k}: {v}" for k, v in row.metrics.items())]))
+        failure.text = clean("\n".join([row.detail, row.message, *(f"{k}: {v}" for k, v in row.metrics.items())]))
     else:
         ET.SubElement(case, "system-out").text = text
 
 
-def _count(suite: ET.Element) -> None:
+def count_cases(suite: ET.Element) -> None:
+    """Writes the numbers of cases of a suite into its attributes."""
     cases = suite.findall("testcase")
     suite.set("tests", str(len(cases)))
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """Returns the text without what XML 1.0 cannot hold."""
     return _UNPRINTABLE.sub("�", text)

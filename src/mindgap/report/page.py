@@ -15,6 +15,7 @@ from markupsafe import Markup, escape
 
 from mindgap.findings.causes import CauseKey, cause_key_of_row
 from mindgap.graph.compare.culprit import Culprit, DtypePolicy, OutputsCulprit, SubmoduleCulprit
+from mindgap.graph.decisions import other_decision
 from mindgap.platforms.name import PlatformName
 from mindgap.report.chart import bundle, difference_chart
 from mindgap.report.finding_blocks import diff_command, is_of_export, reduce_command, source_excerpt, trace_command
@@ -149,6 +150,7 @@ def _environment() -> Environment:
         "sort_value": sort_value,
         "under": under,
         "contradiction": contradiction,
+        "other_decision": other_decision,
         "weaker_evidence": weaker_evidence,
         "own_path_words": own_path_words,
     }

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Contradiction, Fault
+from mindgap.graph.decisions import other_decision
 from mindgap.platforms.delegation import Delegation, total
 from mindgap.results.rows import UNWRITTEN, NonFinite, OwnPath
 from mindgap.workflows.diff import Report, Row
@@ -112,6 +113,7 @@ def explain(row: Row) -> str:
         parts.append(detail_line(row))
     parts += map(_not_finite, row.non_finite)
     parts += map(contradiction, row.contradictions)
+    parts += map(other_decision, row.decisions[:1])
     if row.advice:
         parts.append(f"what to do: {row.advice}")
     if row.weaknesses:
@@ -185,6 +187,17 @@ def contradiction(each: Contradiction) -> str:
         f"output {each.output} contradicts {of}: {each.op} of it gives something else in {each.count} of "
         f"{each.elements} elements; {each.example}"
     )
+
+
+def other_decision_notes(rows: Iterable[Row]) -> list[str]:
+    """One line for each row with decisions that come out otherwise, or may: the first of them, and how many more."""
+    notes: list[str] = []
+    for row in rows:
+        if row.decisions:
+            more = len(row.decisions) - 1
+            rest = f" (and {more} more decision{'s'[: more > 1]})" if more else ""
+            notes.append(f"{row.model} on {row.platform}: {other_decision(row.decisions[0])}{rest}")
+    return notes
 
 
 def given_back(rows: Iterable[Row]) -> list[str]:

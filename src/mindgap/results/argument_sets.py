@@ -71,6 +71,7 @@ def _row(name: str, sets: Sequence[Row]) -> Row:
         non_finite=_non_finite([row.non_finite for row in sets]),
         weaknesses=tuple(dict.fromkeys(each for row in ordered for each in row.weaknesses)),
         contradictions=tuple({each.output: each for row in ordered[::-1] for each in row.contradictions}.values()),
+        decisions=tuple(dict.fromkeys(each for row in ordered for each in row.decisions)),
     )  # fmt: skip
 
 

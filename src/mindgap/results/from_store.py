@@ -9,11 +9,12 @@ from typing import Any, cast
 
 from mindgap.graph.compare.culprit import Culprit, culprit_of
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import FINDINGS, Contradiction, Fault, Weakness
+from mindgap.graph.compare.verdict import FINDINGS, Contradiction, Fault, OtherDecision, Weakness
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import recorded
 from mindgap.platforms.protocol import EXECUTION
 from mindgap.results.advice import advised
+from mindgap.results.answer_rows import ANSWER_RUNS
 from mindgap.results.rows import (
     Model,
     OwnPath,
@@ -50,8 +51,9 @@ SELECT (SELECT count(*) FROM models WHERE run = $run) AS models,
 
 
 def runs(store: Store) -> list[str]:
-    """The runs in a store, oldest first."""
-    return [row["run"] for row in store.rows("SELECT run FROM runs ORDER BY created, run")]
+    """The runs in a store that have rows of verdicts, oldest first."""
+    asked = "SELECT run FROM runs WHERE NOT list_contains($answers, kind) ORDER BY created, run"
+    return [row["run"] for row in store.rows(asked, {"answers": list(ANSWER_RUNS)})]
 
 
 def totals(store: Store, run: str) -> Totals:
@@ -161,6 +163,10 @@ def _rows(
         )
         for row in store.rows("SELECT * FROM contradictions WHERE run = ?", [run])
     }
+    decisions = {
+        (row["model"], row["platform"]): tuple(OtherDecision(**each) for each in row["decisions"])
+        for row in store.rows("SELECT * FROM decisions WHERE run = ?", [run])
+    }
     faults = {
         (row["model"], row["platform"]): tuple(_fault(each) for each in row["faults"])
         for row in store.rows("SELECT * FROM faults WHERE run = ?", [run])
@@ -180,7 +186,11 @@ def _rows(
         one = replace(one, own_path=own_paths.get(key))
         if row["judge_seconds"] is not None or one.own_path is not None:
             one = replace(
-                one, weaknesses=weak.get(key, ()), faults=faults.get(key, ()), contradictions=unfit.get(key, ())
+                one,
+                weaknesses=weak.get(key, ()),
+                faults=faults.get(key, ()),
+                contradictions=unfit.get(key, ()),
+                decisions=decisions.get(key, ()),
             )
         found[row["model"]][row["platform"]] = advised(one)
     rank = {name: position for position, name in enumerate(platforms)}

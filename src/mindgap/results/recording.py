@@ -169,6 +169,9 @@ class Recording:
             if row.contradictions:
                 unfit = [dataclasses.asdict(each) for each in row.contradictions]
                 self._append("contradictions", {**key, "contradictions": unfit})
+            if row.decisions:
+                others = [{**dataclasses.asdict(each), "text": writable(each.text)} for each in row.decisions]
+                self._append("decisions", {**key, "decisions": others})
             self._append("faults", {**key, "faults": [_fault_row(each) for each in row.faults]})
 
     def keep(self, key: str, data: bytes) -> None:

@@ -20,6 +20,7 @@ from mindgap.graph.compare.verdict import (
     Blame,
     Contradiction,
     Fault,
+    OtherDecision,
     Verdict,
     Weakness,
     equivalence_classes,
@@ -111,6 +112,8 @@ class Row:
     verdicts: each output's own, in the graph's order.
     weaknesses: operators that were judged on weaker evidence.
     contradictions: outputs that do not fit other outputs of the same run, each of which may be within rounding.
+    decisions: of a program captured along the path that values decided, those that came out otherwise on the platform,
+        or that rounding may lead to another outcome; the former first.
     example: one element that the culprit gets wrong. A store does not hold it.
     script: runs the culprit by itself without mindgap, and was not run; empty where there is none. A store does not
         hold it.
@@ -145,6 +148,7 @@ class Row:
     verdicts: tuple[Verdict, ...] = ()
     weaknesses: tuple[Weakness, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
+    decisions: tuple[OtherDecision, ...] = ()
     example: Example | None = None
     script: str = ""
     faults: tuple[Fault, ...] = ()
@@ -179,7 +183,7 @@ class Row:
     def by_fault(self) -> tuple[Row, ...]:
         """A finding as one row for each of its faults; a calm row as it is.
 
-        Metrics, profiles, weaknesses and contradictions are of the whole row: only the first has them.
+        Metrics, profiles, weaknesses, contradictions and decisions are of the whole row: only the first has them.
         """
         faults = self.independent_faults
         if len(faults) < 2:
@@ -194,7 +198,9 @@ class Row:
         return (
             replace(found[0], advice=self.advice),
             *(
-                replace(row, metrics=RowMetrics(), profiles={}, weaknesses=(), contradictions=(), around=())
+                replace(
+                    row, metrics=RowMetrics(), profiles={}, weaknesses=(), contradictions=(), decisions=(), around=()
+                )
                 for row in found[1:]
             ),
         )

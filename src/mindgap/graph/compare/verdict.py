@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from mindgap.graph.compare.culprit import Culprit, Example
+from mindgap.graph.graph import DecisionKind
 
 #: What is missing:
 #: - `bound rule`: the error bound was measured on perturbed operands instead of derived.
@@ -52,6 +53,27 @@ class Contradiction:
     count: int
     elements: int
     example: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherDecision:
+    """A decision of the program (`Labels.decisions`) that a platform's values lead to otherwise, or that rounding may.
+
+    output: position among the graph's outputs of the value that decides.
+    kind, taken, line, text: as of `mindgap.graph.Decision`.
+    came: what it comes to on the platform, in the form of `taken`, and equal to it where the platform decides alike.
+    time: how often the program had come to this place, the first time is 1; 0 where it does only once.
+    stable: rounding alone does not lead to the other decision.
+    """
+
+    output: int
+    kind: DecisionKind
+    taken: str
+    came: str
+    line: str
+    text: str
+    time: int = 0
+    stable: bool = True
 
 
 Name = TypeVar("Name", bound=str)

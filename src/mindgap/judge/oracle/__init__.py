@@ -11,7 +11,7 @@ runs with random errors of each operator's own size injected, after Monte Carlo 
 from mindgap.aten.internal import InternalValues, internal_values
 from mindgap.judge.oracle.decisions import decision_slots, positions
 from mindgap.judge.oracle.evaluation.float64 import OracleError, OracleMemoryError
-from mindgap.judge.oracle.examination import Examined, Expectation, examine
+from mindgap.judge.oracle.examination import Examined, Expectation, examine, rounding_limit
 from mindgap.judge.oracle.few_replays import examine_cheaply, examine_value_cheaply, is_calm
 from mindgap.judge.oracle.oracle import FEW, MANY, Oracle
 from mindgap.judge.oracle.single_operator import LocalExpectation, local_expectation
@@ -34,4 +34,5 @@ __all__ = [
     "is_calm",
     "local_expectation",
     "positions",
+    "rounding_limit",
 ]

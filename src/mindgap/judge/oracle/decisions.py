@@ -7,7 +7,7 @@ the shadows before anything downstream is judged. Exact ties leave any choice am
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -50,6 +50,26 @@ def decision_slots(graph: Graph, nodes: Iterable[int] | None = None) -> dict[int
             if decided and (rounds or picks):
                 found[first + slot] = index
     return found
+
+
+def deciders(graph: Graph, number: int, slots: Mapping[int, int]) -> frozenset[int]:
+    """The values that rounding can flip and that lead to a truth value or a whole number through others of these.
+
+    `slots`: those of the graph (`decision_slots`).
+    """
+    found, seen, waiting = set[int](), {number}, [number]
+    while waiting:
+        value = waiting.pop()
+        spec = graph.values[value]
+        if spec is None or is_real(spec.dtype):
+            continue
+        if value in slots:
+            found.add(value)
+        elif graph.producer[value] >= 0:
+            new = set(operands(graph.nodes[graph.producer[value]])) - seen
+            seen |= new
+            waiting += new
+    return frozenset(found)
 
 
 def positions(graph: Graph) -> frozenset[int]:

@@ -144,11 +144,7 @@ def _examine_float(expected: Expectation, got: torch.Tensor, typical: torch.Tens
     size = _size(expected)
     # Hard bounds of one operator are computed; only σ from replays is a sample.
     sigma = expect_floor(expected.sigma, size) if typical is None else expected.sigma
-    if expected.exact:
-        wrong = _not_exact(expected, got, fmt)
-    else:
-        # Where subnormals are flushed, operands and intermediates lose some smallest normals of the accumulator.
-        wrong = error > SIGMAS * sigma + 2 * fmt.u * size + fmt.tiny + 64 / fmt.largest_acc
+    wrong = _not_exact(expected, got, fmt) if expected.exact else error > _limit(sigma, size, fmt)
     beyond, tainted_value = _spare_tainted(wrong, expected.tainted)
     kind = "exceptional" if bool(wrong_class.any()) else "discrepant" if bool(beyond.any()) else "calm"
     if expected.tainted is not None:
@@ -170,6 +166,17 @@ def _examine_float(expected: Expectation, got: torch.Tensor, typical: torch.Tens
         tainted=tainted_class + tainted_value,
         relative=relative,
     )
+
+
+def _limit(sigma: torch.Tensor, size: torch.Tensor, fmt: Format) -> torch.Tensor:
+    # Where subnormals are flushed, operands and intermediates lose some smallest normals of the accumulator.
+    return SIGMAS * sigma + 2 * fmt.u * size + fmt.tiny + 64 / fmt.largest_acc
+
+
+def rounding_limit(expected: Expectation) -> torch.Tensor:
+    """Returns how far each element of a float output may be from its exact value before it is beyond rounding."""
+    size = _size(expected)
+    return _limit(expect_floor(expected.sigma, size), size, FORMATS[expected.dtype])
 
 
 def _not_exact(expected: Expectation, got: torch.Tensor, fmt: Format) -> torch.Tensor:

@@ -14,7 +14,7 @@ from mindgap.aten.tensors import input_tensors, to_torch
 from mindgap.graph import Graph, operands
 from mindgap.graph.compare.verdict import Missing, Weakness
 from mindgap.graph.operators import traits
-from mindgap.judge.oracle.decisions import decision_slots, implausible, rounded_before
+from mindgap.judge.oracle.decisions import deciders, decision_slots, implausible, rounded_before
 from mindgap.judge.oracle.evaluation.float64 import Float64Graph, OracleError, OracleMemoryError, cast_source
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
 from mindgap.judge.oracle.examination import BULK_RATIO, Examined, Expectation, examine
@@ -67,10 +67,15 @@ class Oracle:
         self._noise: Noise = "hard" if hard else "typical"
         self._decisions = decisions or {}
         self._float64 = Float64Graph(graph)
-        self._decided = frozenset(graph.outputs) & frozenset(decision_slots(graph))
-        beside = {i for n in self._decided for i in operands(graph.nodes[graph.producer[n]])[:2]}
-        beside |= {found[0] for n in self._decided if (found := rounded_before(graph, n)) is not None}
-        self.watched = frozenset(graph.outputs) | beside
+        slots = decision_slots(graph)
+        self._decided = frozenset(graph.outputs) & frozenset(slots)
+        # Of one number or truth value all that led to it counts.
+        single = [n for n in graph.outputs if (spec := graph.values[n]) is not None and spec.numel == 1]
+        self._deciders = {number: deciders(graph, number, slots) for number in single}
+        led = self._decided.union(*self._deciders.values())
+        beside = {i for n in led for i in operands(graph.nodes[graph.producer[n]])[:2]}
+        beside |= {found[0] for n in led if (found := rounded_before(graph, n)) is not None}
+        self.watched = frozenset(graph.outputs) | led | beside
         self.parts = segments(graph, segment_bytes)
         free = _free_memory(graph, self.parts, self.watched)
         self._held_bytes = min(HELD * segment_bytes, free // FREE_SHARE)
@@ -254,8 +259,27 @@ class Oracle:
         values = self._float64.run(self._inputs, after)
         return {number: values[number] for number in self.graph.outputs}
 
+    def unsettled(self, number: int) -> bool:
+        """Whether rounding may lead an output of one number or truth value to another one, by a decision on the way."""
+        self.replays.ensure(FEW)
+        return any(map(self._may_flip, self._deciders.get(number, ())))
+
+    def _may_flip(self, number: int) -> bool:
+        if len(self.replays.seen.get(number, ())) > 1:
+            return True
+        value = self.step.wide(number)
+        others = [~value] if value.dtype == torch.bool else [value + 1, value - 1]
+        masks = [implausible(self.graph, number, other, self.lookup) for other in others]
+        return any(mask is not None and not bool(mask.all()) for mask in masks)
+
+    def is_exact(self, number: int) -> bool:
+        """Whether no operator on the way to a value rounds, casts apart."""
+        return number in self._exact
+
     def _plausible(self, number: int, got: torch.Tensor, verdict: Examined) -> Examined:
         """A discrete output that no replay gave may still be what rounding allows: ties, near ties, steps."""
+        if verdict.kind == "discrepant" and number not in self._decided and self.unsettled(number):
+            return Examined("calm", verdict.bad, tainted=verdict.tainted)
         if verdict.kind != "discrepant" or number not in self._decided or verdict.bad is None:
             return verdict
         implausible_here = implausible(self.graph, number, widen(got), self.lookup)

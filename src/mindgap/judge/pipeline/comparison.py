@@ -302,6 +302,7 @@ def with_judgement(row: Row, judgement: Judgement, context: RunContext, seconds:
         around=judgement.around,
         weaknesses=(*row.weaknesses, *judgement.weaknesses),
         contradictions=judgement.contradictions,
+        decisions=judgement.decisions,
         example=judgement.example,
         script=faults[0].script if faults else "",
         faults=faults,

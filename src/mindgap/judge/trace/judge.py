@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -42,6 +42,7 @@ from mindgap.judge.trace.output_verdicts import (
     verdicts_of_outputs,
     worst_of_runs,
 )
+from mindgap.judge.trace.path_decisions import sizing_values, with_path, without_other_sizes
 from mindgap.judge.trace.roles import Role, node_roles, value_difference
 from mindgap.judge.trace.sampled_policy import SampledPolicy
 from mindgap.judge.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
@@ -145,7 +146,8 @@ class Judge:
                 functional = functionalize(self._graph)
             except GraphError as error:
                 raise OracleError(str(error)) from error
-            self._oracle, self._origin = Oracle(functional.graph, self._inputs), functional.origin
+            sizing = sizing_values(functional.graph, self._asked.labels.decisions, self._inputs)
+            self._oracle, self._origin = Oracle(functional.graph, self._inputs, decisions=sizing), functional.origin
             original = [self._graph.nodes[i].op for i in functional.origin]
             self._internal = internal_values(functional.graph, self._internal_asked)
             singles = SingleOperators(self._oracle, original, self._execute, self._deadline_s, self._internal)
@@ -195,13 +197,16 @@ class Judge:
             self._examined[self._reference] = examine_cheaply(self.oracle, theirs)
         reference = self._examined[self._reference]
         mine = worst_of_runs([self._examine(run, theirs, reference) for run in runs])
+        mine, lost = without_other_sizes(self.oracle, self._asked.labels.decisions, mine, ours, theirs)
         mine, reference = sides_first(mine, reference, ours, theirs)
         seen = ObservedOutputs(ours, theirs, runs, mine, reference, internal)
         public = public_only(mine, internal), public_only(reference, internal)
         finding = None
         sampled = None if self._narrow() else self.search.policy_by_sample(outcome.platform, public, seen)
         if sampled is not None:
-            return replace(self._by_sample(outcome.platform, sampled, seen), metrics=metrics)
+            found = self._by_sample(outcome.platform, sampled, seen)
+            labels, words = self._asked.labels, found.verdicts
+            return replace(with_path(found, self.oracle, labels, mine, ours, words), metrics=metrics)
         if any(e.kind != "calm" or e.ill for side in public for e in side) or self._narrow():
             finding = self.search.find(outcome.platform, *public, ours, theirs)
         policy, undecided = None, list[str]()
@@ -209,7 +214,7 @@ class Judge:
             finding, policy = self.search.explained(finding, seen, undecided)
         words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
         if finding is None:
-            found = self._unconfirmed(seen, words)
+            found = self._unconfirmed(seen, words, lost)
         else:
             first = IndependentFault(*finding, finding[0].nodes, policy)
             found = self._finding(outcome.platform, *self._independent(outcome.platform, first, seen, public))
@@ -219,6 +224,7 @@ class Judge:
         weak = [*self._weaknesses(seen, words), *found.weaknesses]
         if finding is not None:
             weak += [self._weakness(finding[0], "dtype policy", why) for why in undecided]
+        found = with_path(found, self.oracle, self._asked.labels, mine, ours, words)
         return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak))
 
     def _by_sample(self, platform: PlatformName, sampled: SampledPolicy, seen: ObservedOutputs) -> Judgement:
@@ -255,9 +261,10 @@ class Judge:
             undefined = [a or b for a, b in zip(undefined, tainted, strict=True)]
         return verdicts_of_outputs(seen.mine, seen.reference, seen.runs, seen.theirs, undefined, seen.internal, finding)
 
-    def _unconfirmed(self, seen: ObservedOutputs, words: list[Verdict]) -> Judgement:
-        """No operator was found at fault. Another shape or dtype needs none to be a finding."""
-        index = first_difference(seen.ours, seen.theirs, seen.internal)
+    def _unconfirmed(self, seen: ObservedOutputs, words: list[Verdict], lost: Collection[int]) -> Judgement:
+        """No operator was found at fault. Another shape or dtype is a finding without, but of the outputs `lost`."""
+        hidden = [internal or position in lost for position, internal in enumerate(seen.internal)]
+        index = first_difference(seen.ours, seen.theirs, hidden)
         if index is None:
             return self._calm(seen, words)
         number, ours, theirs = self.oracle.graph.outputs[index], seen.ours[index], seen.theirs[index]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from mindgap.graph import Graph
 from mindgap.graph.compare.culprit import Culprit, Example
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import Blame, Contradiction, Fault, Verdict, Weakness
+from mindgap.graph.compare.verdict import Blame, Contradiction, Fault, OtherDecision, Verdict, Weakness
 from mindgap.judge.trace.roles import Role
 from mindgap.judge.trace.subgraphs import Array
 from mindgap.results.drawn_graph import DrawnNode, ValueDifference, around, drawn_nodes, named_role
@@ -39,7 +39,7 @@ class Judgement:
     operators judged on weaker evidence. `example`: one element that the culprit gets wrong. `faults`: of a finding with
     a confirmed culprit, its independent faults; the first has the row's verdict, blame, culprit, detail and example.
     `around`: the nodes near the culprit, with both sides' values where they were seen.
-    `contradictions`: outputs that do not fit each other.
+    `contradictions`: outputs that do not fit each other. `decisions`: those that came out otherwise, or may.
     """
 
     verdict: Verdict
@@ -55,6 +55,7 @@ class Judgement:
     faults: tuple[FoundFault, ...] = ()
     around: tuple[DrawnNode, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
+    decisions: tuple[OtherDecision, ...] = ()
 
 
 def near_culprit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from mindgap.aten.tensors import spec_of
-from mindgap.graph import Graph, Input, Labels, refs
+from mindgap.graph import Decision, Graph, Input, Labels, refs
 from mindgap.graph.operators import traits
 from mindgap.graph.tensors import TensorStore
 from mindgap.models.capture.errors import CaptureError
@@ -19,10 +19,14 @@ Weights = Literal["stored", "seeded"]
 def assemble(
     recorded: CallRecording, returned: list[tuple[str, int]], store: TensorStore | None, weights: Weights, name: str
 ) -> tuple[Graph, list[RecordedInput]]:
-    """Returns the graph with renumbered values, and its recorded inputs in order."""
+    """Returns the graph with renumbered values, and its recorded inputs in order.
+
+    Outputs are what the program returns, the inputs that it writes to, and the values by which it decided.
+    """
     calls = _without_unread_memory(recorded, returned)
     used = {r for call in calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
-    used |= {number for _, number in returned}
+    deciding = [each.number for each in recorded.decisions]
+    used |= {*deciding, *(number for _, number in returned)}
     kept = [i for i, s in enumerate(recorded.inputs) if s.role == "input" or -(i + 1) in used]
     kept.sort(key=lambda i: _ORDER[recorded.inputs[i].role])
     renumber = {-(old + 1): new for new, old in enumerate(kept)}
@@ -40,11 +44,19 @@ def assemble(
             Input(spec_of(s.fake), s.recipe or recipe_for(s, store, weights, i), s.role) for i, s in enumerate(sources)
         ),
         nodes=tuple(call.node(renumber) for call in calls),
-        outputs=(*[renumber[number] for _, number in returned], *written),
+        outputs=(*[renumber[number] for _, number in returned], *written, *[renumber[n] for n in deciding]),
         labels=Labels(
             names,
             tuple(c.origin for c in calls),
-            (*[path or "output" for path, _ in returned], *[names[i] for i in written]),
+            (
+                *[path or "output" for path, _ in returned],
+                *[names[i] for i in written],
+                *[f"decision.{n}" for n in range(len(deciding))],
+            ),
+            tuple(
+                Decision(len(returned) + len(written) + n, each.kind, each.taken, each.line, each.text)
+                for n, each in enumerate(recorded.decisions)
+            ),
         ),
     )
     return graph, sources
@@ -53,7 +65,7 @@ def assemble(
 def _without_unread_memory(recorded: CallRecording, returned: list[tuple[str, int]]) -> list[RecordedCall]:
     """Drops the calls that allocate memory which is never set or read: its content would differ by chance."""
     read = {r for call in recorded.calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
-    read |= {number for _, number in returned}
+    read |= {number for _, number in returned} | {each.number for each in recorded.decisions}
     return [c for c in recorded.calls if not traits(packet(c.func)).returns_uninitialised or c.first in read]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
@@ -17,6 +19,8 @@ _HERE: Final = os.path.dirname(os.path.abspath(__file__))
 _OURS: Final = os.path.dirname(os.path.dirname(_HERE)) + os.sep
 _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
+#: A statement that decides.
+_STATEMENT: Final = re.compile(r"(?:el)?(?:if|while) (.*?):(?: |$)")
 #: A line of a traceback that a message holds.
 _NAMED: Final = re.compile(r'File "([^"]+)", line (\d+)')
 #: The function that starts the program: beyond it are the callers of capture.
@@ -84,6 +88,29 @@ def user_line_of(traceback: TracebackType | None, packages: Sequence[str] = ()) 
 def current_line() -> str:
     """Returns the innermost line of the user's code that is running now, or "" (see `_lines_shown`)."""
     return _lines_shown(_running())
+
+
+def current_expression() -> str:
+    """Returns the expression of the user's code that is being evaluated now, on one line: `x.sum() > 0`; or ""."""
+    for frame, line in _running():
+        if _is_users(frame.f_code) and "site-packages" not in frame.f_code.co_filename:
+            return _expression(frame, line)
+    return ""
+
+
+def _expression(frame: FrameType, line: int) -> str:
+    """The source of the running instruction, which Python knows by its columns; else the line."""
+    positions = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    first, last, start, end = positions
+    if None in positions or first is None or last is None:
+        return linecache.getline(frame.f_code.co_filename, line).strip()
+    lines = [linecache.getline(frame.f_code.co_filename, number).encode() for number in range(first, last + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][start:]
+    whole = " ".join(b" ".join(lines).decode(errors="replace").split())
+    # The instruction may be that of the whole statement, as in `if x:`.
+    statement = _STATEMENT.match(whole)
+    return statement[1] if statement else whole
 
 
 def _running() -> Iterator[tuple[FrameType, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,9 +13,10 @@ import torch
 from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
 from mindgap.aten.torch_private.pre_dispatch import run_under_pre_dispatch
 from mindgap.graph import Graph
+from mindgap.graph.decisions import path_words
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.models.capture.assemble import Weights, assemble
-from mindgap.models.capture.control_flow import ControlFlowFound, along_path_taken, noticed
+from mindgap.models.capture.control_flow import followed
 from mindgap.models.capture.errors import CaptureError, PathTaken, UnprovenCapture
 from mindgap.models.capture.kernels import Optimizer, capture_kernels
 from mindgap.models.capture.neutral_settings import neutral_settings
@@ -22,7 +24,7 @@ from mindgap.models.capture.program import differentiable, leaves, module_paths
 from mindgap.models.capture.quantised_modules import plain_program
 from mindgap.models.capture.recorder import Recorder
 from mindgap.models.capture.recording import CallRecording, RecordedInput
-from mindgap.models.capture.replay_check import CheckSubject, Verify, checked
+from mindgap.models.capture.replay_check import CheckSubject, Verify, checked, run_calls
 from mindgap.models.capture.tracing import fake_program, run_traced
 from mindgap.models.capture.wrappers import tell_compiled, unwrapped
 
@@ -41,6 +43,7 @@ def capture(
     grad: bool | Sequence[str] = False,
     backward: bool = False,
     optimizer: Optimizer | None = None,
+    path_taken: bool = False,
 ) -> Graph:
     """Captures the calls-level graph of `program(*args, **kwargs)`; with `backward` or `optimizer`, the kernels-level
     one.
@@ -56,11 +59,18 @@ def capture(
     A region under `no_grad` inside the program has gradients here; `backward` keeps such regions. `backward`,
     `optimizer`: see `capture_kernels`.
 
+    `path_taken`: where Python code decides by a value (`if x.sum() > 0`, `.item()`, `.tolist()`), and where a size
+    depends on data (`x[x > 0]`), the graph holds the path that these arguments take. Each value that decides is an
+    output of its own behind the others, and `Labels.decisions` says what it decided. What `torch.cond` and
+    `while_loop` decide is recorded in any case. Warns `PathTaken`.
+
     Raises `CaptureError`, with the reason and the user's line, if the program cannot be captured or replays
     differently. Warns `UnprovenCapture` if the replay on two inputs is skipped: for tensors on the meta device, and if
     `verify` is False or returns False for the traced graph.
     """
     if backward or optimizer is not None:
+        if path_taken:
+            raise CaptureError("path_taken= is for graphs of calls; capture it without a backward pass")
         if grad:
             raise CaptureError("grad= is for graphs of calls; a graph with backward=True has its gradients already")
         return capture_kernels(
@@ -71,24 +81,21 @@ def capture(
     program = unwrapped(program)
     tell_compiled(program)
     program = plain_program(program, args, kwargs or {})
-    path = ""
     with neutral_settings():
-        try:
-            recorded, returned, able = _trace(program, args, kwargs or {})
-        except ControlFlowFound:
-            program, path = along_path_taken(program, args, kwargs or {})
-            recorded, returned, able = _trace(program, args, kwargs or {})
+        recorded, returned, able = _trace(program, args, kwargs or {}, path_taken)
         graph, sources = assemble(recorded, returned, store, weights, name)
-        graph, unproven = checked(CheckSubject(graph, sources, len(returned), program, args, kwargs or {}), verify)
+        run = partial(run_calls, reads=recorded.reads) if recorded.decisions else run_calls
+        subject = CheckSubject(graph, sources, len(returned), program, args, kwargs or {}, run)
+        graph, unproven = checked(subject, verify)
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
-    if path:
-        warnings.warn(path, PathTaken, stacklevel=2)
+    if graph.labels.decisions:
+        warnings.warn(path_words(graph.labels.decisions), PathTaken, stacklevel=2)
     return dataclasses.replace(graph, grad=_grad_inputs(grad, sources, able)) if grad else graph
 
 
 def _trace(
-    program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], path_taken: bool
 ) -> tuple[CallRecording, list[tuple[str, int]], set[tuple[str, str]]]:
     """Records the program under fake tensors.
 
@@ -101,7 +108,7 @@ def _trace(
     values = recorder.values
     for held, fake in fakes:
         values.add_input(held.tensor.detach(), fake, held.role, held.name)
-    with noticed():
+    with followed(values, path_taken):
         result = run_traced(
             lambda: copied.program(*copied.args, **copied.kwargs),
             run_under_pre_dispatch(fake_mode, recorder),

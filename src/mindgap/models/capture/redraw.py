@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 import torch
@@ -27,6 +27,13 @@ _FIXED: Final = frozenset({"plane", "pivots", "at most"})
 _ORDERED: Final = frozenset({"sorted", "offsets"})
 
 
+#: What `redraw` changes: all values, floating-point ones, or these by a factor.
+Change = Literal["all", "floats"] | float
+#: Changes to try one after the other, each nearer to the given values. One factor for all of them keeps signs, orders
+#: and what a program computes of matrices.
+CHANGES: Final[tuple[Change, ...]] = ("all", "floats", 0.75, 1.001)
+
+
 @dataclass(frozen=True)
 class InputDemand:
     """What operators demand of the values of one graph input. `low`, `high`: the interval that its values are in."""
@@ -43,23 +50,29 @@ class InputDemand:
 def redraw(
     tensors: Sequence[torch.Tensor],
     sources: Sequence[RecordedInput],
-    whole: bool,
+    change: Change = "all",
     demanded: Mapping[int, InputDemand] | None = None,
 ) -> list[torch.Tensor]:
     """Returns the same inputs with other values for the arguments.
 
-    Floating-point values are drawn from the range of the given ones. With `whole`, integers and booleans are shuffled.
-    `demanded`: by input, what the new values must keep where the given ones have it (`input_demands`).
+    Floating-point values are drawn from the range of the given ones, or multiplied by the number `change`. With "all",
+    integers and booleans are shuffled. `demanded`: by input, what the new values must keep where the given ones have
+    it (`input_demands`).
     """
     found: list[torch.Tensor] = []
     for index, (tensor, source) in enumerate(zip(tensors, sources, strict=True)):
-        if source.role != "input" or tensor.numel() == 0 or (not whole and not is_real(tensor)):
+        if source.role != "input" or tensor.numel() == 0 or (change != "all" and not is_real(tensor)):
             found.append(tensor)
             continue
         generator = np.random.Generator(np.random.Philox(key=zlib.crc32(source.name.encode()) + index))
         array = to_numpy(tensor)
         demand = (demanded or {}).get(index, InputDemand())
-        other = np.asarray(_other_values(array, is_real(tensor), generator, demand))  # numpy makes 0-d arrays numbers
+        drawn = (
+            _other_values(array, is_real(tensor), generator, demand)
+            if isinstance(change, str)
+            else (array * change).astype(array.dtype)
+        )
+        other = np.asarray(drawn)  # numpy makes 0-d arrays numbers
         found.append(own_copy(to_torch(other)) if dense(tensor) else _with_layout_of(to_torch(other), tensor))
     return found
 

@@ -5,7 +5,6 @@ The dispatch modes that see calls write into it.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
@@ -13,9 +12,9 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.fake_call import fake_call
-from mindgap.aten.operators import bind, facts, overload_name
+from mindgap.aten.operators import facts, overload_name
 from mindgap.aten.tape import flatten_result
-from mindgap.aten.tensors import to_torch, torch_dtype_name
+from mindgap.aten.tensors import to_numpy
 from mindgap.aten.torch_private.fake_tensors import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -25,12 +24,22 @@ from mindgap.aten.torch_private.fake_tensors import (
     unset_fake_temporarily,
 )
 from mindgap.aten.torch_private.pre_dispatch import tensors_in
-from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
-from mindgap.graph.materialisation import materialise
+from mindgap.graph import Arg, Recipe, Ref, Role
+from mindgap.graph.decisions import outcome_of
+from mindgap.graph.graph import DecisionKind
 from mindgap.models.capture import random_operators
+from mindgap.models.capture.actual_values import ActualValues, spec_of_fake
+from mindgap.models.capture.data_dependent import READS, SIZED_BY, deciding_tensors, gives_tensors
 from mindgap.models.capture.errors import CaptureError
-from mindgap.models.capture.origin import current_line
-from mindgap.models.capture.recording import CallRecording, RecordedCall, RecordedInput
+from mindgap.models.capture.origin import current_expression, current_line
+from mindgap.models.capture.recording import (
+    CallRecording,
+    RecordedCall,
+    RecordedDecision,
+    RecordedInput,
+    is_idle,
+    plain_argument,
+)
 
 #: Operators of one device or of one library: a portable graph holds none.
 _DEVICE_BOUND: Final = (
@@ -49,13 +58,10 @@ _DEVICE_BOUND: Final = (
     "_overrideable",
     "quantized.",
 )
-#: Operators whose result's size depends on the data of some operands only, and the positions of those.
-_SIZED_BY: Final = {
-    "aten.index.Tensor": {1},
-    "aten.masked_select.default": {1},
-    "aten.repeat_interleave.self_Tensor": {1},
-    "aten.ctc_loss.Tensor": {2, 3},
-}
+#: What a refusal adds where a graph of one path can be captured.
+PATH_TAKEN_HELPS: Final = "; --path-taken captures the path that these arguments take"
+#: Decisions that a graph holds, at most.
+_DECISIONS: Final = 2000
 
 
 class ValueTable:
@@ -83,9 +89,12 @@ class ValueTable:
         self._memory: dict[int, list[tuple[int, torch.Tensor]]] = {}
         self._inputs_of: dict[int, set[int]] = {}
         self._variable: set[int] = set()
-        self._actual: dict[int, torch.Tensor] = {}
-        self._evaluated = 0
+        self._actual = ActualValues(self.recorded)
         self._within = ""
+        #: Values of arguments and parameters may decide: they are computed, and the decisions noted.
+        self.follows = False
+        #: The operator that decides (`torch.cond`), in place of the user's expression; "" for Python code.
+        self.construct = ""
 
     # What the program hands over and takes back.
 
@@ -158,20 +167,32 @@ class ValueTable:
         """Records a call and returns its result. Raises `CaptureError` for operands or results that no graph holds."""
         name = overload_name(func)
         noted = tuple(self._arg(arg) for arg in args)
-        named = tuple(sorted((key, self._arg(arg)) for key, arg in kwargs.items() if not _is_idle(key, arg)))
+        named = tuple(sorted((key, self._arg(arg)) for key, arg in kwargs.items() if not is_idle(key, arg)))
         fixed = all(storage_id(fake) not in self._variable for fake in self._fakes((args, kwargs)))
         # The call runs on fakes: a tensor of the program that is real is a constant and has one.
         real_args, real_kwargs = _swap(args, self.faked), _swap(kwargs, self.faked)
+        deciding: list[int] = []
         try:
             result = fake_call(func, real_args, real_kwargs)
-        except DataDependentOutputException:
-            return self._scalar(func, noted, named, fixed, name)
-        except DynamicOutputShapeException:
-            result = self._sized(func, noted, named, real_args)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            if isinstance(error, DataDependentOutputException) and not gives_tensors(func):
+                return self._scalar(func, noted, named, fixed, name)
+            result, deciding = self._sized(func, noted, named, real_args)
+        except RuntimeError as error:
+            # What C++ code says that reads the memory of a fake tensor.
+            if not self.follows or "data is not allocated" not in str(error):
+                raise
+            result, deciding = self._sized(func, noted, named, real_args)
         flat = flatten_result(result)
         if not any(isinstance(slot, torch.Tensor) for slot in flat) and flat:
+            if name in READS:
+                self.recorded.reads.append(result)
             return result
         self._append(func, noted, named, flat, fixed, random_operators.bind(func, real_args, real_kwargs))
+        if deciding:
+            kind, decided = deciding_tensors(name, [real_args[position] for position in deciding], flat)
+            for tensor in decided:
+                self.decide(tensor, kind)
         return result
 
     def _append(
@@ -189,7 +210,7 @@ class ValueTable:
         origin = self._origin()
         if self._within:
             origin = f"{origin} in {self._within}".strip()
-        slots = tuple(None if slot is None else _spec(slot) for slot in flat)
+        slots = tuple(None if slot is None else spec_of_fake(slot) for slot in flat)
         self.recorded.calls.append(RecordedCall(func, args, kwargs, slots, origin, fixed, self._slots))
         writes = facts(name).mutates
         for key, value in bound.items():
@@ -225,7 +246,7 @@ class ValueTable:
             return Ref(self._numbers[id(arg)])
         if isinstance(arg, (list, tuple)):
             return tuple(self._arg(item) for item in arg)  # pyright: ignore[reportUnknownVariableType] # operator arguments are untyped
-        return _plain(arg)
+        return plain_argument(arg)
 
     def faked(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns the fake of a tensor of the program. A tensor that is new becomes a constant."""
@@ -279,105 +300,79 @@ class ValueTable:
     def _scalar(
         self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], fixed: bool, name: str
     ) -> Any:
-        if not fixed:
+        if not fixed and not self.follows:
             raise CaptureError(
-                f"the program reads a value computed from its arguments or parameters ({name}) and may decide by it",
+                f"the program reads a value computed from its arguments or parameters ({name}) and may decide by it"
+                f"{PATH_TAKEN_HELPS}",
                 current_line(),
             )
-        return self._run(func, args, kwargs)
+        operand = args[0]
+        if not fixed and (name not in READS or not isinstance(operand, Ref)):
+            raise CaptureError(f"{name} reads values, and what it decides by is not known", current_line())
+        found = self._actual.run(func, args, kwargs, everything=not fixed)
+        self.recorded.reads.append(found)
+        if not fixed and isinstance(operand, Ref):
+            self._decide(operand.index, "branch" if isinstance(found, bool) else "number", str(found))
+        return found
+
+    def actual(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns the value of a tensor of the program on the given arguments."""
+        number = self.number(tensor)
+        with unset_fake_temporarily(), self._unseen():
+            return self._actual.of(number)
+
+    def is_variable(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor of the program depends on an argument, a parameter or a drawn tensor."""
+        return storage_id(self.faked(tensor)) in self._variable
+
+    def truth(self, tensor: torch.Tensor) -> bool:
+        """Returns the truth value of a tensor of the program, of one element."""
+        with unset_fake_temporarily(), self._unseen():
+            return bool(self.actual(tensor))
+
+    def decide(self, tensor: torch.Tensor, kind: DecisionKind) -> None:
+        """Notes that a tensor of the program decides."""
+        with unset_fake_temporarily(), self._unseen():
+            taken = outcome_of(kind, to_numpy(self.actual(tensor)))
+        self._decide(self.number(tensor), kind, taken)
+
+    def _decide(self, number: int, kind: DecisionKind, taken: str) -> None:
+        if len(self.recorded.decisions) == _DECISIONS:
+            raise CaptureError(
+                f"the program decides more than {_DECISIONS} times by values; capture a part of it (--inside)",
+                current_line(),
+            )
+        text = self.construct or current_expression()
+        self.recorded.decisions.append(RecordedDecision(number, kind, taken, current_line(), text))
 
     def _sized(
         self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], fakes: tuple[Any, ...]
     ) -> Any:
-        """Computes a call whose output shape depends on data, if that data is constant."""
-        sizing = _SIZED_BY.get(overload_name(func))
+        """Computes a call whose output shape depends on data, if that data is constant or values may decide.
+
+        Returns its result, and the operands that decided, or None.
+        """
+        name = overload_name(func)
+        sizing = SIZED_BY.get(name)
         tainted = [any(storage_id(t) in self._variable for t in self._fakes(fake)) for fake in fakes]
-        if any(taint and (sizing is None or position in sizing) for position, taint in enumerate(tainted)):
+        deciding = [p for p, taint in enumerate(tainted) if taint and (sizing is None or p in sizing)]
+        if deciding and not self.follows:
             raise CaptureError(
-                f"the size of what {overload_name(func)} returns depends on the data of the arguments", current_line()
+                f"the size of what {name} returns depends on the data of the arguments{PATH_TAKEN_HELPS}",
+                current_line(),
             )
-        with unset_fake_temporarily():
-            # Only the shape is asked for: zeros stand for the operand that holds data.
-            stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
-        result = self._run(func, args, kwargs, stand_ins)
-        return _swap(result, lambda tensor: self._fake_mode.from_tensor(tensor, static_shapes=True))
-
-    def _run(
-        self,
-        func: Any,
-        args: tuple[Arg, ...],
-        kwargs: tuple[tuple[str, Arg], ...],
-        stand_ins: Mapping[int, torch.Tensor] = types.MappingProxyType({}),
-    ) -> Any:
-        """Runs the call on the real values of constants and unchanged buffers."""
-        with unset_fake_temporarily():
-            for call in self.recorded.calls[self._evaluated :]:
-                if call.fixed:
-                    result = call.func(
-                        *[bind(a, self._real) for a in call.args], **{k: bind(a, self._real) for k, a in call.kwargs}
-                    )
-                    for offset, slot in enumerate(flatten_result(result)):
-                        if slot is not None:
-                            self._actual[call.first + offset] = slot
-            self._evaluated = len(self.recorded.calls)
-            operands = [stand_ins[i] if i in stand_ins else bind(a, self._real) for i, a in enumerate(args)]
-            return func(*operands, **{k: bind(a, self._real) for k, a in kwargs})
-
-    def _real(self, index: int) -> torch.Tensor:
-        """Returns the value that a `Ref` of this index names. Copies an input when it is first read."""
-        if index not in self._actual:
-            source = self.recorded.inputs[-index - 1]
-            real = source.real if source.real is not None else _made(source)
-            if real.device.type == "meta":
-                raise CaptureError("the program reads a value that was never set (a meta tensor)", current_line())
-            self._actual[index] = real.clone()
-        return self._actual[index]
-
-
-def _made(source: RecordedInput) -> torch.Tensor:
-    assert source.recipe is not None
-    spec = _spec(source.fake)
-    return to_torch(materialise(Input(spec, source.recipe)), spec)
+        if deciding:
+            result = self._actual.run(func, args, kwargs, everything=True)
+        else:
+            with unset_fake_temporarily():
+                # Only the shape is asked for: zeros stand for the operand that holds data.
+                stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
+            result = self._actual.run(func, args, kwargs, stand_ins)
+        return _swap(result, lambda tensor: self._fake_mode.from_tensor(tensor, static_shapes=True)), deciding
 
 
 def _place(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
-
-
-def _spec(tensor: torch.Tensor) -> TensorSpec:
-    try:
-        return TensorSpec(
-            torch_dtype_name(tensor.dtype), tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
-        )
-    except KeyError:
-        raise CaptureError(f"a tensor of dtype {tensor.dtype}, which graphs do not hold", current_line()) from None
-    except RuntimeError:
-        raise CaptureError(f"a tensor of layout {tensor.layout}; graphs hold strided ones", current_line()) from None
-
-
-def _is_idle(key: str, arg: Any) -> bool:
-    return arg is None or key == "generator" or (key == "pin_memory" and not arg)
-
-
-def _plain(arg: Any) -> Arg:
-    if arg is None or isinstance(arg, (bool, int, float, complex, str)):
-        return arg
-    if isinstance(arg, torch.dtype):
-        try:
-            return DType(torch_dtype_name(arg))
-        except KeyError:
-            raise CaptureError(f"a tensor of dtype {arg}, which graphs do not hold", current_line()) from None
-    if isinstance(arg, torch.device):
-        if arg.type != "cpu":
-            raise CaptureError(f"device {arg}: capture on the CPU; each platform puts its own device", current_line())
-        return Device()
-    if isinstance(arg, torch.memory_format):
-        return MemoryFormat(str(arg).removeprefix("torch."))
-    if isinstance(arg, torch.layout):
-        if arg != torch.strided:
-            raise CaptureError(f"layout {arg}; graphs hold strided tensors", current_line())
-        return Layout("strided")
-    raise CaptureError(f"an operand of type {type(arg).__name__}", current_line())
 
 
 def _swap(tree: Any, faked: Callable[[torch.Tensor], torch.Tensor]) -> Any:

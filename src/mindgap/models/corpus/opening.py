@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mindgap.graph import Graph, MindgapError
@@ -14,8 +14,10 @@ from mindgap.models.capture.errors import CompiledPart, PathTaken, QuantisedPart
 from mindgap.models.capture.program_capture import UnprovenCapture
 from mindgap.models.capture.replay_check import Verify
 from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
+from mindgap.models.corpus.cached_decoding import decoding_call, decoding_program
 from mindgap.models.corpus.program import Built, Captured, Program
-from mindgap.models.corpus.source import SourceError, parse
+from mindgap.models.corpus.source import Source, SourceError, parse
+from mindgap.models.corpus.steps import StepLoop, steps_option, stepwise, with_tokens
 from mindgap.models.corpus.submodules import inside, submodule_of
 
 
@@ -35,8 +37,32 @@ def open_source(text: str) -> list[Program | Captured]:
     """
     asked, source = submodule_of(parse(text))
     arguments, source = asked_arguments(source)
+    path_taken, source = _path_option(source)
+    steps, source = steps_option(source)
+    call, source = decoding_call(source)
     opened = argument_sets(source.kind.open(source), arguments)
-    return [*opened] if asked is None else [inside(one, asked) for one in opened]
+    if call is not None:
+        opened = [decoding_program(one, call) for one in opened]
+    found: list[Program | Captured] = [*opened] if asked is None else [inside(one, asked) for one in opened]
+    if steps:
+        found = [stepwise(one, steps) for one in found]
+    return [*map(_along_path, found)] if path_taken else found
+
+
+def _path_option(source: Source) -> tuple[bool, Source]:
+    """Returns whether a source's options ask for the path that values decide, and the source without that option."""
+    asked = source.options.get("path_taken")
+    if asked is None:
+        return False, source
+    if asked not in ("0", "1"):
+        raise SourceError(f"{source.text}: path_taken={asked}; write path_taken=1 or path_taken=0")
+    return asked == "1", replace(source, options={k: v for k, v in source.options.items() if k != "path_taken"})
+
+
+def _along_path(one: Program | Captured) -> Program:
+    if isinstance(one, Captured):
+        raise SourceError(f"{one.source}: it is a graph already; a path is taken by the program itself")
+    return replace(one, make=lambda: replace(one.make(), path_taken=True))
 
 
 def capture_source(
@@ -116,7 +142,10 @@ def _captured(
     graph = capture(
         built.program, built.args, built.kwargs, tensors=tensors if kept is None else kept,
         weights="seeded" if seeded else "stored", verify=verify, backward=backward, optimizer=optimizer,
+        path_taken=built.path_taken,
     )  # fmt: skip
     # First, since a memory store's keys must not leave this function.
     graph = graph if kept is None else built.registry.restore(graph, kept, tensors)
-    return built.registry.described(graph) if built.registry.describes else graph
+    if built.registry.describes:
+        return built.registry.described(graph)
+    return with_tokens(graph, tensors) if isinstance(built.program, StepLoop) else graph

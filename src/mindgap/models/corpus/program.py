@@ -21,6 +21,7 @@ class Built:
 
     dynamic_shapes: the dimensions that an export keeps open, in the form of `torch.export.export`; None where the
         source says nothing of them.
+    path_taken: where values decide, its graph holds the path that the arguments take.
     """
 
     program: Callable[..., Any]
@@ -28,6 +29,7 @@ class Built:
     kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     registry: TensorRegistry = field(default_factory=TensorRegistry)
     dynamic_shapes: Any = None
+    path_taken: bool = False
 
     @property
     def weight_bytes(self) -> int:

@@ -225,6 +225,29 @@ class OwnPathClient:
             return SizedRuns((run,), at="".join(header["at"]))
         return SizedRuns(tuple(SizeRun(*each) for each in header["runs"]), tuple(header["left_out"]))
 
+    def feed(self, source: str, platform: PlatformName, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Runs a source that is a model file on the tensors that its arguments are in order, and returns the outputs.
+
+        Raises `MindgapError` where the platform does not read the file, or the file does not run there.
+        """
+        file = self._file(source, platform)
+        if file is None:
+            raise MindgapError(f"{platform.device_mode} does not read {source.partition('?')[0]}")
+        backend = find(platform)[0]
+        runner = program_runner_of(backend, platform, file)
+        assert runner is not None, "a platform that reads files has a runner for them"
+        try:
+            frame = self._ask("feed", source, platform, backend, runner, arrays=arrays)
+        except WorkerFailed as failed:
+            raise MindgapError(failed.message) from None
+        if frame.header["failure"] is not None:
+            raise MindgapError(str(frame.header["failure"]))
+        return frame.arrays
+
+    def reads(self, source: str, platform: PlatformName) -> bool:
+        """Returns whether a source is a model file that the platform is given as it is."""
+        return self._file(source, platform) is not None
+
     def _sizes(self) -> list[list[str | int]]:
         return [[each.name, each.low, each.high] for each in self._dynamic]
 
@@ -288,7 +311,14 @@ class OwnPathClient:
         self.close()
 
     def _ask(
-        self, kind: str, source: str, platform: PlatformName, backend: Backend, runner: ScriptRunner, **more: object
+        self,
+        kind: str,
+        source: str,
+        platform: PlatformName,
+        backend: Backend,
+        runner: ScriptRunner,
+        arrays: Sequence[Array] = (),
+        **more: object,
     ) -> Frame:
         """Raises `WorkerFailed`, and `MindgapError` for a program that cannot be opened or built there."""
         left = self._until - time.monotonic()
@@ -302,7 +332,7 @@ class OwnPathClient:
                 "kind": kind, "source": source, "runner": runner_json(runner), "prepare": prepare, **file, **more,
             }  # fmt: skip
             stage = f"running the program by {self._way(source, platform, runner)}"
-            frame = client.ask(asked, (), RequestLimits(min(self._deadline_s, max(left, LEAST_S))), stage)
+            frame = client.ask(asked, arrays, RequestLimits(min(self._deadline_s, max(left, LEAST_S))), stage)
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
             if broken:

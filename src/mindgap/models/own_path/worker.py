@@ -8,10 +8,12 @@ parent → worker   run       a program's source, a runner (`platforms.script_ru
                   eager     a program's source: builds it again, and runs it eagerly
                   sensitivity  a program's source: runs it eagerly with arguments and parameters a little moved
                   locate    the same, and how far the outputs are apart: finds the first submodule that shows it
+                  feed      a program whose source is a file, a runner of files, and tensors: runs the file on them
 worker → parent   ran       the outputs by the runner, then those of eager mode, or why there are none by the runner;
                             what the program asks; its modules in training mode
                   sized     how far each size is off, or why it failed; sizes that the program itself refuses
                   located   the submodule
+                  fed       the outputs, or why there are none
                   failed    as of `models.sources.worker`
 """
 
@@ -27,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph.compare.metrics import distance
 from mindgap.models.sources.worker import answering
 from mindgap.platforms.script_runner import ScriptRunner
-from mindgap.run.channel import Array
-from mindgap.run.server import Channel, Service
+from mindgap.run.channel import Array, Frame
+from mindgap.run.server import Answer, Channel, Service
 
 if TYPE_CHECKING:
     from mindgap.models.corpus import Built
@@ -53,7 +55,11 @@ def own_path_service(_: Channel) -> Service:
     programs = Programs()
     answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate, "eager": programs.eager}
     answers["sensitivity"] = programs.sensitivity
-    return Service({kind: answering(_prepared(answer)) for kind, answer in answers.items()})
+
+    def feed(frame: Frame) -> Answer:
+        return answering(_prepared(lambda header: programs.feed(header, frame.arrays)))(frame)
+
+    return Service({**{kind: answering(_prepared(answer)) for kind, answer in answers.items()}, "feed": feed})
 
 
 def _prepared(answer: Answers) -> Answers:
@@ -131,6 +137,18 @@ class Programs:
             groups |= self._with_others(program, exports, header)
         counts = {name: len(arrays) for name, arrays in groups.items()}
         return {**answer, "groups": counts}, [array for arrays in groups.values() for array in arrays]
+
+    def feed(self, header: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Header, Sequence[Array]]:
+        """Runs a ready-made file of a program on other tensors than those among its arguments, in their order."""
+        from mindgap.aten.tensors import to_torch
+        from mindgap.models.own_path.failures import Failure
+        from mindgap.models.own_path.program_run import run_by
+
+        # The file is there already: a run with exports feeds the given tensors at once.
+        found = run_by(self._flat(header), _runner(header), [to_torch(array) for array in arrays], {"file": None})
+        if isinstance(found, Failure):
+            return {"kind": "fed", "failure": found.message}, ()
+        return {"kind": "fed", "failure": None}, found
 
     def _first_of_group(self, header: Mapping[str, Any], program: FlatProgram) -> FlatProgram | None:
         """The program with the first arguments of its group. None if these are its own, or not of the same form."""

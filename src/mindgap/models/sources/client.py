@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from mindgap.graph import Graph, MindgapError, TensorStore, decode
+from mindgap.graph import Array, Graph, MindgapError, TensorStore, decode
 from mindgap.platforms.environments import Environment
 from mindgap.run.channel import Frame
 from mindgap.run.process import RequestLimits, WorkerFailed
@@ -41,6 +41,7 @@ _STAGES: Final = {
     "build": "building it",
     "capture": "capturing it",
     "capturable_submodules": "running its submodules",
+    "generate": "generating text with it",
 }
 _FAULTS: Final = {
     "timeout": "--deadline sets this limit",
@@ -76,6 +77,17 @@ class OpenedSource:
     key: int
     source: str
     programs: tuple[OpenedProgram, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedText:
+    """A text that was generated in one way. tokens: int64 [N]. logits: that each was chosen by, [N, vocabulary].
+    error: why there are none, empty where there are."""
+
+    label: str
+    tokens: Array
+    logits: Array
+    error: str = ""
 
 
 class SourceClient:
@@ -142,6 +154,22 @@ class SourceClient:
         for warning in frame.header["warnings"]:
             warnings.warn(warning, stacklevel=2)
         return decode(frame.arrays[0].tobytes())
+
+    def generate(self, source: str, prompt: int, steps: int, compiled: bool = False) -> list[GeneratedText]:
+        """Generates text with `generate` of transformers after the source's own prompt, in several ways, the first of
+        them alone (`models.corpus.generation`).
+
+        Raises `MindgapError` where the source is no causal language model, and `RuntimeError` where mindgap itself
+        failed.
+        """
+        header = {"kind": "generate", "source": source, "prompt": prompt, "steps": steps, "compiled": compiled}
+        with self._lock:
+            frame = self._ask(header, source)
+        pairs = zip(frame.arrays[::2], frame.arrays[1::2], strict=True)
+        return [
+            GeneratedText(each["label"], *pair, each["error"])
+            for each, pair in zip(frame.header["texts"], pairs, strict=True)
+        ]
 
     def _capturable_submodules(self, opened: OpenedSource, index: int, how: Mapping[str, object]) -> str:
         """Returns which submodules of a refused program can be captured, or "" if it cannot be found out."""

@@ -7,10 +7,12 @@ parent → worker   open      a source, and a number for it
                   build     a program of an opened source, by both numbers; it is kept until it is captured
                   capture   a program of an opened source, by both numbers; it is dropped once it is captured
                   capturable_submodules  of a refused program
+                  generate  text with a causal language model, in several ways
 worker → parent   opened    each program (`OpenedProgram`)
                   built     the bytes of its weights
                   captured  the graph's bytes, and warnings
                   capturable_submodules  a text to add to the reason
+                  generated  of each way its label and why it gave nothing; tokens and logits of each
                   failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: a program was
                             refused
 """
@@ -47,7 +49,7 @@ def source_service(_: Channel, tensors: str) -> Service:
     sources = _Sources(TensorStore(tensors))
     answers = {
         "open": sources.open, "build": sources.build, "capture": sources.capture,
-        "capturable_submodules": sources.capturable_submodules,
+        "capturable_submodules": sources.capturable_submodules, "generate": sources.generate,
     }  # fmt: skip
     return Service({kind: answering(answer) for kind, answer in answers.items()})
 
@@ -126,6 +128,22 @@ class _Sources:
             warnings.simplefilter("ignore")
             text = capturable_submodules(one, header["seconds"], header["backward"], header["optimizer"])
         return {"kind": "capturable_submodules", "text": text}, ()
+
+    def generate(self, header: Mapping[str, Any]) -> Answer:
+        """Generates text with a causal language model, in several ways."""
+        from mindgap.aten.tensors import to_numpy
+        from mindgap.models.corpus import Captured, open_source
+        from mindgap.models.corpus.generation import generated
+
+        one = open_source(header["source"])[0]
+        if isinstance(one, Captured):
+            raise MindgapError(f"{one.source}: it is a graph already, which generates no text")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = [*generated(one, header["prompt"], header["steps"], header["compiled"])]
+        texts = [{"label": each.label, "error": each.error} for each in found]
+        arrays = [to_numpy(each) for one in found for each in (one.tokens, one.logits)]
+        return {"kind": "generated", "texts": texts}, arrays
 
 
 def _opened_program(one: Program | Captured) -> OpenedProgram:

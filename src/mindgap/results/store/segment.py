@@ -72,7 +72,7 @@ def check_segment(location: StoreLocation, name: str, table: TableSchema) -> Non
         with location.open(name) as file:
             found = pq.read_metadata(file)
             schema = found.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         why = str(error).strip().splitlines()[0]
         raise StoreError(f"segment {where} is damaged or cut short ({why}): {_AGAIN}") from None
     about = found.metadata or {}

@@ -25,8 +25,11 @@ _TEXT: Final = pa.string()
 #: JSON text, for what has no columns of its own.
 _JSON: Final = pa.string()
 _NAMES: Final = pa.list_(_TEXT)
+_INTEGERS: Final = pa.list_(pa.int64())
+_NUMBERS: Final = pa.list_(pa.float64())
 _WORDS: Final = pa.map_(_TEXT, _TEXT)
-_SECONDS: Final = pa.map_(_TEXT, pa.float64())
+_BY_NAME: Final = pa.map_(_TEXT, pa.float64())
+_SECONDS: Final = _BY_NAME
 _COUNTS: Final = pa.map_(_TEXT, pa.int64())
 _PASSES: Final = pa.map_(_TEXT, pa.bool_())
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
@@ -51,6 +54,13 @@ _CONTRADICTION: Final = pa.struct(
     [
         ("output", pa.int64()), ("of", pa.list_(pa.int64())), ("op", _TEXT), ("count", pa.int64()),
         ("elements", pa.int64()), ("example", _TEXT),
+    ]
+)  # fmt: skip
+#: `mindgap.graph.compare.verdict.OtherDecision`.
+_DECISION: Final = pa.struct(
+    [
+        ("output", pa.int64()), ("kind", _TEXT), ("taken", _TEXT), ("came", _TEXT), ("line", _TEXT), ("text", _TEXT),
+        ("time", pa.int64()), ("stable", pa.bool_()),
     ]
 )  # fmt: skip
 #: A fault of a row: `mindgap.graph.compare.verdict.Fault` without example and script.
@@ -199,6 +209,12 @@ TABLES: Final[dict[str, TableSchema]] = {
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
              "contradictions": pa.list_(_CONTRADICTION)},
         ),
+        # Decisions by values that came out otherwise in a judged row of `verdicts`, or may; no entry of a row without.
+        _table(
+            "decisions", "run model graph platform reference",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
+             "decisions": pa.list_(_DECISION)},
+        ),
         # The independent faults of a judged row of `verdicts`, its culprit's first; none of a calm row.
         _table(
             "faults", "run model graph platform reference",
@@ -215,11 +231,47 @@ TABLES: Final[dict[str, TableSchema]] = {
              "given": pa.map_(_TEXT, _NAMES), "left_out": _COUNTS, "refused": pa.list_(_LACKS), "found": _NAMES,
              "seconds": pa.float64()},
         ),
+        # What `mindgap invariance` and `mindgap repeats` found: `results.answer_rows.AnswerRow`.
+        _table(
+            "answers", "run subject platform question label",
+            {"run": _TEXT, "subject": _TEXT, "platform": _TEXT, "question": _TEXT, "label": _TEXT, "verdict": _TEXT,
+             "state": _TEXT, "detail": _TEXT, "numbers": _BY_NAME},
+        ),
         # Processor seconds that a session of a campaign has taken, by what they were spent on; `platform` is empty for
         # what no worker spent. The purpose `operating system` is what that counts for all processes together.
         _table(
             "expenses", "run session purpose platform",
             {"run": _TEXT, "session": _TEXT, "purpose": _TEXT, "platform": _TEXT, "seconds": pa.float64()},
+        ),
+        # A study of a model's task: what was asked (`results.predictions`). `seconds` is null while the run goes on.
+        _table(
+            "tasks", "run",
+            {"run": _TEXT, "created": _MOMENT, "version": _TEXT, "model": _TEXT, "dataset": _TEXT, "task": _TEXT,
+             "reference": _TEXT, "classes": _NAMES, "settings": _JSON, "seconds": pa.float64()},
+        ),
+        # `problem`: why the sample is left out; labels and boxes are empty then.
+        _table(
+            "truths", "run sample",
+            {"run": _TEXT, "sample": pa.int64(), "labels": _INTEGERS, "boxes": _NUMBERS, "problem": _TEXT},
+        ),
+        # `versions`: those of the platform, as JSON; a resumed run takes up rows of the versions that are installed.
+        _table(
+            "predictions", "run form platform sample",
+            {"run": _TEXT, "form": _TEXT, "platform": _TEXT, "sample": pa.int64(), "versions": _JSON,
+             "labels": _INTEGERS, "margin": pa.float64(), "confidence": pa.float64(), "loss": pa.float64(),
+             "deviation": pa.float64(), "boxes": _NUMBERS, "scores": _NUMBERS},
+        ),
+        # `created`: as in `tasks`, whose row has that of the last session. Earlier ones may be of other versions.
+        _table(
+            "near_ties", "run created form sample",
+            {"run": _TEXT, "created": _MOMENT, "form": _TEXT, "sample": pa.int64(), "best": pa.int64(),
+             "rival": pa.int64(), "margin": pa.float64(), "margin_limit": pa.float64()},
+        ),
+        _table(
+            "flips", "run created form platform sample position",
+            {"run": _TEXT, "created": _MOMENT, "form": _TEXT, "platform": _TEXT, "sample": pa.int64(),
+             "position": pa.int64(), "truth": pa.int64(), "before": pa.int64(), "after": pa.int64(), "verdict": _TEXT,
+             "margin": pa.float64(), "margin_limit": pa.float64(), "shows": _TEXT, "origin": _TEXT, "note": _TEXT},
         ),
     )
 }  # fmt: skip

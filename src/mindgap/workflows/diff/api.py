@@ -31,6 +31,7 @@ def diff(
     backward: bool = False,
     own_path: bool = False,
     reference_model: Callable[..., Any] | None = None,
+    path_taken: bool = False,
 ) -> Report:
     """Runs a model (or a captured graph) on every platform and compares each with the reference.
 
@@ -43,6 +44,8 @@ def diff(
     `tensors` is where the weights are kept: by default the user's store for a graph that was captured before,
     and a temporary directory for a model. `own_path`: the model itself goes the way of each platform's users too
     (`torch.onnx.export`, `torch.compile` and so on), as `mindgap diff` does; here in this process.
+    `path_taken`: where values decide in the model, the path that these arguments take is compared, and what would lead
+    a platform another way (`mindgap.capture`).
     `backward`: the model's gradients are compared too (`capture_kernels`).
     `reference_model`: the model before it was quantised, which takes the same arguments.
     `report.models[0].quantisation_cost` says how far the quantised model's outputs are from its, on the reference.
@@ -53,7 +56,7 @@ def diff(
     with Session(tensors=tensors) as session:
         return session.diff(
             model, args, kwargs, platforms=platforms, reference=reference, trace=trace, name=name, repeat=repeat,
-            deadline_s=deadline_s, backward=backward, own_path=own_path,
+            deadline_s=deadline_s, backward=backward, own_path=own_path, path_taken=path_taken,
             reference_model=reference_model,
         )  # fmt: skip
 

@@ -9,37 +9,26 @@ decides whether rounding explains it, and each operator runs alone at both sizes
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from mindgap.graph import Array, Graph, MindgapError, TensorStore, default_tensor_store, materialise, materialise_all
-from mindgap.graph.compare.digest import digest_array
-from mindgap.judge.trace.metrics import row_metrics
 from mindgap.judge.trace.side_values import reason_of
+from mindgap.models.sources.client import GeneratedText
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.platforms.registry import canonical
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.diff.kernel_choice import KernelChoice, batch_axis, example_of, kernel_choices
+from mindgap.workflows.diff.answer_judge import Answer, AnswerJudge, Condition, Question, digests
+from mindgap.workflows.diff.decoding import Decoded, Decoding, Divergence
+from mindgap.workflows.diff.kernel_choice import KernelChoice, batch_axis, example_of, kernel_choices, kernel_map
 from mindgap.workflows.diff.platform_facts import facts_of
-
-if TYPE_CHECKING:
-    from mindgap.judge.trace.judge import Judge
-
-Question = Literal["repeat", "process", "threads", "batch size", "position", "neighbours", "length"]
-#: - `identical`: the bits of the answer that it is compared with.
-#: - `rounding`: other bits, and both answers are within rounding of the graph.
-#: - `beyond`: further off than rounding of the graph leads, where the answer alone is not.
-#: - `unjudged`: other bits; whether rounding explains them is not known.
-#: - `not_run`: the platform refused or failed.
-AnswerVerdict = Literal["identical", "rounding", "beyond", "unjudged", "not_run"]
-#: What lies beside the example: itself again, zeros, or others: the example with its last dimension shifted, and floats
-#: made larger, by another amount at each place.
-Neighbours = Literal["others", "copies", "zeros"]
 
 BATCHES: Final = (1, 2, 3, 4, 8, 16)
 #: The batch in which position and neighbours change: the largest up to this size, or the smallest above it.
@@ -47,52 +36,22 @@ _COMPANY: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """In what company the example is asked.
-
-    size: the number of examples in its batch, or of tokens in its text; 0 for the example alone.
-    threads: 0 for what the platform's name says.
-    fresh: in a process of its own.
-    """
-
-    question: Question
-    label: str
-    size: int = 0
-    position: int = 0
-    neighbours: Neighbours = "others"
-    threads: int = 0
-    fresh: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to the example under one condition.
-
-    bits: the class of its bits; 0 is the class of the answer alone, and equal numbers are equal bits.
-    max_abs, max_rel: the largest differences to the answer that it is compared with, over all outputs.
-    detail: why it was not run, or is not judged.
-    """
-
-    condition: Condition
-    verdict: AnswerVerdict
-    bits: int = -1
-    max_abs: float = 0.0
-    max_rel: float = 0.0
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Invariance:
     """What one platform answers to one example in all company that was tried.
 
     choices: the operators that by themselves give other bits in another batch; empty where none does, or nothing
-        differs. notes: what was not compared, and why.
+        differs.
+    kernels: where asked for, which sizes share bits, for each operator whose kernel depends on shapes.
+    divergences: how the platform parts from eager mode while both decode a text.
+    notes: what was not compared, and why.
     """
 
     model: str
     platform: PlatformName
     answers: tuple[Answer, ...]
     choices: tuple[KernelChoice, ...] = ()
+    kernels: tuple[KernelChoice, ...] = ()
+    divergences: tuple[Divergence, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -173,6 +132,7 @@ def conditions(batches: Sequence[int], threads: Sequence[int]) -> Iterator[Condi
     """
     yield Condition("repeat", "again")
     yield Condition("process", "a new process", fresh=True)
+    yield Condition("process", "beside another process", beside=True)
     for count in threads:
         yield Condition("threads", str(count), threads=count, fresh=True)
     for size in batches:
@@ -189,36 +149,47 @@ def conditions(batches: Sequence[int], threads: Sequence[int]) -> Iterator[Condi
 def ask(
     graph_of: Callable[[int], Graph], platform: str, *, model: str = "model", batches: Sequence[int] = BATCHES,
     threads: Sequence[int] = (), text_of: Callable[[int], Graph] | None = None, lengths: Sequence[int] = (),
-    tensors: TensorStore | None = None, deadline_s: float = 300.0,
+    kernels: bool = False, decoding: Decoding | None = None, texts: Sequence[GeneratedText] = (),
+    tensors: TensorStore | None = None, deadline_s: float = 300.0, notes: Sequence[str] = (),
 ) -> Invariance:  # fmt: skip
     """Asks one platform for the same example in different company.
 
-    `graph_of`: captures the model with a number of examples in its batch. `batches`: how many are tried. `threads`:
-    numbers of threads, for platforms with that option. `text_of`: captures it with a number of tokens; `lengths`: how
-    many are tried, multiples of the smallest, whose answer is compared with that to the same first tokens of longer
-    texts. Raises `MindgapError` where the platform is unknown or not
-    available, where the model gives no graph, or does not run alone.
+    graph_of: captures the model with a number of examples in its batch. batches: how many are tried.
+    threads: numbers of threads, for platforms with that option.
+    text_of: captures it with a number of tokens. lengths: how many are tried, multiples of the smallest, whose answer
+        is compared with that to the same first tokens of longer texts.
+    kernels: also map which sizes share bits, by operator.
+    decoding: a text that is decoded in several ways. texts: what `generate` gave on the platform.
+    notes: what is known before.
+    Raises `MindgapError` where the platform is unknown or not available, where the model gives no graph, or does not
+    run alone.
     """
     started = time.perf_counter()
     named = canonical(platform)
     facts_of([CPU_EAGER, named], reference=CPU_EAGER, skip_unavailable=False)
     tensors = tensors or default_tensor_store()
-    notes: list[str] = []
+    notes = [*notes]
     asked = _captured(graph_of, sorted({1, *batches}), "examples", tensors, notes)
-    texts = None if text_of is None else _captured(text_of, sorted(lengths), "tokens", tensors, notes)
+    longer = None if text_of is None else _captured(text_of, sorted(lengths), "tokens", tensors, notes)
     answers: list[Answer] = []
     choices: list[KernelChoice] = []
     with WorkerPool([CPU_EAGER, named], tensors=tensors) as pool:
         for one, tried in (
             (asked, [*conditions(sorted(asked.graphs), threads)]),
-            (texts, [] if texts is None else [Condition("length", str(n), n) for n in sorted(texts.graphs)[1:]]),
+            (longer, [] if longer is None else [Condition("length", str(n), n) for n in sorted(longer.graphs)[1:]]),
         ):
             if one is not None:
                 run = _Run(one, named, pool, tensors, deadline_s, notes)
                 found = [run.answer(each) for each in tried]
                 answers += found
                 choices += _choices(one, found, named, pool, deadline_s, notes)
-    return Invariance(model, named, tuple(answers), tuple(choices), tuple(notes), time.perf_counter() - started)
+        mapped, why = kernel_map(asked.graphs, asked.inputs, named, pool.run, deadline_s) if kernels else ([], "")
+        notes += [why] * bool(why)
+    decoded = Decoded() if decoding is None else decoding.ask(named, notes, texts)
+    return Invariance(
+        model, named, (*answers, *decoded.answers), tuple(choices), tuple(mapped), decoded.divergences, tuple(notes),
+        time.perf_counter() - started,
+    )  # fmt: skip
 
 
 def _choices(
@@ -266,9 +237,6 @@ class _Run:
     tensors: TensorStore
     deadline_s: float
     notes: list[str]
-    _classes: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
-    _beyond: dict[tuple[str, ...], bool] = field(default_factory=dict[tuple[str, ...], bool])
-    _judge: Judge | None = None
 
     def __post_init__(self) -> None:
         alone = self._outcome(Condition("repeat", "alone"))
@@ -276,7 +244,9 @@ class _Run:
             raise MindgapError(f"nothing is compared: {self.platform} gives {reason_of(alone)}")
         self._alone = alone.arrays
         self._specs = [self.asked.alone.values[number] for number in self.asked.alone.outputs]
-        self._classes[_digests(self._alone)] = 0
+        self._judge = AnswerJudge(
+            self.asked.alone, self.asked.inputs, self.platform, self.pool, self._alone, self.notes
+        )
         #: The answer that the example gets first in a batch, by its size.
         self._first = {self.asked.least: self._alone}
         largest = self.asked.graphs[max(self.asked.graphs)]
@@ -308,15 +278,9 @@ class _Run:
         if condition.question == "batch size":
             self._first[condition.size] = runs[0]
         if outcome.status == "nondeterministic":
-            self._note("runs in one process differ from each other")
+            self._judge.note("runs in one process differ from each other")
         # Of repeated runs, the one that differs counts.
-        parts = next((run for run in runs if _digests(run) != _digests(base)), runs[0])
-        bits = self._classes.setdefault(_digests(parts), len(self._classes))
-        if _digests(base) == _digests(parts):
-            return Answer(condition, "identical", bits)
-        metrics = row_metrics(parts, base, None)
-        far = (float(metrics.get("max_abs") or 0.0), float(metrics.get("max_rel") or 0.0))
-        return Answer(condition, self._judged(parts, base), bits, *far)
+        return self._judge.answer(condition, next((r for r in runs if digests(r) != digests(base)), runs[0]), base)
 
     def _parts(self, arrays: Sequence[Array], position: int) -> tuple[Array, ...]:
         """The example's part of outputs; of outputs without one, what it gets alone. Raises `MindgapError`."""
@@ -329,41 +293,6 @@ class _Run:
             parts[output] = part
         return tuple(parts)
 
-    def _judged(self, parts: Sequence[Array], base: Sequence[Array]) -> AnswerVerdict:
-        """Whether rounding explains why two answers differ: each of them is within rounding of the graph."""
-        from mindgap.judge.oracle import OracleError
-
-        try:
-            if self._is_beyond(self._alone):
-                self._note(
-                    "the answer alone is further off than rounding of the declared dtypes leads (mindgap diff says "
-                    "why):  other bits are not judged"
-                )
-                return "unjudged"
-            return "beyond" if self._is_beyond(parts) or self._is_beyond(base) else "rounding"
-        except (OracleError, MindgapError) as error:
-            self._note(f"other bits are not judged: {error}")
-            return "unjudged"
-
-    def _is_beyond(self, answer: Sequence[Array]) -> bool:
-        key = _digests(answer)
-        if key not in self._beyond:
-            self._beyond[key] = any(self._the_judge().beyond_rounding(answer))
-        return self._beyond[key]
-
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
-
-    def _the_judge(self) -> Judge:
-        if self._judge is None:
-            from mindgap.judge.trace.judge import Judge
-            from mindgap.platforms.protocol import ACCURACY
-
-            accuracy = str(self.pool.describe(self.platform).get(ACCURACY, ""))
-            self._judge = Judge(self.asked.alone, self.asked.inputs, self.pool.run, CPU_EAGER, accuracy=accuracy)
-        return self._judge
-
     def _outcome(self, condition: Condition) -> Outcome:
         name = self.platform
         if condition.threads:
@@ -372,11 +301,29 @@ class _Run:
             name = canonical(parse(name).with_options(threads=str(condition.threads)))
         graph = self.asked.graphs[condition.size or self.asked.least]
         job = Job(name, graph, want="outputs", deadline_s=self.deadline_s, inputs=self.asked.given(condition))
+        if condition.beside:
+            with WorkerPool([name], tensors=self.tensors) as other:
+                return _beside(lambda: self.pool.run(replace(job, repeat=8)), lambda: other.run(replace(job, repeat=8)))
         if not condition.fresh:
             return self.pool.run(replace(job, repeat=2))
         with WorkerPool([name], tensors=self.tensors, forks=False) as pool:
             return pool.run(job)
 
 
-def _digests(arrays: Sequence[Array]) -> tuple[str, ...]:
-    return tuple(digest_array(array) for array in arrays)
+def _beside(run: Callable[[], Outcome], other: Callable[[], Outcome]) -> Outcome:
+    """Runs a job while another process runs its own again and again; it has loaded what it runs before."""
+    other()
+    over = threading.Event()
+
+    def busy() -> None:
+        while not over.is_set() and other().ran:
+            pass
+
+    with ThreadPoolExecutor(1, "mindgap-beside") as threads:
+        running = threads.submit(busy)
+        try:
+            found = run()
+        finally:
+            over.set()
+        running.result()
+    return found

@@ -15,6 +15,7 @@ import numpy as np
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, Graph, MindgapError, TensorSpec, operands
 from mindgap.graph.compare.digest import digest_array
+from mindgap.graph.operators import traits
 from mindgap.graph.sizes import output_bytes
 from mindgap.judge.trace.intermediate_values import shown, with_outputs
 from mindgap.judge.trace.side_values import reason_of
@@ -27,6 +28,8 @@ from mindgap.run.outcome import Job
 _MOST_BYTES: Final = 1 << 30
 #: Operators whose sizes are gone through.
 _MOST: Final = 3
+#: Operators whose kernels depend on shapes, by family.
+_MAPPED: Final = frozenset(("attention", "contractions", "normalisation"))
 #: Results further apart than this share of the largest are not of the same example.
 _ALIKE: Final = 0.05
 
@@ -104,6 +107,35 @@ def kernel_choices(
         found.append(KernelChoice(members[0], op, label_of(batch, members[0]), shapes, size, len(members), classes))
     more = len(groups) - len(found)
     return found, f"{more} more operators give other bits by themselves: not gone through" if more else ""
+
+
+def kernel_map(
+    graphs: Mapping[int, Graph], inputs: Sequence[Array], platform: PlatformName, execute: Execute, deadline_s: float
+) -> tuple[list[KernelChoice], str]:
+    """Returns which sizes share bits, for each matrix product, convolution, softmax, attention and normalisation of a
+    model with other shapes; and why there are none where there are none.
+
+    `graphs`: as for `kernel_choices`. `inputs`: of the graph of the smallest size. Each operator runs alone, on the
+    values that eager mode has in it, and on batches of their copies.
+    """
+    forms = {size: functionalize(graph).graph for size, graph in graphs.items()}
+    alone = forms[min(forms)]
+    if any([n.op for n in form.nodes] != [n.op for n in alone.nodes] for form in forms.values()):
+        return [], "the functional forms have other operators at other sizes: no kernels are mapped"
+    if (needed := output_bytes(with_outputs(alone, shown(alone)))) > _MOST_BYTES:
+        return [], f"its values take {needed >> 20} MiB, more than {_MOST_BYTES >> 20}: no kernels are mapped"
+    parts = _values(alone, dict(enumerate(inputs)), execute, deadline_s)
+    groups: dict[tuple[str, tuple[tuple[int, ...], ...]], list[int]] = {}
+    for index, node in enumerate(alone.nodes):
+        if traits(node.op).family in _MAPPED and all(value in parts for value in operands(node)):
+            groups.setdefault((node.op, _shapes(alone, index)), []).append(index)
+    return [
+        KernelChoice(
+            members[0], op, label_of(alone, members[0]), shapes, min(forms), len(members),
+            _classes(forms, members[0], parts, platform, execute, deadline_s),
+        )
+        for (op, shapes), members in groups.items()
+    ], ""  # fmt: skip
 
 
 def _values(graph: Graph, given: Mapping[int, Array], execute: Execute, deadline_s: float) -> dict[int, Array]:

@@ -102,16 +102,19 @@ class Session:
         backward: bool = False,
         own_path: bool = False,
         reference_model: Callable[..., Any] | None = None,
+        path_taken: bool = False,
     ) -> Report:
         """Compares one model, as `mindgap.diff` does; raises what it raises."""
         if backward and isinstance(model, Graph):
             raise MindgapError(
                 "backward=True takes a model: a graph that was captured already has no program to go back through"
             )
+        if path_taken and isinstance(model, Graph):
+            raise MindgapError("path_taken=True takes a model: a graph that was captured already has its path")
         captured: list[Graph] = []
 
         def graph(given: Sequence[Any], of: Graph | Callable[..., Any] = model) -> Graph:
-            captured.append(self._captured(of, given, kwargs, backward))
+            captured.append(self._captured(of, given, kwargs, backward, path_taken))
             return captured[-1]
 
         called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
@@ -239,7 +242,12 @@ class Session:
         return ProgramHere(model, args, kwargs or {})
 
     def _captured(
-        self, model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, backward: bool
+        self,
+        model: Graph | Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        backward: bool,
+        path_taken: bool,
     ) -> Graph:
         if isinstance(model, Graph):
             if self._own:
@@ -247,7 +255,7 @@ class Session:
             return model
         from mindgap.models.capture import capture
 
-        return capture(model, args, kwargs, tensors=self._tensors, backward=backward)
+        return capture(model, args, kwargs, tensors=self._tensors, backward=backward, path_taken=path_taken)
 
 
 def _run_in_batches(

@@ -65,6 +65,18 @@ def open_user_code(source: Source) -> list[Program]:
     ]
 
 
+def load_callable(text: str) -> Callable[[], Any]:
+    """Returns the callable that `FILE.py:NAME` or `package.module:NAME` names. Raises `SourceError`."""
+    declare_operators()
+    path, _, name = text.rpartition(":")
+    module = _load_file(Path(path)) if path.endswith(".py") else _load_module(path)
+    found = getattr(module, name, None)
+    if not callable(found):
+        callables = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        raise SourceError(f"{path}: it has no function {name!r}{suggest(name, callables)}")
+    return found
+
+
 def _text(source: Source, index: int, count: int) -> str:
     """Returns the source that names one of several returned models: `FILE.py:CALLABLE#2`."""
     if count == 1 or "#" in source.target:

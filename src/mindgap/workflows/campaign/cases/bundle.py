@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Graph, GraphError, MindgapError, digest_of_bytes
+from mindgap.graph.archive import opened, read_member, read_object
 from mindgap.workflows.campaign.cases.case import Case, graphs_of
 from mindgap.workflows.campaign.plan import Plan, parse_plan
 
@@ -83,11 +84,15 @@ class BundleSource:
 
     def block(self, number: int) -> list[Case]:
         """Raises `BundleError` for a damaged bundle."""
-        if number not in self._file.about["blocks"]:
+        if number not in self._file.blocks:
             return []
-        listed: list[dict[str, Any]] = json.loads(self._file.read(f"blocks/{number:05d}.json"))
+        name = f"blocks/{number:05d}.json"
         data = self._file.read(f"blocks/{number:05d}.graphs")
-        return [self._case(entry, data) for entry in listed]
+        try:
+            listed: list[dict[str, Any]] = json.loads(self._file.read(name))
+            return [self._case(entry, data) for entry in listed]
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise BundleError(f"{self._file.path} is damaged at {name} ({error}): copy it again") from None
 
     def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
         """Returns the graphs of the cases. Raises `BundleError` for a damaged bundle."""
@@ -113,9 +118,11 @@ class BundleFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with zipfile.ZipFile(path) as file:
-                self.about: dict[str, Any] = json.loads(file.read(ABOUT))
+            with opened(path) as file:
+                self.about = read_object(file, ABOUT)
             known = (self.about["format"], self.about["version"])
+            self._hashes = dict(self.about["sha256"])
+            self.blocks = frozenset(map(int, self.about["blocks"]))
         except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
             raise BundleError(
                 f"{path} is no bundle, or damaged ({error}): make it again with campaign export"
@@ -126,13 +133,16 @@ class BundleFile:
     def read(self, name: str) -> bytes:
         """Returns a member's bytes. Raises `BundleError` if its hash differs."""
         try:
-            with zipfile.ZipFile(self.path) as file:
-                data = file.read(name)
-        except (OSError, KeyError, zipfile.BadZipFile) as error:
+            with opened(self.path) as file:
+                data = read_member(file, name)
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
             raise BundleError(f"{self.path} is damaged at {name} ({error}): copy it again") from None
-        if hashlib.sha256(data).hexdigest() != self.about["sha256"].get(name):
+        if hashlib.sha256(data).hexdigest() != self._hashes.get(name):
             raise BundleError(f"{self.path} is damaged at {name}: copy it again")
         return data
 
     def text(self, name: str) -> str:
-        return self.read(name).decode()
+        try:
+            return self.read(name).decode()
+        except UnicodeDecodeError as error:
+            raise BundleError(f"{self.path} is damaged at {name} ({error}): copy it again") from None

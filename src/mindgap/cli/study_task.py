@@ -1,0 +1,194 @@
+"""Implements `mindgap study task`: what a platform or a smaller form of a model costs at the model's task."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from mindgap.cli.diff import Deadline, Options, seconds
+from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.sources import source_client, with_options
+from mindgap.cli.streams import Exit, complain, result_stream
+from mindgap.cli.study_task_tables import print_task
+from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.models.sources.client import SourceClient
+from mindgap.platforms.registry import canonical
+from mindgap.results.predictions import TaskResult
+from mindgap.results.store import Store
+
+if TYPE_CHECKING:
+    from mindgap.workflows.task.columns import Form
+
+#: Problems of samples that are named one by one.
+_NAMED: Final = 5
+
+
+def task(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="As for mindgap diff; it names one model.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET",
+            help="FILE.npz, a folder of images by class, torchvision:NAME?root=DIR, hf:FOLDER, FILE.py:FUNCTION.",
+        ),
+    ],
+    platforms: Annotated[
+        list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="A platform; may be given several times.")
+    ],
+    forms: Annotated[
+        list[str] | None,
+        typer.Option("--form", metavar="NAME=SOURCE", help="Another form of the model: int8=FILE.onnx; may repeat."),
+    ] = None,
+    reference: Annotated[str, typer.Option(metavar="PLATFORM", help="What labels are compared with.")] = "cpu/eager",
+    batch: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Examples in a batch; 0: as the model returns them.")
+    ] = 32,
+    samples: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most so many samples.")] = None,
+    near: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Samples of smallest margin that are compared with rounding.")
+    ] = 64,
+    origins: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Flips of each column whose operator is looked for.")
+    ] = 1,
+    mean: Annotated[str, typer.Option(metavar="0.5,…", help="Of pixels in 0..1, subtracted, by channel.")] = "",
+    std: Annotated[str, typer.Option(metavar="0.5,…", help="Of pixels, divided by, by channel.")] = "",
+    max_flips: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Exit with status 1 if more samples flip on a platform.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Keep predictions there; a run that was cut goes on.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON on standard output.")] = False,
+    options: Options = None,
+    deadline: Deadline = 300.0,
+) -> int:
+    """Measure what platforms cost at the model's task: error, flipped labels, boxes, perplexity.
+
+    Example: mindgap study task digits.py:make digits.npz -p onnxruntime/cpu --form int8=int8.onnx --html page.html
+    """
+    from mindgap.workflows.task.api import run_task
+    from mindgap.workflows.task.images import Pixels
+    from mindgap.workflows.task.running import TaskSettings
+
+    check_files(("--html", html))
+    if csv is not None:
+        check_directory("--csv", csv)
+    for platform in (reference, *platforms):
+        canonical(platform)
+    pixels = Pixels(_numbers("--mean", mean), _numbers("--std", std))
+    if 0 in pixels.std:
+        raise MindgapError(f"--std {std}: it divides; give numbers other than 0")
+    sources = {name: _source(each, options or [], batch) for name, each in {"": model, **_forms(forms or [])}.items()}
+    settings = TaskSettings(samples, near, origins, seconds(deadline))
+    kept, tensors = None if store is None else Store(store), default_tensor_store()
+    with result_stream() as out:
+        with source_client(tensors, settings.deadline_s, None) as client:
+            graphs = [_form(client, name, source) for name, source in sources.items()]
+        found = run_task(
+            graphs, platforms, dataset, model=model, reference=reference, settings=settings, pixels=pixels, store=kept,
+            tensors=tensors, tell=_progress(),
+        )  # fmt: skip
+        if html is not None:
+            from mindgap.report.task_page import task_page
+
+            write_file(html, task_page(found))
+        if csv is not None:
+            _write_csv(csv, found)
+        if as_json:
+            from mindgap.studies.task.study import to_json
+
+            out.write(to_json(found) + "\n")
+        else:
+            print_task(found, out)
+    return _status(found, max_flips)
+
+
+def _write_csv(folder: Path, found: TaskResult) -> None:
+    from mindgap.studies import to_csv
+    from mindgap.studies.task.study import task_tables
+
+    make_directory(folder)
+    for table in task_tables(found):
+        write_file(folder / f"{table.name}.csv", to_csv(table))
+
+
+def _status(found: TaskResult, max_flips: int | None) -> Exit:
+    """Says on standard error what did not run and what is over the limit. Returns the exit status."""
+    for column, why in found.failures.items():
+        complain(f"not run: {why if why.startswith(column.name) else f'{column.name}: {why}'}")
+    for place, (sample, why) in enumerate(found.problems.items()):
+        if place == _NAMED:
+            complain(f"… and {len(found.problems) - _NAMED} more samples are left out (--json names all)")
+            break
+        complain(f"sample {sample} is left out: {why}")
+    status = Exit.WRONG_USE if found.failures or found.problems else Exit.NOTHING_FOUND
+    if (
+        found.task in ("classification", "localisation")
+        and len(labels := {t.labels[0] for t in found.truths.values()}) < 2
+    ):
+        complain(f"all samples are of one class ({labels.pop()}): their error says nothing of the others")
+        status = Exit.WRONG_USE
+    if max_flips is not None:
+        for column in found.columns:
+            flips = sum(flip.column == column.name for flip in found.flips)
+            if flips > max_flips:
+                complain(f"--max-flips {max_flips}: {flips} flips on {column.name}")
+                status = Exit.FINDINGS
+    return status
+
+
+def _form(client: SourceClient, name: str, source: str) -> Form:
+    from mindgap.workflows.task.columns import Form
+
+    opened = client.open(source)
+    if len(opened.programs) != 1:
+        raise MindgapError(
+            f"{source} names {len(opened.programs)} models or sets of arguments: name one "
+            f"({opened.programs[0].source.partition('?')[0]}, arguments=1)"
+        )
+    return Form(name, source, client.capture(opened, 0))
+
+
+def _source(source: str, options: Sequence[str], batch: int) -> str:
+    return with_options(source, [*options, *([f"examples={batch}"] if batch else [])])
+
+
+def _forms(given: Sequence[str]) -> dict[str, str]:
+    """Parses `--form NAME=SOURCE`. Raises `MindgapError`."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, source = text.partition("=")
+        if not (name and source) or name in found:
+            raise MindgapError(f"--form {text}: write NAME=SOURCE with a name of its own, as in --form int8=model.onnx")
+        found[name] = source
+    return found
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise MindgapError(f"{option} {text}: give numbers separated by commas, as in 0.485,0.456,0.406") from None
+
+
+def _progress() -> Callable[[int, int | None, str], None]:
+    last = time.monotonic()
+
+    def tell(done: int, total: int | None, text: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if sys.stderr.isatty() and (text or now - last > 1 or done == total):
+            last = now
+            of = f" of {total}" if total else ""
+            sys.stderr.write(f"\r\x1b[K{text or f'{done}{of} samples'}")
+            sys.stderr.write("\r\x1b[K" if not text and done == total else "")
+            sys.stderr.flush()
+
+    return tell

@@ -1,0 +1,237 @@
+"""Calls of the operators that PyTorch lists as non-deterministic, and of those that accumulate.
+
+The list is that of `torch.use_deterministic_algorithms` in PyTorch 2.13: operators that act deterministically with that
+switch, and those that are refused. Most of the list is about CUDA. Operators that a gradient consists of are called
+themselves. Left out: products with sparse matrices, `resize_` of quantised tensors, and `bincount`, the size of whose
+result depends on data.
+"""
+
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+# (the calls are lambdas over functions of PyTorch, which are typed in parts)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from mindgap.graph import Graph, TensorStore
+from mindgap.models.capture import capture
+
+#: What PyTorch says of an operator: `switched`: deterministic with the switch; `refused`: an error with the switch;
+#: `accumulates`: it is not on the list, and sums or multiplies many elements.
+Listed = Literal["switched", "refused", "accumulates"]
+
+_aten: Final[Any] = torch.ops.aten
+_N: Final = 1 << 15
+#: Lengths of inputs and targets of a CTC loss.
+_CTC: Final = [24] * 8, [6] * 8
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """One call. make: returns the arguments, drawn after a fixed seed."""
+
+    name: str
+    listed: Listed
+    call: Callable[..., Any]
+    make: Callable[[], Sequence[Any]]
+
+    def graph(self, tensors: TensorStore) -> Graph:
+        """Captures the call. Raises `CaptureError`."""
+        torch.manual_seed(0)
+        return capture(self.call, self.make(), tensors=tensors)
+
+
+def _at(most: int, *shape: int) -> Tensor:
+    """Indices, many of them several times."""
+    return torch.randint(0, most, shape)
+
+
+def _x(*shape: int) -> Tensor:
+    return torch.randn(*shape)
+
+
+def _rows() -> Sequence[Any]:
+    return _x(64, 16), _at(64, 2048), _x(2048, 16)
+
+
+def _scattered() -> Sequence[Any]:
+    return _x(64, 16), _at(64, 2048, 16), _x(2048, 16)
+
+
+def _pool_backward(name: str, dimensions: int) -> Callable[[Tensor], Any]:
+    """The gradient of a pooling, of an image of ones."""
+    pool, backward = getattr(_aten, name), getattr(_aten, f"{name}_backward")
+
+    def call(x: Tensor) -> Any:
+        out, indices = pool(x, [3] * dimensions, [1] * dimensions, [1] * dimensions)
+        return backward(out, x, [3] * dimensions, [1] * dimensions, [1] * dimensions, [1] * dimensions, False, indices)
+
+    return call
+
+
+def _fractional(x: Tensor, dimensions: int) -> Any:
+    sizes = [2] * dimensions, [5] * dimensions
+    samples = torch.full((x.shape[0], x.shape[1], dimensions), 0.25)
+    forward, backward = (getattr(_aten, f"fractional_max_pool{dimensions}d{end}") for end in ("", "_backward"))
+    out, indices = forward(x, *sizes, samples)
+    return backward(out, x, *sizes, indices)
+
+
+def _padded(kind: str, dimensions: int) -> Callable[[Tensor], Any]:
+    padding = [2] * (2 * dimensions)
+    forward, backward = (getattr(_aten, f"{kind}_pad{dimensions}d{end}") for end in ("", "_backward"))
+    return lambda x: backward(forward(x, padding), x, padding)
+
+
+def _unpooled(dimensions: int) -> Callable[[Tensor], Any]:
+    pool: Any = getattr(functional, f"max_pool{dimensions}d")
+    unpool: Any = getattr(functional, f"max_unpool{dimensions}d")
+
+    def call(x: Tensor) -> Any:
+        out, indices = pool(x, 2, return_indices=True)
+        return unpool(out, indices, 2, output_size=x.shape[-dimensions:])
+
+    return call
+
+
+def _resized(mode: str, dimensions: int) -> Callable[[Tensor], Any]:
+    backward = getattr(_aten, f"upsample_{mode}{dimensions}d_backward")
+
+    def call(grad: Tensor) -> Any:
+        small = [*grad.shape[:2], *(size // 2 for size in grad.shape[2:])]
+        return backward(grad, [*grad.shape[2:]], small, False)
+
+    return call
+
+
+def _ctc() -> Sequence[Any]:
+    """Arguments of the gradient of a CTC loss of 8 texts, 24 steps, 12 letters."""
+    log_probs, targets = _x(24, 8, 12).log_softmax(-1), _at(11, 8, 6) + 1
+    return log_probs, targets, *_aten._ctc_loss(log_probs, targets, *_CTC)
+
+
+def _ctc_backward(log_probs: Tensor, targets: Tensor, loss: Tensor, alpha: Tensor) -> Any:
+    return _aten._ctc_loss_backward(torch.ones_like(loss), log_probs, targets, *_CTC, loss, alpha, 0)
+
+
+def _adaptive_max(x: Tensor) -> Any:
+    out, indices = _aten.adaptive_max_pool2d(x, [5, 5])
+    return _aten.adaptive_max_pool2d_backward(out, x, indices)
+
+
+def _grid_backward(grad: Tensor, x: Tensor, grid: Tensor) -> Any:
+    return _aten.grid_sampler_2d_backward(grad, x, grid, 0, 0, False, [True, True])
+
+
+def _image() -> Sequence[Any]:
+    return (_x(2, 8, 24, 24),)
+
+
+def _volume() -> Sequence[Any]:
+    return (_x(1, 4, 12, 12, 12),)
+
+
+_SHAPES: Final = {1: (2, 8, 64), 2: (1, 8, 16, 16), 3: (1, 8, 8, 8, 8)}
+
+
+def _convolution(name: str, dimensions: int) -> OperatorCall:
+    function: Any = getattr(functional, f"{name}{dimensions}d")
+    kernel = (8, 8, *[3] * dimensions)
+    return OperatorCall(function.__name__, "switched", function, lambda: (_x(*_SHAPES[dimensions]), _x(*kernel)))
+
+
+def _of_shape(name: str, listed: Listed, call: Callable[..., Any], *shapes: tuple[int, ...]) -> OperatorCall:
+    return OperatorCall(name, listed, call, lambda: tuple(_x(*shape) for shape in shapes))
+
+
+CALLS: Final = (
+    *(_convolution(name, n) for name in ("conv", "conv_transpose") for n in (1, 2, 3)),
+    *(_of_shape(f"replication_pad{n}d backward", "switched", _padded("replication", n), _SHAPES[n]) for n in (1, 2, 3)),
+    OperatorCall("index backward", "switched", lambda x, i, v: torch.zeros_like(x).index_put((i,), v, True), _rows),
+    OperatorCall("index_put", "switched", lambda x, i, v: x.index_put((i,), v), _rows),
+    OperatorCall("index_put accumulate", "switched", lambda x, i, v: x.index_put((i,), v, True), _rows),
+    OperatorCall("put accumulate", "switched", lambda x, i, v: x.put(i, v[:, 0], True), _rows),
+    OperatorCall("put", "refused", lambda x, i, v: x.put(i, v[:, 0]), _rows),
+    OperatorCall("scatter_add (gather backward)", "switched", lambda x, i, v: x.scatter_add(0, i, v), _scattered),
+    OperatorCall("index_add (index_select backward)", "switched", lambda x, i, v: x.index_add(0, i, v), _rows),
+    OperatorCall("index_copy", "switched", lambda x, i, v: x.index_copy(0, i, v), _rows),
+    OperatorCall("scatter", "switched", lambda x, i, v: x.scatter(0, i, v), _scattered),
+    OperatorCall("scatter_reduce sum", "switched", lambda x, i, v: x.scatter_reduce(0, i, v, "sum"), _scattered),
+    OperatorCall("scatter_reduce mean", "switched", lambda x, i, v: x.scatter_reduce(0, i, v, "mean"), _scattered),
+    OperatorCall("scatter_reduce prod", "refused", lambda x, i, v: x.scatter_reduce(0, i, v, "prod"), _scattered),
+    OperatorCall(
+        "repeat_interleave backward", "switched", lambda x: _aten.sum.dim_IntList(x.reshape(64, 32, 16), [1]),
+        lambda: (_x(2048, 16),),
+    ),
+    OperatorCall("max_pool3d backward", "switched", _pool_backward("max_pool3d_with_indices", 3), _volume),
+    OperatorCall(
+        "avg_pool3d backward", "refused",
+        lambda x: _aten.avg_pool3d_backward(
+            _aten.avg_pool3d(x, [3], [1], [1]), x, [3], [1], [1], False, True, None), _volume,
+    ),
+    OperatorCall(
+        "adaptive_avg_pool2d backward", "refused",
+        lambda x: _aten._adaptive_avg_pool2d_backward(_aten._adaptive_avg_pool2d(x, [5, 5]), x), _image,
+    ),
+    OperatorCall(
+        "adaptive_avg_pool3d backward", "refused",
+        lambda x: _aten._adaptive_avg_pool3d_backward(_aten._adaptive_avg_pool3d(x, [5, 5, 5]), x), _volume,
+    ),
+    OperatorCall("adaptive_max_pool2d backward", "refused", _adaptive_max, _image),
+    OperatorCall("fractional_max_pool2d backward", "refused", lambda x: _fractional(x, 2), _image),
+    OperatorCall("fractional_max_pool3d backward", "refused", lambda x: _fractional(x, 3), _volume),
+    *(_of_shape(f"max_unpool{n}d", "refused", _unpooled(n), _SHAPES[n]) for n in (1, 2, 3)),
+    *(
+        _of_shape(f"interpolate {mode} backward", "refused", _resized(mode, n), _SHAPES[n])
+        for mode, n in (("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
+    ),
+    *(_of_shape(f"reflection_pad{n}d backward", "refused", _padded("reflection", n), _SHAPES[n]) for n in (1, 2, 3)),
+    OperatorCall("nll_loss", "refused", functional.nll_loss, lambda: (_x(2048, 16), _at(16, 2048))),
+    OperatorCall("ctc_loss backward", "refused", _ctc_backward, _ctc),
+    OperatorCall(
+        "embedding_bag max", "refused",
+        lambda i, w: functional.embedding_bag(i, w, mode="max"), lambda: (_at(64, 256, 8), _x(64, 16)),
+    ),
+    OperatorCall("histc", "refused", lambda x: torch.histc(x, 64), lambda: (_x(_N),)),
+    OperatorCall("median with indices", "refused", lambda x: torch.median(x, 1), lambda: (_at(9, 64, 257).float(),)),
+    OperatorCall(
+        "grid_sample backward", "refused", _grid_backward,
+        lambda: (_x(2, 8, 24, 24), _x(2, 8, 24, 24), _x(2, 24, 24, 2) / 2),
+    ),
+    OperatorCall("cumsum", "refused", lambda x: x.cumsum(0), lambda: (_x(_N),)),
+    *(
+        _of_shape(name, "accumulates", call, (_N * 2,))
+        for name, call in (
+            ("sum", torch.sum), ("mean", torch.mean), ("var", torch.var), ("norm", torch.linalg.vector_norm),
+            ("logsumexp", lambda x: x.logsumexp(0)), ("softmax", lambda x: x.softmax(0)),
+            ("cumprod", lambda x: (1 + x / _N).cumprod(0)), ("prod", lambda x: (1 + x / _N).prod()),
+        )
+    ),
+    _of_shape("dot", "accumulates", torch.dot, (_N,), (_N,)),
+    _of_shape("mm", "accumulates", torch.mm, (64, 512), (512, 64)),
+    _of_shape("bmm", "accumulates", torch.bmm, (8, 32, 128), (8, 128, 32)),
+    _of_shape("linear", "accumulates", functional.linear, (32, 512), (64, 512), (64,)),
+    _of_shape("scaled_dot_product_attention", "accumulates", functional.scaled_dot_product_attention,
+              (1, 4, 64, 32), (1, 4, 64, 32), (1, 4, 64, 32)),
+    _of_shape("layer_norm", "accumulates", lambda x: functional.layer_norm(x, x.shape[1:]), (64, 512)),
+    _of_shape("group_norm", "accumulates", lambda x: functional.group_norm(x, 4), (4, 16, 24, 24)),
+    _of_shape("batch_norm training", "accumulates",
+              lambda x: functional.batch_norm(x, None, None, training=True), (4, 16, 24, 24)),
+    _of_shape("mse_loss", "accumulates", functional.mse_loss, (_N,), (_N,)),
+    OperatorCall("cross_entropy", "accumulates", functional.cross_entropy, lambda: (_x(2048, 16), _at(16, 2048))),
+    OperatorCall(
+        "embedding_bag sum", "accumulates",
+        lambda i, w: functional.embedding_bag(i, w, mode="sum"), lambda: (_at(64, 256, 8), _x(64, 16)),
+    ),
+    OperatorCall(
+        "embedding backward", "accumulates",
+        lambda g, i: _aten.embedding_dense_backward(g, i, 64, -1, False), lambda: (_x(2048, 16), _at(64, 2048)),
+    ),
+)  # fmt: skip

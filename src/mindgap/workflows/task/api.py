@@ -1,0 +1,88 @@
+"""Runs a task study from Python: forms of a model, platforms, a dataset."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from mindgap.graph import MindgapError, TensorStore, default_tensor_store, digest
+from mindgap.models.own_path.client import OwnPathClient
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import canonical
+from mindgap.results.predictions import Column, TaskResult
+from mindgap.results.store import Store
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.diff.platform_facts import facts_of
+from mindgap.workflows.task.columns import Form
+from mindgap.workflows.task.dataset_client import DatasetClient, DatasetFacts
+from mindgap.workflows.task.flips import FlipSearch
+from mindgap.workflows.task.images import Pixels
+from mindgap.workflows.task.running import Progress, TaskRun, TaskSettings
+from mindgap.workflows.task.task_store import TaskStore
+
+
+def run_task(
+    forms: Sequence[Form], platforms: Sequence[str], dataset: str, *, model: str = "model",
+    reference: str = "cpu/eager", settings: TaskSettings | None = None, pixels: Pixels | None = None,
+    store: Store | None = None, tensors: TensorStore | None = None, tell: Progress | None = None,
+) -> TaskResult:  # fmt: skip
+    """Runs every form on every platform over a dataset, and looks into the samples whose answer is another.
+
+    `forms`: the model itself, named "", first. `store`: keeps predictions; a run that was cut goes on from there.
+    Raises `MindgapError` where a platform is not available, the dataset cannot be opened, the outputs do not answer the
+    task, or the reference does not run.
+    """
+    settings, pixels, tensors = settings or TaskSettings(), pixels or Pixels(), tensors or default_tensor_store()
+    if not forms or forms[0].name or len({form.name for form in forms}) < len(forms):
+        raise MindgapError("the first form is the model itself, named '', and each other has a name of its own")
+    named = list(dict.fromkeys(canonical(name) for name in (reference, *platforms)))
+    facts_of(named, reference=named[0], skip_unavailable=False)
+    with (
+        OwnPathClient(settings.deadline_s) as files,
+        DatasetClient(dataset, forms[0].input_forms(), pixels, settings.deadline_s) as reader,
+        WorkerPool(named, tensors=tensors) as pool,
+    ):
+        columns = _columns(forms, named, files)
+        kept = TaskStore(store, _name(forms, reader, pixels), columns)
+        kept.begin(_facts(model, reader, named[0], settings))
+        by_name = {form.name: form for form in forms}
+        run = TaskRun(by_name, columns, reader, pool, files, kept, settings, tell or _silent, model)
+        found = run.run()
+        FlipSearch(run, found, tensors).search()
+        kept.end(found.flips, found.near_ties, found.seconds)
+    return found
+
+
+def _silent(done: int, total: int | None, text: str) -> None:
+    """Tells nobody."""
+
+
+def _columns(forms: Sequence[Form], platforms: Sequence[PlatformName], files: OwnPathClient) -> list[Column]:
+    """The reference's column is the first. A form that is a file runs as it is where the platform reads it."""
+    return [
+        Column(form.name, str(name), Path(form.source.partition("?")[0]).name if as_file else "graph")
+        for form in forms
+        for name in platforms
+        for as_file in (bool(form.name) and files.reads(form.source, name),)
+    ]
+
+
+def _name(forms: Sequence[Form], reader: DatasetClient, pixels: Pixels) -> str:
+    """Names the run by what decides the predictions: the graphs, the dataset as it is now, the pixels."""
+    dataset = reader.dataset
+    file = Path(dataset if dataset.endswith(".npz") else dataset.rpartition(":")[0])
+    state = f"{file.stat().st_size} {file.stat().st_mtime_ns}" if file.is_file() else ""
+    facts: DatasetFacts = reader.facts
+    graphs = [(form.name, digest(form.graph)) for form in forms]
+    return f"task-{hashlib.sha256(repr((graphs, dataset, state, facts, pixels)).encode()).hexdigest()[:16]}"
+
+
+def _facts(model: str, reader: DatasetClient, reference: PlatformName, settings: TaskSettings) -> dict[str, object]:
+    """What the store's table `tasks` has of a run."""
+    return {
+        "model": model, "dataset": reader.dataset, "task": reader.facts.task, "reference": str(reference),
+        "classes": list(reader.facts.classes), "settings": json.dumps(dataclasses.asdict(settings)),
+    }  # fmt: skip

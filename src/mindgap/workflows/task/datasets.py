@@ -1,0 +1,337 @@
+"""Opens datasets with labels: arrays, a folder of images by class, torchvision, Hugging Face `datasets`, a callable.
+
+An example is read by its number, so that a run goes on where it was cut. Runs in the dataset's own process
+(`dataset_worker`), since users' code and decoders of images may end it.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (libraries of datasets are typed in parts)
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from mindgap.graph import Array, MindgapError
+from mindgap.results.predictions import Task
+from mindgap.workflows.task.images import IMAGE_SUFFIXES, InputForm, Pixels, UnreadableExample, fitted, image_array
+
+#: Arrays of a file that are no inputs.
+TRUTHS: Final = ("labels", "boxes", "box_labels", "tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The inputs of one sample, each without the dimension of the batch, and what is right (`results.Truth`)."""
+
+    inputs: tuple[Array, ...]
+    labels: tuple[int, ...]
+    boxes: tuple[float, ...] = ()
+
+
+class Dataset(Protocol):
+    """Examples by number. classes: names of the labels, empty where they have none. count: None where not known."""
+
+    task: Task
+    classes: tuple[str, ...]
+    count: int | None
+
+    def example(self, number: int) -> Example:
+        """Reads an example. Raises `UnreadableExample` for one that is damaged, `IndexError` after the last."""
+        ...
+
+
+def open_dataset(text: str, forms: Sequence[InputForm], pixels: Pixels) -> Dataset:
+    """Opens a dataset. `forms`: the model's inputs. Raises `MindgapError` for one that is absent, empty or misfits."""
+    scheme, _, rest = text.partition(":")
+    if scheme == "torchvision" and rest:
+        return _torchvision(rest, forms, pixels)
+    if scheme == "hf" and rest:
+        from mindgap.workflows.task.hugging_face import open_saved
+
+        return open_saved(Path(rest), forms, pixels)
+    path = Path(text)
+    if text.endswith(".npz"):
+        return Arrays(path, forms)
+    if path.is_dir():
+        return ImageFolder(path, forms, pixels)
+    if ":" in text:
+        return Streamed(text, forms, _callable(text))
+    raise MindgapError(
+        f"dataset {text}: there is no such folder; give a folder of images by class, FILE.npz, torchvision:NAME, "
+        "hf:FOLDER, or FILE.py:FUNCTION"
+    )
+
+
+class Arrays:
+    """The arrays of a .npz file: `labels`, and the inputs by the model's names or in their order.
+
+    `boxes` come with `labels`, or with `box_labels` (-1 where an image has fewer boxes). A language model has `tokens`
+    [texts, length + 1] alone.
+    """
+
+    classes: tuple[str, ...] = ()
+
+    def __init__(self, path: Path, forms: Sequence[InputForm]) -> None:
+        """Raises `MindgapError` for a file that is none, or does not fit the model's inputs."""
+        if not path.is_file():
+            raise MindgapError(f"dataset {path}: no such file")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                held: dict[str, Array] = {name: file[name] for name in file.files}
+        except (ValueError, OSError, EOFError) as error:
+            raise MindgapError(f"dataset {path}: it cannot be read: {error}") from None
+        self._truths = {name: held[name] for name in TRUTHS if name in held}
+        self.task: Task = _task_of(path, self._truths)
+        self._inputs = self._chosen(path, held, forms)
+        self._forms = forms
+        self.count: int | None = len(next(iter(self._truths.values())))
+        if not self.count:
+            raise MindgapError(f"dataset {path}: it is empty: its arrays have no sample")
+        for name, array in (
+            *self._truths.items(),
+            *((form.name, a) for form, a in zip(forms, self._inputs, strict=True)),
+        ):
+            if len(array) != self.count:
+                raise MindgapError(f"dataset {path}: {name} has {len(array)} samples, and the others {self.count}")
+        if self.task == "language":
+            return
+        if self.task != "detection" and self.count > 1 and len(set(self._truths["labels"].tolist())) == 1:
+            raise one_class(str(path), int(self._truths["labels"][0]))
+        for form, array in zip(forms, self._inputs, strict=True):
+            if array.shape[1:] != form.shape:
+                raise MindgapError(
+                    f"dataset {path}: its samples are {list(array.shape[1:])}, and the model's input {form.name} takes "
+                    f"{list(form.shape)}"
+                )
+
+    def _chosen(self, path: Path, held: Mapping[str, Array], forms: Sequence[InputForm]) -> list[Array]:
+        if self.task == "language":
+            tokens = held["tokens"]
+            length = forms[0].shape[0] if forms and forms[0].shape else 0
+            if len(forms) != 1 or tokens.ndim != 2 or tokens.shape[1] != length + 1:
+                raise MindgapError(
+                    f"dataset {path}: tokens is {list(tokens.shape)}, and the model takes texts of {length} tokens: "
+                    f"give [texts, {length + 1}], each with the token that follows it"
+                )
+            return [tokens[:, :-1]]
+        others = {name: array for name, array in held.items() if name not in TRUTHS}
+        if all(form.name in others for form in forms):
+            return [others[form.name] for form in forms]
+        if len(others) != len(forms):
+            wanted = ", ".join(form.name for form in forms)
+            raise MindgapError(
+                f"dataset {path}: beside the labels it has {', '.join(others) or 'nothing'}; the model takes {wanted}"
+            )
+        return list(others.values())
+
+    def example(self, number: int) -> Example:
+        """Reads an example."""
+        if not 0 <= number < (self.count or 0):
+            raise IndexError(number)
+        inputs = tuple(fitted(a[number], form) for a, form in zip(self._inputs, self._forms, strict=True))
+        truths = {name: array[number] for name, array in self._truths.items()}
+        if self.task == "language":
+            return Example(inputs, tuple(int(each) for each in truths["tokens"][1:]))
+        if self.task == "detection":
+            there = truths["box_labels"] >= 0
+            boxes = truths["boxes"][there].reshape(-1)
+            return Example(inputs, tuple(map(int, truths["box_labels"][there])), tuple(map(float, boxes)))
+        boxes = truths["boxes"].reshape(-1) if "boxes" in truths else ()
+        return Example(inputs, (int(truths["labels"]),), tuple(map(float, boxes)))
+
+
+def _task_of(path: Path, truths: Mapping[str, Array]) -> Task:
+    if "tokens" in truths:
+        return "language"
+    if "box_labels" in truths:
+        if "boxes" not in truths:
+            raise MindgapError(f"dataset {path}: it has box_labels and no boxes")
+        return "detection"
+    if "labels" not in truths:
+        raise MindgapError(f"dataset {path}: it has no array `labels` (or `box_labels`, or `tokens`)")
+    if truths["labels"].dtype.kind not in "iu" or truths["labels"].ndim != 1:
+        given = f"{truths['labels'].dtype}{list(truths['labels'].shape)}"
+        raise MindgapError(f"dataset {path}: labels is {given}: give one whole number for each sample")
+    return "localisation" if "boxes" in truths else "classification"
+
+
+class ImageFolder:
+    """A folder with a folder of images for each class. Labels are the places of their names in alphabetical order."""
+
+    task: Task = "classification"
+
+    def __init__(self, path: Path, forms: Sequence[InputForm], pixels: Pixels) -> None:
+        """Raises `MindgapError` for a folder without images, or of one class."""
+        self._form, self._pixels = one_image(path, forms), pixels
+        folders = sorted(each for each in path.iterdir() if each.is_dir())
+        self.classes = tuple(each.name for each in folders)
+        self._files = [
+            (file, label)
+            for label, folder in enumerate(folders)
+            for file in sorted(folder.rglob("*"))
+            if file.suffix.lower() in IMAGE_SUFFIXES
+        ]
+        self.count: int | None = len(self._files)
+        if not self._files:
+            raise MindgapError(f"dataset {path}: it is empty: there is no image in a folder of it (CLASS/IMAGE.png)")
+        if len({label for _, label in self._files}) < 2:
+            raise one_class(str(path), self.classes[self._files[0][1]])
+
+    def example(self, number: int) -> Example:
+        """Reads an image."""
+        file, label = self._files[number]
+        return Example((image_array(file, self._form, self._pixels),), (label,))
+
+
+def one_class(dataset: str, label: object) -> MindgapError:
+    """Returns the error of a dataset whose samples all have one label."""
+    return MindgapError(f"dataset {dataset}: all of its samples are of one class ({label}): give two classes or more")
+
+
+def one_image(dataset: object, forms: Sequence[InputForm]) -> InputForm:
+    """Returns the model's only input, which takes images. Raises `MindgapError` where it has others."""
+    if len(forms) != 1 or len(forms[0].shape) != 3:
+        given = ", ".join(f"{form.name} {list(form.shape)}" for form in forms)
+        raise MindgapError(
+            f"dataset {dataset}: it has images, and the model takes {given}: it needs one input [channels, height, "
+            "width]"
+        )
+    return forms[0]
+
+
+class Streamed:
+    """The examples of an iterable: pairs of inputs and what is right. Reading an earlier one begins again."""
+
+    classes: tuple[str, ...] = ()
+    count: int | None = None
+
+    def __init__(self, name: str, forms: Sequence[InputForm], make: Callable[[], Any]) -> None:
+        """`make`: returns the iterable. Raises `MindgapError` for one that is empty, or yields something else."""
+        self._name, self._forms, self._make = name, forms, make
+        self._iterator: Iterator[Any] | None = None
+        self._next = 0
+        #: The pair that was read last, with its number.
+        self._last: tuple[int, Any] | None = None
+        try:
+            first = self._pair(0)
+        except IndexError:
+            raise MindgapError(f"dataset {name}: it is empty: it yields no example") from None
+        self.task: Task = _task_of_target(name, first[1])
+
+    def example(self, number: int) -> Example:
+        """Reads an example, past those that lie before it."""
+        inputs, target = self._pair(number)
+        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+        if len(given) != len(self._forms):
+            raise UnreadableExample(f"it has {len(given)} inputs, and the model {len(self._forms)}")
+        arrays = tuple(fitted(_array(one), form) for one, form in zip(given, self._forms, strict=True))
+        if isinstance(target, Mapping):
+            boxes = _array(target["boxes"]).astype(np.float64).reshape(-1)
+            labels = _array(target["labels"] if "labels" in target else target["label"]).reshape(-1)
+            return Example(arrays, tuple(map(int, labels)), tuple(map(float, boxes)))
+        return Example(arrays, tuple(map(int, _array(target).reshape(-1))))
+
+    def _pair(self, number: int) -> tuple[Any, Any]:
+        if self._last is not None and self._last[0] == number:
+            return self._last[1]
+        try:
+            iterator = self._iterator
+            if iterator is None or number < self._next:
+                iterator, self._next = iter(self._make()), 0
+            self._iterator = iterator
+            while self._next <= number:
+                self._last = self._next, next(iterator)
+                self._next += 1
+        except StopIteration:
+            raise IndexError(number) from None
+        except (Exception, SystemExit) as error:  # the user's code
+            from mindgap.models.capture.origin import user_line_of
+
+            line = user_line_of(error.__traceback__)
+            raise MindgapError(
+                f"dataset {self._name}: it raised {type(error).__name__}: {error}{f' ({line})' if line else ''}"
+            ) from None
+        assert self._last is not None
+        if not isinstance(self._last[1], (tuple, list)) or len(self._last[1]) != 2:
+            raise MindgapError(
+                f"dataset {self._name}: example {number} is a {type(self._last[1]).__name__}: yield (inputs, label)"
+            )
+        return self._last[1][0], self._last[1][1]
+
+
+def _task_of_target(name: str, target: Any) -> Task:
+    if isinstance(target, Mapping):
+        if "boxes" in target and ("label" in target or "labels" in target):
+            return "localisation" if "label" in target else "detection"
+        raise MindgapError(
+            f"dataset {name}: a truth with {', '.join(map(str, target))}: give boxes, and label or labels"
+        )
+    array = _array(target)
+    if array.dtype.kind not in "iu":
+        raise MindgapError(f"dataset {name}: a label is {array.dtype}{list(array.shape)}: give a whole number")
+    return "classification" if array.ndim == 0 else "language"
+
+
+def _array(value: Any) -> Array:
+    """Converts a tensor, an array or a number."""
+    detached = value.detach().cpu().numpy() if hasattr(value, "detach") else value
+    return np.asarray(detached)
+
+
+def _callable(text: str) -> Callable[[], Any]:
+    """Returns the function of FILE.py:FUNCTION or package.module:FUNCTION, as sources of models are opened."""
+    from mindgap.models.corpus.files.user_code import load_callable
+
+    return load_callable(text)
+
+
+def _torchvision(text: str, forms: Sequence[InputForm], pixels: Pixels) -> Dataset:
+    """Opens `NAME?root=DIR&train=false`. It is never downloaded."""
+    name, _, given = text.partition("?")
+    options: dict[str, Any] = {}
+    for option in filter(None, given.split("&")):
+        key, _, value = option.partition("=")
+        options[key] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
+    try:
+        kind = getattr(importlib.import_module("torchvision.datasets"), name, None)
+    except ImportError:
+        raise MindgapError(
+            f"dataset torchvision:{text}: torchvision is not installed (pip install 'mindgap[torchvision]')"
+        ) from None
+    if kind is None:
+        raise MindgapError(f"dataset torchvision:{text}: torchvision.datasets has no {name}")
+    try:
+        made = kind(**options)
+    except Exception as error:  # a library's own words about a missing folder or option
+        raise MindgapError(f"dataset torchvision:{text}: {' '.join(str(error).split())}") from None
+    return Indexed(f"torchvision:{text}", made, forms, pixels)
+
+
+class Indexed:
+    """A dataset with a length whose examples are pairs of an image and a label, as torchvision's are."""
+
+    task: Task = "classification"
+
+    def __init__(self, name: str, inner: Any, forms: Sequence[InputForm], pixels: Pixels) -> None:
+        """Raises `MindgapError` for one without examples."""
+        self._inner, self._form, self._pixels = inner, one_image(name, forms), pixels
+        self.classes = tuple(map(str, getattr(inner, "classes", ())))
+        self.count: int | None = len(inner)
+        if not self.count:
+            raise MindgapError(f"dataset {name}: it is empty")
+
+    def example(self, number: int) -> Example:
+        """Reads an example."""
+        if number >= (self.count or 0):
+            raise IndexError(number)
+        try:
+            image, label = self._inner[number]
+        except Exception as error:  # the decoder's own words
+            raise UnreadableExample(" ".join(str(error).split())) from None
+        return Example((image_array(image, self._form, self._pixels),), (int(label),))

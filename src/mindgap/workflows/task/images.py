@@ -1,0 +1,117 @@
+"""Turns images into arrays that a model takes: decoded, resized, scaled, normalised; and arrays into pictures."""
+
+# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+# (Pillow is optional)
+
+from __future__ import annotations
+
+import base64
+import importlib
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph import Array, MindgapError
+
+IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+
+
+class UnreadableExample(MindgapError):
+    """One example that is damaged or has another form than the model takes. The others go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputForm:
+    """An input of the model: its name, shape without the dimension of the batch, and NumPy dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """How pixels in 0..1 are normalised: (pixel - mean) / std, by channel. Empty: not at all."""
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+def fitted(array: Array, form: InputForm) -> Array:
+    """Returns an example's array in the input's dtype. Raises `UnreadableExample` for another shape or kind."""
+    if tuple(array.shape) != form.shape:
+        raise UnreadableExample(
+            f"it is {list(array.shape)}, and the model's input {form.name} takes {list(form.shape)}"
+        )
+    target = np.dtype(form.dtype)
+    if array.dtype.kind == "f" and target.kind in "iu":
+        raise UnreadableExample(f"it is {array.dtype}, and the model's input {form.name} takes {form.dtype}")
+    return np.ascontiguousarray(array, target)
+
+
+def image_array(image: Any, form: InputForm, pixels: Pixels) -> Array:
+    """Returns an image [channels, height, width]: resized (bilinear), 0..1, normalised; bytes stay for integer inputs.
+
+    `image`: a file, a PIL image, or an array or tensor that has the form already. Raises `UnreadableExample` for one
+    that cannot be decoded.
+    """
+    held_already: Any = image.detach() if hasattr(image, "detach") else image
+    if held_already is not image or isinstance(image, np.ndarray):
+        return fitted(np.asarray(held_already), form)
+    channels, height, width = form.shape
+    if channels not in (1, 3):
+        raise MindgapError(f"images have 1 or 3 channels, and the model's input {form.name} takes {channels}")
+    try:
+        pillow: Any = importlib.import_module("PIL.Image")
+    except ImportError:
+        raise MindgapError("to read images, install Pillow (pip install pillow)") from None
+    try:
+        opened = pillow.open(image) if isinstance(image, Path) else image
+        opened = opened.convert("L" if channels == 1 else "RGB")
+        if opened.size != (width, height):
+            opened = opened.resize((width, height), pillow.Resampling.BILINEAR)
+        held = np.asarray(opened).reshape(height, width, channels).transpose(2, 0, 1)
+    except (OSError, ValueError, SyntaxError) as error:
+        # Pillow raises SyntaxError for a broken PNG.
+        raise UnreadableExample(
+            f"{image if isinstance(image, Path) else 'the image'} cannot be read: {error}"
+        ) from None
+    if np.dtype(form.dtype).kind in "iu":
+        return np.ascontiguousarray(held, form.dtype)
+    scaled = held.astype(np.float64) / 255
+    if pixels.mean or pixels.std:
+        mean = np.asarray(pixels.mean or [0.0] * channels).reshape(-1, 1, 1)
+        std = np.asarray(pixels.std or [1.0] * channels).reshape(-1, 1, 1)
+        if len(mean) not in (1, channels) or len(std) not in (1, channels):
+            raise MindgapError(f"--mean and --std: give 1 or {channels} numbers, one for each channel")
+        scaled = (scaled - mean) / std
+    return np.ascontiguousarray(scaled, form.dtype)
+
+
+def picture_of(array: Array) -> str:
+    """Returns an image [channels, height, width] as a `data:` address of a PNG, its values stretched to 0..255.
+
+    Empty for an array of another form.
+    """
+    if array.ndim == 2:
+        array = array[None]
+    if array.ndim != 3 or array.shape[0] not in (1, 3) or 0 in array.shape:
+        return ""
+    held = np.nan_to_num(array.astype(np.float64))
+    low, high = held.min(), held.max()
+    grey: Any = np.round((held - low) / ((high - low) or 1.0) * 255).astype(np.uint8).transpose(1, 2, 0)
+    height, width, channels = int(grey.shape[0]), int(grey.shape[1]), int(grey.shape[2])
+    rows: list[bytes] = [grey[row].tobytes() for row in range(height)]
+    lines = b"".join(b"\0" + row for row in rows)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
+    png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(lines)) + _chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

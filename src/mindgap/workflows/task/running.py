@@ -1,0 +1,161 @@
+"""Runs a task study: every column over the dataset, batch by batch; then the samples whose labels flip.
+
+A batch holds the samples of a range of numbers, so that a run that was cut, or has one platform more, repeats the same
+batches. Its rows are in the store before the next batch begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mindgap.graph import Array, MindgapError
+from mindgap.models.own_path.client import OwnPathClient
+from mindgap.results.predictions import Column, Prediction, Task, TaskResult, Truth
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.task.columns import ColumnFailed, ColumnRunner, Form, filled
+from mindgap.workflows.task.dataset_client import DatasetClient
+from mindgap.workflows.task.outputs import are_probabilities, predictions_of
+from mindgap.workflows.task.task_store import TaskStore
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """`samples`: at most so many, None for all. `near`: how many samples of smallest margin the oracle looks at in each
+    form. `origins`: for how many flips of each column the operator is looked for."""
+
+    samples: int | None = None
+    near: int = 64
+    origins: int = 1
+    deadline_s: float = 300.0
+
+
+Progress = Callable[[int, int | None, str], None]
+
+
+@dataclass
+class TaskRun:
+    """Runs columns over a dataset. `forms`: by name, the model itself ("") first."""
+
+    forms: Mapping[str, Form]
+    columns: Sequence[Column]
+    client: DatasetClient
+    pool: WorkerPool
+    files: OwnPathClient
+    kept: TaskStore
+    settings: TaskSettings
+    tell: Progress
+    model: str
+
+    def run(self) -> TaskResult:
+        """Runs everything. Raises `MindgapError` where the reference does not run, or no sample is left."""
+        started = time.perf_counter()
+        facts = self.client.facts
+        found = TaskResult(self.model, self.client.dataset, facts.task, facts.classes, tuple(self.columns))
+        for form in self.forms.values():
+            form.check(facts.task, None if not form.name else self.forms[""])
+        runners = {
+            each: ColumnRunner(self.forms[each.form], each, self.pool, self.files, self.settings.deadline_s)
+            for each in self.columns
+        }
+        found.predictions = {column: self.kept.predictions(column) for column in self.columns}
+        truths, problems = self.kept.truths()
+        batch, start = self.forms[""].batch, 0
+        limit = self.settings.samples if self.settings.samples is not None else facts.count
+        while limit is None or start < limit:
+            count = batch if limit is None else min(batch, limit - start)
+            if self._known(found, truths, problems, start, count):
+                for sample in range(start, start + count):
+                    if sample in truths:
+                        found.truths[sample] = truths[sample]
+                    else:
+                        found.problems[sample] = problems[sample]
+                found.taken_over += count
+            elif self._batch(found, runners, start, count):
+                break
+            start += count
+            self.tell(start, limit, "")
+        if not found.truths:
+            raise MindgapError(
+                f"dataset {found.dataset}: no sample is left: {next(iter(found.problems.values()), 'it is empty')}"
+            )
+        self._trim(found)
+        found.seconds = time.perf_counter() - started
+        return found
+
+    def _known(
+        self, found: TaskResult, truths: Mapping[int, Truth], problems: Mapping[int, str], start: int, count: int
+    ) -> bool:
+        """Whether the store has all of a batch."""
+        live = [column for column in self.columns if column not in found.failures]
+        return all(
+            n in problems or (n in truths and all(n in found.predictions[column] for column in live))
+            for n in range(start, start + count)
+        )
+
+    def _batch(self, found: TaskResult, runners: Mapping[Column, ColumnRunner], start: int, count: int) -> bool:
+        """Runs one batch. Returns whether the dataset ends with it."""
+        read = self.client.read(start, count)
+        problems = dict(read.problems)
+        made: dict[Column, list[Prediction]] = {}
+        good: list[Truth] = []
+        if read.truths:
+            inputs = filled(read.inputs, self.forms[""].batch)
+            try:
+                reference = runners[found.reference].outputs(inputs)
+            except ColumnFailed as error:
+                raise MindgapError(f"the reference does not run: {error}") from None
+            good = self._in_range(found.task, read.truths, reference, problems)
+            places = {truth.sample: place for place, truth in enumerate(read.truths)}
+            if found.task in ("classification", "localisation") and are_probabilities(reference[0].astype(np.float64)):
+                found.note("the outputs are probabilities: each row sums to 1; margins are of probabilities")
+            for column, runner in runners.items():
+                if column in found.failures:
+                    continue
+                try:
+                    outputs = reference if column == found.reference else runner.outputs(inputs)
+                    made[column] = [
+                        one
+                        for truth in good
+                        for one in predictions_of(found.task, outputs, reference, [truth], places[truth.sample])
+                    ]
+                except MindgapError as error:
+                    if column == found.reference:
+                        raise
+                    found.failures[column] = str(error)
+        found.problems |= problems
+        found.truths |= {truth.sample: truth for truth in good}
+        for column, predictions in made.items():
+            found.predictions[column] |= {one.sample: one for one in predictions}
+        self.kept.keep(good, problems, made)
+        return read.ended
+
+    def _in_range(
+        self, task: Task, truths: Sequence[Truth], outputs: Sequence[Array], problems: dict[int, str]
+    ) -> list[Truth]:
+        """The samples whose labels the model has. Others are problems."""
+        classes = outputs[0].shape[-1] if task != "detection" else None
+        if task == "detection" and outputs[1].ndim == 3:
+            classes = outputs[1].shape[-1]
+        good: list[Truth] = []
+        for truth in truths:
+            wrong = [label for label in truth.labels if label < 0 or (classes is not None and label >= classes)]
+            if wrong:
+                problems[truth.sample] = (
+                    f"label {wrong[0]} is out of range: the model has {classes or 'no negative'} classes"
+                )
+            else:
+                good.append(truth)
+        return good
+
+    def _trim(self, found: TaskResult) -> None:
+        """Leaves predictions of the samples of this run alone, of columns that ran to the end."""
+        for column in self.columns:
+            if column in found.failures:
+                found.predictions[column] = {}
+            found.predictions[column] = {
+                sample: one for sample, one in sorted(found.predictions[column].items()) if sample in found.truths
+            }

@@ -1,0 +1,169 @@
+"""A causal model computed whole, in chunks, with padding and with a cache, compared with what it gives whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mindgap.cli.app import main
+from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.models.capture import capture
+from mindgap.models.corpus.opening import capture_program, open_source
+from mindgap.models.sources.client import GeneratedText
+from mindgap.platforms.name import CPU_EAGER
+from mindgap.platforms.pytorch.eager import CPU
+from mindgap.platforms.registry import canonical
+from mindgap.run.local import run_job
+from mindgap.run.outcome import Job, Outcome
+from mindgap.workflows.diff.decoding import CachedModel, Decoding, Divergence
+
+WIDTH, WORDS = 8, 16
+IDS = np.array([[3, 1, 4, 1, 5, 9, 2]])
+
+
+class Attention(torch.nn.Module):
+    """One layer of causal attention with a cache. fault: `mask`: it sees padding; `cache`: keys of a cache are
+    shifted by one."""
+
+    def __init__(self, fault: str = "") -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.places = torch.nn.Embedding(WORDS, WIDTH), torch.nn.Embedding(64, WIDTH)
+        self.project, self.head = torch.nn.Linear(WIDTH, 3 * WIDTH), torch.nn.Linear(WIDTH, WORDS)
+        self.fault = fault
+
+    def forward(self, ids: Any, mask: Any, positions: Any, *cache: Any) -> Any:
+        query, key, value = self.project(self.words(ids) + self.places(positions))[:, None].chunk(3, -1)
+        if cache:
+            before = cache[0].roll(1, 2) if self.fault == "cache" else cache[0]
+            key, value = torch.cat([before, key], 2), torch.cat([cache[1], value], 2)
+        count, total = query.shape[2], key.shape[2]
+        seen = torch.ones(count, total, dtype=torch.bool).tril(total - count)
+        if self.fault != "mask":
+            seen = seen & mask[:, None, None, :].bool()
+        weights = (query @ key.transpose(-1, -2)).masked_fill(~seen, -1e4).softmax(-1)
+        return self.head((weights @ value)[:, 0]), key, value
+
+
+def calls_of(fault: str, tensors: TensorStore) -> Callable[[int, int], Graph]:
+    def call_of(tokens: int, cached: int) -> Graph:
+        ids, mask = torch.arange(tokens)[None] % WORDS, torch.ones(1, cached + tokens, dtype=torch.int64)
+        cache = [torch.ones(1, 1, cached, WIDTH) for _ in range(2 * bool(cached))]
+        return capture(Attention(fault).eval(), (ids, mask, torch.arange(tokens)[None], *cache), tensors=tensors)
+
+    return call_of
+
+
+class InThisProcess:
+    """Runs jobs on eager PyTorch in this process."""
+
+    def __init__(self, tensors: TensorStore) -> None:
+        self._platform, self._tensors = CPU.open({}), tensors
+
+    def run(self, job: Job) -> Outcome:
+        return run_job(self._platform, job, tensors=self._tensors)
+
+
+def model(fault: str, folder: Path) -> CachedModel:
+    tensors = TensorStore(folder)
+    pool: Any = InThisProcess(tensors)
+    return CachedModel(calls_of(fault, tensors), CPU_EAGER, pool, 60.0)
+
+
+def far(answer: Any, base: Any) -> float:
+    assert [each.shape for each in answer] == [each.shape for each in base]
+    return max(float(np.abs(one - other).max()) for one, other in zip(answer, base, strict=True))
+
+
+def test_a_model_gives_the_same_in_every_way(tmp_path: Path) -> None:
+    right = model("", tmp_path)
+    whole = right.in_chunks(IDS, [7])
+    assert whole[0].shape == (1, 7, WORDS) and whole[1].shape == (1, 1, 7, WIDTH)
+    tokens, steps = right.decode(IDS, 4, forced=True)
+    assert tokens.tolist() == np.argmax(whole[0][0, 3:], -1).tolist()
+    for answer in (right.in_chunks(IDS, [3, 3, 1]), right.padded(IDS, 2, 0), right.padded(IDS, 0, 3), steps):
+        assert far(answer, whole) < 1e-5
+    chosen, free = right.decode(np.pad(IDS[:, :4], ((0, 0), (0, 3))), 4, forced=False)
+    again = right.in_chunks(np.concatenate([IDS[:, :4], chosen[None, :3]], 1), [7])
+    assert far(free, again) < 1e-5
+
+
+def test_a_model_that_sees_padding_or_shifts_its_cache_is_seen(tmp_path: Path) -> None:
+    sees_padding, shifts = model("mask", tmp_path), model("cache", tmp_path)
+    whole = sees_padding.in_chunks(IDS, [7])
+    assert far(sees_padding.padded(IDS, 2, 0), whole) > 1e-2
+    assert max(far(sees_padding.padded(IDS, 0, 2), whole), far(sees_padding.in_chunks(IDS, [4, 3]), whole)) < 1e-5
+    assert far(shifts.in_chunks(IDS, [4, 3]), whole) > 1e-2
+
+
+def test_what_a_divergence_says_of_tokens() -> None:
+    def of(*other: bool) -> Divergence:
+        return Divergence("free-running", CPU_EAGER, tuple(map(float, other)), other, None, "rounding")
+
+    assert (of(False, True, False).first_token, of(False, True, False).rejoined) == (2, 3)
+    assert (of(False, True).first_token, of(False, True).rejoined) == (2, 0)
+    assert (of(False, False).first_token, of(False).first_step, of(False).rejoined) == (0, 0, 0)
+
+
+def test_sources_that_decode_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("import torch\ndef make():\n    return torch.sin, (torch.ones(1, 3),)\n")
+    source = f"{tmp_path}/model.py:make"
+    with pytest.raises(MindgapError, match=r"decoding=1; it takes TOKENS,CACHED, as in decoding=1,8"):
+        open_source(f"{source}?decoding=1")
+    with pytest.raises(MindgapError, match="sin is no causal language model of transformers, such as"):
+        capture_program(open_source(f"{source}?decoding=1,2")[0])  # type: ignore[arg-type]
+    with pytest.raises(MindgapError, match="a prompt of 8 and 1 steps: both take 2 tokens or more"):
+        Decoding(lambda tokens, cached: Graph((), (), ()), 8, 1, tensors=TensorStore(tmp_path))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_the_oracle_tells_rounding_from_a_fault(tmp_path: Path) -> None:
+    tensors = TensorStore(tmp_path)
+    said: dict[str, dict[str, str]] = {}
+    for fault in ("mask", "cache", ""):
+        decoding = Decoding(calls_of(fault, tensors), 5, 4, tensors=tensors)
+        text = GeneratedText("alone", decoding.chosen, decoding._eager[0][0, 4:])  # pyright: ignore[reportPrivateUsage]
+        other = GeneratedText("other", np.roll(decoding.chosen, 1) + 1, text.logits)
+        found = decoding.ask(CPU_EAGER, notes := [], [text, other])
+        assert not notes and not found.divergences
+        said[fault] = {f"{each.condition.question} {each.condition.label}": each.verdict for each in found.answers}
+        generated = [each for each in found.answers if each.condition.question == "generate"]
+        assert [each.token for each in generated] == [0, 1]
+    assert set(said[""].values()) <= {"identical", "rounding"}
+    failed = GeneratedText("alone", np.zeros(0), np.zeros(0), "it raised")
+    assert [(each.verdict, each.detail) for each in decoding.ask(CPU_EAGER, [], [failed]).answers[-1:]] == [
+        ("not_run", "it raised")
+    ]
+    assert said["mask"]["padding 4 left"] == "beyond" and said["mask"]["padding 4 right"] != "beyond"
+    assert said["cache"]["chunked 2 tokens"] == said["cache"]["static cache the last 3 tokens one by one"] == "beyond"
+    assert said["cache"]["repeat the whole text again"] == said["cache"]["generate alone"] == "identical"
+    forced, free = decoding.ask(canonical("onnxruntime/cpu"), []).divergences
+    assert (forced.kind, free.kind) == ("teacher-forced", "free-running") and forced.verdict in (
+        "rounding",
+        "identical",
+    )
+    assert len(forced.distances) == 4 and max(forced.distances) < 1e-5
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_a_model_of_transformers_through_modules_and_generate(capfd: pytest.CaptureFixture[str]) -> None:
+    command = ["invariance", "transformers:LlamaForCausalLM", "-p", "cpu/eager", "--batches", "1,2", "--json"]
+    assert main([*command, "--decoding", "6,4", "--kernels"]) == 0
+    (found,) = json.loads(capfd.readouterr().out)["results"]
+    asked = {each["condition"]["question"] for each in found["answers"]}
+    assert {"padding", "chunked", "decoding", "static cache", "generate"} <= asked
+    labels = {each["condition"]["label"] for each in found["answers"] if each["condition"]["question"] == "generate"}
+    assert {"alone", "no cache", "static cache", "in a batch of 4", "beside a longer prompt"} <= labels
+    assert {each["verdict"] for each in found["answers"]} <= {"identical", "rounding"}
+    assert not any(each["token"] for each in found["answers"])
+    ops = {each["op"] for each in found["kernels"]}
+    assert {"aten.linear.default", "aten.scaled_dot_product_attention.default"} <= ops
+    assert all(sorted(size for sizes in each["classes"] for size in sizes) == [1, 2] for each in found["kernels"])

@@ -1,0 +1,239 @@
+"""A server whose answers depend on its load, and servers that misbehave. They speak the protocol over real sockets."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mindgap.cli.app import main
+from mindgap.graph import MindgapError
+from mindgap.workflows.diff.completion_client import Completion, CompletionClient, CompletionRequest
+from mindgap.workflows.diff.endpoint import Load, ask_endpoint, beside
+
+ASKED = CompletionRequest("tiny", "one two three")
+Respond = Callable[["Handler", dict[str, Any]], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers with what the test's function sends."""
+
+    respond: Respond
+    busy = most = count = 0
+    lock = threading.Lock()
+
+    def do_GET(self) -> None:
+        self.send(json.dumps({"data": [{"id": "tiny"}]}))
+
+    def do_POST(self) -> None:
+        kind = type(self)
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with kind.lock:
+            kind.count += 1
+            kind.busy += 1
+            kind.most = max(kind.most, kind.busy)
+        try:
+            kind.respond(self, body)
+        finally:
+            with kind.lock:
+                kind.busy -= 1
+
+    def send(self, text: str | bytes, status: int = 200, **headers: str) -> None:
+        data = text.encode() if isinstance(text, str) else text
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(data)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def serving(respond: Respond) -> Iterator[tuple[str, type[Handler]]]:
+    kind = type("OfThisTest", (Handler,), {"respond": staticmethod(respond), "lock": threading.Lock()})
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/v1", kind
+        finally:
+            server.shutdown()
+
+
+def text_of(words: str, logprob: float = -0.5) -> str:
+    tokens = words.split()
+    logprobs = {"tokens": tokens, "token_logprobs": [logprob] * len(tokens)}
+    return json.dumps({"choices": [{"text": words, "logprobs": logprobs, "finish_reason": "length"}]})
+
+
+def depends_on_load(handler: Handler, body: dict[str, Any]) -> None:
+    """Another fourth token where other requests are in flight; before it, another log-probability."""
+    assert body["temperature"] == 0 and body["model"] == "tiny"
+    time.sleep(0.02)
+    loaded = type(handler).busy > 1 or type(handler).most > 1
+    handler.send(text_of("a b c e", -0.75) if loaded else text_of("a b c d"))
+
+
+def complete(respond: Respond, timeout_s: float = 5.0, **asked: Any) -> Completion:
+    with serving(respond) as (url, _):
+        return CompletionClient(url, timeout_s).complete(CompletionRequest("tiny", "one", **asked))
+
+
+def test_answers_that_depend_on_the_load_are_found() -> None:
+    with serving(depends_on_load) as (url, server):
+        alone, loaded = ask_endpoint(CompletionClient(url), ASKED, ["one two three"], Load(4, 3), notes := [])
+        assert (alone.verdict, alone.completions, alone.drift) == ("identical", (("a b c d", 4),), 0.0)
+        assert (loaded.verdict, loaded.parts_at, loaded.by_tokens, loaded.drift) == ("other text", 4, True, 0.25)
+        assert loaded.completions == (("a b c e", 4),) and not notes
+        assert 2 <= server.most <= 3 and server.count == 4 + 4 * 3
+
+
+def test_the_number_of_requests_is_bounded() -> None:
+    with serving(lambda handler, body: handler.send(text_of("a b"))) as (url, server):
+        alone, loaded = ask_endpoint(CompletionClient(url), ASKED, ["x"], Load(10, 4, most=13), notes := [])
+        assert server.count == 13 and alone.asked == 10 and 1 <= loaded.asked <= 3
+        assert notes == ["the largest number of requests is reached (--max-requests)"]
+
+
+def test_log_probabilities_that_drift_are_no_other_text() -> None:
+    numbers = iter([-0.5, -0.5, -0.5, -0.625] + [-0.5] * 90)
+    with serving(lambda handler, body: handler.send(text_of("a b", next(numbers)))) as (url, _):
+        alone, loaded = ask_endpoint(CompletionClient(url), ASKED, ["x"], Load(4, 2), [])
+        assert (alone.verdict, alone.drift, loaded.verdict) == ("drift", 0.125, "identical")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("<html>busy</html>", "it sent no JSON: <html>busy</html>"),
+        ("", "it sent no JSON: nothing"),
+        ("[1]", "it sent no JSON object: [1]"),
+        ('{"choices": []}', "it sent no completion: {"),
+        ('{"choices": [{"text": 3}]}', "its choice has no text"),
+        ('{"error": {"message": "no such model"}}', "it says: {"),
+        (b"\xff\xfe\x00", "it sent bytes that are no text"),
+        (
+            '{"choices": [{"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": ["x"]}}]}',
+            "it sent no completion",
+        ),
+    ],
+)
+def test_an_answer_that_is_no_completion_is_one_line(answer: str | bytes, reason: str) -> None:
+    found = complete(lambda handler, body: handler.send(answer))
+    assert found.error.startswith(reason) and "\n" not in found.error and not found.text
+
+
+def test_a_stream_is_put_together_and_garbage_in_it_is_named() -> None:
+    def stream(handler: Handler, body: dict[str, Any]) -> None:
+        assert body["stream"] is True
+        events = [json.loads(text_of("a b")), json.loads(text_of("c d"))]
+        events[0]["choices"][0]["finish_reason"] = None
+        handler.send("".join(f"data: {json.dumps(each)}\n\n" for each in events) + "data: [DONE]\n\n")
+
+    found = complete(stream, stream=True)
+    assert (found.text, found.tokens, found.finish) == ("a bc d", ("a", "b", "c", "d"), "length")
+    for sent, reason in (
+        ("data: {oops\n\n", "it sent no JSON: {oops"),
+        ("\x00\x01garbage\n", "its stream has a line that is no event: garbage"),
+        ('data: {"choices": [{"text": "a"}]}\n\n', "its stream ended without an end: a"),
+    ):
+        assert complete(lambda handler, body, sent=sent: handler.send(sent), stream=True).error == reason
+
+
+def test_chat_is_asked_at_its_own_path() -> None:
+    def chat(handler: Handler, body: dict[str, Any]) -> None:
+        assert handler.path == "/v1/chat/completions" and body["messages"][0]["content"] == "one"
+        content = [{"token": "hi", "logprob": -0.25}]
+        choice = {"message": {"content": "hi"}, "logprobs": {"content": content}, "finish_reason": "stop"}
+        handler.send(json.dumps({"choices": [choice]}))
+
+    found = complete(chat, chat=True)
+    assert (found.text, found.tokens, found.logprobs, found.finish) == ("hi", ("hi",), (-0.25,), "stop")
+
+
+def test_a_server_that_limits_the_rate_is_asked_again_after_the_time_it_names() -> None:
+    statuses = iter([429, 429, 200])
+
+    def limited(handler: Handler, body: dict[str, Any]) -> None:
+        status = next(statuses)
+        handler.send(text_of("a") if status == 200 else "slow down", status, Retry_After="0.01")
+
+    found = complete(limited)
+    assert (found.text, found.waited, found.error) == ("a", 2, "")
+    always = complete(lambda handler, body: handler.send("slow down", 429, Retry_After="0"))
+    assert always.error == "it limits the rate: status 429 Too Many Requests: slow down after waiting"
+    later = complete(lambda handler, body: handler.send("", 429, Retry_After="3600"))
+    assert later.error == "it limits the rate: status 429 Too Many Requests" and later.waited == 0
+
+
+def test_a_server_that_hangs_or_drips_is_left_after_the_timeout() -> None:
+    release = threading.Event()
+
+    def drips(handler: Handler, body: dict[str, Any]) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        while not release.wait(0.03):
+            handler.wfile.write(b" ")
+
+    started = time.monotonic()
+    for respond in (lambda handler, body: (release.wait(5), None)[1], drips):
+        assert complete(respond, timeout_s=0.15).error == "it did not answer in time (--timeout)"
+    release.set()
+    assert time.monotonic() - started < 4
+
+
+def test_a_redirection_is_not_followed() -> None:
+    found = complete(lambda handler, body: handler.send("", 302, Location="http://example.invalid/"))
+    assert found.error == "status 302 Found"
+
+
+def test_a_server_that_fails_three_times_in_a_row_is_asked_no_more() -> None:
+    with serving(lambda handler, body: handler.send("broken", 500)) as (url, server):
+        with pytest.raises(MindgapError, match="no request gave a completion: status 500 Internal Server Error: brok"):
+            ask_endpoint(CompletionClient(url), ASKED, ["x"], Load(10, 4), [])
+        assert server.count == 3
+
+
+def test_other_prompts_differ_from_the_one_that_is_asked() -> None:
+    found = beside(["a b c", "d"], 0, 4)
+    assert len(found) == 4 and found[0] == "d" and "a b c" not in found and len({len(each) for each in found}) > 2
+    assert all(beside([""], 0, 3))
+
+
+def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    page, junit = tmp_path / "page.html", tmp_path / "junit.xml"
+    with serving(depends_on_load) as (url, _):
+        command = ["invariance", url, "--prompt", "one two", "--requests", "2", "--in-flight", "2"]
+        assert main([*command, "--html", str(page), "--junit", str(junit), "--store", str(tmp_path / "store")]) == 1
+        out = capfd.readouterr().out
+        assert "    alone       identical  2 completions, 1 distinct, log-probabilities of equal tokens up to 0 " in out
+        assert "    under load  other text 2 completions, 1 distinct, the first parts at token 4" in out
+        assert 'failures="1"' in junit.read_text() and "other text" in page.read_text()
+    from mindgap.results.store import Store
+
+    stored = Store(tmp_path / "store").rows("SELECT label, verdict, numbers['parts at'] AS at FROM answers ORDER BY 1")
+    assert stored == [
+        {"label": "alone", "verdict": "identical", "at": 0.0},
+        {"label": "under load", "verdict": "other text", "at": 4.0},
+    ]
+    for wrong, reason in (
+        ([url, "--prompt", "x"], f"mindgap: {url}: no server answers: the connection failed: "),
+        ([url], f"mindgap: {url}: give a prompt, as in --prompt 'Once upon a time'"),
+        (["http:///v1", "--prompt", "x"], "mindgap: http:///v1: it is no address of a server"),
+        ([url, "-p", "cpu/eager"], "mindgap: -p cpu/eager: a server is a platform itself: leave out -p"),
+        ([url, "--prompt", "x", "--timeout", "0"], "mindgap: --timeout 0: it takes seconds, more than 0"),
+        ([url, "--prompt", "x", "--key-variable", "NOT_THERE"], "mindgap: --key-variable NOT_THERE: no such"),
+        (["timm:resnet18"], "mindgap: timm:resnet18: name a platform, as in -p cpu/eager"),
+    ):
+        assert main(["invariance", *wrong]) == 2
+        err = capfd.readouterr().err
+        assert err.startswith(reason) and err.count("\n") == 1, err

@@ -1,0 +1,170 @@
+"""Datasets of every kind, and what is said of bad ones."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+
+from mindgap.graph import MindgapError
+from mindgap.workflows.task.datasets import open_dataset
+from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample, picture_of
+
+FORMS = [InputForm("images", (1, 4, 4), "float32")]
+PLAIN = Pixels()
+
+
+def image(path: Path, value: int, mode: str = "L") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (8, 8), value if mode == "L" else (value, 0, 0)).save(path)
+
+
+def test_arrays_are_found_by_name_or_order(tmp_path: Path) -> None:
+    images = np.arange(48, dtype=np.float64).reshape(3, 1, 4, 4)
+    np.savez(tmp_path / "named.npz", images=images, other=np.zeros(3), labels=np.array([2, 0, 1]))
+    np.savez(tmp_path / "ordered.npz", x=images, labels=np.array([2, 0, 1]))
+    for name in ("named", "ordered"):
+        found = open_dataset(str(tmp_path / f"{name}.npz"), FORMS, PLAIN)
+        assert (found.task, found.count) == ("classification", 3)
+        example = found.example(1)
+        assert example.labels == (0,) and np.array_equal(example.inputs[0], images[1])
+        assert example.inputs[0].dtype == np.float32
+        with pytest.raises(IndexError):
+            found.example(3)
+
+
+def test_boxes_and_tokens_make_other_tasks(tmp_path: Path) -> None:
+    images, boxes = np.zeros((2, 1, 4, 4)), np.arange(16.0).reshape(2, 2, 4)
+    np.savez(tmp_path / "d.npz", images=images, boxes=boxes, box_labels=np.array([[3, -1], [1, 2]]))
+    found = open_dataset(str(tmp_path / "d.npz"), FORMS, PLAIN)
+    assert found.task == "detection" and found.example(0).labels == (3,)
+    assert found.example(0).boxes == (0, 1, 2, 3) and len(found.example(1).boxes) == 8
+    np.savez(tmp_path / "l.npz", images=images, boxes=boxes[:, 0], labels=np.array([3, 1]))
+    found = open_dataset(str(tmp_path / "l.npz"), FORMS, PLAIN)
+    assert found.task == "localisation" and found.example(1).boxes == (8, 9, 10, 11)
+    np.savez(tmp_path / "t.npz", tokens=np.array([[5, 6, 7], [8, 9, 5]]))
+    found = open_dataset(str(tmp_path / "t.npz"), [InputForm("tokens", (2,), "int64")], PLAIN)
+    assert found.task == "language" and found.example(1).inputs[0].tolist() == [8, 9]
+    assert found.example(1).labels == (9, 5)
+
+
+def test_a_folder_of_images_is_scaled_and_normalised(tmp_path: Path) -> None:
+    image(tmp_path / "cat" / "b.png", 255)
+    image(tmp_path / "cat" / "a.png", 51)
+    image(tmp_path / "dog" / "deep" / "c.jpg", 255, "RGB")
+    (tmp_path / "dog" / "notes.txt").write_text("no image")
+    (tmp_path / "dog" / "z.png").write_bytes(b"\x89PNG broken")
+    found = open_dataset(str(tmp_path), FORMS, Pixels((0.5,), (0.25,)))
+    assert (found.classes, found.count) == (("cat", "dog"), 4)
+    assert found.example(0).labels == (0,) and np.allclose(found.example(0).inputs[0], (0.2 - 0.5) / 0.25)
+    assert found.example(2).labels == (1,) and found.example(2).inputs[0].shape == (1, 4, 4)
+    with pytest.raises(UnreadableExample, match=r"z\.png cannot be read"):
+        found.example(3)
+    whole = open_dataset(str(tmp_path), [InputForm("x", (3, 8, 8), "uint8")], PLAIN)
+    assert whole.example(2).inputs[0][0].max() > 250 and whole.example(2).inputs[0][1:].max() < 5
+
+
+def test_a_callable_is_streamed_from_any_number(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(
+        "import numpy as np\n"
+        "def five():\n"
+        "    for n in range(5):\n"
+        "        yield np.full((1, 4, 4) if n != 3 else (2, 2), n, np.float32), n % 2\n"
+        "def boxes():\n"
+        "    yield np.zeros((1, 4, 4)), {'boxes': [[0, 0, 1, 1]], 'labels': [4]}\n"
+        "def fails():\n"
+        "    yield np.zeros((1, 4, 4)), 0\n"
+        "    raise KeyError('gone')\n"
+    )
+    found = open_dataset(f"{tmp_path}/data.py:five", FORMS, PLAIN)
+    assert found.count is None
+    assert [found.example(n).inputs[0][0, 0, 0] for n in (2, 4, 0, 1)] == [2, 4, 0, 1]
+    with pytest.raises(UnreadableExample, match=r"it is \[2, 2\], and the model's input images takes \[1, 4, 4\]"):
+        found.example(3)
+    with pytest.raises(IndexError):
+        found.example(5)
+    assert open_dataset(f"{tmp_path}/data.py:boxes", FORMS, PLAIN).task == "detection"
+    with pytest.raises(MindgapError, match=r"it raised KeyError: 'gone' \(data\.py:9\)"):
+        open_dataset(f"{tmp_path}/data.py:fails", FORMS, PLAIN).example(1)
+
+
+def test_a_saved_hugging_face_dataset_is_read_without_the_library(tmp_path: Path) -> None:
+    image(tmp_path / "one.png", 255)
+    row = {"bytes": (tmp_path / "one.png").read_bytes(), "path": None}
+    table = pa.table({"image": [row, row], "label": [1, 0]})
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    with pa.ipc.new_stream(folder / "data-00000-of-00001.arrow", table.schema) as writer:
+        writer.write_table(table)
+    (folder / "dataset_info.json").write_text(json.dumps({"features": {"label": {"names": ["a", "b"]}}}))
+    found = open_dataset(f"hf:{folder}", FORMS, PLAIN)
+    assert (found.classes, found.count) == (("a", "b"), 2)
+    assert found.example(0).labels == (1,) and (found.example(0).inputs[0] == 1).all()
+
+
+def test_a_torchvision_dataset_is_read(tmp_path: Path) -> None:
+    found = open_dataset("torchvision:FakeData?size=3&num_classes=4", [InputForm("x", (3, 16, 16), "float32")], PLAIN)
+    assert found.count == 3 and found.example(2).inputs[0].shape == (3, 16, 16)
+    with pytest.raises(MindgapError, match=r"torchvision\.datasets has no Fake"):
+        open_dataset("torchvision:Fake", FORMS, PLAIN)
+    with pytest.raises(MindgapError, match="not found"):
+        open_dataset(f"torchvision:MNIST?root={tmp_path}", FORMS, PLAIN)
+
+
+IMAGES = np.zeros((2, 1, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"images": IMAGES[:0], "labels": np.zeros(0, np.int64)}, "it is empty"),
+        ({"images": IMAGES, "labels": np.array([4, 4])}, r"all of its samples are of one class \(4\)"),
+        ({"images": IMAGES, "labels": np.array([0.5, 1.0])}, r"labels is float64\[2\]: give one whole number"),
+        ({"images": IMAGES, "labels": np.arange(3)}, "images has 2 samples, and the others 3"),
+        ({"images": IMAGES}, "it has no array `labels`"),
+        ({"a": IMAGES, "b": IMAGES, "labels": np.arange(2)}, "beside the labels it has a, b; the model takes images"),
+        ({"images": IMAGES[:, 0], "labels": np.arange(2)}, r"its samples are \[4, 4\]"),
+        ({"tokens": np.zeros((2, 9), np.int64)}, r"give \[texts, 2\]"),
+    ],
+)
+def test_bad_arrays_are_one_line(tmp_path: Path, arrays: dict[str, np.ndarray], says: str) -> None:
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(MindgapError, match=says) as error:
+        open_dataset(str(tmp_path / "bad.npz"), FORMS, PLAIN)
+    assert str(error.value).startswith(f"dataset {tmp_path}/bad.npz: ") and "\n" not in str(error.value)
+
+
+def test_other_bad_datasets_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("no archive")
+    (tmp_path / "empty" / "cat").mkdir(parents=True)
+    image(tmp_path / "one" / "cat" / "a.png", 1)
+    (tmp_path / "nothing.py").write_text("def none():\n    return []\ndef odd():\n    return [1]\n")
+    for given, says in (
+        (tmp_path / "text.npz", "it cannot be read"),
+        (tmp_path / "absent.npz", "no such file"),
+        (tmp_path / "absent", "there is no such folder"),
+        (tmp_path / "empty", "it is empty"),
+        (tmp_path / "one", r"one class \(cat\)"),
+        (f"{tmp_path}/nothing.py:none", "it is empty"),
+        (f"{tmp_path}/nothing.py:odd", r"example 0 is a int: yield \(inputs, label\)"),
+        (f"{tmp_path}/nothing.py:absent", "it has no function 'absent'"),
+        (f"hf:{tmp_path}/one", r"holds no \.arrow and no \.parquet"),
+    ):
+        with pytest.raises(MindgapError, match=says):
+            open_dataset(str(given), FORMS, PLAIN)
+    with pytest.raises(MindgapError, match=r"the model takes x \[5\]: it needs one input \[channels, height, width\]"):
+        open_dataset(str(tmp_path / "one"), [InputForm("x", (5,), "float32")], PLAIN)
+
+
+def test_a_picture_is_a_png_of_the_array() -> None:
+    import base64
+    import io
+
+    array = np.linspace(-3, 5, 12).reshape(1, 3, 4)
+    shown = Image.open(io.BytesIO(base64.b64decode(picture_of(array).partition(",")[2])))
+    assert np.array_equal(np.asarray(shown), np.round((array[0] + 3) / 8 * 255))
+    colours = np.random.default_rng(0).random((3, 2, 2))
+    assert Image.open(io.BytesIO(base64.b64decode(picture_of(colours).partition(",")[2]))).mode == "RGB"
+    assert picture_of(np.zeros(5)) == ""

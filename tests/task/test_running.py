@@ -1,0 +1,131 @@
+"""A task study on a model and a platform whose labels are known, through real workers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from mindgap.graph import MindgapError
+from mindgap.models.capture import capture
+from mindgap.report.task_page import task_page
+from mindgap.results.predictions import TaskResult
+from mindgap.results.store import Store
+from mindgap.studies import records
+from mindgap.studies.task.study import column_facts, task_tables, to_json
+from mindgap.workflows.task.api import run_task
+from mindgap.workflows.task.columns import Form
+from mindgap.workflows.task.running import TaskSettings
+
+DATA = """
+from pathlib import Path
+import numpy as np
+
+def samples():
+    for n in range(20):
+        if n == 10 and Path(__file__).with_name("cut").exists():
+            raise OSError("the disk is gone")
+        yield np.eye(3, dtype=np.float32)[n % 3], n % 3
+"""
+#: The first element of a batch of eight is 100 too large: samples 0, 8 and 16 get label 0. Sample 0 has it anyway.
+FAULT = """
+[[fault]]
+kind = "wrong_element"
+index = 0
+add = 100
+when = { op = "aten.linear*" }
+"""
+
+
+def form(name: str, weight: float = 0.0, wrap=lambda model: model) -> Form:
+    """A layer that gives class n for the n-th unit vector; with a `weight`, class 2 for the second."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3, bias=False)).eval()
+    with torch.no_grad():
+        torch.nn.init.eye_(model[0].weight)
+        model[0].weight[2, 1] = weight
+        return Form(name, name or "model", capture(wrap(model), (torch.zeros(8, 3),)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("task")
+    (folder / "data.py").write_text(DATA)
+    (folder / "faults.toml").write_text(FAULT)
+    labels = np.arange(20) % 3
+    images = np.eye(3, dtype=np.float32)[labels]
+    labels[13] = 9
+    labels[7] = 2
+    np.savez(folder / "data.npz", x=images, labels=labels)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> TaskResult:
+    forms = [form(""), form("other", 3.0)]
+    platform = f"faulty/eager@faults={folder}/faults.toml"
+    return run_task(forms, [platform], str(folder / "data.npz"), store=Store(folder / "store"))
+
+
+def test_figures_are_those_that_were_made(found: TaskResult) -> None:
+    reference, faulty, other, both = (column_facts(found, column) for column in found.columns)
+    # 19 samples have a label that the model knows; one of them is labelled wrongly.
+    assert (len(found.truths), found.task, reference["top1_error_share"]) == (19, "classification", 1 / 19)
+    assert found.problems == {13: "label 9 is out of range: the model has 3 classes"}
+    assert (faulty["flips"], faulty["lost"], faulty["gained"], faulty["p"]) == (2, 2, 0, 0.5)
+    assert faulty["largest_deviation"] == 100 and faulty["beyond"] == 2
+    # The other form gives label 2 for every sample of class 1; sample 7 is right by that.
+    assert (other["flips"], other["other_form"], other["gained"]) == (6, 6, 1)
+    assert (both["flips"], both["beyond"], both["other_form"]) == (7, 2, 5)
+
+
+def test_flips_beyond_rounding_name_the_operator(found: TaskResult) -> None:
+    flips = [flip for flip in found.flips if flip.column.startswith("faulty")]
+    assert [(f.sample, f.before, f.after, f.truth) for f in flips] == [(8, 2, 0, 2), (16, 1, 0, 1)]
+    assert all(f.verdict == "beyond" and f.limit < f.margin for f in flips)
+    assert flips[0].origin == "aten.linear.default (0)"
+    first = next(flip for flip in found.flips if flip.column == "other on cpu/eager")
+    assert first.origin == "0" and "0 before, 0.98 there" in first.note
+    assert not any(tie.in_danger for tie in found.near_ties) and len(found.near_ties) == 2 * 19
+
+
+def test_tables_json_and_page_have_the_same_figures(found: TaskResult) -> None:
+    columns, danger, flips = task_tables(found)
+    data = json.loads(to_json(found))
+    assert data["columns"] == [{k: v for k, v in row.items() if k in data["columns"][0]} for row in records(columns)]
+    assert len(data["flips"]) == len(flips.rows) == 15 and [row["examined"] for row in records(danger)] == [19, 19]
+    page = task_page(found)
+    assert "5.26 %" in page and "label 9 is out of range" in page
+    assert page.count('class="sample"') == len({flip.sample for flip in found.flips})
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_store_has_predictions_and_flips(found: TaskResult, folder: Path) -> None:
+    store = Store(folder / "store", create=False)
+    (run,) = store.rows("SELECT run, seconds, task FROM tasks")
+    assert run["seconds"] > 0 and run["task"] == "classification"
+    counts = store.rows("SELECT form, platform, count(*) AS n FROM predictions GROUP BY ALL")
+    assert {row["n"] for row in counts} == {19} and len(counts) == 4
+    (row,) = store.rows("SELECT count(*) AS n FROM flips JOIN tasks USING (run, created) WHERE verdict = 'beyond'")
+    assert row["n"] == 4
+
+
+def test_a_run_that_was_cut_goes_on(folder: Path) -> None:
+    store, data = Store(folder / "cut-store"), f"{folder}/data.py:samples"
+    (folder / "cut").touch()
+    with pytest.raises(MindgapError, match=r"it raised OSError: the disk is gone \(data\.py:8\)"):
+        run_task([form("")], [], data, settings=TaskSettings(near=0), store=store)
+    (folder / "cut").unlink()
+    again = run_task([form("")], [], data, settings=TaskSettings(near=0), store=store)
+    assert (len(again.truths), again.taken_over) == (20, 8) and again.reference.name == "cpu/eager"
+    assert [*again.predictions[again.reference]] == [*range(20)]
+
+
+def test_a_model_without_logits_is_refused(folder: Path) -> None:
+    labels = form("", wrap=lambda model: torch.nn.Sequential(model, torch.nn.Flatten(0)))
+    with pytest.raises(
+        MindgapError, match=r"model: the model's outputs are no logits: its first output is float32\[24\]"
+    ):
+        run_task([labels], [], str(folder / "data.npz"))
