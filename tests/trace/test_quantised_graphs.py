@@ -190,6 +190,23 @@ def test_a_product_in_its_last_place_may_take_either_step_at_a_tie(nudge: float)
     assert found.verdict == "rounding"
 
 
+DTYPES = ("bool", "uint8", "int64", "float32", "float64", "complex64")
+#: What PyTorch lacks.
+MISSING = {("clamp", "bool"), ("clamp", "complex64"), ("matmul", "bool")}
+OPERATORS = [(op, dtype) for op in ("add", "mul", "clamp", "matmul") for dtype in DTYPES if (op, dtype) not in MISSING]
+
+
+@pytest.mark.parametrize(("op", "dtype"), OPERATORS)
+def test_a_wrong_operator_of_any_dtype_is_found(op: str, dtype: str) -> None:
+    arrays = [np.random.default_rng(seed).integers(0, 2, (4, 6)).astype(dtype) for seed in range(2)]
+    overload = f"aten.{op}.{'default' if op == 'matmul' else 'Tensor'}"
+    arrays[1] = arrays[1].T.copy() if op == "matmul" else arrays[1]
+    graph = build(arrays, [("y", overload, "i0", "i1")], ["y"])
+    wrong = at(overload, lambda y, a: (y + 1 if dtype != "bool" else ~y).to(y.dtype))
+    found = Bench({PLATFORM: wrong}).judge(graph, arrays)
+    assert (found.verdict, found.blame) == ("discrepant", "platform")
+
+
 @pytest.mark.parametrize("op", ["aten.mul.Tensor", "aten.div.Tensor"])
 def test_an_exact_product_that_is_off_in_its_last_place_is_no_finding(op: str) -> None:
     """IEEE 754 rounds nothing there, and an accelerator may."""

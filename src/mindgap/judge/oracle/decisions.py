@@ -115,9 +115,11 @@ def _quantised(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) 
             value, source = x + side * SIGMAS * sigma, operand
             for index in chain:
                 call = bind_call(graph, graph.nodes[index])
-                (value,) = evaluate(call, *call.bind({source: value}))
+                if not call.traits.casts:  # a cast leaves whole numbers as they are
+                    (value,) = evaluate(call, *call.bind({source: value}))
+                    value = value.to(torch.float64)
                 source = graph.first_value[index]
-            ends.append(value.to(torch.float64))
+            ends.append(value)
     choice = chosen.to(torch.float64)
     return ~((choice >= torch.minimum(*ends)) & (choice <= torch.maximum(*ends)))
 

@@ -27,6 +27,8 @@ from mindgap.judge.trace.subgraphs import Array
 Tensor = torch.Tensor
 #: Elements of all products of a matrix product, up to which they are computed one by one.
 _MOST_PRODUCTS: Final = 1 << 22
+#: Sums of products of their first two operands alone.
+_DIRECT: Final = frozenset({"mm", "matmul", "bmm", "linear", "conv1d", "conv2d", "conv3d", "convolution"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +61,29 @@ def wrong_rule(oracle: Oracle, node: int, arrays: Mapping[int, Array]) -> WrongR
     number = oracle.graph.first_value[node]
     if len(arrays) != 1 or number not in arrays or number not in oracle.step.values:
         return None
-    got, right = widen(to_torch(arrays[number])), oracle.step.wide(number)
+    got, right = _wide(to_torch(arrays[number])), _wide(oracle.step.wide(number))
     if got.shape != right.shape or not got.numel():
         return None
     with neutral_float64():
         call = bind_call(oracle.graph, oracle.graph.nodes[node])
         args, kwargs = call.bind(WideValues(oracle))
-        for rule, candidate in _candidates(call, args, kwargs, got, right):
+        for rule, candidate in _candidates(call, [_wide(each) for each in args], kwargs, got, right):
             if candidate.shape == got.shape and bool(((got == candidate) | (got.isnan() & candidate.isnan())).all()):
                 return rule
     return None
 
 
+def _wide(value: Any) -> Any:
+    """Floats in 64 bits, and integers too: limits of another width fit. What is no tensor stays."""
+    if not isinstance(value, Tensor) or value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        return widen(value) if isinstance(value, Tensor) else value
+    return value.to(torch.int64)
+
+
 def _candidates(
     call: BoundCall, args: list[Any], kwargs: Mapping[str, Any], got: Tensor, right: Tensor
 ) -> Iterator[_Candidate]:
-    if not args or not isinstance(args[0], Tensor) or args[0].is_complex():
+    if not args or not isinstance(args[0], Tensor) or args[0].is_complex() or args[0].dtype == torch.bool:
         return
     if call.packet == "round" and not kwargs.get("decimals"):
         for phrase, function in _ROUNDINGS.items():
@@ -97,11 +106,8 @@ def _candidates(
 
 def _kept_in_float16(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any], got: Tensor, right: Tensor) -> bool:
     """Whether float16 holds every result, not every right one, and K roundings to it explain the errors: u·√K·Σ|x|."""
-    if (
-        not right.is_floating_point()
-        or torch.equal(_in_float16(right), right)
-        or not torch.equal(_in_float16(got), got)
-    ):
+    direct = call.packet in _DIRECT and right.is_floating_point()
+    if not direct or torch.equal(_in_float16(right), right) or not torch.equal(_in_float16(got), got):
         return False
     (size,) = evaluate(call, [args[0].abs(), args[1].abs(), *args[2:]], kwargs)
     terms = args[1][0].numel() if "conv" in call.packet else args[0].shape[-1]
@@ -113,7 +119,9 @@ def _in_float16(x: Tensor) -> Tensor:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, Tensor) and not value.is_complex() and bool((value == value.round()).all())
+    if not isinstance(value, Tensor) or value.is_complex() or value.dtype == torch.bool:
+        return False
+    return not value.is_floating_point() or bool((value == value.round()).all())
 
 
 def _scaled(packet: str, args: list[Any], got: Tensor, right: Tensor) -> Iterator[_Candidate]:
