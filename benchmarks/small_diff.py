@@ -1,7 +1,8 @@
 """Measures how long a user waits for `mindgap diff` of a small model: `python benchmarks/small_diff.py [PLATFORM…]`.
 
     command  `mindgap diff FILE.py:make -p PLATFORM` of three layers, a new process each time    target: <= 4 s, and
-             1.5 times the bare script with `cpu/jit`, 1.1 times with the others
+             1.5 times the bare script with `cpu/jit`, 1.1 times with the others (set before the program's own
+             export was compared too, which is a second one: `--no-own-path` measures without it)
     bare     a script that imports PyTorch, runs the model, converts it for the platform (`torch.jit.trace`,
              `torch.onnx.export` and ONNX Runtime, or `torch.compile`) and runs it there; also a new process, and with
              `cpu/inductor` an empty cache of compiled code for either
@@ -109,10 +110,19 @@ def process(folder: Path, *command: str, checkout: Path | None = None) -> str:
 
 
 def commands(
-    folder: Path, platform: str, runs: int, against: Path | None
+    folder: Path, platform: str, runs: int, against: Path | None, own_path: bool
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, Any]]:
     """Seconds and processor seconds of the command, of the bare script and of another checkout; a report."""
-    diff = ("-m", "mindgap", "diff", "model.py:make", "-p", platform, "--json")
+    diff = (
+        "-m",
+        "mindgap",
+        "diff",
+        "model.py:make",
+        "-p",
+        platform,
+        "--json",
+        *([] if own_path else ["--no-own-path"]),
+    )
     report = json.loads(process(folder, *diff))
     (folder / "bare.py").write_text(BARE[platform])
     calls = {"mindgap diff": lambda: process(folder, *diff), "bare script": lambda: process(folder, "bare.py")}
@@ -184,6 +194,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("platforms", nargs="*", default=list(BARE), metavar="PLATFORM", help=", ".join(BARE))
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--no-own-path", action="store_true", help="the captured graph alone, one export and not two")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout")
     wanted = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -193,7 +204,8 @@ def main() -> None:
         folder = Path(name)
         (folder / "model.py").write_text(MODEL)
         for platform in wanted.platforms:
-            found, report = commands(folder, platform, wanted.runs, wanted.against and wanted.against.resolve())
+            against = wanted.against and wanted.against.resolve()
+            found, report = commands(folder, platform, wanted.runs, against, not wanted.no_own_path)
             print(f"\n{platform}, medians of {wanted.runs} runs")
             print_commands(found)
             for part, seconds in parts(folder, platform, wanted.runs, report).items():

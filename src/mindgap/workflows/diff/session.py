@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from mindgap.findings.script.culprit_script import culprit_script
 from mindgap.graph import Graph, MindgapError, stored_keys
@@ -36,6 +36,9 @@ from mindgap.workflows.diff.large_models import LargeGraphGate
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import FloatModel, OnProgress, OwnProgram, Subject
 from mindgap.workflows.diff.subject_runner import SubjectRunner
+
+#: Modes that most graphs give equal bits in, which need no judge.
+_ALIKE: Final = frozenset({"eager", "jit"})
 
 
 class DiffInterrupted(KeyboardInterrupt):
@@ -166,6 +169,8 @@ class Session:
         )  # fmt: skip
         # Workers start while sources are opened and captured.
         self._pool.add([settings.reference, *wanted])
+        if settings.judge and any(platform.mode not in _ALIKE for platform in wanted):
+            self._import_judge(wanted)
         collected = Collected(wanted, progress)
         with recording(store, settings, self._pool.describe) as record:
             try:
@@ -197,7 +202,7 @@ class Session:
             budget.limited(self._pool.run), settings, self._tensors, self._pool.describe, script=culprit_script
         )
         with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
-            prepare = partial(self._import_judge_meanwhile, wanted)
+            prepare = partial(self._import_judge, wanted)
             one = SubjectRunner(context, wanted, collected, record, budget, prepare, self._gate, self._pool.release)
             batches = Batches.of(self._pool, [settings.reference, *wanted], settings.deadline_s, budget)
             try:
@@ -214,10 +219,10 @@ class Session:
                 self._pool.close()
                 raise
 
-    def _import_judge_meanwhile(self, platforms: Sequence[PlatformName]) -> None:
+    def _import_judge(self, platforms: Sequence[PlatformName]) -> None:
         """Imports the judge in another thread if a worker still starts. Most platforms that start slowly need it.
 
-        A core is idle then: the model is captured, and the import takes as long as that of PyTorch.
+        A core is idle then, and the import takes as long as that of PyTorch.
         """
         if self._judge_import is None and not self._pool.opened(platforms):
             self._judge_import = threading.Thread(target=importlib.import_module, args=("mindgap.judge.trace.judge",))
