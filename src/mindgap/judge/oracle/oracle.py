@@ -24,6 +24,7 @@ from mindgap.judge.oracle.shadows.result_rounding import Decisions, impose, roun
 from mindgap.judge.oracle.shadows.segments import (
     FREE_SHARE,
     HELD,
+    MOST_NOISE_BYTES,
     NOISE_BYTES,
     SEGMENT_BYTES,
     needed_bytes,
@@ -79,7 +80,8 @@ class Oracle:
         self.parts = segments(graph, segment_bytes)
         free = _free_memory(graph, self.parts, self.watched)
         self._held_bytes = min(HELD * segment_bytes, free // FREE_SHARE)
-        self._noise_bytes = max(NOISE_BYTES, free // FREE_SHARE) if noise_bytes_held is None else noise_bytes_held
+        share = min(max(NOISE_BYTES, free // FREE_SHARE), MOST_NOISE_BYTES)
+        self._noise_bytes = share if noise_bytes_held is None else noise_bytes_held
 
     @cached_property
     def step(self) -> Stepwise:

@@ -21,6 +21,7 @@ from mindgap.graph.compare.verdict import Verdict
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle import Oracle, OracleError, OracleMemoryError, is_calm, local_expectation
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real
+from mindgap.judge.oracle.shadows.segments import MOST_NOISE_BYTES
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators, kind_of_error
 from mindgap.judge.trace.subgraphs import Array
 from mindgap.platforms.name import PlatformName
@@ -204,7 +205,8 @@ class Explanation:
 
     def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str) -> Oracle:
         """The oracle of a graph whose values of the policy's dtype have another one, as `inputs` have already."""
-        return Oracle(retyped(graph, self.policy.declared, dtype), inputs, segment_bytes=_SEGMENT_BYTES)
+        graph = retyped(graph, self.policy.declared, dtype)
+        return Oracle(graph, inputs, segment_bytes=_SEGMENT_BYTES, noise_bytes_held=MOST_NOISE_BYTES // 2)
 
     def _as(self, array: Array, dtype: str) -> Array:
         """An array of the policy's dtype in another one."""

@@ -321,11 +321,12 @@ class OwnPathClient:
         **more: object,
     ) -> Frame:
         """Raises `WorkerFailed`, and `MindgapError` for a program that cannot be opened or built there."""
-        left = self._until - time.monotonic()
-        if self._stopped or left <= 0:
-            raise MindgapError("interrupted" if self._stopped else "the time budget was used up")
         client, lock = self._client(platform, backend)
         with lock:
+            # Others of this client were waited for.
+            left = self._until - time.monotonic()
+            if self._stopped or left <= 0:
+                raise MindgapError("interrupted" if self._stopped else "the time budget was used up")
             file = {"file": self._file(source, platform) is not None, "input_map": self._input_map}
             prepare = [runner.prepare, dict(platform.backend_options)] if runner.prepare else []
             asked = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -89,6 +90,8 @@ class SubjectRunner:
             self._refuse(position, subject, error, rows)
             return None
         except Exception as error:
+            for run in own_runs.values():
+                run.cancel()
             self._refuse(position, subject, error)
             return None
         seconds = time.perf_counter() - started
@@ -286,7 +289,7 @@ class SubjectRunner:
 def _begin(program: OwnProgram, platforms: Sequence[PlatformName]) -> OwnRuns:
     """Begins to run a program by the way of each platform's users."""
     # Leaving an executor would wait for the runs.
-    threads = ThreadPoolExecutor(max(len(platforms), 1), "mindgap-own-path")
+    threads = ThreadPoolExecutor(max(min(len(platforms), os.cpu_count() or 2), 1), "mindgap-own-path")
     try:
         return {platform: threads.submit(program.run, platform) for platform in platforms}
     finally:

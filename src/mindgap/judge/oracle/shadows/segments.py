@@ -28,6 +28,8 @@ MOST_SIDE_BY_SIDE: Final = 8
 #: What replays inject is held for the whole graph up to this size at least, so that they need no segments: without it
 #: each replay computes the bounds again.
 NOISE_BYTES: Final = 256 << 20
+#: And up to this one at most, where it is a small part of the free memory: a judge may be one of several.
+MOST_NOISE_BYTES: Final = 1 << 30
 #: Temporary float64 copies of its operands and results that an operator's bound needs at a time.
 _WORKING: Final = 6
 #: Copies, in declared dtypes, of a weight that float64 takes a block at a time: those with other roundings.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -10,9 +11,10 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.fx
@@ -32,6 +34,7 @@ from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.pytorch.device.runtime import hardware
 from mindgap.platforms.pytorch.device.settings import thread_counts
 
+_RECORD: Final = "made-for.json"
 _base: str | None = None
 
 
@@ -71,6 +74,7 @@ def configured(options: Options) -> Generator[None]:
         yield
 
 
+@functools.cache
 def _compiler() -> str:
     path = compiler_present().versions.get("compiler")
     if path is None:
@@ -108,12 +112,23 @@ def _claim_cache(options: Options, description: Mapping[str, Any], compiler: str
     _base = _base or os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
     facts = json.dumps(made_for, sort_keys=True, indent=1)
     folder = Path(_base) / f"mindgap-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
-    record = folder / "made-for.json"
-    if folder.exists() and (not record.is_file() or record.read_text() != facts):
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not record.exists():
-        partial = folder / f"made-for.{os.getpid()}"
-        partial.write_text(facts)
-        partial.replace(record)
+    if _stated(folder) != facts:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # The worker of the platform and that of its programs may be here at the same time: the directory comes whole.
+        made = Path(tempfile.mkdtemp(prefix="made-for-", dir=folder.parent))
+        (made / _RECORD).write_text(facts)
+        if folder.exists() and _stated(folder) != facts:
+            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            made.rename(folder)
+        except OSError:  # the other one was first
+            shutil.rmtree(made, ignore_errors=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+
+
+def _stated(folder: Path) -> str | None:
+    """The facts that a directory was made for; None where it states none."""
+    try:
+        return (folder / _RECORD).read_text()
+    except OSError:
+        return None

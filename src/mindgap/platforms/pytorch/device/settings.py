@@ -198,7 +198,7 @@ def thread_counts() -> dict[str, int]:
     """Returns the thread counts of ATen, OpenMP and MKL, as PyTorch reports them."""
     found = {"aten": torch.get_num_threads()}
     for line in torch.__config__.parallel_info().splitlines():
-        for name, call in (("openmp", "omp_get_maxthread_counts() :"), ("mkl", "mkl_get_maxthread_counts() :")):
+        for name, call in (("openmp", "omp_get_max_threads() :"), ("mkl", "mkl_get_max_threads() :")):
             _, there, number = line.partition(call)
             if there:
                 found[name] = int(number)
