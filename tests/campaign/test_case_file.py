@@ -83,6 +83,7 @@ def test_the_file_and_the_command_reproduce_a_row(campaign: Campaign, tmp_path: 
         graph_of(folder, calm)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_case_gets_the_short_script_that_shows_it(campaign: Campaign, tmp_path: Path) -> None:
     """ONNX Runtime computes `remainder` by a formula that loses it for large quotients."""

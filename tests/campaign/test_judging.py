@@ -57,6 +57,7 @@ def run(pool: WorkerPool, platform: str, case: Case) -> Outcome:
     return pool.run(Job(platform, case.graph))
 
 
+@pytest.mark.nightly
 def test_rows_are_those_of_this_process_and_outlive_the_other(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:

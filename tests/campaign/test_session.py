@@ -157,6 +157,7 @@ def test_stops(campaign: Campaign, tmp_path: Path) -> None:
     assert result.state == "finished" and result.totals.rows == 30
 
 
+@pytest.mark.nightly
 def test_findings_are_judged_again_and_the_new_rows_count(campaign: Campaign, tmp_path: Path) -> None:
     """A finding that was none: the row says so, and what it should have said comes out of the second judgement."""
     campaign(30, "toys:WRONG", "toys:EXACT@number=2")

@@ -76,7 +76,9 @@ def test_a_graph_refers_to_tensors_by_the_keys_that_are_on_disk(built, models):
     assert stats.damaged == () and stats.verified == 6
 
 
-@pytest.mark.parametrize("harm", ["missing", "another", "graph"])
+@pytest.mark.parametrize(
+    "harm", ["missing", *(pytest.param(one, marks=pytest.mark.nightly) for one in ("another", "graph"))]
+)
 def test_damage_is_found_told_and_captured_again(built, models, harm):
     relu = built.entry(models("relu")[0])
     held = {given.recipe.key for given in built.graph(relu).inputs if isinstance(given.recipe, Stored)}
@@ -123,6 +125,7 @@ def test_what_cannot_be_read_back_does_not_count_as_captured(models, tmp_path):
     assert catalogue.entry(models("relu")[0]).status == "captured" and damaged_graphs(catalogue) == ()
 
 
+@pytest.mark.nightly
 def test_the_commands_say_so_and_write_files_that_can_be_run(built, models, tmp_path):
     (source,) = models("tanh")
     ran = mindgap("corpus", "stats", str(built.path), cwd=tmp_path)

@@ -50,6 +50,7 @@ def test_rows_that_no_time_was_left_for_are_not_run(tmp_path: Path) -> None:
     assert "has not come to its end" in study.err
 
 
+@pytest.mark.nightly
 def test_a_source_that_takes_all_the_time_is_refused(tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(ENDLESS)
     ran = mindgap("diff", "models.py:endless", "models.py:calm", "-p", "cpu/jit", "--budget", "20s", cwd=tmp_path)

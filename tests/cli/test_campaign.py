@@ -54,6 +54,7 @@ def test_what_is_no_campaign(tmp_path: Path) -> None:
         assert ran.status == 2 and "nothing holds no campaign (`mindgap campaign run PLAN --out nothing`" in ran.err
 
 
+@pytest.mark.nightly
 def test_a_bundle_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
     from small_source import Small, plan_text
 

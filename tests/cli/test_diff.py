@@ -152,6 +152,7 @@ def test_what_is_unsupported_everywhere_compares_nothing_and_is_wrong_use(models
     assert mindgap("diff", "models.py:calm", "-p", FAULTY, "--require-support", cwd=models).status == 1
 
 
+@pytest.mark.nightly
 def test_a_store_gives_the_same_page_as_the_run(models: Path) -> None:
     wanted = ("--store", "found", "--html", "page.html", "--json")
     ran = mindgap("diff", "models.py:calm", "-p", "cpu/jit", *wanted, cwd=models)
@@ -165,6 +166,7 @@ def test_a_store_gives_the_same_page_as_the_run(models: Path) -> None:
     assert none.status == 2 and "no store and not empty" in none.err and len(none.err.splitlines()) == 1
 
 
+@pytest.mark.nightly
 def test_an_internal_result_is_calm_unless_asked_for(models: Path) -> None:
     (models / "saved.py").write_text(
         "import torch\n\n\ndef normalised():\n"

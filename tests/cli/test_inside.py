@@ -7,6 +7,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from cli.command_line import mindgap
 
 MODEL = """
@@ -29,6 +31,7 @@ def loop():
 """
 
 
+@pytest.mark.nightly
 def test_the_way_on_of_a_loop_is_a_command_that_works(tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(MODEL)
     ran = mindgap("capture", "models.py:loop", "-o", "loop.mindgap", cwd=tmp_path)

@@ -39,6 +39,7 @@ def diff(models: Path, *more: str) -> Ran:
     return mindgap("diff", "models.py:calm", "-p", FAULTY, *more, cwd=models)
 
 
+@pytest.mark.nightly
 def test_a_finding_that_the_ledger_knows_passes_and_is_suppressed_in_sarif(models: Path) -> None:
     (models / "known.toml").write_text(KNOWN)
     ran = diff(models, "--baseline", "known.toml", "--sarif", "found.sarif", "--json")

@@ -12,6 +12,7 @@ from cli.command_line import MODELS, mindgap
 LINE = re.compile(r"^\S+ \S+ (\d+) (\w+) (mindgap[\w.]*): (.*)$", re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_verbose_shows_the_command_and_its_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models.py").write_text(MODELS)
     diff = ("diff", "models.py:calm", "-p", "cpu/eager@threads=1", "--json")

@@ -56,6 +56,7 @@ def test_what_is_wrong_only_in_another_spelling_is_found_and_traced(models: Path
     assert "aten.flip.default" in (models / "page.html").read_text()
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_held_against_itself_is_said(models: Path) -> None:
     (models / "faults.toml").write_text('[[fault]]\nkind = "refusal"\nwhen = { op = "aten.gelu*" }\n')
     ran = mindgap("metamorphic", "models.py:make", "-p", "faulty/eager@faults=faults.toml", cwd=models)

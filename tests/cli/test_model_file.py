@@ -18,6 +18,7 @@ def net():
 """
 
 
+@pytest.mark.nightly
 def test_a_model_travels_to_a_machine_without_its_code(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir(), there.mkdir()

@@ -161,6 +161,7 @@ def test_a_policy_is_one_block_for_all_models() -> None:
 FAULTS = '[[fault]]\nkind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.gelu*" }\n'
 
 
+@pytest.mark.nightly
 def test_a_real_finding_on_a_terminal_and_in_a_pipe(tmp_path: Path) -> None:
     """A pseudo-terminal of 100 columns has the block of a pipe."""
     (tmp_path / "models.py").write_text(MODELS)

@@ -10,6 +10,7 @@ import pytest
 from cli.command_line import mindgap
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_quick_selftest_passes_and_counts(tmp_path: Path) -> None:
     ran = mindgap("selftest", "--quick", "--json", cwd=tmp_path)

@@ -49,6 +49,7 @@ def models(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_values_of_both_sides_are_written_with_an_index(models: Path) -> None:
     command = ("trace", "models.py:make", "-p", FAULTY, "--reference", EAGER, "--dump")
     ran = mindgap(*command, "all", cwd=models)
@@ -130,6 +131,7 @@ def test_a_fault_is_followed_to_the_outputs(models: Path) -> None:
     assert "aten.gelu.default" in (models / "t.html").read_text()
 
 
+@pytest.mark.nightly
 def test_equal_sides_are_status_0_and_all_values_are_shown_on_request(models: Path) -> None:
     ran = mindgap("trace", "models.py:make", "-p", EAGER, "--reference", EAGER, "--all", cwd=models)
     assert ran.status == 0, ran.err
@@ -164,6 +166,7 @@ def test_wrong_use_is_one_line(models: Path, arguments: tuple[str, ...], message
     assert len([line for line in ran.err.splitlines() if line.startswith("mindgap: ")]) == 1
 
 
+@pytest.mark.nightly
 def test_a_platform_that_refuses_is_status_2(models: Path) -> None:
     (models / "faults.toml").write_text('[[fault]]\nkind = "refusal"\nwhen = { op = "aten.gelu*" }\n')
     ran = mindgap("trace", "models.py:make", "-p", FAULTY, cwd=models)

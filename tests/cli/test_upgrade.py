@@ -260,6 +260,7 @@ def test_junit_says_of_each_platform_that_nothing_was_compared(tmp_path: Path) -
     assert int(ET.parse(tmp_path / "u.xml").getroot().get("errors", "0")) >= 1
 
 
+@pytest.mark.nightly
 def test_a_baseline_does_not_accept_what_is_better(folder: Path) -> None:
     """The same operator may be wrong in the version after."""
     known = folder / "better.json"

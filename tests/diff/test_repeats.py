@@ -45,6 +45,7 @@ def test_every_run_is_counted_once() -> None:
     assert run_job(Alternating(), Job("here", sine(), repeat=9)).counts is None
 
 
+@pytest.mark.nightly
 def test_ten_thousand_repeats_of_one_operator_in_every_process(tmp_path: Path) -> None:
     report = repeat_graph(
         sine(), "cpu/eager", 10_000, processes=2, threads=[1, 2], tensors=TensorStore(tmp_path), model="sin"

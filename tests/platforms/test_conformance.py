@@ -85,7 +85,8 @@ OTHER_FORMS = [
 ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan")
 #: Module of a `run.py` -> its functions, for runtimes of mindgap's own environment.
 FUNCTIONS = [
-    ("pytorch", "run"), ("pytorch", "run_traced"), ("pytorch", "run_compiled"), ("pytorch", "run_ahead"),
+    ("pytorch", "run"), ("pytorch", "run_traced"), ("pytorch", "run_compiled"),
+    pytest.param("pytorch", "run_ahead", marks=pytest.mark.nightly),
     ("onnxruntime", "run"), ("onnxruntime", "run_unoptimised"), ("openvino", "run"), ("openvino", "run_onnx"),
     ("onnx_reference", "run"),
 ]  # fmt: skip
@@ -179,7 +180,13 @@ def test_the_function_of_a_script_runs_a_model(folder: str, function: str) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("platform", [*(name for name in RUNTIMES if name not in ON_VULKAN), *OTHER_FORMS])
+@pytest.mark.parametrize(
+    "platform",
+    [
+        *(name for name in RUNTIMES if name not in ON_VULKAN),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in OTHER_FORMS),
+    ],
+)
 def test_a_script_runs_where_the_platform_runs(platform: str, tmp_path: Path) -> None:
     info = platform_info(platform)
     if not info.available:

@@ -37,7 +37,7 @@ ELSEWHERE = (
     "jax/cpu@mode=accuracy", "tinygrad/cpu", "iree/cpu", "tvm/cpu", "executorch/cpu", "litert/cpu",
     "ncnn/cpu@precision=f32", "onnxruntime/openvino@precision=f32",
 )  # fmt: skip
-PLATFORMS = [*HERE, *(pytest.param(name, marks=pytest.mark.nightly) for name in COMPILED), *ELSEWHERE]
+PLATFORMS = [*HERE, *(pytest.param(name, marks=pytest.mark.nightly) for name in (*COMPILED, *ELSEWHERE))]
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)

@@ -279,6 +279,7 @@ def test_description_is_data():
     assert said["threads"] == 2 and said["precision_asked"] == "default" and said["inference_only"] is True
 
 
+@pytest.mark.nightly
 def test_without_options_openvinos_own_defaults_hold():
     plain = BACKEND.open({})
     assert plain._settings == {}

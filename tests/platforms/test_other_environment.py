@@ -172,6 +172,7 @@ def test_env_commands(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "no environment nothing" in capfd.readouterr().err
 
 
+@pytest.mark.nightly
 def test_another_version_of_a_runtime_beside_its_own(
     home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

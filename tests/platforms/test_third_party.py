@@ -116,6 +116,7 @@ def test_without_it_nothing_is_left():
     assert "numpy/eager" not in backends()
 
 
+@pytest.mark.nightly
 def test_broken_backends_are_listed_with_the_reason_and_hurt_no_other(broken_platforms):
     infos = {i.platform: i for i in list_platforms()}
     assert infos["cpu/eager"].available

@@ -93,6 +93,7 @@ def test_it_is_listed_with_its_hardware_and_versions(tmp_path):
     assert tiny["available"] and tiny["hardware"] == "Tiny 1" and tiny["versions"]["tiny-accelerator"] == "1.2"
 
 
+@pytest.mark.nightly
 def test_a_right_model_a_fault_and_a_refusal(tmp_path):
     sources = [f"{MODELS}:{name}" for name in ("right", "wrong", "elsewhere")]
     ran = mindgap("diff", *sources, "-p", "tiny/eager", "--json", cwd=tmp_path)

@@ -69,6 +69,7 @@ def test_a_failure_is_reduced_too(context: RunContext) -> None:
     assert reduced.reproducer.verified
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_without_a_short_script_mindgap_runs_a_model_file(context: RunContext, tmp_path: Path) -> None:
     """No script runs TorchScript with a number of threads. The file holds its tensors, and shows the failure again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from mindgap.findings.reduction import ReductionLimits
@@ -15,6 +16,7 @@ from mindgap.platforms.name import parse
 FAULT = '[[fault]]\nkind = "wrong_element"\nadd = 0.5\nwhen = {{ op = "aten.{}*" }}\n'
 
 
+@pytest.mark.nightly
 def test_each_fault_of_a_row_is_reduced_to_its_operator(context: RunContext, tmp_path: Path) -> None:
     (tmp_path / "faults.toml").write_text(FAULT.format("exp") + FAULT.format("tanh"))
     platform = f"faulty/eager@faults={tmp_path / 'faults.toml'}"
