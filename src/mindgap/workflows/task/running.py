@@ -1,24 +1,26 @@
 """Runs a task study: every column over the dataset, batch by batch; then the samples whose labels flip.
 
 A batch holds the samples of a range of numbers, so that a run that was cut, or has one platform more, repeats the same
-batches. Its rows are in the store before the next batch begins.
+batches. Columns that the store has of a batch do not run again, save the reference. The rows of a batch are in the
+store before the next begins.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import xxhash
 
 from mindgap.graph import Array, MindgapError
 from mindgap.models.own_path.client import OwnPathClient
 from mindgap.results.predictions import ComparedForm, Prediction, Task, TaskResult, Truth
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.task.columns import ColumnFailed, ColumnRunner, ModelForm, filled
-from mindgap.workflows.task.dataset_client import DatasetClient
-from mindgap.workflows.task.outputs import are_probabilities, predictions_of
+from mindgap.workflows.task.dataset_client import DatasetClient, Examples
+from mindgap.workflows.task.outputs import are_probabilities, like_probabilities, predictions_of
 from mindgap.workflows.task.task_store import TaskStore
 
 
@@ -36,6 +38,15 @@ class TaskSettings:
 Progress = Callable[[int, int | None, str], None]
 
 
+def read_digest(examples: Examples) -> str:
+    """Returns a digest of what a dataset gave: the truths and the bytes of the inputs."""
+    hasher = xxhash.xxh3_128(repr(examples.truths).encode())
+    for array in examples.inputs:
+        hasher.update(f"{array.dtype} {array.shape}".encode())
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()
+
+
 @dataclass
 class TaskRun:
     """Runs columns over a dataset. `forms`: by name, the model itself ("") first."""
@@ -49,6 +60,8 @@ class TaskRun:
     settings: TaskSettings
     tell: Progress
     model: str
+    #: Of the batches that this run has read, by their first number.
+    digests: dict[int, str] = field(default_factory=dict[int, str])
 
     def run(self) -> TaskResult:
         """Runs everything. Raises `MindgapError` where the reference does not run, or no sample is left."""
@@ -74,7 +87,7 @@ class TaskRun:
                     else:
                         found.problems[sample] = problems[sample]
                 found.taken_over += count
-            elif self._batch(found, runners, start, count):
+            elif self._batch(found, runners, start, count, truths):
                 break
             start += count
             self.tell(start, limit, "")
@@ -96,9 +109,19 @@ class TaskRun:
             for n in range(start, start + count)
         )
 
-    def _batch(self, found: TaskResult, runners: Mapping[ComparedForm, ColumnRunner], start: int, count: int) -> bool:
-        """Runs one batch. Returns whether the dataset ends with it."""
+    def _batch(
+        self, found: TaskResult, runners: Mapping[ComparedForm, ColumnRunner], start: int, count: int,
+        known: Mapping[int, Truth],
+    ) -> bool:  # fmt: skip
+        """Runs the columns that the store does not have of one batch. Returns whether the dataset ends with it."""
         read = self.client.read(start, count)
+        self.digests[start] = read_digest(read)
+        for truth in read.truths:
+            if known.get(truth.sample, truth) != truth:
+                raise MindgapError(
+                    f"dataset {found.dataset}: sample {truth.sample} has another truth than in the store, from a "
+                    "session before: the dataset changes from reading to reading; give --store another directory"
+                )
         problems = dict(read.problems)
         made: dict[ComparedForm, list[Prediction]] = {}
         good: list[Truth] = []
@@ -110,10 +133,11 @@ class TaskRun:
                 raise MindgapError(f"the reference does not run: {error}") from None
             good = self._in_range(found.task, read.truths, reference, problems)
             places = {truth.sample: place for place, truth in enumerate(read.truths)}
-            if found.task in ("classification", "localisation") and are_probabilities(reference[0].astype(np.float64)):
+            shares = found.task in ("classification", "localisation") and are_probabilities(_floats(reference[0]))
+            if shares:
                 found.note("the outputs are probabilities: each row sums to 1; margins are of probabilities")
             for column, runner in runners.items():
-                if column in found.failures:
+                if column in found.failures or all(truth.sample in found.predictions[column] for truth in good):
                     continue
                 try:
                     outputs = reference if column == found.reference else runner.outputs(inputs)
@@ -122,6 +146,10 @@ class TaskRun:
                         for truth in good
                         for one in predictions_of(found.task, outputs, reference, [truth], places[truth.sample])
                     ]
+                    if column == found.reference:
+                        _check_finite(made[column])
+                    elif column.form and found.task != "detection":
+                        _note_scale(found, column, outputs[0], shares)
                 except MindgapError as error:
                     if column == found.reference:
                         raise
@@ -130,7 +158,7 @@ class TaskRun:
         found.truths |= {truth.sample: truth for truth in good}
         for column, predictions in made.items():
             found.predictions[column] |= {one.sample: one for one in predictions}
-        self.kept.keep(good, problems, made)
+        self.kept.keep([truth for truth in good if truth.sample not in known], problems, made)
         return read.ended
 
     def _in_range(
@@ -140,8 +168,12 @@ class TaskRun:
         classes = outputs[0].shape[-1] if task != "detection" else None
         if task == "detection" and outputs[1].ndim == 3:
             classes = outputs[1].shape[-1]
+        positions = outputs[0].shape[1] if task == "language" else None
         good: list[Truth] = []
         for truth in truths:
+            if positions is not None and len(truth.labels) != positions:
+                problems[truth.sample] = f"it has {len(truth.labels)} labels, and the model {positions} positions"
+                continue
             wrong = [label for label in truth.labels if label < 0 or (classes is not None and label >= classes)]
             if wrong:
                 problems[truth.sample] = (
@@ -159,3 +191,25 @@ class TaskRun:
             found.predictions[column] = {
                 sample: one for sample, one in sorted(found.predictions[column].items()) if sample in found.truths
             }
+
+
+def _floats(array: Array) -> Array:
+    return array.astype(np.float64)
+
+
+def _check_finite(predictions: Sequence[Prediction]) -> None:
+    """Raises `MindgapError` where the reference gives NaN: nothing can be compared with it."""
+    for one in predictions:
+        if not one.finite:
+            raise MindgapError(f"the reference's outputs of sample {one.sample} are not finite")
+
+
+def _note_scale(found: TaskResult, column: ComparedForm, logits: Array, shares: bool) -> None:
+    """Notes a form that gives logits where the model gives probabilities, or the other way round."""
+    mine = like_probabilities(_floats(logits), shares)
+    if mine != shares:
+        names = ("logits", "probabilities")
+        found.note(
+            f"{column.form}: it gives {names[mine]}, and the model {names[shares]}: their margins and deviations are "
+            "not on one scale"
+        )
