@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,13 @@ import torch
 from mindgap.graph import MindgapError
 from mindgap.models.capture import capture
 from mindgap.report.task_page import task_page
-from mindgap.results.predictions import TaskResult
+from mindgap.results.predictions import TaskResult, Truth
 from mindgap.results.store import Store
 from mindgap.studies import records
 from mindgap.studies.task.study import column_facts, task_tables, to_json
-from mindgap.workflows.task.api import run_task
-from mindgap.workflows.task.columns import ModelForm
-from mindgap.workflows.task.running import TaskSettings
+from mindgap.workflows.task.api import dataset_state, run_task
+from mindgap.workflows.task.columns import ColumnRunner, ModelForm
+from mindgap.workflows.task.running import TaskRun, TaskSettings
 
 DATA = """
 from pathlib import Path
@@ -129,3 +130,47 @@ def test_a_model_without_logits_is_refused(folder: Path) -> None:
         MindgapError, match=r"model: the model's outputs are no logits: its first output is float32\[24\]"
     ):
         run_task([labels], [], str(folder / "data.npz"))
+
+
+def test_the_reference_alone_is_nothing_to_compare(folder: Path) -> None:
+    with pytest.raises(MindgapError, match="nothing to compare: cpu/eager is the reference"):
+        run_task([form("")], ["cpu/eager"], str(folder / "data.npz"))
+
+
+def test_a_platform_more_runs_alone_and_another_reference_takes_nothing_over(folder: Path, monkeypatch) -> None:
+    store, data, settings = Store(folder / "more-store"), str(folder / "data.npz"), TaskSettings(near=0, samples=8)
+    asked: list[str] = []
+    real = ColumnRunner.outputs
+
+    def outputs(self: ColumnRunner, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        asked.append(self.column.platform)
+        return real(self, inputs)
+
+    monkeypatch.setattr(ColumnRunner, "outputs", outputs)
+    threads = "cpu/eager@threads=1"
+    run_task([form("")], [threads], data, settings=settings, store=store)
+    asked.clear()
+    more = run_task([form("")], [threads, "cpu/eager@threads=2"], data, settings=settings, store=store)
+    assert asked == ["cpu/eager", "cpu/eager@threads=2"] and all(len(each) == 8 for each in more.predictions.values())
+    asked.clear()
+    run_task([form("")], ["cpu/eager"], data, reference=threads, settings=settings, store=store)
+    assert sorted(asked) == ["cpu/eager", threads]
+
+
+@pytest.mark.parametrize("dataset", ["{}", "hf:{}", "torchvision:ImageFolder?root={}&train=false", "{}/a/f.py:make"])
+def test_a_file_that_changes_makes_another_run(tmp_path: Path, dataset: str) -> None:
+    (tmp_path / "a").mkdir()
+    file = tmp_path / "a" / "f.py"
+    file.write_text("one")
+    before = dataset_state(dataset.format(tmp_path))
+    assert dataset_state(dataset.format(tmp_path)) == before
+    file.write_text("other")
+    assert dataset_state(dataset.format(tmp_path)) != before
+
+
+def test_a_text_with_labels_missing_is_left_out() -> None:
+    run = object.__new__(TaskRun)
+    problems: dict[int, str] = {}
+    truths = [Truth(0, (1,) * 8), Truth(1, (1,) * 7)]
+    good = run._in_range("language", truths, [np.zeros((2, 8, 3))], problems)
+    assert good == truths[:1] and problems == {1: "it has 7 labels, and the model 8 positions"}

@@ -86,8 +86,8 @@ class DatasetClient:
         if self.facts.count is not None:
             return
         passed = self._passed if self._passed <= start else 0
-        while passed + count < start:
-            passed += count
+        while passed < start:
+            passed = min(passed + count, start)
             self._ask({"kind": "skip", "number": passed - 1})
 
     def _ask(self, header: Mapping[str, Any]) -> Frame:
