@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ import torch
 from mindgap.graph import MindgapError
 from mindgap.models.capture import capture
 from mindgap.report.task_page import task_page
-from mindgap.results.predictions import TaskResult, Truth
+from mindgap.results.predictions import ComparedForm, Prediction, TaskResult, Truth
 from mindgap.results.store import Store
 from mindgap.studies import records
 from mindgap.studies.task.study import column_facts, task_tables, to_json
 from mindgap.workflows.task.api import dataset_state, run_task
 from mindgap.workflows.task.columns import ColumnRunner, ModelForm
+from mindgap.workflows.task.dataset_client import Examples
 from mindgap.workflows.task.running import TaskRun, TaskSettings
 
 DATA = """
@@ -137,6 +139,7 @@ def test_the_reference_alone_is_nothing_to_compare(folder: Path) -> None:
         run_task([form("")], ["cpu/eager"], str(folder / "data.npz"))
 
 
+@pytest.mark.nightly
 def test_a_platform_more_runs_alone_and_another_reference_takes_nothing_over(folder: Path, monkeypatch) -> None:
     store, data, settings = Store(folder / "more-store"), str(folder / "data.npz"), TaskSettings(near=0, samples=8)
     asked: list[str] = []
@@ -166,6 +169,40 @@ def test_a_file_that_changes_makes_another_run(tmp_path: Path, dataset: str) -> 
     assert dataset_state(dataset.format(tmp_path)) == before
     file.write_text("other")
     assert dataset_state(dataset.format(tmp_path)) != before
+
+
+def batch_of(held: tuple[str, ...], known: dict[int, Truth]) -> tuple[list[str], dict[ComparedForm, int], list[Truth]]:
+    """Runs one batch of two samples on three columns, of which the store has `held`.
+
+    Returns which columns ran, how many rows of each were kept, and the truths that were.
+    """
+    columns = [ComparedForm("", name) for name in ("reference", "old", "new")]
+    found = TaskResult("m", "d", "classification", (), tuple(columns))
+    found.predictions = {c: {n: Prediction(n, (0, 1)) for n in (0, 1) if c.platform in held} for c in columns}
+    ran: list[str] = []
+    kept: list[tuple[list[Truth], dict[ComparedForm, list[Prediction]]]] = []
+
+    def runner(name: str) -> SimpleNamespace:
+        return SimpleNamespace(outputs=lambda inputs: ran.append(name) or (np.eye(2),))
+
+    truths = (Truth(0, (0,)), Truth(1, (1,)))
+    client = SimpleNamespace(read=lambda start, count: Examples(truths, (np.eye(2),), (), True))
+    run = TaskRun(
+        {"": SimpleNamespace(batch=2)}, columns, client, None, None,
+        SimpleNamespace(keep=lambda good, problems, made: kept.append((good, made))), TaskSettings(), None, "m",
+    )  # fmt: skip
+    run._batch(found, {column: runner(column.platform) for column in columns}, 0, 2, known)
+    ((good, made),) = kept
+    return ran, {column: len(rows) for column, rows in made.items()}, good
+
+
+def test_columns_that_the_store_has_do_not_run_again_save_the_reference() -> None:
+    known = {0: Truth(0, (0,)), 1: Truth(1, (1,))}
+    assert batch_of(("reference", "old"), known) == (["reference", "new"], {ComparedForm("", "new"): 2}, [])
+    ran, _, good = batch_of((), {})
+    assert ran == ["reference", "old", "new"] and good == [*known.values()]
+    with pytest.raises(MindgapError, match="sample 1 has another truth than in the store"):
+        batch_of(("reference",), {**known, 1: Truth(1, (0,))})
 
 
 def test_a_text_with_labels_missing_is_left_out() -> None:
