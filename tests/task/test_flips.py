@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +13,12 @@ import torch
 
 from mindgap.cli.streams import Exit
 from mindgap.cli.study_task import _status
+from mindgap.cli.study_task_tables import print_task
 from mindgap.graph import default_tensor_store
 from mindgap.models.capture import capture
+from mindgap.report.task_page import task_page
 from mindgap.results.predictions import NOT_FINITE, ComparedForm, Flip, Prediction, TaskResult, Truth
+from mindgap.studies.task.study import column_facts
 from mindgap.workflows.task.columns import ModelForm
 from mindgap.workflows.task.dataset_client import Examples
 from mindgap.workflows.task.flips import FlipSearch, flips_of
@@ -132,6 +136,10 @@ def test_nan_is_beyond_rounding_and_a_finding(forms, capsys: pytest.CaptureFixtu
     assert (flip.sample, flip.after, flip.verdict) == (1, NOT_FINITE, "beyond")
     assert _status(found, None) == Exit.FINDINGS
     assert "cpu/jit: outputs of 1 samples have NaN or infinities" in capsys.readouterr().err
+    (facts,) = [column_facts(found, each) for each in found.columns if each == column]
+    assert (facts["top1_error_share"], facts["lost"], facts["ece"]) == (0.25, 1, None)
+    print_task(found, out := io.StringIO())
+    assert "1 became NaN or infinities" in out.getvalue() and "NaN or infinities" in task_page(found)
     # The form overflows on the reference too.
     found, _ = searched(forms, {HOME: RIGHT, EAGER: [0, -1, 2, 0], ComparedForm("int8", "cpu/jit"): [0, -1, 2, 0]})
     assert {flip.verdict for flip in found.flips} == {"other form"}

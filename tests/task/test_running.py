@@ -171,14 +171,18 @@ def test_a_file_that_changes_makes_another_run(tmp_path: Path, dataset: str) -> 
     assert dataset_state(dataset.format(tmp_path)) != before
 
 
-def batch_of(held: tuple[str, ...], known: dict[int, Truth]) -> tuple[list[str], dict[ComparedForm, int], list[Truth]]:
+def batch_of(
+    held: tuple[str, ...], known: dict[int, Truth], loss: float = 0.3133
+) -> tuple[list[str], dict[ComparedForm, int], list[Truth]]:
     """Runs one batch of two samples on three columns, of which the store has `held`.
 
     Returns which columns ran, how many rows of each were kept, and the truths that were.
     """
     columns = [ComparedForm("", name) for name in ("reference", "old", "new")]
     found = TaskResult("m", "d", "classification", (), tuple(columns))
-    found.predictions = {c: {n: Prediction(n, (0, 1)) for n in (0, 1) if c.platform in held} for c in columns}
+    found.predictions = {
+        c: {n: Prediction(n, (0, 1), loss=loss) for n in (0, 1) if c.platform in held} for c in columns
+    }
     ran: list[str] = []
     kept: list[tuple[list[Truth], dict[ComparedForm, list[Prediction]]]] = []
 
@@ -201,8 +205,10 @@ def test_columns_that_the_store_has_do_not_run_again_save_the_reference() -> Non
     assert batch_of(("reference", "old"), known) == (["reference", "new"], {ComparedForm("", "new"): 2}, [])
     ran, _, good = batch_of((), {})
     assert ran == ["reference", "old", "new"] and good == [*known.values()]
-    with pytest.raises(MindgapError, match="sample 1 has another truth than in the store"):
+    with pytest.raises(MindgapError, match="sample 1 is another than in the store"):
         batch_of(("reference",), {**known, 1: Truth(1, (0,))})
+    with pytest.raises(MindgapError, match="sample 0 is another than in the store"):
+        batch_of(("reference",), known, loss=0.5)
 
 
 def test_a_text_with_labels_missing_is_left_out() -> None:

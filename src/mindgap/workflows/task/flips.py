@@ -10,12 +10,12 @@ import numpy as np
 
 from mindgap.graph import Array, MindgapError, TensorStore
 from mindgap.platforms.name import parse
-from mindgap.results.predictions import NOT_FINITE, ComparedForm, Flip, FlipVerdict, Prediction, TaskResult
-from mindgap.workflows.task.columns import ModelForm, filled
+from mindgap.results.predictions import NOT_FINITE, ComparedForm, Flip, FlipVerdict, Prediction, TaskResult, Truth
+from mindgap.workflows.task.columns import ColumnRunner, ModelForm, filled
 from mindgap.workflows.task.images import picture_of
 from mindgap.workflows.task.near_ties import ExactOutputs, exact_outputs, near_tie
 from mindgap.workflows.task.origin import form_origin, operator_origin
-from mindgap.workflows.task.running import TaskRun, read_digest
+from mindgap.workflows.task.running import TaskRun, moved, read_digest
 
 #: Samples that flip and are shown as pictures.
 _PICTURES: Final = 48
@@ -294,7 +294,18 @@ class FlipSearch:
         truths = {truth.sample: truth for truth in examples.truths}
         ran = [sample for sample in range(start, start + size) if sample in self.found.truths]
         same = all(truths.get(sample) == self.found.truths[sample] for sample in ran)
-        # A batch that the store had is compared by its truths alone.
-        if not same or self.run.digests.get(start, digest := read_digest(examples)) != digest:
+        batch = _Batch(filled(examples.inputs, size), {sample: place for place, sample in enumerate(truths)})
+        if same and start in self.run.digests:
+            same = self.run.digests[start] == read_digest(examples)
+        elif same:
+            same = self._runs_as_before(batch, [truths[sample] for sample in ran])
+        if not same:
             raise MindgapError(f"dataset {self.found.dataset}: {_CHANGED}")
-        return _Batch(filled(examples.inputs, size), {sample: place for place, sample in enumerate(truths)})
+        return batch
+
+    def _runs_as_before(self, batch: _Batch, truths: Sequence[Truth]) -> bool:
+        """Whether the reference gives on a batch what the store has of it: that has no digest of the inputs."""
+        run, found = self.run, self.found
+        runner = ColumnRunner(run.forms[""], found.reference, run.pool, run.files, run.settings.deadline_s)
+        outputs = runner.outputs(batch.inputs)
+        return not any(moved(found, outputs, truth, batch.places[truth.sample]) for truth in truths)

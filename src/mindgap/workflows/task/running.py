@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import xxhash
@@ -34,6 +35,9 @@ class TaskSettings:
     origins: int = 1
     deadline_s: float = 300.0
 
+
+#: How far the loss of a sample may move, of 1 + loss, where the reference runs it again: rounding moves it less.
+_SAME: Final = 1e-2
 
 Progress = Callable[[int, int | None, str], None]
 
@@ -118,10 +122,7 @@ class TaskRun:
         self.digests[start] = read_digest(read)
         for truth in read.truths:
             if known.get(truth.sample, truth) != truth:
-                raise MindgapError(
-                    f"dataset {found.dataset}: sample {truth.sample} has another truth than in the store, from a "
-                    "session before: the dataset changes from reading to reading; give --store another directory"
-                )
+                raise _changed(found, truth.sample)
         problems = dict(read.problems)
         made: dict[ComparedForm, list[Prediction]] = {}
         good: list[Truth] = []
@@ -133,6 +134,9 @@ class TaskRun:
                 raise MindgapError(f"the reference does not run: {error}") from None
             good = self._in_range(found.task, read.truths, reference, problems)
             places = {truth.sample: place for place, truth in enumerate(read.truths)}
+            for truth in good:
+                if moved(found, reference, truth, places[truth.sample]):
+                    raise _changed(found, truth.sample)
             shares = found.task in ("classification", "localisation") and are_probabilities(_floats(reference[0]))
             if shares:
                 found.note("the outputs are probabilities: each row sums to 1; margins are of probabilities")
@@ -191,6 +195,25 @@ class TaskRun:
             found.predictions[column] = {
                 sample: one for sample, one in sorted(found.predictions[column].items()) if sample in found.truths
             }
+
+
+def moved(found: TaskResult, outputs: Sequence[Array], truth: Truth, place: int) -> bool:
+    """Returns whether the reference's outputs are not those of the store for a sample: its inputs are others.
+
+    A detection has no loss to compare.
+    """
+    before = found.predictions[found.reference].get(truth.sample)
+    if before is None or found.task == "detection":
+        return False
+    (now,) = predictions_of(found.task, outputs, outputs, [truth], place)
+    return abs(now.loss - before.loss) > _SAME * (1 + abs(before.loss))
+
+
+def _changed(found: TaskResult, sample: int) -> MindgapError:
+    return MindgapError(
+        f"dataset {found.dataset}: sample {sample} is another than in the store, from a session before: the dataset "
+        "changes from reading to reading; seed it, and give --store another directory"
+    )
 
 
 def _floats(array: Array) -> Array:
