@@ -137,17 +137,18 @@ class TaskRun:
             for truth in good:
                 if moved(found, reference, truth, places[truth.sample]):
                     raise _changed(found, truth.sample)
-            shares = found.task in ("classification", "localisation") and are_probabilities(_floats(reference[0]))
+            shares = found.task != "detection" and are_probabilities(_floats(reference[0]))
             if shares:
                 found.note("the outputs are probabilities: each row sums to 1; margins are of probabilities")
             for column, runner in runners.items():
-                if column in found.failures or all(truth.sample in found.predictions[column] for truth in good):
+                missing = [truth for truth in good if truth.sample not in found.predictions[column]]
+                if column in found.failures or not missing:
                     continue
                 try:
                     outputs = reference if column == found.reference else runner.outputs(inputs)
                     made[column] = [
                         one
-                        for truth in good
+                        for truth in missing
                         for one in predictions_of(found.task, outputs, reference, [truth], places[truth.sample])
                     ]
                     if column == found.reference:
