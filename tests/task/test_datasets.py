@@ -11,8 +11,9 @@ from PIL import Image
 
 from mindgap.graph import MindgapError
 from mindgap.workflows.task.dataset_client import DatasetClient, DatasetFacts
-from mindgap.workflows.task.datasets import EndOfDataset, Indexed, open_dataset, read_example
+from mindgap.workflows.task.datasets import EndOfDataset, open_dataset, read_example
 from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample, picture_of
+from mindgap.workflows.task.torchvision_datasets import Indexed
 
 FORMS = [InputForm("images", (1, 4, 4), "float32")]
 PLAIN = Pixels()
