@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +10,10 @@ import pytest
 from PIL import Image
 
 from mindgap.graph import MindgapError
-from mindgap.workflows.task.datasets import open_dataset
+from mindgap.workflows.task.dataset_client import DatasetClient, DatasetFacts
+from mindgap.workflows.task.datasets import EndOfDataset, open_dataset, read_example
 from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample, picture_of
+from mindgap.workflows.task.torchvision_datasets import Indexed
 
 FORMS = [InputForm("images", (1, 4, 4), "float32")]
 PLAIN = Pixels()
@@ -168,3 +171,169 @@ def test_a_picture_is_a_png_of_the_array() -> None:
     colours = np.random.default_rng(0).random((3, 2, 2))
     assert Image.open(io.BytesIO(base64.b64decode(picture_of(colours).partition(",")[2]))).mode == "RGB"
     assert picture_of(np.zeros(5)) == ""
+
+
+def broken_archive(path: Path) -> None:
+    np.savez(path, images=IMAGES, labels=np.arange(2))
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def one_array(path: Path) -> None:
+    with path.open("wb") as file:
+        np.save(file, IMAGES)
+
+
+@pytest.mark.parametrize("write", [broken_archive, one_array])
+def test_files_that_are_no_archives_are_one_line(tmp_path: Path, write) -> None:
+    write(tmp_path / "bad.npz")
+    with pytest.raises(MindgapError, match=r"bad\.npz: it cannot be read: "):
+        open_dataset(str(tmp_path / "bad.npz"), FORMS, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"boxes": np.zeros((2, 3, 4)), "box_labels": np.zeros((2, 2), np.int64)}, r"boxes is \[2, 3, 4\] and box_lab"),
+        ({"boxes": np.zeros((2, 3)), "labels": np.arange(2)}, r"boxes is \[2, 3\]: give \[N, 4\]"),
+        ({"labels": np.arange(2), "images": np.float32(1)}, "images is a single value"),
+    ],
+)
+def test_boxes_and_arrays_of_other_shapes_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray], says: str) -> None:
+    np.savez(tmp_path / "bad.npz", **{"images": IMAGES, **arrays})
+    with pytest.raises(MindgapError, match=says):
+        open_dataset(str(tmp_path / "bad.npz"), FORMS, PLAIN)
+
+
+def test_an_example_that_is_none_is_left_out_and_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(
+        "import numpy as np\n"
+        "X = np.zeros((1, 4, 4))\n"
+        "def boxes():\n"
+        "    yield X, {'boxes': [[0, 0, 1, 1]], 'labels': [4]}\n"
+        "    yield X, {'labels': [4]}\n"
+        "    yield X, {'boxes': [[0, 0, 1, 1]], 'labels': [4, 5]}\n"
+        "    yield X, {'boxes': [], 'labels': []}\n"
+        "def labels():\n"
+        "    yield X, 1\n"
+        "    yield X, 1.5\n"
+        "    yield X, [1, 2]\n"
+    )
+    found = open_dataset(f"{tmp_path}/data.py:boxes", FORMS, PLAIN)
+    for number, says in ((1, "KeyError: 'boxes'"), (2, "it has 2 labels and 4 sides of boxes")):
+        with pytest.raises(UnreadableExample, match=says):
+            read_example(found, number)
+    assert read_example(found, 3).labels == ()
+    with pytest.raises(EndOfDataset):
+        read_example(found, 4)
+    found = open_dataset(f"{tmp_path}/data.py:labels", FORMS, PLAIN)
+    for number, says in ((1, r"its label is .*1\.5.*: give a whole number"), (2, "it has 2 labels: give one")):
+        with pytest.raises(UnreadableExample, match=says):
+            read_example(found, number)
+
+
+def test_an_index_error_of_a_library_is_no_end(tmp_path: Path) -> None:
+    class Inner:
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, number: int) -> tuple[np.ndarray, object]:
+            return np.zeros((1, 4, 4)), [0, {"annotation": {}}][number]
+
+    found = Indexed("torchvision:VOCDetection", Inner(), FORMS, PLAIN)
+    assert read_example(found, 0).labels == (0,)
+    with pytest.raises(UnreadableExample, match=r"its label is \{'annotation'"):
+        read_example(found, 1)
+
+
+@pytest.mark.parametrize("label", [None, "cat"])
+def test_a_saved_label_that_is_no_number_is_left_out(tmp_path: Path, label: object) -> None:
+    parquet(tmp_path / "x.parquet", [label, label])
+    with pytest.raises(UnreadableExample, match=f"its label is {label!r}: give a whole number"):
+        read_example(open_dataset(f"hf:{tmp_path}", [InputForm("x", (2,), "float32")], PLAIN), 0)
+
+
+def parquet(path: Path, labels: list) -> None:
+    import pyarrow.parquet as pq
+
+    path.parent.mkdir(exist_ok=True, parents=True)
+    pq.write_table(pa.table({"x": [[0.0, 1.0]] * len(labels), "label": labels}), path)
+
+
+@pytest.mark.parametrize(
+    ("names", "splits"),
+    [
+        (("train-00000-of-00001", "test-00000-of-00001"), "test, train"),
+        (("train/0000", "validation/0000"), "train, validation"),
+        (("easy-0-of-1", "hard-0-of-1"), "easy, hard"),
+        (("train-00000-of-00002", "train-00001-of-00002"), ""),
+        (("latest_0", "latest_1"), ""),
+    ],
+)
+def test_splits_are_not_joined(tmp_path: Path, names: tuple[str, ...], splits: str) -> None:
+    for name in names:
+        parquet(tmp_path / "data" / f"{name}.parquet", [0, 1])
+    if not splits:
+        assert open_dataset(f"hf:{tmp_path}", [InputForm("x", (2,), "float32")], PLAIN).count == 4
+        return
+    with pytest.raises(MindgapError, match=rf"it has several splits \({splits}\)"):
+        open_dataset(f"hf:{tmp_path}", [InputForm("x", (2,), "float32")], PLAIN)
+
+
+def test_hidden_folders_are_no_classes_and_empty_ones_are_refused(tmp_path: Path) -> None:
+    image(tmp_path / "cat" / "a.png", 1)
+    image(tmp_path / "dog" / "a.png", 1)
+    image(tmp_path / ".ipynb_checkpoints" / "a.png", 1)
+    image(tmp_path / "cat" / ".hidden" / "a.png", 1)
+    found = open_dataset(str(tmp_path), FORMS, PLAIN)
+    assert (found.classes, found.count) == (("cat", "dog"), 2)
+    (tmp_path / "cow").mkdir()
+    with pytest.raises(MindgapError, match="the folder cow has no image, and counts as a class"):
+        open_dataset(str(tmp_path), FORMS, PLAIN)
+
+
+def test_mean_and_std_are_refused_where_they_do_nothing(tmp_path: Path) -> None:
+    np.savez(tmp_path / "d.npz", images=IMAGES, labels=np.arange(2))
+    (tmp_path / "data.py").write_text("def f():\n    yield [[[0.0]]], 1\n")
+    parquet(tmp_path / "saved" / "x.parquet", [0, 1])
+    image(tmp_path / "images" / "cat" / "a.png", 1)
+    pixels, plain = Pixels((0.5,)), [InputForm("x", (2,), "float32")]
+    for given, forms in (
+        (tmp_path / "d.npz", FORMS),
+        (f"{tmp_path}/data.py:f", FORMS),
+        (f"hf:{tmp_path}/saved", plain),
+        (tmp_path / "images", [InputForm("x", (1, 4, 4), "uint8")]),
+    ):
+        with pytest.raises(MindgapError, match="--mean and --std are for"):
+            open_dataset(str(given), forms, pixels)
+
+
+def test_nothing_is_downloaded() -> None:
+    with pytest.raises(MindgapError, match="nothing is downloaded: leave out download=true"):
+        open_dataset("torchvision:MNIST?root=absent&download=true", FORMS, PLAIN)
+
+
+def test_an_image_above_pillows_limit_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image(tmp_path / "cat" / "a.png", 1)
+    image(tmp_path / "dog" / "a.png", 1)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 16)
+    with pytest.raises(UnreadableExample, match=r"a\.png cannot be read: Image size"):
+        read_example(open_dataset(str(tmp_path), FORMS, PLAIN), 0)
+
+
+def test_a_stream_is_passed_in_several_requests(tmp_path: Path) -> None:
+    asked: list[tuple[str, int]] = []
+    reader = object.__new__(DatasetClient)
+    reader.facts, reader._passed, reader.dataset = DatasetFacts("classification", None, ()), 0, "d"
+    reader._client = SimpleNamespace(process=SimpleNamespace(alive=True))
+
+    def ask(header) -> SimpleNamespace:
+        asked.append((header["kind"], header.get("number", header.get("start"))))
+        return SimpleNamespace(header={"facts": [], "ended": False}, arrays=())
+
+    reader._ask = ask
+    reader.read(10, 4)
+    reader.read(14, 4)
+    reader.read(0, 4)
+    reader.read(8, 4)
+    first = [("skip", 3), ("skip", 7), ("skip", 9), ("read", 10)]
+    assert asked == [*first, ("read", 14), ("read", 0), ("skip", 7), ("read", 8)]

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from mindgap.graph import MindgapError
-from mindgap.results.predictions import Truth
-from mindgap.workflows.task.outputs import check_outputs, predictions_of
+from mindgap.results.predictions import NOT_FINITE, Truth
+from mindgap.workflows.task.outputs import check_outputs, like_probabilities, predictions_of
 
 LOGITS = np.array([[1.0, 4.0, 3.5, -2.0, 0.0, 2.0], [0.0, 0.0, 0.0, 9.0, 0.0, 0.0]], np.float32)
 TRUTHS = [Truth(7, (2,)), Truth(8, (3,))]
@@ -59,11 +59,29 @@ def test_detections_come_best_first_without_empty_ones(dense: bool) -> None:
     assert one.boxes == tuple(side for _, _, row in expected for side in boxes[0, row])
 
 
-def test_what_is_not_finite_is_no_answer() -> None:
+def test_what_is_not_finite_has_no_label_and_leaves_other_samples_alone() -> None:
     wrong = LOGITS.copy()
     wrong[1, 0] = np.nan
-    with pytest.raises(MindgapError, match="the logits of sample 8 are not finite"):
-        predictions_of("classification", [wrong], [LOGITS], TRUTHS)
+    first, second = predictions_of("classification", [wrong], [LOGITS], TRUTHS)
+    assert first.labels == (1, 2, 5, 0, 4) and first.finite
+    assert second.labels == (NOT_FINITE,) and not second.finite and second.deviation == second.loss == np.inf
+    (text,) = predictions_of("language", [wrong[None]], [LOGITS[None]], [Truth(0, (1, 3))])
+    assert text.labels == (1, NOT_FINITE) and not text.finite
+    boxes, scores = np.zeros((1, 2, 4)), np.array([[[0.9], [np.inf]]])
+    (one,) = predictions_of("detection", [boxes, scores], [boxes, scores], [Truth(0, ())])
+    assert one.labels == (NOT_FINITE,)
+
+
+def test_a_form_without_the_softmax_of_the_model_gets_one() -> None:
+    logits = np.array([[2.0, 0.0, -1.0], [0.0, 1.0, 3.0]])
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    truths = [Truth(0, (0,)), Truth(1, (2,))]
+    (expected, _) = predictions_of("classification", [shares], [shares], truths)
+    for ours, reference in ((logits, shares), (shares, logits), (np.vstack([shares[0], [np.nan] * 3]), shares)):
+        found = predictions_of("classification", [ours], [reference], truths)
+        assert found[0].confidence == pytest.approx(expected.confidence)
+    # The steps of an int8 softmax do not sum to 1.
+    assert like_probabilities(np.round(shares * 16) / 16 * 0.97, True) and not like_probabilities(logits, True)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,13 +14,14 @@ import torch
 from mindgap.graph import MindgapError
 from mindgap.models.capture import capture
 from mindgap.report.task_page import task_page
-from mindgap.results.predictions import TaskResult
+from mindgap.results.predictions import ComparedForm, Prediction, TaskResult, Truth
 from mindgap.results.store import Store
 from mindgap.studies import records
 from mindgap.studies.task.study import column_facts, task_tables, to_json
-from mindgap.workflows.task.api import run_task
-from mindgap.workflows.task.columns import ModelForm
-from mindgap.workflows.task.running import TaskSettings
+from mindgap.workflows.task.api import dataset_state, run_task
+from mindgap.workflows.task.columns import ColumnRunner, ModelForm
+from mindgap.workflows.task.dataset_client import Examples
+from mindgap.workflows.task.running import TaskRun, TaskSettings
 
 DATA = """
 from pathlib import Path
@@ -129,3 +132,88 @@ def test_a_model_without_logits_is_refused(folder: Path) -> None:
         MindgapError, match=r"model: the model's outputs are no logits: its first output is float32\[24\]"
     ):
         run_task([labels], [], str(folder / "data.npz"))
+
+
+def test_the_reference_alone_is_nothing_to_compare(folder: Path) -> None:
+    with pytest.raises(MindgapError, match="nothing to compare: cpu/eager is the reference"):
+        run_task([form("")], ["cpu/eager"], str(folder / "data.npz"))
+
+
+@pytest.mark.nightly
+def test_a_platform_more_runs_alone_and_another_reference_takes_nothing_over(folder: Path, monkeypatch) -> None:
+    store, data, settings = Store(folder / "more-store"), str(folder / "data.npz"), TaskSettings(near=0, samples=8)
+    asked: list[str] = []
+    real = ColumnRunner.outputs
+
+    def outputs(self: ColumnRunner, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        asked.append(self.column.platform)
+        return real(self, inputs)
+
+    monkeypatch.setattr(ColumnRunner, "outputs", outputs)
+    threads = "cpu/eager@threads=1"
+    run_task([form("")], [threads], data, settings=settings, store=store)
+    asked.clear()
+    more = run_task([form("")], [threads, "cpu/eager@threads=2"], data, settings=settings, store=store)
+    assert asked == ["cpu/eager", "cpu/eager@threads=2"] and all(len(each) == 8 for each in more.predictions.values())
+    asked.clear()
+    run_task([form("")], ["cpu/eager"], data, reference=threads, settings=settings, store=store)
+    assert sorted(asked) == ["cpu/eager", threads]
+
+
+@pytest.mark.parametrize("dataset", ["{}", "hf:{}", "torchvision:ImageFolder?root={}&train=false", "{}/a/f.py:make"])
+def test_a_file_that_changes_makes_another_run(tmp_path: Path, dataset: str) -> None:
+    (tmp_path / "a").mkdir()
+    file = tmp_path / "a" / "f.py"
+    file.write_text("one")
+    before = dataset_state(dataset.format(tmp_path))
+    assert dataset_state(dataset.format(tmp_path)) == before
+    file.write_text("other")
+    assert dataset_state(dataset.format(tmp_path)) != before
+
+
+def batch_of(
+    held: tuple[str, ...], known: dict[int, Truth], loss: float = 0.0
+) -> tuple[list[str], dict[ComparedForm, int], list[Truth]]:
+    """Runs one batch of two samples on three columns, of which the store has `held`.
+
+    Returns which columns ran, how many rows of each were kept, and the truths that were.
+    """
+    columns = [ComparedForm("", name) for name in ("reference", "old", "new")]
+    found = TaskResult("m", "d", "classification", (), tuple(columns))
+    found.predictions = {
+        c: {n: Prediction(n, (0, 1), loss=loss) for n in (0, 1) if c.platform in held} for c in columns
+    }
+    ran: list[str] = []
+    kept: list[tuple[list[Truth], dict[ComparedForm, list[Prediction]]]] = []
+
+    def runner(name: str) -> SimpleNamespace:
+        return SimpleNamespace(outputs=lambda inputs: ran.append(name) or (np.eye(2),))
+
+    truths = (Truth(0, (0,)), Truth(1, (1,)))
+    client = SimpleNamespace(read=lambda start, count: Examples(truths, (np.eye(2),), (), True))
+    run = TaskRun(
+        {"": SimpleNamespace(batch=2)}, columns, client, None, None,
+        SimpleNamespace(keep=lambda good, problems, made: kept.append((good, made))), TaskSettings(), None, "m",
+    )  # fmt: skip
+    run._batch(found, {column: runner(column.platform) for column in columns}, 0, 2, known)
+    ((good, made),) = kept
+    return ran, {column: len(rows) for column, rows in made.items()}, good
+
+
+def test_columns_that_the_store_has_do_not_run_again_save_the_reference() -> None:
+    known = {0: Truth(0, (0,)), 1: Truth(1, (1,))}
+    assert batch_of(("reference", "old"), known) == (["reference", "new"], {ComparedForm("", "new"): 2}, [])
+    ran, _, good = batch_of((), {})
+    assert ran == ["reference", "old", "new"] and good == [*known.values()]
+    with pytest.raises(MindgapError, match="sample 1 is another than in the store"):
+        batch_of(("reference",), {**known, 1: Truth(1, (0,))})
+    with pytest.raises(MindgapError, match="sample 0 is another than in the store"):
+        batch_of(("reference",), known, loss=0.5)
+
+
+def test_a_text_with_labels_missing_is_left_out() -> None:
+    run = object.__new__(TaskRun)
+    problems: dict[int, str] = {}
+    truths = [Truth(0, (1,) * 8), Truth(1, (1,) * 7)]
+    good = run._in_range("language", truths, [np.zeros((2, 8, 3))], problems)
+    assert good == truths[:1] and problems == {1: "it has 7 labels, and the model 8 positions"}

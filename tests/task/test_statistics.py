@@ -5,7 +5,8 @@ import math
 import pytest
 from scipy.stats import binomtest
 
-from mindgap.studies.task.statistics import calibration_error, mcnemar, perplexity, wilson
+from mindgap.graph.compare.shares import wilson
+from mindgap.studies.task.statistics import calibration_error, mcnemar, perplexity
 
 
 @pytest.mark.parametrize(("count", "of"), [(0, 10), (3, 10), (36, 500), (10, 10), (1, 50_000)])
@@ -21,10 +22,17 @@ def test_a_share_of_nothing_is_none() -> None:
         wilson(0, 0)
 
 
-@pytest.mark.parametrize(("lost", "gained"), [(0, 0), (0, 1), (0, 6), (3, 1), (5, 5), (76, 47), (1200, 1100)])
+@pytest.mark.parametrize(
+    ("lost", "gained"), [(0, 0), (0, 1), (0, 6), (3, 1), (5, 5), (76, 47), (1200, 1100), (40_000, 40_400)]
+)
 def test_mcnemar_is_the_two_sided_binomial_test(lost: int, gained: int) -> None:
     expected = binomtest(lost, lost + gained).pvalue if lost + gained else 1.0
     assert mcnemar(lost, gained) == pytest.approx(expected, rel=1e-9)
+
+
+def test_mcnemar_of_many_cases_takes_no_time() -> None:
+    # Above 80,000 cases binomial coefficients are logarithms.
+    assert mcnemar(400_000, 400_900) == pytest.approx(binomtest(400_000, 800_900).pvalue, rel=1e-7)
 
 
 def test_calibration_error_weighs_the_bins_by_their_samples() -> None:

@@ -135,6 +135,16 @@ def _status(found: TaskResult, max_flips: int | None) -> Exit:
     ):
         complain(f"all samples are of one class ({labels.pop()}): their error says nothing of the others")
         status = Exit.WRONG_USE
+    if found.task == "detection" and not any(truth.labels for truth in found.truths.values()):
+        complain("no sample has a true box: average precision is not defined")
+        status = Exit.WRONG_USE
+    for column in found.columns:
+        if beyond := sum(flip.column == column.name and flip.verdict == "beyond" for flip in found.flips):
+            complain(f"{beyond} flips on {column.name} are beyond rounding")
+            status = Exit.FINDINGS
+        if count := found.not_finite(column):
+            complain(f"{column.name}: outputs of {count} samples have NaN or infinities; they count as wrong")
+            status = Exit.FINDINGS
     if max_flips is not None:
         for column in found.columns:
             flips = sum(flip.column == column.name for flip in found.flips)

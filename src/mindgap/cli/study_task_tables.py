@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, TextIO
 
 from rich.table import Table as Grid
@@ -67,7 +68,7 @@ def _flip(found: TaskResult, flip: Flip) -> str:
         f"(right: {label_name(found.classes, flip.truth)})"
     )  # fmt: skip
     where = f"sample {flip.sample}" + (f", token {flip.position}" if found.task == "language" else "")
-    size = f" (margin {flip.margin:.2g}, limit {flip.limit:.2g})" if flip.verdict in ("rounding", "beyond") else ""
+    size = f" (margin {flip.margin:.2g}, limit {flip.limit:.2g})" if not math.isnan(flip.margin) else ""
     begins = f"; begins at {flip.origin}" if flip.origin else ""
     words = "; ".join(part for part in (what, f"{flip.verdict}{size}") if part)
     return f"{where}: {words}{begins}{f'; {flip.note}' if flip.note else ''}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 #: What a model is asked for: a label, a label with a box, any number of boxes with labels, the next token of a text.
 Task = Literal["classification", "localisation", "detection", "language"]
 #: Whether rounding of the graph can swap two labels: `rounding`, `beyond` it, or it is not known.
 FlipVerdict = Literal["rounding", "beyond", "other form", "unjudged"]
+#: The label of a sample, or of a position of a text, whose outputs have NaN or infinities. It is never right.
+NOT_FINITE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Prediction:
     """What one column (a form of the model on a platform) predicts for one sample.
 
     labels: the five best, best first; of a detection the label of each box; of a text the best token at each position.
+        `NOT_FINITE` alone, or at a position of a text, where outputs are not finite.
     boxes: of the labels, as in `Truth`; empty without boxes. scores: of a detection's boxes.
     margin: the best output less the second; of a text the smallest over its positions; NaN of a detection.
     confidence: the softmax of the best output. loss: -log of the softmax of the right label, in nats, mean over a
@@ -44,6 +47,11 @@ class Prediction:
     deviation: float = 0.0
     boxes: tuple[float, ...] = ()
     scores: tuple[float, ...] = ()
+
+    @property
+    def finite(self) -> bool:
+        """Whether the outputs have no NaN and no infinity."""
+        return NOT_FINITE not in self.labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,14 @@ class TaskResult:
     def reference(self) -> ComparedForm:
         """The column that the others are compared with."""
         return self.columns[0]
+
+    def on_reference(self, form: str) -> ComparedForm:
+        """Returns the column of a form on the reference's platform, whether its graph runs there or its file."""
+        return next(c for c in self.columns if c.form == form and c.platform == self.reference.platform)
+
+    def not_finite(self, column: ComparedForm) -> int:
+        """Returns for how many samples a column gives NaN or infinities."""
+        return sum(not one.finite for one in self.predictions.get(column, {}).values())
 
     def note(self, text: str) -> None:
         """Adds a note once."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from mindgap.graph import Array
 from mindgap.graph.compare.boxes import OVERLAP, areas, box_array, overlaps
-from mindgap.results.predictions import Prediction, Truth
+from mindgap.results.predictions import NOT_FINITE, Prediction, Truth
 
 
 def localised(prediction: Prediction, truth: Truth, guesses: int = 5) -> bool:
@@ -94,7 +94,7 @@ def _area(hits: Array, total: int) -> float:
 def coco_precision(predictions: Mapping[int, Prediction], truths: Mapping[int, Truth]) -> tuple[float, float] | None:
     """Returns COCO's average precision, mean over overlaps of 0.5 to 0.95 and at 0.5, computed by pycocotools.
 
-    None where pycocotools is not installed (`pip install 'mindgap[task]'`).
+    None where pycocotools is not installed (`pip install 'mindgap[task]'`), or no image has a true box.
     """
     try:
         coco_of: Any = importlib.import_module("pycocotools.coco").COCO
@@ -102,6 +102,8 @@ def coco_precision(predictions: Mapping[int, Prediction], truths: Mapping[int, T
     except ImportError:
         return None
     classes = sorted({label for truth in truths.values() for label in truth.labels})
+    if not classes:
+        return None
     true = [
         {"image_id": sample, "category_id": label, "bbox": _coco_box(box), "area": float(areas(box[None])[0]),
          "iscrowd": 0}
@@ -112,6 +114,7 @@ def coco_precision(predictions: Mapping[int, Prediction], truths: Mapping[int, T
         {"image_id": sample, "category_id": label, "bbox": _coco_box(box), "score": score}
         for sample, one in predictions.items()
         for label, box, score in zip(one.labels, box_array(one.boxes), one.scores, strict=True)
+        if label != NOT_FINITE
     ]
     with contextlib.redirect_stdout(io.StringIO()):
         base = coco_of()

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any, Final
 
-from mindgap.results.predictions import ComparedForm, Prediction, TaskResult, Truth
+from mindgap.graph.compare.shares import wilson
+from mindgap.results.predictions import NOT_FINITE, ComparedForm, Prediction, TaskResult, Truth
 from mindgap.studies.table import StudyTable, made
 from mindgap.studies.task.detection import coco_precision, detection_precisions, localised
-from mindgap.studies.task.statistics import calibration_error, mcnemar, perplexity, wilson
+from mindgap.studies.task.statistics import calibration_error, mcnemar, perplexity
 
 #: By task: what the columns of its table mean.
 NOTES: Final = {
@@ -171,9 +172,9 @@ def _flips(found: TaskResult) -> StudyTable:
     )
     rows = [tuple(_plain(asdict(flip)[name]) for name in names) for flip in found.flips]
     note = (
-        "Before: the reference's label; after: the column's. `rounding`: rounding of the graph can swap the two. "
-        "`beyond`: it cannot. `other form`: the form computes something else than the model, on the reference too. "
-        "Origin: the operator or module at which the two sides part, for the first flips of a column."
+        "Before: the reference's label; after: the column's; -1: NaN or infinities. `rounding`: rounding of the graph "
+        "can swap the two. `beyond`: it cannot. `other form`: the form computes something else than the model, on "
+        "the reference too. Origin: the operator or module at which the two sides part, for a column's first flips."
     )
     return made("flips", "Samples that flipped", names, rows, note)
 
@@ -184,6 +185,8 @@ def _plain(value: Any) -> Any:
 
 def label_name(classes: Sequence[str], label: int) -> str:
     """Returns a label's name, or its number where it has none."""
+    if label == NOT_FINITE:
+        return "NaN or infinities"
     return classes[label] if 0 <= label < len(classes) else str(label)
 
 

@@ -5,13 +5,13 @@ Source of the question: "Unanticipated Deviations" repeats one operator 10,000 t
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.graph.compare.shares import wilson
 from mindgap.judge.trace.side_values import reason_of
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical, find
@@ -23,8 +23,6 @@ from mindgap.workflows.diff.platform_facts import facts_of
 DETERMINISTIC: Final = ("deterministic", "on")
 #: Repeats that measure how long one takes.
 _FIRST: Final = 20
-#: Quantile of the standard normal distribution for 95%.
-_Z: Final = 1.959964
 
 #: What the option does to an operator:
 #: - `fixes`: its results differ without the option, and are one with it. `fails`: they differ with it too.
@@ -58,7 +56,8 @@ class Repeated:
     def share(self, place: int = 0) -> tuple[float, float, float]:
         """Returns the probability of a result (0: the most frequent), and the ends of its interval of 95%."""
         count = sorted(self.counts.values(), reverse=True)[place]
-        return count / self.runs, *wilson(count, self.runs)
+        found = wilson(count, self.runs)
+        return found.value, found.low, found.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +84,6 @@ class OperatorRepeats:
         if self.default.distinct > 1:
             return "fixes"
         return "nothing" if [*self.switched.counts] == [*self.default.counts] else "other result"
-
-
-def wilson(count: int, runs: int) -> tuple[float, float]:
-    """Returns the interval of 95% of a probability of which `count` of `runs` trials are known.
-
-    Source: E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", 1927.
-    """
-    share, z2 = count / runs, _Z * _Z
-    middle = (share + z2 / (2 * runs)) / (1 + z2 / runs)
-    half = _Z * math.sqrt(share * (1 - share) / runs + z2 / (4 * runs * runs)) / (1 + z2 / runs)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from mindgap.workflows.task.dataset_client import DatasetClient, DatasetFacts
 from mindgap.workflows.task.flips import FlipSearch
 from mindgap.workflows.task.images import Pixels
 from mindgap.workflows.task.running import Progress, TaskRun, TaskSettings
-from mindgap.workflows.task.task_store import TaskStore
+from mindgap.workflows.task.task_store import TaskStore, versions_of
 
 
 def run_task(
@@ -32,13 +33,17 @@ def run_task(
     """Runs every form on every platform over a dataset, and looks into the samples whose answer is another.
 
     `forms`: the model itself, named "", first. `store`: keeps predictions; a run that was cut goes on from there.
-    Raises `MindgapError` where a platform is not available, the dataset cannot be opened, the outputs do not answer the
-    task, or the reference does not run.
+    Raises `MindgapError` where a platform is not available, `platforms` names the reference alone, the dataset cannot
+    be opened, the outputs do not answer the task, or the reference does not run.
     """
     settings, pixels, tensors = settings or TaskSettings(), pixels or Pixels(), tensors or default_tensor_store()
     if not forms or forms[0].name or len({form.name for form in forms}) < len(forms):
         raise MindgapError("the first form is the model itself, named '', and each other has a name of its own")
     named = list(dict.fromkeys(canonical(name) for name in (reference, *platforms)))
+    if platforms and len(forms) * len(named) < 2:
+        raise MindgapError(
+            f"nothing to compare: {named[0]} is the reference; give another platform, another --reference, or a --form"
+        )
     facts_of(named, reference=named[0], skip_unavailable=False)
     with (
         OwnPathClient(settings.deadline_s) as files,
@@ -46,7 +51,7 @@ def run_task(
         WorkerPool(named, tensors=tensors) as pool,
     ):
         columns = _columns(forms, named, files)
-        kept = TaskStore(store, _name(forms, reader, pixels), columns)
+        kept = TaskStore(store, _name(forms, reader, pixels, str(named[0])), columns)
         kept.begin(_facts(model, reader, named[0], settings))
         by_name = {form.name: form for form in forms}
         run = TaskRun(by_name, columns, reader, pool, files, kept, settings, tell or _silent, model)
@@ -70,14 +75,41 @@ def _columns(forms: Sequence[ModelForm], platforms: Sequence[PlatformName], file
     ]
 
 
-def _name(forms: Sequence[ModelForm], reader: DatasetClient, pixels: Pixels) -> str:
-    """Names the run by what decides the predictions: the graphs, the dataset as it is now, the pixels."""
-    dataset = reader.dataset
-    file = Path(dataset if dataset.endswith(".npz") else dataset.rpartition(":")[0])
-    state = f"{file.stat().st_size} {file.stat().st_mtime_ns}" if file.is_file() else ""
+def _name(forms: Sequence[ModelForm], reader: DatasetClient, pixels: Pixels, reference: str) -> str:
+    """Names the run by what decides the predictions: the graphs, the dataset as it is now, the pixels, the reference.
+
+    The reference's versions count for all columns, whose deviations are from its outputs.
+    """
     facts: DatasetFacts = reader.facts
-    graphs = [(form.name, digest(form.graph)) for form in forms]
-    return f"task-{hashlib.sha256(repr((graphs, dataset, state, facts, pixels)).encode()).hexdigest()[:16]}"
+    parts = (
+        [(form.name, digest(form.graph)) for form in forms], reader.dataset, dataset_state(reader.dataset), facts,
+        pixels, reference, versions_of(reference),
+    )  # fmt: skip
+    return f"task-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
+
+
+def dataset_state(dataset: str) -> str:
+    """Returns a digest of name, size and time of change of the files of a dataset; of a callable, of its script's."""
+    scheme, _, rest = dataset.partition(":")
+    if scheme == "torchvision":
+        roots = [option.partition("=")[2] for option in rest.partition("?")[2].split("&") if option.startswith("root=")]
+    elif scheme == "hf":
+        roots = [rest]
+    else:
+        roots = [dataset if Path(dataset).exists() else dataset.rpartition(":")[0]]
+    state = hashlib.sha256()
+    for file in (each for root in roots if root for each in _files(Path(root))):
+        facts = file.stat()
+        state.update(f"{file} {facts.st_size} {facts.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return state.hexdigest()
+
+
+def _files(root: Path) -> list[Path]:
+    """The files of a folder and below it in order, or the file itself."""
+    if root.is_file():
+        return [root]
+    found = [Path(folder, name) for folder, _, names in os.walk(root, followlinks=True) for name in names]
+    return sorted(file for file in found if file.is_file())
 
 
 def _facts(model: str, reader: DatasetClient, reference: PlatformName, settings: TaskSettings) -> dict[str, object]:

@@ -56,7 +56,8 @@ class DatasetClient:
             "kind": "open", "dataset": dataset, "forms": [[form.name, form.shape, form.dtype] for form in forms],
             "mean": pixels.mean, "std": pixels.std,
         }  # fmt: skip
-        self._forms = tuple(forms)
+        #: How many examples of a stream the process has read since it began one.
+        self._passed = 0
         try:
             header = self._ask(self._asked).header
         except BaseException:
@@ -68,7 +69,10 @@ class DatasetClient:
         """Reads examples from a number on. Raises `MindgapError` where the dataset itself fails."""
         if self._client.process is None or not self._client.process.alive:
             self._ask(self._asked)
+            self._passed = 0
+        self._skip(start, count)
         frame = self._ask({"kind": "read", "start": start, "count": count})
+        self._passed = start + count
         facts: list[dict[str, Any]] = frame.header["facts"]
         return Examples(
             tuple(Truth(one["number"], tuple(one["labels"]), tuple(one["boxes"])) for one in facts if "labels" in one),
@@ -76,6 +80,15 @@ class DatasetClient:
             tuple((one["number"], one["problem"]) for one in facts if "problem" in one),
             frame.header["ended"],
         )
+
+    def _skip(self, start: int, count: int) -> None:
+        """Passes the examples of a stream before `start`, in requests of `count`, each with a deadline of its own."""
+        if self.facts.count is not None:
+            return
+        passed = self._passed if self._passed <= start else 0
+        while passed < start:
+            passed = min(passed + count, start)
+            self._ask({"kind": "skip", "number": passed - 1})
 
     def _ask(self, header: Mapping[str, Any]) -> Frame:
         try:

@@ -4,14 +4,17 @@ Messages:
 
 parent → worker   open    a dataset, the forms of the model's inputs, mean and standard deviation of pixels
                   read    a number and a count: the examples from there on
+                  skip    a number: reads up to this example of a dataset that is streamed
 worker → parent   opened  the task, the number of examples where known, names of classes
                   read    for each example its number, labels and boxes, or why it cannot be read; `ended`; the inputs,
                           stacked, of those that can
+                  skipped
                   failed  as of `models.sources.worker`
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,14 +22,21 @@ import numpy as np
 
 from mindgap.models.sources.worker import answering
 from mindgap.run.server import Answer, Channel, Service
-from mindgap.workflows.task.datasets import Dataset, DatasetExample, open_dataset
+from mindgap.workflows.task.datasets import (
+    Dataset,
+    DatasetExample,
+    EndOfDataset,
+    Streamed,
+    open_dataset,
+    read_example,
+)
 from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample
 
 
 def dataset_service(_: Channel) -> Service:
     """Opens one dataset, and reads it."""
     reader = _Reader()
-    return Service({"open": answering(reader.open), "read": answering(reader.read)})
+    return Service({"open": answering(reader.open), "read": answering(reader.read), "skip": answering(reader.skip)})
 
 
 class _Reader:
@@ -50,8 +60,8 @@ class _Reader:
         ended = False
         for number in range(header["start"], header["start"] + header["count"]):
             try:
-                example = self._dataset.example(number)
-            except IndexError:
+                example = read_example(self._dataset, number)
+            except EndOfDataset:
                 ended = True
                 break
             except UnreadableExample as error:
@@ -60,6 +70,13 @@ class _Reader:
             good.append(example)
             facts.append({"number": number, "labels": example.labels, "boxes": example.boxes})
         return {"kind": "read", "facts": facts, "ended": ended}, _stacked(good)
+
+    def skip(self, header: Mapping[str, Any]) -> Answer:
+        """Reads up to an example. Behind the last, the next `read` tells the end."""
+        if isinstance(self._dataset, Streamed):
+            with contextlib.suppress(EndOfDataset):
+                self._dataset.skip(header["number"])
+        return {"kind": "skipped"}, ()
 
 
 def _stacked(examples: Sequence[DatasetExample]) -> list[np.ndarray[Any, Any]]:

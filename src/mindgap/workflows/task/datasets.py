@@ -9,7 +9,9 @@ An example is read by its number, so that a run goes on where it was cut. Runs i
 
 from __future__ import annotations
 
-import importlib
+import operator
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +36,10 @@ class DatasetExample:
     boxes: tuple[float, ...] = ()
 
 
+class EndOfDataset(IndexError):
+    """There is no example of this number. An `IndexError` of a user's code or of a library is no end."""
+
+
 class Dataset(Protocol):
     """Examples by number. classes: names of the labels, empty where they have none. count: None where not known."""
 
@@ -42,30 +48,69 @@ class Dataset(Protocol):
     count: int | None
 
     def example(self, number: int) -> DatasetExample:
-        """Reads an example. Raises `UnreadableExample` for one that is damaged, `IndexError` after the last."""
+        """Reads an example. Raises `UnreadableExample` for one that is damaged, `EndOfDataset` after the last."""
         ...
+
+
+def read_example(dataset: Dataset, number: int) -> DatasetExample:
+    """Reads an example, and checks that its truth is one of the task.
+
+    Raises `UnreadableExample` for one that is damaged or whose truth is none, whatever a library raises for it;
+    `EndOfDataset` after the last; `MindgapError` where the dataset itself fails.
+    """
+    try:
+        example = dataset.example(number)
+    except (EndOfDataset, MindgapError):
+        raise
+    except Exception as error:  # decoders and users' arrays raise anything
+        raise UnreadableExample(f"{type(error).__name__}: {' '.join(str(error).split())}") from None
+    labels, boxes = len(example.labels), len(example.boxes)
+    if dataset.task in ("classification", "localisation") and labels != 1:
+        raise UnreadableExample(f"it has {labels} labels: give one")
+    if dataset.task == "detection" and boxes != 4 * labels:
+        raise UnreadableExample(f"it has {labels} labels and {boxes} sides of boxes: give 4 for each label")
+    if dataset.task == "localisation" and (not boxes or boxes % 4):
+        raise UnreadableExample(f"it has {boxes} sides of boxes: give 4 for each box")
+    return example
+
+
+def whole_label(value: Any) -> int:
+    """Returns a label as a whole number. Raises `UnreadableExample` for anything else, such as 2.5, a text or None."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise UnreadableExample(f"its label is {value!r:.60}: give a whole number") from None
 
 
 def open_dataset(text: str, forms: Sequence[InputForm], pixels: Pixels) -> Dataset:
     """Opens a dataset. `forms`: the model's inputs. Raises `MindgapError` for one that is absent, empty or misfits."""
     scheme, _, rest = text.partition(":")
     if scheme == "torchvision" and rest:
-        return _torchvision(rest, forms, pixels)
+        from mindgap.workflows.task.torchvision_datasets import open_torchvision
+
+        return open_torchvision(rest, forms, pixels)
     if scheme == "hf" and rest:
         from mindgap.workflows.task.hugging_face import open_saved
 
         return open_saved(Path(rest), forms, pixels)
     path = Path(text)
     if text.endswith(".npz"):
+        _refuse(pixels, text)
         return Arrays(path, forms)
     if path.is_dir():
         return ImageFolder(path, forms, pixels)
     if ":" in text:
+        _refuse(pixels, text)
         return Streamed(text, forms, _callable(text))
     raise MindgapError(
         f"dataset {text}: there is no such folder; give a folder of images by class, FILE.npz, torchvision:NAME, "
         "hf:FOLDER, or FILE.py:FUNCTION"
     )
+
+
+def _refuse(pixels: Pixels, dataset: str) -> None:
+    if pixels.mean or pixels.std:
+        raise MindgapError(f"dataset {dataset}: --mean and --std are for images; its arrays are taken as they are")
 
 
 class Arrays:
@@ -82,10 +127,12 @@ class Arrays:
         if not path.is_file():
             raise MindgapError(f"dataset {path}: no such file")
         try:
-            with np.load(path, allow_pickle=False) as file:
-                held: dict[str, Array] = {name: file[name] for name in file.files}
-        except (ValueError, OSError, EOFError) as error:
+            held = _arrays_of(path)
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise MindgapError(f"dataset {path}: it cannot be read: {error}") from None
+        for name, array in held.items():
+            if not array.ndim:
+                raise MindgapError(f"dataset {path}: {name} is a single value: give one for each sample")
         self._truths = {name: held[name] for name in TRUTHS if name in held}
         self.task: Task = _task_of(path, self._truths)
         self._inputs = self._chosen(path, held, forms)
@@ -99,6 +146,7 @@ class Arrays:
         ):
             if len(array) != self.count:
                 raise MindgapError(f"dataset {path}: {name} has {len(array)} samples, and the others {self.count}")
+        _check_boxes(path, self._truths)
         if self.task == "language":
             return
         if self.task != "detection" and self.count > 1 and len(set(self._truths["labels"].tolist())) == 1:
@@ -133,7 +181,7 @@ class Arrays:
     def example(self, number: int) -> DatasetExample:
         """Reads an example."""
         if not 0 <= number < (self.count or 0):
-            raise IndexError(number)
+            raise EndOfDataset(number)
         inputs = tuple(fitted(a[number], form) for a, form in zip(self._inputs, self._forms, strict=True))
         truths = {name: array[number] for name, array in self._truths.items()}
         if self.task == "language":
@@ -144,6 +192,29 @@ class Arrays:
             return DatasetExample(inputs, tuple(map(int, truths["box_labels"][there])), tuple(map(float, boxes)))
         boxes = truths["boxes"].reshape(-1) if "boxes" in truths else ()
         return DatasetExample(inputs, (int(truths["labels"]),), tuple(map(float, boxes)))
+
+
+def _arrays_of(path: Path) -> dict[str, Array]:
+    file = np.load(path, allow_pickle=False)
+    if not isinstance(file, np.lib.npyio.NpzFile):
+        raise ValueError("it is one array: write it with numpy.savez, by name")
+    with file:
+        return {name: file[name] for name in file.files}
+
+
+def _check_boxes(path: Path, truths: Mapping[str, Array]) -> None:
+    """Raises `MindgapError` for boxes that do not fit the labels."""
+    if "boxes" not in truths:
+        return
+    boxes, labels = truths["boxes"], truths.get("box_labels")
+    if labels is None:
+        if boxes.ndim not in (2, 3) or boxes.shape[-1] != 4:
+            raise MindgapError(f"dataset {path}: boxes is {list(boxes.shape)}: give [N, 4] or [N, K, 4]")
+    elif labels.ndim != 2 or labels.dtype.kind not in "iu" or boxes.shape != (*labels.shape, 4):
+        raise MindgapError(
+            f"dataset {path}: boxes is {list(boxes.shape)} and box_labels {labels.dtype}{list(labels.shape)}: give "
+            "[N, K, 4] and whole numbers [N, K]"
+        )
 
 
 def _task_of(path: Path, truths: Mapping[str, Array]) -> Task:
@@ -167,24 +238,33 @@ class ImageFolder:
     task: Task = "classification"
 
     def __init__(self, path: Path, forms: Sequence[InputForm], pixels: Pixels) -> None:
-        """Raises `MindgapError` for a folder without images, or of one class."""
-        self._form, self._pixels = one_image(path, forms), pixels
-        folders = sorted(each for each in path.iterdir() if each.is_dir())
+        """Raises `MindgapError` for a folder without images, of one class, or with an empty class. Names with a dot in
+        front (`.ipynb_checkpoints`) do not count."""
+        self._form, self._pixels = one_image(path, forms, pixels), pixels
+        folders = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
         self.classes = tuple(each.name for each in folders)
         self._files = [
             (file, label)
             for label, folder in enumerate(folders)
             for file in sorted(folder.rglob("*"))
             if file.suffix.lower() in IMAGE_SUFFIXES
+            and not any(part.startswith(".") for part in file.relative_to(folder).parts)
         ]
         self.count: int | None = len(self._files)
         if not self._files:
             raise MindgapError(f"dataset {path}: it is empty: there is no image in a folder of it (CLASS/IMAGE.png)")
-        if len({label for _, label in self._files}) < 2:
+        full = {label for _, label in self._files}
+        if empty := [name for label, name in enumerate(self.classes) if label not in full]:
+            raise MindgapError(
+                f"dataset {path}: the folder {empty[0]} has no image, and counts as a class: move it away, or fill it"
+            )
+        if len(full) < 2:
             raise one_class(str(path), self.classes[self._files[0][1]])
 
     def example(self, number: int) -> DatasetExample:
         """Reads an image."""
+        if not 0 <= number < len(self._files):
+            raise EndOfDataset(number)
         file, label = self._files[number]
         return DatasetExample((image_array(file, self._form, self._pixels),), (label,))
 
@@ -194,13 +274,20 @@ def one_class(dataset: str, label: object) -> MindgapError:
     return MindgapError(f"dataset {dataset}: all of its samples are of one class ({label}): give two classes or more")
 
 
-def one_image(dataset: object, forms: Sequence[InputForm]) -> InputForm:
-    """Returns the model's only input, which takes images. Raises `MindgapError` where it has others."""
+def one_image(dataset: object, forms: Sequence[InputForm], pixels: Pixels) -> InputForm:
+    """Returns the model's only input, which takes images. Raises `MindgapError` where it has others.
+
+    An input of whole numbers takes the bytes of pixels, and no mean or standard deviation.
+    """
     if len(forms) != 1 or len(forms[0].shape) != 3:
         given = ", ".join(f"{form.name} {list(form.shape)}" for form in forms)
         raise MindgapError(
             f"dataset {dataset}: it has images, and the model takes {given}: it needs one input [channels, height, "
             "width]"
+        )
+    if np.dtype(forms[0].dtype).kind in "iu" and (pixels.mean or pixels.std):
+        raise MindgapError(
+            f"dataset {dataset}: --mean and --std are for inputs of floats, and {forms[0].name} is {forms[0].dtype}"
         )
     return forms[0]
 
@@ -220,7 +307,7 @@ class Streamed:
         self._last: tuple[int, Any] | None = None
         try:
             first = self._pair(0)
-        except IndexError:
+        except EndOfDataset:
             raise MindgapError(f"dataset {name}: it is empty: it yields no example") from None
         self.task: Task = _task_of_target(name, first[1])
 
@@ -234,8 +321,12 @@ class Streamed:
         if isinstance(target, Mapping):
             boxes = _array(target["boxes"]).astype(np.float64).reshape(-1)
             labels = _array(target["labels"] if "labels" in target else target["label"]).reshape(-1)
-            return DatasetExample(arrays, tuple(map(int, labels)), tuple(map(float, boxes)))
-        return DatasetExample(arrays, tuple(map(int, _array(target).reshape(-1))))
+            return DatasetExample(arrays, tuple(map(whole_label, labels)), tuple(map(float, boxes)))
+        return DatasetExample(arrays, tuple(map(whole_label, _array(target).reshape(-1))))
+
+    def skip(self, number: int) -> None:
+        """Reads up to an example, so that a long way takes several requests. Raises `EndOfDataset` behind the last."""
+        self._pair(number)
 
     def _pair(self, number: int) -> tuple[Any, Any]:
         if self._last is not None and self._last[0] == number:
@@ -249,7 +340,7 @@ class Streamed:
                 self._last = self._next, next(iterator)
                 self._next += 1
         except StopIteration:
-            raise IndexError(number) from None
+            raise EndOfDataset(number) from None
         except (Exception, SystemExit) as error:  # the user's code
             from mindgap.models.capture.origin import user_line_of
 
@@ -289,49 +380,3 @@ def _callable(text: str) -> Callable[[], Any]:
     from mindgap.models.corpus.files.user_code import load_callable
 
     return load_callable(text)
-
-
-def _torchvision(text: str, forms: Sequence[InputForm], pixels: Pixels) -> Dataset:
-    """Opens `NAME?root=DIR&train=false`. It is never downloaded."""
-    name, _, given = text.partition("?")
-    options: dict[str, Any] = {}
-    for option in filter(None, given.split("&")):
-        key, _, value = option.partition("=")
-        options[key] = {"true": True, "false": False}.get(value, int(value) if value.isdecimal() else value)
-    try:
-        kind = getattr(importlib.import_module("torchvision.datasets"), name, None)
-    except ImportError:
-        raise MindgapError(
-            f"dataset torchvision:{text}: torchvision is not installed (pip install 'mindgap[torchvision]')"
-        ) from None
-    if kind is None:
-        raise MindgapError(f"dataset torchvision:{text}: torchvision.datasets has no {name}")
-    try:
-        made = kind(**options)
-    except Exception as error:  # a library's own words about a missing folder or option
-        raise MindgapError(f"dataset torchvision:{text}: {' '.join(str(error).split())}") from None
-    return Indexed(f"torchvision:{text}", made, forms, pixels)
-
-
-class Indexed:
-    """A dataset with a length whose examples are pairs of an image and a label, as torchvision's are."""
-
-    task: Task = "classification"
-
-    def __init__(self, name: str, inner: Any, forms: Sequence[InputForm], pixels: Pixels) -> None:
-        """Raises `MindgapError` for one without examples."""
-        self._inner, self._form, self._pixels = inner, one_image(name, forms), pixels
-        self.classes = tuple(map(str, getattr(inner, "classes", ())))
-        self.count: int | None = len(inner)
-        if not self.count:
-            raise MindgapError(f"dataset {name}: it is empty")
-
-    def example(self, number: int) -> DatasetExample:
-        """Reads an example."""
-        if number >= (self.count or 0):
-            raise IndexError(number)
-        try:
-            image, label = self._inner[number]
-        except Exception as error:  # the decoder's own words
-            raise UnreadableExample(" ".join(str(error).split())) from None
-        return DatasetExample((image_array(image, self._form, self._pixels),), (int(label),))

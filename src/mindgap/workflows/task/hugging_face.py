@@ -12,9 +12,10 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +23,13 @@ import pyarrow.parquet as pq
 
 from mindgap.graph import Array, MindgapError
 from mindgap.results.predictions import Task
-from mindgap.workflows.task.datasets import Dataset, DatasetExample, one_image
+from mindgap.workflows.task.datasets import Dataset, DatasetExample, EndOfDataset, one_image, whole_label
 from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample, fitted, image_array
 
 _IMAGES = ("image", "img")
 _LABELS = ("label", "labels")
+#: Words in names of files and folders by which `datasets` tells splits.
+_SPLITS: Final = frozenset({"train", "training", "validation", "valid", "val", "dev", "test", "testing", "eval"})
 
 
 def open_saved(folder: Path, forms: Sequence[InputForm], pixels: Pixels) -> Dataset:
@@ -39,12 +42,26 @@ def open_saved(folder: Path, forms: Sequence[InputForm], pixels: Pixels) -> Data
     arrow, parquet = sorted(folder.glob("*.arrow")), sorted(folder.rglob("*.parquet"))
     if not arrow and not parquet:
         raise MindgapError(f"dataset hf:{folder}: it holds no .arrow and no .parquet file")
+    splits = sorted({_split(file.relative_to(folder)) for file in arrow or parquet})
+    if len(splits) > 1:
+        raise MindgapError(
+            f"dataset hf:{folder}: it has several splits ({', '.join(splits)}): give a folder that holds one"
+        )
     try:
         tables = [_arrow_table(file) for file in arrow] or [pq.read_table(file, memory_map=True) for file in parquet]
         table = pa.concat_tables(tables)
     except (pa.ArrowInvalid, OSError) as error:
         raise MindgapError(f"dataset hf:{folder}: it cannot be read: {error}") from None
     return Saved(folder, table, forms, pixels)
+
+
+def _split(file: Path) -> str:
+    """The split that a file belongs to: a known word of its path, else the name before its number, else its folder."""
+    words = re.split(r"[^a-z]+", str(file.with_suffix("")).lower())
+    if known := [word for word in words if word in _SPLITS]:
+        return known[0]
+    shard = re.fullmatch(r"(.+)-\d+-of-\d+", file.stem)
+    return shard[1] if shard else str(file.parent)
 
 
 def _arrow_table(file: Path) -> Any:
@@ -69,7 +86,9 @@ class Saved:
                 f"dataset hf:{folder}: it has {', '.join(names)}; it needs `label`, and `image` or the model's {wanted}"
             )
         if image is not None:
-            one_image(f"hf:{folder}", forms)
+            one_image(f"hf:{folder}", forms, pixels)
+        elif pixels.mean or pixels.std:
+            raise MindgapError(f"dataset hf:{folder}: --mean and --std are for images, and it has arrays")
         self._label, self._image = label, image
         self.classes = _classes(folder, table, label)
         self.count: int | None = table.num_rows
@@ -79,9 +98,9 @@ class Saved:
     def example(self, number: int) -> DatasetExample:
         """Reads a row."""
         if number >= (self.count or 0):
-            raise IndexError(number)
+            raise EndOfDataset(number)
         row = self._table.slice(number, 1).to_pylist()[0]
-        labels = (int(row[self._label]),)
+        labels = (whole_label(row[self._label]),)
         if self._image is None:
             return DatasetExample(tuple(fitted(np.asarray(row[form.name]), form) for form in self._forms), labels)
         return DatasetExample((self._pixel_array(row[self._image]),), labels)

@@ -62,6 +62,8 @@ def image_array(image: Any, form: InputForm, pixels: Pixels) -> Array:
     """
     held_already: Any = image.detach() if hasattr(image, "detach") else image
     if held_already is not image or isinstance(image, np.ndarray):
+        if pixels.mean or pixels.std:
+            raise MindgapError("--mean and --std are for images; the dataset gives arrays, which are taken as they are")
         return fitted(np.asarray(held_already), form)
     channels, height, width = form.shape
     if channels not in (1, 3):
@@ -76,7 +78,7 @@ def image_array(image: Any, form: InputForm, pixels: Pixels) -> Array:
         if opened.size != (width, height):
             opened = opened.resize((width, height), pillow.Resampling.BILINEAR)
         held = np.asarray(opened).reshape(height, width, channels).transpose(2, 0, 1)
-    except (OSError, ValueError, SyntaxError) as error:
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         # Pillow raises SyntaxError for a broken PNG.
         raise UnreadableExample(
             f"{image if isinstance(image, Path) else 'the image'} cannot be read: {error}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.digest import widened
-from mindgap.results.predictions import Prediction, Task, Truth
+from mindgap.results.predictions import NOT_FINITE, Prediction, Task, Truth
 
 #: Labels of a classification that are kept.
 _KEPT: Final = 5
@@ -59,20 +59,33 @@ def are_probabilities(logits: Array) -> bool:
     return bool((logits >= 0).all() and (np.abs(logits.sum(-1) - 1) < _SUM).all())
 
 
+def like_probabilities(logits: Array, reference: bool) -> bool:
+    """Returns whether a column gives probabilities. `reference`: whether the reference does.
+
+    A form may lack the model's softmax, or have one that the model lacks. Where the reference gives probabilities,
+    values in 0..1 are enough: those of an int8 softmax are steps, whose sum is not 1. Rows that are not finite do not
+    count.
+    """
+    finite = logits[np.isfinite(logits).all(-1)]
+    if not finite.size:
+        return reference
+    return bool((finite > -_SUM).all() and (finite < 1 + _SUM).all()) if reference else are_probabilities(finite)
+
+
 def predictions_of(
     task: Task, outputs: Sequence[Array], reference: Sequence[Array], truths: Sequence[Truth], first: int = 0
 ) -> list[Prediction]:
     """Returns what the outputs of a batch predict for its samples from place `first` of the batch on.
 
-    `reference`: the same outputs of the reference, to measure deviations. Raises `MindgapError` for NaN.
+    `reference`: the same outputs of the reference, to measure deviations. NaN and infinities give `NOT_FINITE`.
     """
     wide = [_wide(array) for array in outputs]
     apart = [_deviations(ours, _wide(theirs)) for ours, theirs in zip(wide, reference, strict=True)]
     deviations = np.max(apart, 0) if apart else np.zeros(len(truths))
     if task == "detection":
         return [_detection(wide, place, truth.sample, deviations[place]) for place, truth in enumerate(truths, first)]
-    # One decision for the batch and both sides: a row of logits may sum to 1 by chance.
-    logs = log_softmax(wide[0], are_probabilities(_wide(reference[0])))
+    # One decision for the batch: a row of logits may sum to 1 by chance.
+    logs = log_softmax(wide[0], like_probabilities(wide[0], are_probabilities(_wide(reference[0]))))
     if task == "language":
         return [
             _text(wide[0][place], logs[place], truth, deviations[place]) for place, truth in enumerate(truths, first)
@@ -99,19 +112,15 @@ def log_softmax(logits: Array, probabilities: bool) -> Array:
     """Returns log-probabilities along the last dimension; of probabilities, their logarithms."""
     if probabilities:
         return np.log(np.maximum(logits, np.finfo(np.float64).tiny))
-    with np.errstate(invalid="ignore"):  # rows that are not finite are refused one by one
+    with np.errstate(invalid="ignore"):  # rows that are not finite get no label
         moved = logits - logits.max(-1, keepdims=True)
         return moved - np.log(np.exp(moved).sum(-1, keepdims=True))
 
 
-def _finite(logits: Array, sample: int) -> Array:
-    if not np.isfinite(logits).all():
-        raise MindgapError(f"the logits of sample {sample} are not finite")
-    return logits
-
-
 def _label(outputs: Sequence[Array], logs: Array, place: int, truth: Truth, deviation: float, task: Task) -> Prediction:
-    logits = _finite(outputs[0][place], truth.sample)
+    logits = outputs[0][place]
+    if not np.isfinite(logits).all():
+        return Prediction(truth.sample, (NOT_FINITE,), loss=float("inf"), deviation=float(deviation))
     order = np.argsort(-logits, kind="stable")
     kept = order[:_KEPT]
     boxes = ()
@@ -125,9 +134,12 @@ def _label(outputs: Sequence[Array], logs: Array, place: int, truth: Truth, devi
 
 
 def _text(logits: Array, logs: Array, truth: Truth, deviation: float) -> Prediction:
-    _finite(logits, truth.sample)
-    two = np.sort(logits, -1)[:, -2:]
+    finite = np.isfinite(logits).all(-1)
     best = logits.argmax(-1)
+    if not finite.all():
+        labels = tuple(map(int, np.where(finite, best, NOT_FINITE)))
+        return Prediction(truth.sample, labels, loss=float("inf"), deviation=float(deviation))
+    two = np.sort(logits, -1)[:, -2:]
     positions = np.arange(len(best))
     return Prediction(
         truth.sample, tuple(map(int, best)), float((two[:, 1] - two[:, 0]).min()),
@@ -146,7 +158,9 @@ def _detection(outputs: Sequence[Array], place: int, sample: int, deviation: flo
     else:
         labels = np.asarray(outputs[2][place], np.int64)
     if not np.isfinite(scores).all() or not np.isfinite(boxes).all():
-        raise MindgapError(f"the boxes or scores of sample {sample} are not finite")
+        return Prediction(
+            sample, (NOT_FINITE,), deviation=float(deviation), boxes=(0.0, 0.0, 0.0, 0.0), scores=(0.0,)
+        )  # fmt: skip
     order = np.argsort(-scores, kind="stable")[:_BOXES]
     order = order[scores[order] > 0]
     return Prediction(

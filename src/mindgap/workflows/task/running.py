@@ -1,24 +1,27 @@
 """Runs a task study: every column over the dataset, batch by batch; then the samples whose labels flip.
 
 A batch holds the samples of a range of numbers, so that a run that was cut, or has one platform more, repeats the same
-batches. Its rows are in the store before the next batch begins.
+batches. Columns that the store has of a batch do not run again, save the reference. The rows of a batch are in the
+store before the next begins.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
+import xxhash
 
 from mindgap.graph import Array, MindgapError
 from mindgap.models.own_path.client import OwnPathClient
 from mindgap.results.predictions import ComparedForm, Prediction, Task, TaskResult, Truth
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.task.columns import ColumnFailed, ColumnRunner, ModelForm, filled
-from mindgap.workflows.task.dataset_client import DatasetClient
-from mindgap.workflows.task.outputs import are_probabilities, predictions_of
+from mindgap.workflows.task.dataset_client import DatasetClient, Examples
+from mindgap.workflows.task.outputs import are_probabilities, like_probabilities, predictions_of
 from mindgap.workflows.task.task_store import TaskStore
 
 
@@ -33,7 +36,19 @@ class TaskSettings:
     deadline_s: float = 300.0
 
 
+#: How far the loss of a sample may move, of 1 + loss, where the reference runs it again: rounding moves it less.
+_SAME: Final = 1e-2
+
 Progress = Callable[[int, int | None, str], None]
+
+
+def read_digest(examples: Examples) -> str:
+    """Returns a digest of what a dataset gave: the truths and the bytes of the inputs."""
+    hasher = xxhash.xxh3_128(repr(examples.truths).encode())
+    for array in examples.inputs:
+        hasher.update(f"{array.dtype} {array.shape}".encode())
+        hasher.update(array.tobytes())
+    return hasher.hexdigest()
 
 
 @dataclass
@@ -49,6 +64,8 @@ class TaskRun:
     settings: TaskSettings
     tell: Progress
     model: str
+    #: Of the batches that this run has read, by their first number.
+    digests: dict[int, str] = field(default_factory=dict[int, str])
 
     def run(self) -> TaskResult:
         """Runs everything. Raises `MindgapError` where the reference does not run, or no sample is left."""
@@ -74,7 +91,7 @@ class TaskRun:
                     else:
                         found.problems[sample] = problems[sample]
                 found.taken_over += count
-            elif self._batch(found, runners, start, count):
+            elif self._batch(found, runners, start, count, truths):
                 break
             start += count
             self.tell(start, limit, "")
@@ -96,9 +113,16 @@ class TaskRun:
             for n in range(start, start + count)
         )
 
-    def _batch(self, found: TaskResult, runners: Mapping[ComparedForm, ColumnRunner], start: int, count: int) -> bool:
-        """Runs one batch. Returns whether the dataset ends with it."""
+    def _batch(
+        self, found: TaskResult, runners: Mapping[ComparedForm, ColumnRunner], start: int, count: int,
+        known: Mapping[int, Truth],
+    ) -> bool:  # fmt: skip
+        """Runs the columns that the store does not have of one batch. Returns whether the dataset ends with it."""
         read = self.client.read(start, count)
+        self.digests[start] = read_digest(read)
+        for truth in read.truths:
+            if known.get(truth.sample, truth) != truth:
+                raise _changed(found, truth.sample)
         problems = dict(read.problems)
         made: dict[ComparedForm, list[Prediction]] = {}
         good: list[Truth] = []
@@ -110,18 +134,27 @@ class TaskRun:
                 raise MindgapError(f"the reference does not run: {error}") from None
             good = self._in_range(found.task, read.truths, reference, problems)
             places = {truth.sample: place for place, truth in enumerate(read.truths)}
-            if found.task in ("classification", "localisation") and are_probabilities(reference[0].astype(np.float64)):
+            for truth in good:
+                if moved(found, reference, truth, places[truth.sample]):
+                    raise _changed(found, truth.sample)
+            shares = found.task != "detection" and are_probabilities(_floats(reference[0]))
+            if shares:
                 found.note("the outputs are probabilities: each row sums to 1; margins are of probabilities")
             for column, runner in runners.items():
-                if column in found.failures:
+                missing = [truth for truth in good if truth.sample not in found.predictions[column]]
+                if column in found.failures or not missing:
                     continue
                 try:
                     outputs = reference if column == found.reference else runner.outputs(inputs)
                     made[column] = [
                         one
-                        for truth in good
+                        for truth in missing
                         for one in predictions_of(found.task, outputs, reference, [truth], places[truth.sample])
                     ]
+                    if column == found.reference:
+                        _check_finite(made[column])
+                    elif column.form and found.task != "detection":
+                        _note_scale(found, column, outputs[0], shares)
                 except MindgapError as error:
                     if column == found.reference:
                         raise
@@ -130,7 +163,7 @@ class TaskRun:
         found.truths |= {truth.sample: truth for truth in good}
         for column, predictions in made.items():
             found.predictions[column] |= {one.sample: one for one in predictions}
-        self.kept.keep(good, problems, made)
+        self.kept.keep([truth for truth in good if truth.sample not in known], problems, made)
         return read.ended
 
     def _in_range(
@@ -140,8 +173,12 @@ class TaskRun:
         classes = outputs[0].shape[-1] if task != "detection" else None
         if task == "detection" and outputs[1].ndim == 3:
             classes = outputs[1].shape[-1]
+        positions = outputs[0].shape[1] if task == "language" else None
         good: list[Truth] = []
         for truth in truths:
+            if positions is not None and len(truth.labels) != positions:
+                problems[truth.sample] = f"it has {len(truth.labels)} labels, and the model {positions} positions"
+                continue
             wrong = [label for label in truth.labels if label < 0 or (classes is not None and label >= classes)]
             if wrong:
                 problems[truth.sample] = (
@@ -159,3 +196,44 @@ class TaskRun:
             found.predictions[column] = {
                 sample: one for sample, one in sorted(found.predictions[column].items()) if sample in found.truths
             }
+
+
+def moved(found: TaskResult, outputs: Sequence[Array], truth: Truth, place: int) -> bool:
+    """Returns whether the reference's outputs are not those of the store for a sample: its inputs are others.
+
+    A detection has no loss to compare.
+    """
+    before = found.predictions[found.reference].get(truth.sample)
+    if before is None or found.task == "detection":
+        return False
+    (now,) = predictions_of(found.task, outputs, outputs, [truth], place)
+    return abs(now.loss - before.loss) > _SAME * (1 + abs(before.loss))
+
+
+def _changed(found: TaskResult, sample: int) -> MindgapError:
+    return MindgapError(
+        f"dataset {found.dataset}: sample {sample} is another than in the store, from a session before: the dataset "
+        "changes from reading to reading; seed it, and give --store another directory"
+    )
+
+
+def _floats(array: Array) -> Array:
+    return array.astype(np.float64)
+
+
+def _check_finite(predictions: Sequence[Prediction]) -> None:
+    """Raises `MindgapError` where the reference gives NaN: nothing can be compared with it."""
+    for one in predictions:
+        if not one.finite:
+            raise MindgapError(f"the reference's outputs of sample {one.sample} are not finite")
+
+
+def _note_scale(found: TaskResult, column: ComparedForm, logits: Array, shares: bool) -> None:
+    """Notes a form that gives logits where the model gives probabilities, or the other way round."""
+    mine = like_probabilities(_floats(logits), shares)
+    if mine != shares:
+        names = ("logits", "probabilities")
+        found.note(
+            f"{column.form}: it gives {names[mine]}, and the model {names[shares]}: their margins and deviations are "
+            "not on one scale"
+        )
