@@ -111,6 +111,46 @@ def test_log_probabilities_that_drift_are_no_other_text() -> None:
         assert (alone.verdict, alone.drift, loaded.verdict) == ("drift", 0.125, "identical")
 
 
+def one_at_a_time(handler: Handler, body: dict[str, Any]) -> None:
+    """Refuses every prompt but that of the test."""
+    if body["prompt"] == "one two":
+        handler.send(text_of("a b"))
+    else:
+        handler.send("busy", 429)
+
+
+def test_a_round_without_company_is_no_load_and_errors_of_the_company_are_told() -> None:
+    with serving(one_at_a_time) as (url, _):
+        notes: list[str] = []
+        alone, loaded = ask_endpoint(CompletionClient(url), ASKED, ["one two"], Load(3, 2), notes)
+    assert (alone.verdict, alone.asked, loaded.verdict, loaded.asked) == ("identical", 3, "not_run", 0)
+    errors = dict(loaded.errors)
+    assert errors["it limits the rate: status 429 Too Many Requests: busy"] == 3 and not notes
+    assert errors["no request beside it completed at the same time: this was no load"] == 3
+
+    statuses = iter([429, 200] * 2)
+
+    def waits(handler: Handler, body: dict[str, Any]) -> None:
+        """A request beside it is answered only after it has waited."""
+        status = 200 if body["prompt"] == "one two" else next(statuses)
+        handler.send(text_of("a b"), status, Retry_After="0")
+
+    with serving(waits) as (url, _):
+        _, loaded = ask_endpoint(CompletionClient(url), ASKED, ["one two"], Load(2, 2), [])
+    assert (loaded.verdict, loaded.asked) == ("not_run", 0) and loaded.waited == 2
+
+
+def test_what_comes_alone_is_what_the_answers_under_load_are_compared_with() -> None:
+    texts = iter(["a", "b", "a"] + ["b"] * 9)
+
+    def other_text(handler: Handler, body: dict[str, Any]) -> None:
+        handler.send(text_of(next(texts) if body["prompt"] == "one two" else "c"))
+
+    with serving(other_text) as (url, _):
+        alone, loaded = ask_endpoint(CompletionClient(url), ASKED, ["one two"], Load(3, 2), [])
+    assert (alone.base, loaded.base, loaded.verdict, loaded.completions) == ("a", "a", "other text", (("b", 3),))
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
