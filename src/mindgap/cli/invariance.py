@@ -15,10 +15,12 @@ from mindgap.cli.endpoint import EndpointOptions, ask_server, is_endpoint
 from mindgap.cli.invariance_text import answer_rows, more_sections, print_invariance
 from mindgap.cli.numbers import positive, whole_numbers
 from mindgap.cli.sources import CaptureEnv, source_client, with_options
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
 from mindgap.models.sources.client import GeneratedText, SourceClient
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import canonical
 
 if TYPE_CHECKING:
     from mindgap.workflows.diff.decoding import Decoding
@@ -121,6 +123,7 @@ def invariance(
     if decoding and (len(text) != 2 or min(text) < 2):
         raise MindgapError(f"--decoding {decoding}: give tokens of the prompt and after it, as in --decoding 8,16")
     deadline_s, tensors = seconds(deadline), default_tensor_store()
+    named = {platform: canonical(platform) for platform in platforms}
     files.check()
     found: list[Invariance] = []
     with result_stream() as out:
@@ -129,14 +132,20 @@ def invariance(
             _refuse_sizes(asked, bool(tokens))
             graph_of, text_of = (_graph_of(client, asked, option) for option in ("examples", "tokens"))
             decoded = _decoded(client, asked, text, tensors, deadline_s) if text else None
-            for platform in dict.fromkeys(platforms):
+            for platform in named:
                 notes: list[str] = []
                 texts: Sequence[GeneratedText] = _texts(client, asked, text, platform, notes) if text else ()
-                one = ask(
-                    graph_of, platform, model=source, batches=sizes, threads=counts,
-                    text_of=text_of if tokens else None, lengths=tokens, kernels=kernels, decoding=decoded,
-                    texts=texts, tensors=tensors, deadline_s=deadline_s, notes=notes,
-                )  # fmt: skip
+                try:
+                    one = ask(
+                        graph_of, platform, model=source, batches=sizes, threads=counts,
+                        text_of=text_of if tokens else None, lengths=tokens, kernels=kernels, decoding=decoded,
+                        texts=texts, tensors=tensors, deadline_s=deadline_s, notes=notes,
+                    )  # fmt: skip
+                except MindgapError as error:
+                    if len(named) == 1:
+                        raise
+                    complain(f"{platform}: {error}")
+                    one = _not_run(source, named[platform], str(error), notes)
                 found.append(one)
                 if not as_json:
                     print_invariance(one, out)
@@ -148,6 +157,16 @@ def invariance(
             {"platforms": [str(one.platform) for one in found], "decoding": decoding, "batches": batches},
         )  # fmt: skip
     return status or status_of_answers(rows)
+
+
+def _not_run(model: str, platform: PlatformName, why: str, notes: Sequence[str]) -> Invariance:
+    """What is known of a platform that does not run the model: others have been or will be asked."""
+    from mindgap.workflows.diff.answer_judge import Answer, Condition
+    from mindgap.workflows.diff.invariance import Invariance
+
+    return Invariance(
+        model, platform, (Answer(Condition("repeat", "again"), "not_run", detail=why),), notes=tuple(notes)
+    )
 
 
 def _decoded(
