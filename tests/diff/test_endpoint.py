@@ -313,6 +313,14 @@ def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path, capfd: pytes
         ([url, "--prompt", "x", "--timeout", "0"], "mindgap: --timeout 0: it takes seconds, more than 0"),
         ([url, "--prompt", "x", "--key-variable", "NOT_THERE"], "mindgap: --key-variable NOT_THERE: no such"),
         (["timm:resnet18"], "mindgap: timm:resnet18: name a platform, as in -p cpu/eager"),
+        (
+            [url, "--prompt", "x", "--batches", "1,2,3,4,8,16", "--deadline", "300", "--set", "size=8"],
+            f"mindgap: --batches, --set, --deadline: a server takes none of these options of models: {url}",
+        ),
+        (
+            ["timm:resnet18", "-p", "cpu/eager", "--prompt", "x", "--chat", "--timeout", "60"],
+            "mindgap: --prompt, --chat, --timeout: only a server (http://HOST:PORT/v1) takes such options, not a model",
+        ),
     ):
         assert main(["invariance", *wrong]) == 2
         err = capfd.readouterr().err

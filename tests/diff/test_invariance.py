@@ -163,7 +163,7 @@ def test_positions_and_neighbours_change_in_the_largest_batch_of_eight_at_most()
 
 
 def outcome(ran: bool) -> Outcome:
-    return Outcome(CPU_EAGER, "", "ok" if ran else "crashed", message="" if ran else "gone")
+    return Outcome(CPU_EAGER, "", "ok" if ran else "crash", message="" if ran else "gone")
 
 
 @pytest.mark.parametrize("others", [[False], [True, False]])
@@ -181,7 +181,7 @@ def test_nothing_runs_beside_a_process_that_does_not_run(others: list[bool]) -> 
         assert failed.wait(5)
         return outcome(True)
 
-    with pytest.raises(MindgapError, match="the process beside it gives crashed: gone"):
+    with pytest.raises(MindgapError, match="the process beside it gives crash: gone"):
         _beside(run, other)
     assert _beside(lambda: outcome(True), lambda: outcome(True)).ran
     assert not _beside(lambda: outcome(False), lambda: outcome(False)).ran

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -30,6 +30,16 @@ _LEAD: Final = (
     "The same example in different company, on one platform. Equal bits are identical; other bits are judged by the "
     "oracle of the graph of one example."
 )
+#: Options that only a server or only a model takes, by the parameter's name.
+_OF_SERVERS: Final = {
+    "model": "--model", "prompts": "--prompt", "max_tokens": "--max-tokens", "requests": "--requests",
+    "in_flight": "--in-flight", "max_requests": "--max-requests", "chat": "--chat", "stream": "--stream",
+    "timeout": "--timeout", "key_variable": "--key-variable",
+}  # fmt: skip
+_OF_MODELS: Final = {
+    "batches": "--batches", "threads": "--threads", "lengths": "--lengths", "decoding": "--decoding",
+    "kernels": "--kernels", "options": "--set", "capture_env": "--capture-env", "deadline": "--deadline",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class _Results:
 
 
 def invariance(
+    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(metavar="SOURCE|URL", help="As for mindgap diff, one model; or a server, http://HOST:PORT/v1."),
@@ -102,11 +113,15 @@ def invariance(
     if is_endpoint(source):
         if platforms:
             raise MindgapError(f"-p {platforms[0]}: a server is a platform itself: leave out -p")
+        if given := _given(context, _OF_MODELS):
+            raise MindgapError(f"{given}: a server takes none of these options of models: {source}")
         served = EndpointOptions(
             model, prompts or [], max_tokens, requests, in_flight, max_requests, chat, stream,
             positive("--timeout", timeout), key_variable,
         )  # fmt: skip
         return ask_server(source, served, files, as_json, require_identical)
+    if given := _given(context, _OF_SERVERS):
+        raise MindgapError(f"{given}: only a server (http://HOST:PORT/v1) takes such options, not a model: {source}")
     if not platforms:
         raise MindgapError(f"{source}: name a platform, as in -p cpu/eager")
     # Imported late: other commands need no PyTorch.
@@ -157,6 +172,12 @@ def invariance(
             {"platforms": [str(one.platform) for one in found], "decoding": decoding, "batches": batches},
         )  # fmt: skip
     return status or status_of_answers(rows)
+
+
+def _given(context: typer.Context, options: Mapping[str, str]) -> str:
+    """Those of the options that stand on the command line."""
+    sources = ((context.get_parameter_source(name), option) for name, option in options.items())
+    return ", ".join(option for where, option in sources if where is not None and where.name == "COMMANDLINE")
 
 
 def _not_run(model: str, platform: PlatformName, why: str, notes: Sequence[str]) -> Invariance:
