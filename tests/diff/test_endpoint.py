@@ -261,7 +261,7 @@ def test_a_server_that_hangs_or_drips_is_left_after_the_timeout(part: str) -> No
             chunked = b"Transfer-Encoding: chunked\r\n" * (part == "chunk line")
             status = b"500 Broken" if part == "error body" else b"200 OK"
             handler.wfile.write(b"HTTP/1.1 " + status + b"\r\n" + chunked + b"\r\n")
-        while not release.wait(0.03):
+        while not release.wait(0.03) and time.monotonic() - started < 4:
             handler.wfile.write(b"" if part == "nothing" else b"0" if part == "chunk line" else b" ")
 
     started = time.monotonic()
