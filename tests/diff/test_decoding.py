@@ -14,6 +14,7 @@ import torch
 from mindgap.cli.app import main
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.capture import capture
+from mindgap.models.corpus.generation import WAYS, _batch  # pyright: ignore[reportPrivateUsage]
 from mindgap.models.corpus.opening import capture_program, open_source
 from mindgap.models.sources.client import GeneratedText
 from mindgap.platforms.name import CPU_EAGER
@@ -100,6 +101,17 @@ def test_a_model_that_sees_padding_or_shifts_its_cache_is_seen(tmp_path: Path) -
     assert far(sees_padding.padded(IDS, 2, 0), whole) > 1e-2
     assert max(far(sees_padding.padded(IDS, 0, 2), whole), far(sees_padding.in_chunks(IDS, [4, 3]), whole)) < 1e-5
     assert far(shifts.in_chunks(IDS, [4, 3]), whole) > 1e-2
+
+
+@pytest.mark.parametrize("tokens", [2, 3, 4, 9])
+def test_every_way_to_generate_has_a_batch(tokens: int) -> None:
+    ids = torch.arange(tokens)[None]
+    for way in WAYS:
+        batch, mask = _batch(ids, way)
+        assert batch.shape == mask.shape == (1 + way.others + way.longer, tokens + max(way.left, 4 * way.longer))
+        assert batch[0][mask[0].bool()].tolist() == ids[0].tolist() and mask[1:].all()
+        if way.longer:
+            assert batch[1].tolist() == [at % tokens for at in range(tokens + 4)]
 
 
 def test_what_a_divergence_says_of_tokens() -> None:

@@ -111,6 +111,46 @@ def test_log_probabilities_that_drift_are_no_other_text() -> None:
         assert (alone.verdict, alone.drift, loaded.verdict) == ("drift", 0.125, "identical")
 
 
+def one_at_a_time(handler: Handler, body: dict[str, Any]) -> None:
+    """Refuses every prompt but that of the test."""
+    if body["prompt"] == "one two":
+        handler.send(text_of("a b"))
+    else:
+        handler.send("busy", 429)
+
+
+def test_a_round_without_company_is_no_load_and_errors_of_the_company_are_told() -> None:
+    with serving(one_at_a_time) as (url, _):
+        notes: list[str] = []
+        alone, loaded = ask_endpoint(CompletionClient(url), ASKED, ["one two"], Load(3, 2), notes)
+    assert (alone.verdict, alone.asked, loaded.verdict, loaded.asked) == ("identical", 3, "not_run", 0)
+    errors = dict(loaded.errors)
+    assert errors["it limits the rate: status 429 Too Many Requests: busy"] == 3 and not notes
+    assert errors["no request beside it completed at the same time: this was no load"] == 3
+
+    statuses = iter([429, 200] * 2)
+
+    def waits(handler: Handler, body: dict[str, Any]) -> None:
+        """A request beside it is answered only after it has waited."""
+        status = 200 if body["prompt"] == "one two" else next(statuses)
+        handler.send(text_of("a b"), status, Retry_After="0")
+
+    with serving(waits) as (url, _):
+        _, loaded = ask_endpoint(CompletionClient(url), ASKED, ["one two"], Load(2, 2), [])
+    assert (loaded.verdict, loaded.asked) == ("not_run", 0) and loaded.waited == 2
+
+
+def test_what_comes_alone_is_what_the_answers_under_load_are_compared_with() -> None:
+    texts = iter(["a", "b", "a"] + ["b"] * 9)
+
+    def other_text(handler: Handler, body: dict[str, Any]) -> None:
+        handler.send(text_of(next(texts) if body["prompt"] == "one two" else "c"))
+
+    with serving(other_text) as (url, _):
+        alone, loaded = ask_endpoint(CompletionClient(url), ASKED, ["one two"], Load(3, 2), [])
+    assert (alone.base, loaded.base, loaded.verdict, loaded.completions) == ("a", "a", "other text", (("b", 3),))
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
@@ -125,6 +165,9 @@ def test_log_probabilities_that_drift_are_no_other_text() -> None:
             '{"choices": [{"text": "a", "logprobs": {"tokens": ["a"], "token_logprobs": ["x"]}}]}',
             "it sent no completion",
         ),
+        ("[" * 200_000, "it sent no JSON: [[["),
+        (text_of("a").replace("-0.5", "1" + "0" * 400), "it sent no completion"),
+        (text_of("a", float("nan")), "one of its log-probabilities is nan"),
     ],
 )
 def test_an_answer_that_is_no_completion_is_one_line(answer: str | bytes, reason: str) -> None:
@@ -147,6 +190,38 @@ def test_a_stream_is_put_together_and_garbage_in_it_is_named() -> None:
         ('data: {"choices": [{"text": "a"}]}\n\n', "its stream ended without an end: a"),
     ):
         assert complete(lambda handler, body, sent=sent: handler.send(sent), stream=True).error == reason
+
+
+def test_lines_of_a_stream_end_where_its_protocol_says() -> None:
+    event = json.dumps(json.loads(text_of("a\u2028b\u0085")), ensure_ascii=False)
+    found = complete(lambda handler, body: handler.send(f"data: {event}\r\n\rdata: [DONE]\n"), stream=True)
+    assert (found.text, found.error) == ("a\u2028b\u0085", "")
+
+
+def test_a_key_is_sent_without_its_line_end_and_told_nobody() -> None:
+    sent: list[str] = []
+
+    def keeps(handler: Handler, body: dict[str, Any]) -> None:
+        sent.append(handler.headers["Authorization"])
+        handler.send(text_of("a"))
+
+    with serving(keeps) as (url, _):
+        assert CompletionClient(url, 5.0, "abc-1\n").complete(ASKED).text == "a"
+    assert sent == ["Bearer abc-1"]
+    with pytest.raises(MindgapError, match="its key has characters that no HTTP header holds") as raised:
+        CompletionClient("http://localhost/v1", key="secret\nkey")
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1/v1", "http://localhost:99999/v1", "http://.a/v1", "http://localhost/ü", "http://local host/v1"]
+)
+def test_a_malformed_address_is_one_line(url: str) -> None:
+    with pytest.raises(MindgapError, match="it is no address of a server") as raised:
+        CompletionClient(url)
+    assert str(raised.value).startswith(url)
+    with pytest.raises(MindgapError, match="http://…@host/v1: leave out all but the host"):
+        CompletionClient("http://:secret@host/v1")
 
 
 def test_chat_is_asked_at_its_own_path() -> None:
@@ -175,20 +250,25 @@ def test_a_server_that_limits_the_rate_is_asked_again_after_the_time_it_names() 
     assert later.error == "it limits the rate: status 429 Too Many Requests" and later.waited == 0
 
 
-def test_a_server_that_hangs_or_drips_is_left_after_the_timeout() -> None:
+@pytest.mark.parametrize("part", ["nothing", "header", "body", "chunk line", "error body"])
+def test_a_server_that_hangs_or_drips_is_left_after_the_timeout(part: str) -> None:
     release = threading.Event()
 
     def drips(handler: Handler, body: dict[str, Any]) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        while not release.wait(0.03):
-            handler.wfile.write(b" ")
+        if part in ("nothing", "header"):
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: " * (part == "header"))
+        else:
+            chunked = b"Transfer-Encoding: chunked\r\n" * (part == "chunk line")
+            status = b"500 Broken" if part == "error body" else b"200 OK"
+            handler.wfile.write(b"HTTP/1.1 " + status + b"\r\n" + chunked + b"\r\n")
+        while not release.wait(0.03) and time.monotonic() - started < 4:
+            handler.wfile.write(b"" if part == "nothing" else b"0" if part == "chunk line" else b" ")
 
     started = time.monotonic()
-    for respond in (lambda handler, body: (release.wait(5), None)[1], drips):
-        assert complete(respond, timeout_s=0.15).error == "it did not answer in time (--timeout)"
+    found = complete(drips, timeout_s=0.15)
     release.set()
-    assert time.monotonic() - started < 4
+    assert found.error == ("status 500 Broken" if part == "error body" else "it did not answer in time (--timeout)")
+    assert time.monotonic() - started < 3
 
 
 def test_a_redirection_is_not_followed() -> None:
@@ -233,6 +313,14 @@ def test_the_command_says_in_one_line_what_is_wrong(tmp_path: Path, capfd: pytes
         ([url, "--prompt", "x", "--timeout", "0"], "mindgap: --timeout 0: it takes seconds, more than 0"),
         ([url, "--prompt", "x", "--key-variable", "NOT_THERE"], "mindgap: --key-variable NOT_THERE: no such"),
         (["timm:resnet18"], "mindgap: timm:resnet18: name a platform, as in -p cpu/eager"),
+        (
+            [url, "--prompt", "x", "--batches", "1,2,3,4,8,16", "--deadline", "300", "--set", "size=8"],
+            f"mindgap: --batches, --set, --deadline: a server takes none of these options of models: {url}",
+        ),
+        (
+            ["timm:resnet18", "-p", "cpu/eager", "--prompt", "x", "--chat", "--timeout", "60"],
+            "mindgap: --prompt, --chat, --timeout: only a server (http://HOST:PORT/v1) takes such options, not a model",
+        ),
     ):
         assert main(["invariance", *wrong]) == 2
         err = capfd.readouterr().err

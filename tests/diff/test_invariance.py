@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,18 @@ import torch
 from mindgap.cli.app import main
 from mindgap.graph import Graph, MindgapError
 from mindgap.models.capture import capture
-from mindgap.workflows.diff.answer_judge import Condition
-from mindgap.workflows.diff.invariance import Asked, ask, conditions
+from mindgap.platforms.name import CPU_EAGER
+from mindgap.run.outcome import Outcome
+from mindgap.workflows.diff.answer_judge import Answer, Condition
+from mindgap.workflows.diff.decoding import Decoded
+from mindgap.workflows.diff.invariance import (
+    Asked,
+    Invariance,
+    _beside,  # pyright: ignore[reportPrivateUsage]
+    _decoded,  # pyright: ignore[reportPrivateUsage]
+    ask,
+    conditions,
+)
 from mindgap.workflows.diff.kernel_choice import batch_axis, example_of
 
 SIZES = (1, 2, 4)
@@ -148,6 +160,60 @@ def test_positions_and_neighbours_change_in_the_largest_batch_of_eight_at_most()
     assert [each.label for each in found if each.question == "batch size"] == ["2", "8", "16"]
     assert [each.label for each in conditions((1, 32), ()) if each.question == "position"] == ["1", "16", "31"]
     assert [each.question for each in found[:4]] == ["repeat", "process", "process", "threads"]
+
+
+def outcome(ran: bool) -> Outcome:
+    return Outcome(CPU_EAGER, "", "ok" if ran else "crash", message="" if ran else "gone")
+
+
+@pytest.mark.parametrize("others", [[False], [True, False]])
+def test_nothing_runs_beside_a_process_that_does_not_run(others: list[bool]) -> None:
+    came = iter(others)
+    failed = threading.Event()
+
+    def other() -> Outcome:
+        ran = next(came)
+        if not ran:
+            failed.set()
+        return outcome(ran)
+
+    def run() -> Outcome:
+        assert failed.wait(5)
+        return outcome(True)
+
+    with pytest.raises(MindgapError, match="the process beside it gives crash: gone"):
+        _beside(run, other)
+    assert _beside(lambda: outcome(True), lambda: outcome(True)).ran
+    assert not _beside(lambda: outcome(False), lambda: outcome(False)).ran
+
+
+def test_a_text_that_does_not_run_costs_no_other_answer() -> None:
+    class Refuses:
+        def ask(self, *_: object) -> Decoded:
+            raise MindgapError("nothing is compared")
+
+    decoding: Any = Refuses()
+    (answer,) = _decoded(decoding, CPU_EAGER, [], ()).answers
+    assert (answer.verdict, answer.condition.question, answer.detail) == ("not_run", "decoding", "nothing is compared")
+
+
+def test_a_platform_that_refuses_the_model_costs_no_other(
+    source: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def answers(_: object, platform: str, **__: object) -> Invariance:
+        if platform == "onnxruntime/cpu":
+            raise MindgapError("nothing is compared: it refuses cumsum")
+        return Invariance("m", CPU_EAGER, (Answer(Condition("repeat", "again"), "identical", 0),))
+
+    monkeypatch.setattr("mindgap.workflows.diff.invariance.ask", answers)
+    command = ["invariance", f"{source}:make", "-p", "onnxruntime/cpu", "--json"]
+    assert main([*command, "-p", "cpu/eager"]) == 2
+    said = capfd.readouterr()
+    verdicts = [each["answers"][0]["verdict"] for each in json.loads(said.out)["results"]]
+    assert verdicts == ["not_run", "identical"]
+    assert said.err == "mindgap: onnxruntime/cpu: nothing is compared: it refuses cumsum\n"
+    assert main(command) == 2 and not capfd.readouterr().out
+    assert main([*command, "-p", "no/such"]) == 2 and not capfd.readouterr().out
 
 
 def test_a_model_with_gradients_has_no_answer_of_its_own() -> None:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from mindgap.cli.app import main
-from mindgap.graph import MindgapError, TensorStore
-from mindgap.models.corpus.operator_samples.accumulating import CALLS
+from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.models.corpus.operator_samples.accumulating import CALLS, RepeatedCall
 from mindgap.platforms.registry import canonical
-from mindgap.workflows.diff.operator_repeats import OperatorRepeats, Repeated, chosen
+from mindgap.run.outcome import Job, Outcome
+from mindgap.workflows.diff.operator_repeats import (
+    OperatorRepeats,
+    Repeated,
+    RepeatLimits,
+    _repeated,  # pyright: ignore[reportPrivateUsage]
+    chosen,
+)
 
 
 def test_intervals_are_those_of_the_literature() -> None:
@@ -21,18 +30,65 @@ def test_intervals_are_those_of_the_literature() -> None:
     assert Repeated({"a": 5, "b": 5}).share() == pytest.approx((0.5, 0.2366, 0.7634), abs=1e-4)
 
 
-ONE, OTHER, SEVERAL, NONE = Repeated({"a": 9}), Repeated({"b": 9}), Repeated({"a": 8, "b": 1}), Repeated({}, "refused")
+ONE, OTHER, SEVERAL = Repeated({"a": 9}), Repeated({"b": 9}), Repeated({"a": 8, "b": 1})
+NONE, REFUSED = Repeated({}, "the time budget was used up"), Repeated({}, "refused", unsupported=True)
+CUT, SEVERAL_CUT = Repeated({"a": 4}, "timeout"), Repeated({"a": 3, "b": 1}, "timeout")
 
 
 @pytest.mark.parametrize(
     ("default", "switched", "effect"),
     [
         (ONE, None, "none"), (SEVERAL, ONE, "fixes"), (SEVERAL, SEVERAL, "fails"), (ONE, SEVERAL, "fails"),
-        (ONE, NONE, "refuses"), (ONE, ONE, "nothing"), (ONE, OTHER, "other result"), (NONE, ONE, "unknown"),
+        (ONE, REFUSED, "refuses"), (ONE, ONE, "nothing"), (ONE, OTHER, "other result"), (NONE, ONE, "unknown"),
+        (ONE, NONE, "unknown"), (SEVERAL, NONE, "unknown"), (SEVERAL, CUT, "unknown"), (CUT, ONE, "unknown"),
+        (SEVERAL_CUT, ONE, "fixes"), (ONE, SEVERAL_CUT, "fails"), (REFUSED, REFUSED, "unknown"),
     ],
 )  # fmt: skip
 def test_what_the_option_does(default: Repeated, switched: Repeated | None, effect: str) -> None:
     assert OperatorRepeats("sum", "accumulates", canonical("cpu/eager"), default, switched).effect == effect
+
+
+class StopsAtTheThird:
+    """A pool of which the first jobs give one result each, and the third none in time."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+
+    def run(self, job: Job) -> Outcome:
+        self.jobs.append(job)
+        if len(self.jobs) == 3:
+            return Outcome(job.platform, "", "timeout", message="too late")
+        return Outcome(job.platform, "", "ok", counts={str(len(self.jobs)): job.repeat - 1, "a": 1})
+
+
+def test_runs_before_a_failure_count() -> None:
+    pool: Any = StopsAtTheThird()
+    found = _repeated(pool, canonical("cpu/eager"), Graph((), (), ()), RepeatLimits(10_000), None)
+    assert [job.repeat for job in pool.jobs] == [20, 20, 9_960]
+    assert found == Repeated({"1": 19, "2": 19, "a": 2}, "timeout: too late")
+
+
+def test_an_operator_that_is_not_captured_has_a_row_and_a_status(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        return x if x.sum() else -x
+
+    monkeypatch.setattr(
+        "mindgap.models.corpus.operator_samples.accumulating.CALLS",
+        [
+            RepeatedCall("one", "accumulates", torch.neg, lambda: [torch.ones(3)]),
+            RepeatedCall("other", "accumulates", fails, lambda: [torch.ones(3)]),
+        ],
+    )
+    ran = OperatorRepeats("one", "accumulates", canonical("cpu/eager"), ONE, None)
+    monkeypatch.setattr("mindgap.workflows.diff.operator_repeats.repeat_operators", lambda *_, **__: [ran])
+    assert main(["repeats", "--json"]) == 2
+    said = capfd.readouterr()
+    assert [(each["operator"], each["default"]["reason"][:19]) for each in json.loads(said.out)["results"]] == [
+        ("other", "it is not captured:"), ("one", ""),
+    ]  # fmt: skip
+    assert "mindgap: other: left out: " in said.err
 
 
 def test_operators_are_chosen_by_a_part_of_their_names() -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.command_line import mindgap
+from mindgap.cli.portability import status_of_uses
+from mindgap.cli.streams import Exit
 from mindgap.graph import MindgapError
 from mindgap.models.corpus.operator_samples.public_names import method_names, sources_of
 from mindgap.platforms.name import PlatformName
 from mindgap.report.sarif import sarif_of_portability
 from mindgap.results.rows import Model, Report, Row
-from mindgap.workflows.support.code_scan import Place, scan
-from mindgap.workflows.support.portability import ported_functions
+from mindgap.workflows.support.code_scan import CodeScan, Place, scan
+from mindgap.workflows.support.portability import FunctionUse, Ported, ported_functions
 
 CODE = """
 import torch
@@ -51,6 +54,34 @@ def test_calls_and_functions_that_are_handed_on_are_found_with_their_lines(tmp_p
     }
     assert found.called == found.uses.keys() - {"torch.nn.Module", "torch.nn.functional.gelu"}
     assert (found.files, found.unreadable) == (2, {"bad.py": "line 1: invalid syntax"})
+
+
+def test_a_long_chain_of_operators_costs_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "chain.py").write_text("import torch\ny = torch.sin(x)" + " + 1" * 1_000)
+    (tmp_path / "longer.py").write_text("x = 1" + " + 1" * 100_000)
+    (tmp_path / "other.py").write_text("import torch\ny = torch.cos(x)")
+    found = scan(tmp_path)
+    assert {name: str(place) for name, (place,) in found.uses.items()} == {
+        "torch.cos": "other.py:2",
+        "torch.sin": "chain.py:2",
+    }
+    assert [*found.unreadable] == ["longer.py"] and found.unreadable["longer.py"]
+
+
+@pytest.mark.parametrize(
+    ("words", "unreadable", "status"),
+    [
+        (["runs", "not known"], {}, Exit.NOTHING_FOUND),
+        (["not known", "not known"], {}, Exit.WRONG_USE),
+        (["runs"], {"a.py": "line 1: invalid syntax"}, Exit.WRONG_USE),
+        (["lacks"], {"a.py": "line 1: invalid syntax"}, Exit.FINDINGS),
+        ([], {}, Exit.WRONG_USE),
+    ],
+)
+def test_what_is_not_known_has_a_status(words: list[Any], unreadable: dict[str, str], status: Exit) -> None:
+    here, there = PlatformName("cpu/jit"), PlatformName("openvino/cpu")
+    found = [FunctionUse("f", (), {here: Ported(word, 0, 0), there: Ported("runs", 1, 1)}) for word in words]
+    assert status_of_uses(CodeScan({}, frozenset(), 1, unreadable), found) == status
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def ask_server(
         raise MindgapError(f"{url}: give a prompt, as in --prompt 'Once upon a time'")
     key = ""
     if options.key_variable is not None:
-        key = os.environ.get(options.key_variable, "")
+        key = os.environ.get(options.key_variable, "").strip()
         if not key:
             raise MindgapError(f"--key-variable {options.key_variable}: no such environment variable, or it is empty")
     client = CompletionClient(url, options.timeout_s, key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,10 +15,12 @@ from mindgap.cli.endpoint import EndpointOptions, ask_server, is_endpoint
 from mindgap.cli.invariance_text import answer_rows, more_sections, print_invariance
 from mindgap.cli.numbers import positive, whole_numbers
 from mindgap.cli.sources import CaptureEnv, source_client, with_options
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
 from mindgap.models.sources.client import GeneratedText, SourceClient
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import canonical
 
 if TYPE_CHECKING:
     from mindgap.workflows.diff.decoding import Decoding
@@ -28,6 +30,16 @@ _LEAD: Final = (
     "The same example in different company, on one platform. Equal bits are identical; other bits are judged by the "
     "oracle of the graph of one example."
 )
+#: Options that only a server or only a model takes, by the parameter's name.
+_OF_SERVERS: Final = {
+    "model": "--model", "prompts": "--prompt", "max_tokens": "--max-tokens", "requests": "--requests",
+    "in_flight": "--in-flight", "max_requests": "--max-requests", "chat": "--chat", "stream": "--stream",
+    "timeout": "--timeout", "key_variable": "--key-variable",
+}  # fmt: skip
+_OF_MODELS: Final = {
+    "batches": "--batches", "threads": "--threads", "lengths": "--lengths", "decoding": "--decoding",
+    "kernels": "--kernels", "options": "--set", "capture_env": "--capture-env", "deadline": "--deadline",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,7 @@ class _Results:
 
 
 def invariance(
+    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(metavar="SOURCE|URL", help="As for mindgap diff, one model; or a server, http://HOST:PORT/v1."),
@@ -100,11 +113,15 @@ def invariance(
     if is_endpoint(source):
         if platforms:
             raise MindgapError(f"-p {platforms[0]}: a server is a platform itself: leave out -p")
+        if given := _given(context, _OF_MODELS):
+            raise MindgapError(f"{given}: a server takes none of these options of models: {source}")
         served = EndpointOptions(
             model, prompts or [], max_tokens, requests, in_flight, max_requests, chat, stream,
             positive("--timeout", timeout), key_variable,
         )  # fmt: skip
         return ask_server(source, served, files, as_json, require_identical)
+    if given := _given(context, _OF_SERVERS):
+        raise MindgapError(f"{given}: only a server (http://HOST:PORT/v1) takes such options, not a model: {source}")
     if not platforms:
         raise MindgapError(f"{source}: name a platform, as in -p cpu/eager")
     # Imported late: other commands need no PyTorch.
@@ -121,6 +138,7 @@ def invariance(
     if decoding and (len(text) != 2 or min(text) < 2):
         raise MindgapError(f"--decoding {decoding}: give tokens of the prompt and after it, as in --decoding 8,16")
     deadline_s, tensors = seconds(deadline), default_tensor_store()
+    named = {platform: canonical(platform) for platform in platforms}
     files.check()
     found: list[Invariance] = []
     with result_stream() as out:
@@ -129,14 +147,20 @@ def invariance(
             _refuse_sizes(asked, bool(tokens))
             graph_of, text_of = (_graph_of(client, asked, option) for option in ("examples", "tokens"))
             decoded = _decoded(client, asked, text, tensors, deadline_s) if text else None
-            for platform in dict.fromkeys(platforms):
+            for platform in named:
                 notes: list[str] = []
                 texts: Sequence[GeneratedText] = _texts(client, asked, text, platform, notes) if text else ()
-                one = ask(
-                    graph_of, platform, model=source, batches=sizes, threads=counts,
-                    text_of=text_of if tokens else None, lengths=tokens, kernels=kernels, decoding=decoded,
-                    texts=texts, tensors=tensors, deadline_s=deadline_s, notes=notes,
-                )  # fmt: skip
+                try:
+                    one = ask(
+                        graph_of, platform, model=source, batches=sizes, threads=counts,
+                        text_of=text_of if tokens else None, lengths=tokens, kernels=kernels, decoding=decoded,
+                        texts=texts, tensors=tensors, deadline_s=deadline_s, notes=notes,
+                    )  # fmt: skip
+                except MindgapError as error:
+                    if len(named) == 1:
+                        raise
+                    complain(f"{platform}: {error}")
+                    one = _not_run(source, named[platform], str(error), notes)
                 found.append(one)
                 if not as_json:
                     print_invariance(one, out)
@@ -148,6 +172,22 @@ def invariance(
             {"platforms": [str(one.platform) for one in found], "decoding": decoding, "batches": batches},
         )  # fmt: skip
     return status or status_of_answers(rows)
+
+
+def _given(context: typer.Context, options: Mapping[str, str]) -> str:
+    """Those of the options that stand on the command line."""
+    sources = ((context.get_parameter_source(name), option) for name, option in options.items())
+    return ", ".join(option for where, option in sources if where is not None and where.name == "COMMANDLINE")
+
+
+def _not_run(model: str, platform: PlatformName, why: str, notes: Sequence[str]) -> Invariance:
+    """What is known of a platform that does not run the model: others have been or will be asked."""
+    from mindgap.workflows.diff.answer_judge import Answer, Condition
+    from mindgap.workflows.diff.invariance import Invariance
+
+    return Invariance(
+        model, platform, (Answer(Condition("repeat", "again"), "not_run", detail=why),), notes=tuple(notes)
+    )
 
 
 def _decoded(

@@ -49,7 +49,8 @@ def portability(
     """Say which of PyTorch's functions a package uses, and which of them a platform lacks or computes wrongly.
 
     Files are parsed. Each function that they call is tried with samples of PyTorch's own tests, and compared with
-    cpu/eager. Exit status: 1 where a platform lacks a function, runs it in part, or gives other results.
+    cpu/eager. Exit status: 1 where a platform lacks a function, runs it in part, or gives other results;
+    2 where a file does not parse, or nothing is known of a platform.
 
     Example: mindgap portability src/ -p onnxruntime/cpu -p openvino/cpu
     """
@@ -69,7 +70,18 @@ def portability(
             from mindgap.report.sarif import sarif_of_portability
 
             write_file(sarif, sarif_of_portability(found, path))
-    return Exit.FINDINGS if any(each.stops for each in found) else Exit.NOTHING_FOUND
+    return status_of_uses(scanned, found)
+
+
+def status_of_uses(scanned: CodeScan, found: Sequence[FunctionUse]) -> Exit:
+    """Returns the exit status: findings outweigh files that do not parse, and platforms of which nothing is known."""
+    if any(each.stops for each in found):
+        return Exit.FINDINGS
+    known = {name for each in found for name, ported in each.platforms.items() if ported.word != "not known"}
+    silent = [name for name in (found[0].platforms if found else ()) if name not in known]
+    for name in silent:
+        complain(f"NOTHING IS KNOWN OF {name}: no sample of any function was compared")
+    return Exit.WRONG_USE if silent or scanned.unreadable or not found else Exit.NOTHING_FOUND
 
 
 def _ported(

@@ -14,6 +14,7 @@ from mindgap.cli.numbers import budget_left
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, default_tensor_store
+from mindgap.platforms.registry import canonical
 from mindgap.results.answer_rows import AnswerRow
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 _EFFECTS: Final = {
     "fixes": "one result", "fails": "still several", "refuses": "refused", "other result": "one, other bits",
-    "nothing": "the same result", "none": "no such option", "unknown": "not run",
+    "nothing": "the same result", "none": "no such option", "unknown": "not known",
 }  # fmt: skip
 
 
@@ -102,12 +103,14 @@ def repeats(
     tensors = default_tensor_store()
     names = chosen(operators or [], {each.name: each.listed for each in CALLS})
     graphs: dict[str, tuple[str, Graph]] = {}
+    left_out: list[OperatorRepeats] = []
     with result_stream() as out:
         for each in (call for call in CALLS if call.name in names):
             try:
                 graphs[each.name] = (each.listed, each.graph(tensors))
             except CaptureError as error:
                 complain(f"{each.name}: left out: {error}")
+                left_out += [_left_out(each.name, each.listed, name, str(error)) for name in dict.fromkeys(platforms)]
         if not graphs:
             raise MindgapError("no operator could be captured")
         limits = RepeatLimits(repeat, budget_s, seconds(deadline))
@@ -116,7 +119,7 @@ def repeats(
             if not as_json:
                 _print(one, out)
 
-        found = repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)
+        found = [*left_out, *repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)]
         if as_json:
             out.write(json_text(_Results(repeat, found, _shares(found))))
         rows = [row for one in found for row in _rows(one)]
@@ -127,6 +130,12 @@ def repeats(
         complain("NOTHING WAS REPEATED: no platform ran an operator")
         status = status or Exit.WRONG_USE
     return status or status_of_answers(rows)
+
+
+def _left_out(operator: str, listed: str, platform: str, why: str) -> OperatorRepeats:
+    from mindgap.workflows.diff.operator_repeats import OperatorRepeats, Repeated
+
+    return OperatorRepeats(operator, listed, canonical(platform), Repeated({}, f"it is not captured: {why}"), None)
 
 
 def _rows(found: OperatorRepeats) -> list[AnswerRow]:
@@ -140,8 +149,10 @@ def _rows(found: OperatorRepeats) -> list[AnswerRow]:
             numbers |= {"most frequent": share, "low": low, "high": high}
         verdict = "one result" if each.distinct == 1 else "several results"
         state = "passed" if each.distinct == 1 else "found"
-        if each.reason:
+        if each.reason and not each.runs:
             verdict, state = ("refused", "passed") if each.unsupported else ("not run", "unknown")
+        elif each.reason and each.distinct == 1:
+            verdict, state = "stopped", "unknown"
         rows.append(
             AnswerRow(found.operator, str(found.platform), "repeats", label, verdict, state, each.reason, numbers)
         )
@@ -157,10 +168,11 @@ def _cells(found: OperatorRepeats) -> tuple[str, ...]:
 
 
 def _texts(each: Repeated) -> tuple[str, str, str]:
-    if each.reason:
+    if not each.runs:
         return "", "", f"not run: {each.reason[:100]}"
     share, low, high = each.share()
-    return f"{each.runs:,}", str(each.distinct), f"{share:.4f} ({low:.4f} to {high:.4f})"
+    stopped = f", then stopped: {each.reason[:100]}" if each.reason else ""
+    return f"{each.runs:,}", str(each.distinct), f"{share:.4f} ({low:.4f} to {high:.4f}){stopped}"
 
 
 def _print(found: OperatorRepeats, out: TextIO) -> None:

@@ -99,5 +99,5 @@ def _batch(ids: torch.Tensor, way: GenerationWay) -> tuple[torch.Tensor, torch.T
     padded = torch.nn.functional.pad(ids, (left, 0))
     mask = torch.nn.functional.pad(torch.ones_like(ids), (left, 0))
     others = [ids.roll(place + 1, 1) for place in range(way.others)]
-    others += [torch.cat([ids, ids[:, : left % ids.shape[1] or left]], 1)[:, : padded.shape[1]]] * way.longer
+    others += [ids[:, torch.arange(padded.shape[1]) % ids.shape[1]]] * way.longer
     return torch.cat([padded, *others]), torch.cat([mask, *(torch.ones_like(each) for each in others)])

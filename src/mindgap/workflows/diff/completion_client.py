@@ -6,16 +6,30 @@ reference, "Completions" and "Chat completions". What a server does wrong is a `
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import math
+import re
+import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from typing import Any, Final, cast
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import (
+    AbstractHTTPHandler,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
 
 from mindgap.graph import MindgapError
 
@@ -73,31 +87,38 @@ class BadAnswer(Exception):
     """The server answered something that is no completion."""
 
 
+class _Refused(Exception):
+    """The server answered with a status that is an error. `pause`: the seconds after which it may be asked again."""
+
+    def __init__(self, error: HTTPError) -> None:
+        super().__init__(_said(error))
+        self.pause = _pause(error.headers) if error.code in (429, 503) else None
+
+
 class CompletionClient:
     """Asks one server. Thread-safe. `timeout_s`: of one request, from its start to its last byte."""
 
     def __init__(self, url: str, timeout_s: float = 60.0, key: str = "") -> None:
         """`url`: with the version, `http://HOST:PORT/v1`. `key`: sent as a bearer token. Raises `MindgapError`."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise MindgapError(f"{url}: it is no address of a server, such as http://localhost:8000/v1")
-        if parts.query or parts.fragment or parts.username:
-            raise MindgapError(f"{url}: leave out all but the host, port and path, as in http://localhost:8000/v1")
+        parts, key = _address(url), key.strip()
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            # The key itself is told nobody.
+            raise MindgapError(f"{url}: its key has characters that no HTTP header holds (spaces, line ends, …)")
         self.url = url.rstrip("/")
         self._timeout_s, self._key = timeout_s, key
         local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         # A server on this machine is not behind a proxy. A redirection would send a prompt elsewhere.
-        self._opener: OpenerDirector = build_opener(_NoRedirects, *([ProxyHandler({})] if local else []))
+        self._opener: OpenerDirector = build_opener(
+            _NoRedirects, _StoppedHTTP, _StoppedHTTPS, *([ProxyHandler({})] if local else [])
+        )
 
     def models(self) -> list[str]:
         """The names of the server's models. Raises `MindgapError` where it does not say."""
         try:
-            found = _json(self._read(Request(f"{self.url}/models", headers=self._headers())))
+            found = _json(self._read("models"))
             return [str(each["id"]) for each in found["data"]]
-        except (BadAnswer, KeyError, TypeError) as error:
+        except (BadAnswer, _Refused, KeyError, TypeError) as error:
             raise MindgapError(f"{self.url}: it names no models: {error}") from None
-        except HTTPError as error:
-            raise MindgapError(f"{self.url}: it names no models: {_said(error)}") from None
         except (OSError, http.client.HTTPException) as error:
             raise MindgapError(f"{self.url}: no server answers: {_reason(error)}") from None
 
@@ -105,19 +126,16 @@ class CompletionClient:
         """Asks once; again, after the time that it names, where the server limits the rate."""
         path = "chat/completions" if asked.chat else "completions"
         data = json.dumps(asked.body()).encode()
-        request = Request(f"{self.url}/{path}", data, {**self._headers(), "Content-Type": "application/json"})
         started = time.monotonic()
         for waited in range(_RETRIES + 1):
             try:
-                text = self._read(request)
+                text = self._read(path, data)
                 found = _of_events(text, asked.chat) if asked.stream else _of_json(_json(text), asked.chat)
                 return Completion(*found, waited=waited, seconds=time.monotonic() - started)
-            except HTTPError as error:
-                pause = _pause(error.headers) if error.code in (429, 503) else None
-                if pause is None or waited == _RETRIES:
-                    limited = " after waiting" if waited else ""
-                    return Completion(error=f"{_said(error)}{limited}", waited=waited)
-                time.sleep(pause)
+            except _Refused as error:
+                if error.pause is None or waited == _RETRIES:
+                    return Completion(error=f"{error}{' after waiting' if waited else ''}", waited=waited)
+                time.sleep(error.pause)
             except BadAnswer as error:
                 return Completion(error=str(error), waited=waited)
             except (OSError, http.client.HTTPException) as error:
@@ -127,21 +145,106 @@ class CompletionClient:
     def _headers(self) -> dict[str, str]:
         return {"Accept": "application/json", **({"Authorization": f"Bearer {self._key}"} if self._key else {})}
 
-    def _read(self, request: Request) -> str:
-        """The body of an answer. A socket's timeout is of one read; a server that drips is stopped all the same."""
-        until = time.monotonic() + self._timeout_s
-        parts: list[bytes] = []
-        with self._opener.open(request, timeout=self._timeout_s) as answer:
-            while part := answer.read1(1 << 16):
-                parts.append(part)
-                if sum(map(len, parts)) > _MOST_BYTES:
-                    raise BadAnswer(f"it sent more than {_MOST_BYTES >> 20} MiB")
-                if time.monotonic() > until:
-                    raise TimeoutError
+    def _read(self, path: str, data: bytes | None = None) -> str:
+        """The body of an answer. Raises `BadAnswer`, `_Refused`, `OSError`, `http.client.HTTPException`.
+
+        A socket's timeout is of one read; a server that drips is stopped all the same.
+        """
+        request = _StoppedRequest(f"{self.url}/{path}", data, self._headers())
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        timer = threading.Timer(self._timeout_s, request.stop)
+        timer.daemon = True
+        timer.start()
         try:
-            return b"".join(parts).decode()
+            found = self._body(request)
+        except HTTPError as error:
+            with error:
+                raise _Refused(error) from None
+        except (OSError, http.client.HTTPException):
+            if request.stopped:
+                raise TimeoutError from None
+            raise
+        finally:
+            timer.cancel()
+        if request.stopped:
+            raise TimeoutError
+        try:
+            return found.decode()
         except UnicodeDecodeError:
             raise BadAnswer("it sent bytes that are no text") from None
+
+    def _body(self, request: Request) -> bytes:
+        found = bytearray()
+        with self._opener.open(request, timeout=self._timeout_s) as answer:
+            while part := answer.read1(1 << 16):
+                found += part
+                if len(found) > _MOST_BYTES:
+                    raise BadAnswer(f"it sent more than {_MOST_BYTES >> 20} MiB")
+        return bytes(found)
+
+
+def _address(url: str) -> SplitResult:
+    """Takes an address apart. Raises `MindgapError` for one that no request can be sent to."""
+    shown = re.sub(r"//[^/]*@", "//…@", url)
+    try:
+        parts = urlsplit(url)
+        # Both raise where they are malformed.
+        host, _ = (parts.hostname or "").encode("idna"), parts.port
+    except ValueError:
+        parts, host = SplitResult("", "", "", "", ""), b""
+    plain = url.isascii() and url.isprintable() and " " not in url
+    if parts.scheme not in ("http", "https") or not host or not plain:
+        raise MindgapError(f"{shown}: it is no address of a server, such as http://localhost:8000/v1")
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise MindgapError(f"{shown}: leave out all but the host, port and path, as in http://localhost:8000/v1")
+    return parts
+
+
+class _StoppedRequest(Request):
+    """A request whose connection another thread can end."""
+
+    connection: socket.socket | None = None
+    stopped = False
+
+    def stop(self) -> None:
+        """Ends the connection, so that every read of it ends too."""
+        self.stopped = True
+        if self.connection is not None:
+            with contextlib.suppress(OSError):
+                # Of a TLS connection, without a last message to the server.
+                socket.socket.shutdown(self.connection, socket.SHUT_RDWR)
+
+
+class _Stopped(AbstractHTTPHandler):
+    """Gives requests their connections."""
+
+    def do_open(self, http_class: Callable[..., Any], req: Request, **http_conn_args: Any) -> Any:
+        """As the base class does."""
+
+        def opened(host: str, **given: Any) -> Any:
+            connection = http_class(host, **given)
+            connect = connection.connect
+
+            def connected() -> None:
+                connect()
+                if isinstance(req, _StoppedRequest):
+                    req.connection = connection.sock
+                    if req.stopped:
+                        raise TimeoutError
+
+            connection.connect = connected
+            return connection
+
+        return super().do_open(cast("Any", opened), req, **http_conn_args)
+
+
+class _StoppedHTTP(_Stopped, HTTPHandler):
+    pass
+
+
+class _StoppedHTTPS(_Stopped, HTTPSHandler):
+    pass
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -164,7 +267,7 @@ def _said(error: HTTPError) -> str:
     except (OSError, http.client.HTTPException):
         said = ""
     limited = "it limits the rate: " if error.code == 429 else ""
-    return f"{limited}status {error.code} {error.reason}: {_shown(said)}".rstrip(": ")
+    return f"{limited}status {error.code} {_shown(str(error.reason))}: {_shown(said)}".rstrip(": ")
 
 
 def _reason(error: Exception) -> str:
@@ -182,11 +285,18 @@ def _shown(text: str) -> str:
 def _json(text: str) -> dict[str, Any]:
     try:
         found: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadAnswer(f"it sent no JSON: {_shown(text) or 'nothing'}") from None
     if not isinstance(found, dict):
         raise BadAnswer(f"it sent no JSON object: {_shown(text)}")
     return cast("dict[str, Any]", found)
+
+
+def _dumped(value: Any) -> str:
+    try:
+        return _shown(json.dumps(value))
+    except RecursionError:
+        return "it is nested too deeply to show"
 
 
 _Found = tuple[str, tuple[str, ...], tuple[float, ...], str]
@@ -196,18 +306,18 @@ def _of_json(found: Mapping[str, Any], chat: bool) -> _Found:
     """The text, tokens, log-probabilities and the reason of the end. Raises `BadAnswer`."""
     try:
         if "error" in found:
-            raise BadAnswer(f"it says: {_shown(json.dumps(found['error']))}")
+            raise BadAnswer(f"it says: {_dumped(found['error'])}")
         choice = found["choices"][0]
         part: Any = choice.get("message", choice.get("delta", {})) if chat else choice
         text = part.get("content" if chat else "text")
         # The first event of a chat has the role alone.
         text = "" if text is None and "delta" in choice else text
         if not isinstance(text, str):
-            raise BadAnswer(f"its choice has no text: {_shown(json.dumps(choice))}")
+            raise BadAnswer(f"its choice has no text: {_dumped(choice)}")
         tokens, numbers = _logprobs(choice.get("logprobs"), chat)
         return text, tokens, numbers, str(choice.get("finish_reason") or "")
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError):
-        raise BadAnswer(f"it sent no completion: {_shown(json.dumps(found))}") from None
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError):
+        raise BadAnswer(f"it sent no completion: {_dumped(found)}") from None
 
 
 def _logprobs(given: Any, chat: bool) -> tuple[tuple[str, ...], tuple[float, ...]]:
@@ -215,11 +325,19 @@ def _logprobs(given: Any, chat: bool) -> tuple[tuple[str, ...], tuple[float, ...
         return (), ()
     if "content" in given:
         entries: list[Any] = given["content"] or []
-        return tuple(str(each["token"]) for each in entries), tuple(float(each["logprob"]) for each in entries)
+        return tuple(str(each["token"]) for each in entries), tuple(_finite(each["logprob"]) for each in entries)
     numbers: list[Any] = given.get("token_logprobs") or []
     tokens: list[Any] = given.get("tokens") or []
     # The first token of an echoed prompt has none.
-    return tuple(map(str, tokens)), tuple(float(each) for each in numbers if each is not None)
+    return tuple(map(str, tokens)), tuple(_finite(each) for each in numbers if each is not None)
+
+
+def _finite(given: Any) -> float:
+    """Raises `BadAnswer` for NaN and infinities: no difference of them says anything."""
+    number = float(given)
+    if not math.isfinite(number):
+        raise BadAnswer(f"one of its log-probabilities is {number}")
+    return number
 
 
 def _of_events(text: str, chat: bool) -> _Found:
@@ -228,7 +346,8 @@ def _of_events(text: str, chat: bool) -> _Found:
     tokens: list[str] = []
     numbers: list[float] = []
     finish = ""
-    for line in text.splitlines():
+    # Of a text inside an event, other characters that end a line for Python are a part.
+    for line in re.split("\r\n|\n|\r", text):
         name, _, data = line.partition(":")
         if name != "data":
             if line and name not in ("event", "id", "retry", ""):

@@ -24,6 +24,7 @@ Setting = Literal["alone", "under load"]
 ServedVerdict = Literal["identical", "drift", "other text", "not_run"]
 #: Failures in a row after which a server is left alone.
 _GIVEN_UP: Final = 3
+_NO_LOAD: Final = "no request beside it completed at the same time: this was no load"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,12 @@ class Load:
 class ServedAnswers:
     """What a server answered to one prompt in one setting.
 
-    base: the most frequent completion alone, with which all are compared.
+    base: the most frequent completion alone (under load, where none came alone), with which all are compared.
     completions: how often each text came, the most frequent first.
     parts_at: the first token (or character, where `by_tokens` is false) at which another text parts; 0 for none.
     drift: the largest difference of log-probabilities of the same tokens up to there; None where there are none.
-    errors: how often each error came. waited: how often the server limited the rate and was asked again.
+    errors: how often each error came; under load also those of the requests beside it. waited: how often the server
+        limited the rate and was asked again, of the same requests.
     """
 
     prompt: str
@@ -112,13 +114,11 @@ def ask_endpoint(
         for number, prompt in enumerate(prompts):
             alone = [complete(prompt) for _ in range(load.repeats)]
             others = beside(prompts, number, load.in_flight - 1)
-            loaded: list[Completion | None] = []
-            for _ in range(load.repeats):
-                mine, *_ = list(threads.map(complete, [prompt, *others]))
-                loaded.append(mine)
-            settings: tuple[tuple[Setting, list[Completion | None]], ...] = (("alone", alone), ("under load", loaded))
-            base = _most_frequent([each for each in (*alone, *loaded) if each is not None and not each.error])
-            found += [_answers(prompt, setting, given, base) for setting, given in settings]
+            rounds = [list(threads.map(complete, [prompt, *others])) for _ in range(load.repeats)]
+            loaded, company = [each[0] for each in rounds], [one for each in rounds for one in each[1:]]
+            base = _most_frequent(alone) or _most_frequent(loaded) or Completion()
+            judged = [_under_load(mine, beside, base) for mine, *beside in rounds]
+            found += [_answers(prompt, "alone", alone, base), _answers(prompt, "under load", judged, base, company)]
     if budget.why_stopped:
         notes.append(budget.why_stopped)
     if not any(each.asked for each in found):
@@ -127,6 +127,19 @@ def ask_endpoint(
     if not any(each.drift is not None for each in found):
         notes.append("the server gives no log-probabilities: only texts are compared")
     return found
+
+
+def _under_load(mine: Completion | None, company: Sequence[Completion | None], base: Completion) -> Completion | None:
+    """Returns the completion of one round, or an error where no request beside it completed: that was no load.
+
+    Another text than `base` is a finding all the same. A request that waited for the rate more or less often than this
+    one was answered at another time.
+    """
+    if mine is None or mine.error or mine.text != base.text:
+        return mine
+    if any(each is not None and not each.error and each.waited == mine.waited for each in company):
+        return mine
+    return replace(mine, error=_NO_LOAD)
 
 
 def beside(prompts: Sequence[str], number: int, count: int) -> list[str]:
@@ -140,19 +153,23 @@ def beside(prompts: Sequence[str], number: int, count: int) -> list[str]:
     return others[:count]
 
 
-def _most_frequent(completions: Sequence[Completion]) -> Completion:
+def _most_frequent(given: Sequence[Completion | None]) -> Completion | None:
+    """A completion with the most frequent text, with log-probabilities where one has them; None where none came."""
+    completions = [each for each in given if each is not None and not each.error]
     if not completions:
-        return Completion()
+        return None
     (text, _), *_ = Counter(each.text for each in completions).most_common()
     same = [each for each in completions if each.text == text]
     return next((each for each in same if each.logprobs), same[0])
 
 
 def _answers(
-    prompt: str, setting: Setting, given: Sequence[Completion | None], base: Completion
+    prompt: str, setting: Setting, given: Sequence[Completion | None], base: Completion,
+    company: Sequence[Completion | None] = (),
 ) -> ServedAnswers:  # fmt: skip
-    sent = [each for each in given if each is not None]
-    came = [each for each in sent if not each.error]
+    """Compares completions with `base`. `company`: of requests sent beside them, of which only errors count."""
+    came = [each for each in given if each is not None and not each.error]
+    sent = [each for each in (*given, *company) if each is not None]
     counts = Counter(each.text for each in came).most_common()
     errors = Counter(each.error for each in sent if each.error).most_common()
     waited = sum(each.waited for each in sent)

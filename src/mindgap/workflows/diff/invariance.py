@@ -161,8 +161,8 @@ def ask(
     kernels: also map which sizes share bits, by operator.
     decoding: a text that is decoded in several ways. texts: what `generate` gave on the platform.
     notes: what is known before.
-    Raises `MindgapError` where the platform is unknown or not available, where the model gives no graph, or does not
-    run alone.
+    What does not run in other company is an answer with that verdict. Raises `MindgapError` where the platform is
+    unknown or not available, where the model gives no graph, or does not run alone.
     """
     started = time.perf_counter()
     named = canonical(platform)
@@ -179,13 +179,18 @@ def ask(
             (longer, [] if longer is None else [Condition("length", str(n), n) for n in sorted(longer.graphs)[1:]]),
         ):
             if one is not None:
-                run = _Run(one, named, pool, tensors, deadline_s, notes)
+                try:
+                    run = _Run(one, named, pool, tensors, deadline_s, notes)
+                except MindgapError as error:
+                    if one is asked:
+                        raise
+                    answers += [Answer(each, "not_run", detail=str(error)) for each in tried]
+                    continue
                 found = [run.answer(each) for each in tried]
                 answers += found
                 choices += _choices(one, found, named, pool, deadline_s, notes)
-        mapped, why = kernel_map(asked.graphs, asked.inputs, named, pool.run, deadline_s) if kernels else ([], "")
-        notes += [why] * bool(why)
-    decoded = Decoded() if decoding is None else decoding.ask(named, notes, texts)
+        mapped = _kernels(asked, named, pool, deadline_s, notes) if kernels else []
+    decoded = Decoded() if decoding is None else _decoded(decoding, named, notes, texts)
     return Invariance(
         model, named, (*answers, *decoded.answers), tuple(choices), tuple(mapped), decoded.divergences, tuple(notes),
         time.perf_counter() - started,
@@ -201,10 +206,32 @@ def _choices(
     if differing is None:
         return []
     within = all(answer.verdict != "beyond" for answer in answers)
-    given = asked.given(replace(differing, position=0))
-    choices, why = kernel_choices(asked.graphs, given, differing.size, platform, pool.run, deadline_s, within)
+    try:
+        given = asked.given(replace(differing, position=0))
+        choices, why = kernel_choices(asked.graphs, given, differing.size, platform, pool.run, deadline_s, within)
+    except MindgapError as error:
+        choices, why = [], f"which operators give other bits by themselves is not known: {error}"
     notes += [why] * bool(why)
     return choices
+
+
+def _kernels(
+    asked: Asked, platform: PlatformName, pool: WorkerPool, deadline_s: float, notes: list[str]
+) -> list[KernelChoice]:
+    try:
+        mapped, why = kernel_map(asked.graphs, asked.inputs, platform, pool.run, deadline_s)
+    except MindgapError as error:
+        mapped, why = [], f"which sizes share bits is not known: {error}"
+    notes += [why] * bool(why)
+    return mapped
+
+
+def _decoded(decoding: Decoding, platform: PlatformName, notes: list[str], texts: Sequence[GeneratedText]) -> Decoded:
+    """What the platform answers to a text; that it does not run it costs no other answer."""
+    try:
+        return decoding.ask(platform, notes, texts)
+    except MindgapError as error:
+        return Decoded((Answer(Condition("decoding", "the whole text"), "not_run", detail=str(error)),))
 
 
 def _captured(
@@ -311,19 +338,26 @@ class _Run:
 
 
 def _beside(run: Callable[[], Outcome], other: Callable[[], Outcome]) -> Outcome:
-    """Runs a job while another process runs its own again and again; it has loaded what it runs before."""
-    other()
+    """Runs a job while another process runs its own again and again; it has loaded what it runs before.
+
+    Raises `MindgapError` where the other process does not run it.
+    """
     over = threading.Event()
 
-    def busy() -> None:
-        while not over.is_set() and other().ran:
-            pass
+    def busy() -> Outcome:
+        last = first
+        while last.ran and not over.is_set():
+            last = other()
+        return last
 
+    first = other()
     with ThreadPoolExecutor(1, "mindgap-beside") as threads:
         running = threads.submit(busy)
         try:
             found = run()
         finally:
             over.set()
-        running.result()
+        last = running.result()
+    if found.ran and not last.ran:
+        raise MindgapError(f"the process beside it gives {reason_of(last)}")
     return found

@@ -6,6 +6,7 @@ Source of the question: "Unanticipated Deviations" repeats one operator 10,000 t
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -27,7 +28,8 @@ _FIRST: Final = 20
 #: What the option does to an operator:
 #: - `fixes`: its results differ without the option, and are one with it. `fails`: they differ with it too.
 #: - `refuses`: the operator does not run with it. `other result`: one result with it and without, not the same.
-#: - `nothing`: the one result of before. `none`: the platform has no such option. `unknown`: it did not run.
+#: - `nothing`: the one result of before. `none`: the platform has no such option.
+#: - `unknown`: it did not run, or stopped before it gave a second result.
 OptionEffect = Literal["fixes", "fails", "refuses", "other result", "nothing", "none", "unknown"]
 
 
@@ -36,7 +38,8 @@ class Repeated:
     """The results of one operator.
 
     counts: how often each came, the most frequent first, by digest of the outputs.
-    reason: why it did not run, empty where it did. unsupported: the platform refuses it.
+    reason: why it did not run, or stopped before the end; empty where it did neither.
+    unsupported: the platform refuses it.
     """
 
     counts: Mapping[str, int]
@@ -75,12 +78,14 @@ class OperatorRepeats:
         """What the option for deterministic algorithms does."""
         if self.switched is None:
             return "none"
-        if self.default.reason:
+        if not self.default.runs:
             return "unknown"
-        if self.switched.reason:
-            return "refuses"
         if self.switched.distinct > 1:
             return "fails"
+        if self.switched.unsupported and not self.switched.runs:
+            return "refuses"
+        if self.switched.reason or (self.default.reason and self.default.distinct == 1):
+            return "unknown"
         if self.default.distinct > 1:
             return "fixes"
         return "nothing" if [*self.switched.counts] == [*self.default.counts] else "other result"
@@ -137,15 +142,18 @@ def _switched(name: PlatformName) -> PlatformName | None:
 def _repeated(
     pool: WorkerPool, name: PlatformName, graph: Graph, limits: RepeatLimits, seconds: float | None
 ) -> Repeated:
-    """Runs a graph as often as is asked, or as its seconds allow; at least as often as measures how long it takes."""
+    """Runs a graph as often as is asked, or as its seconds allow; at least as often as measures how long it takes.
+
+    Runs before a failure count.
+    """
     if seconds is not None and seconds <= 0:
         return Repeated({}, "the time budget was used up")
     first = min(_FIRST, limits.repeat)
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     taken = 0.0
     # The first job loads the graph, the second measures, the third does the rest.
     for number in range(3):
-        rest = limits.repeat - sum(counts.values())
+        rest = limits.repeat - counts.total()
         count = rest if number == 2 else min(first, rest)
         if number == 2 and seconds is not None:
             count = min(rest, int(seconds / max(taken / first, 1e-7)))
@@ -155,14 +163,9 @@ def _repeated(
         outcome = pool.run(Job(name, graph, want="counts", repeat=count, deadline_s=limits.deadline_s))
         taken += time.monotonic() - started if number else 0.0
         if not outcome.ran or outcome.counts is None:
-            return Repeated({}, reason_of(outcome), outcome.status == "unsupported")
-        _add(counts, outcome.counts)
-    return Repeated(dict(sorted(counts.items(), key=lambda pair: -pair[1])))
-
-
-def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:
-    for digest, count in more.items():
-        counts[digest] = counts.get(digest, 0) + count
+            return Repeated(dict(counts.most_common()), reason_of(outcome), outcome.status == "unsupported")
+        counts.update(outcome.counts)
+    return Repeated(dict(counts.most_common()))
 
 
 def chosen(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:

@@ -65,8 +65,8 @@ def scan(path: Path, methods: Collection[str] = ()) -> CodeScan:
         name = file.name if path.is_file() else str(file.relative_to(path))
         try:
             tree = ast.parse(file.read_bytes(), str(file))
-        except (SyntaxError, ValueError, OSError, RecursionError) as error:
-            unreadable[name] = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
+            unreadable[name] = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else _why(error)
             continue
         for full, line, is_call in _uses(tree, wanted):
             uses.setdefault(full, []).append(Place(name, line))
@@ -75,6 +75,10 @@ def scan(path: Path, methods: Collection[str] = ()) -> CodeScan:
         first = next(iter(unreadable.items()))
         raise MindgapError(f"{path}: none of {len(files)} files parses: {first[0]}: {first[1]}")
     return CodeScan({full: tuple(uses[full]) for full in sorted(uses)}, frozenset(called), len(files), unreadable)
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
@@ -101,12 +105,14 @@ def _uses(tree: ast.AST, methods: Collection[str]) -> Iterator[tuple[str, int, b
             yield _TENSOR + node.attr, node.end_lineno or node.lineno, True
 
 
-def _without_annotations(node: ast.AST) -> Iterator[ast.AST]:
-    yield node
-    annotations = [getattr(node, name, None) for name in ("annotation", "returns")]
-    for child in ast.iter_child_nodes(node):
-        if not any(child is each for each in annotations):
-            yield from _without_annotations(child)
+def _without_annotations(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes in the order of the text, without recursion: a chain of operators may be long."""
+    left = [tree]
+    while left:
+        yield (node := left.pop())
+        annotations = [getattr(node, name, None) for name in ("annotation", "returns")]
+        children = [each for each in ast.iter_child_nodes(node) if not any(each is one for one in annotations)]
+        left += reversed(children)
 
 
 def _imported(tree: ast.AST) -> dict[str, str]:
