@@ -185,6 +185,8 @@ def _with_scalars(
             hard.append(Expectation(spec.dtype, value, value, none, none, (), None, spec.shape))
             continue
         size, hazard = (None, None) if bound is None else (bound.hard, bound.hazard)
+        if bound is not None and bound.strict is not None:
+            size = bound.hard.masked_fill(bound.strict, 0.0)
         hard.append(_around_value(spec, value, value if call.moves else exact, size, hazard, None))
     return LocalExpectation(node, slots.start, tuple(hard), tuple(typical), oracle)
 
@@ -196,8 +198,16 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
     value, exact, undefined = step.wide(number), step.exact(number), step.undefined.get(number)
     if not is_real(spec.dtype):
         return Expectation(spec.dtype, value, value, torch.zeros(()), torch.zeros(()), (), undefined, spec.shape)
-    hard = step.hard[number].to(torch.float64) if number in step.hard else None
-    return _around_value(spec, value, exact, hard, step.hazards.get(number), undefined)
+    return _around_value(spec, value, exact, hard_alone(oracle, number), step.hazards.get(number), undefined)
+
+
+def hard_alone(oracle: Oracle, number: int) -> torch.Tensor | None:
+    """The hard bound of an operator by itself: zero where every implementation is exact. None where nothing rounds."""
+    step = oracle.step
+    if number not in step.hard:
+        return None
+    hard = step.hard[number].to(torch.float64)
+    return hard.masked_fill(step.strict[number], 0.0) if number in step.strict else hard
 
 
 def _around_value(
