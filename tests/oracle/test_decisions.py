@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mindgap.graph import Decision, DType, Labels
-from mindgap.judge.oracle import MANY, Oracle, decision_slots
+from mindgap.judge.oracle import MANY, Oracle, decision_slots, local_expectation
 from mindgap.judge.oracle.decisions import implausible
 from oracle.applied import applied
 from oracle.bench import build, normal
@@ -178,6 +178,17 @@ def test_decisions_of_others_are_followed_downstream() -> None:
     oracle = Oracle(graph, [x, table], decisions={2: chosen})
     assert oracle.examine([table[chosen.numpy()]])[0].kind == "calm"
     assert Oracle(graph, [x, table]).examine([table[chosen.numpy()]])[0].kind == "discrepant"
+
+
+def test_a_decision_that_is_imposed_is_not_what_its_operator_gives() -> None:
+    """The operator by itself is held to its own result, whatever a platform or the captured graph decided."""
+    x = normal(16)
+    graph = build([x], [("c", "aten.gt.Scalar", "i0", 0.0), ("y", "aten.masked_fill.Scalar", "i0", "c", 2.0)], ["y"])
+    right = x > 0
+    imposed = right.copy()
+    imposed[3] = not imposed[3]
+    expected = local_expectation(Oracle(graph, [x], decisions={1: torch.from_numpy(imposed)}), 0)
+    assert expected.examine(0, right).kind == "calm" and expected.examine(0, imposed).kind == "discrepant"
 
 
 def test_which_results_are_decisions() -> None:

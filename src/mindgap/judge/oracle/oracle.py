@@ -73,7 +73,7 @@ class Oracle:
         self.graph = graph
         self._inputs = input_tensors(graph, inputs)
         self._noise: Noise = "hard" if hard else "typical"
-        self._decisions = decisions or {}
+        self.imposed: Decisions = decisions or {}
         self._float64 = Float64Graph(graph)
         slots = decision_slots(graph)
         self._decided = frozenset(graph.outputs) & frozenset(slots)
@@ -94,7 +94,7 @@ class Oracle:
     def step(self) -> Stepwise:
         """The stepwise shadow S."""
         held = self._noise if self._noise_bytes >= noise_bytes(self.graph) else None
-        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions, held, self._held_bytes)
+        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self.imposed, held, self._held_bytes)
 
     def release(self) -> None:
         """Frees what can be computed again."""
@@ -117,19 +117,17 @@ class Oracle:
     @cached_property
     def wide(self) -> dict[int, Any]:
         """The wide shadow W, for the watched values."""
-        return wide(Float64Graph(self.graph, narrow_scalars=True), self._inputs, self._decisions, keep=self.watched)
+        return wide(Float64Graph(self.graph, narrow_scalars=True), self._inputs, self.imposed, keep=self.watched)
 
     @cached_property
     def replays(self) -> Replays:
         """The replays; `ensure` a number of them first."""
-        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions)
+        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self.imposed)
 
     @cached_property
     def _loose(self) -> Replays:
         """Replays of the wide shadow."""
-        return Replays(
-            self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions, wide=self.wide
-        )
+        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self.imposed, wide=self.wide)
 
     @cached_property
     def narrows(self) -> bool:
