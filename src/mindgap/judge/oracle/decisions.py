@@ -7,7 +7,6 @@ the shadows before anything downstream is judged. Exact ties leave any choice am
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -118,7 +117,8 @@ def extremes(
         with neutral_float64():
             for index in by.nodes:
                 call = bind_call(graph, graph.nodes[index])
-                made.update(enumerate(evaluate(call, *call.bind(ChainMap(made, values))), graph.first_value[index]))
+                read = {n: made[n] if n in made else values[n] for n in operands(call.node)}
+                made.update(enumerate(evaluate(call, *call.bind(read)), graph.first_value[index]))
         ends.append(made[number])
     return ends[0], ends[1]
 
@@ -267,7 +267,7 @@ def _rows(graph: Graph, number: int, lookup: Lookup) -> _Rows:
 
 def _picked(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor:
     node = graph.nodes[graph.producer[number]]
-    if lookup(node.args[0].index)[0].dim() == 0:
+    if _operand(node.args[0], lookup)[0].dim() == 0:
         return chosen != 0
     rows = _rows(graph, number, lookup)
     x, spread, dim, positions, expected = rows.x, rows.sigma, rows.dim, rows.like(chosen), rows.exact

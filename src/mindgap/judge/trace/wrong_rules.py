@@ -163,8 +163,7 @@ def _terms_of_convolution(
         found += evaluate(call, [bare[0], one, *bare[2:]], kwargs)
     made = torch.stack(found)
     yield made, _powers(terms) | {terms // channels}
-    by_place = made.unflatten(0, (channels, -1)).transpose(0, 1).flatten(0, 1)
-    yield by_place, _powers(terms) | {channels}
+    yield made.reshape(channels, -1, *right.shape).transpose(0, 1).reshape(made.shape), _powers(terms) | {channels}
 
 
 def _powers(terms: int) -> set[int]:
@@ -174,7 +173,8 @@ def _powers(terms: int) -> set[int]:
 def _in_blocks(terms: Tensor, sizes: set[int]) -> Iterator[Tensor]:
     """Sums of neighbouring terms, exact; sums of every n-th term, in float16."""
     for size in sorted(sizes):
-        padded = torch.cat([terms, terms.new_zeros(-len(terms) % size, *terms.shape[1:])]).unflatten(0, (-1, size))
+        padded = torch.cat([terms, terms.new_zeros(-len(terms) % size, *terms.shape[1:])])
+        padded = padded.reshape(-1, size, *terms.shape[1:])
         yield padded.sum(1)
         if 1 < size <= _MOST_LANES:
             yield _accumulated(padded)
