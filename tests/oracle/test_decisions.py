@@ -284,6 +284,15 @@ def test_what_other_elements_settle_does_not_hang_on_one_that_may_flip(negated: 
     assert oracle.examine([(~oracle.step.values[number]).numpy()])[0].kind == "discrepant"
 
 
+@pytest.mark.parametrize("op", ["aten.isnan.default", "aten.isinf.default"])
+def test_rounding_makes_no_nan_of_a_number(op: str) -> None:
+    x = normal(16)
+    calls = [("m", "aten.mul.Tensor", "i0", 0.1), ("c", op, "m"), ("n", "aten.any.default", "c")]
+    oracle = Oracle(build([x], calls, ["n"]), [x])
+    assert not oracle.unsettled(oracle.graph.outputs[0])
+    assert oracle.examine([np.asarray(True)])[0].kind == "discrepant"
+
+
 def test_a_truth_value_of_unstable_counts_is_calm_and_says_nothing_of_what_is_before_it() -> None:
     oracle = decided_by_mask(("n", "aten.sum.default", "c"), ("e", "aten.eq.Scalar", "n", 3))
     (found,) = oracle.examine([np.asarray(True)])

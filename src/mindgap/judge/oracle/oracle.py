@@ -22,6 +22,7 @@ from mindgap.judge.oracle.decisions import (
     implausible,
     may_pick_another,
     rounded_before,
+    surely_finite,
 )
 from mindgap.judge.oracle.evaluation.float64 import Float64Graph, OracleError, OracleMemoryError, cast_source
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
@@ -291,6 +292,8 @@ class Oracle:
         value = self.step.wide(number)
         found = implausible(self.graph, number, ~value, self.lookup)
         flips = torch.zeros(value.shape, dtype=torch.bool) if found is None else ~found
+        if not self.step.hazards and not self.step.undefined:
+            flips = flips & ~surely_finite(self.graph, number, self.lookup)
         for each in self.replays.seen.get(number, ()):
             flips = flips | (each != value)
         return flips
