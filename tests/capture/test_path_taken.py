@@ -46,6 +46,15 @@ def rounds(x: torch.Tensor) -> torch.Tensor:
     return x * math.floor(size) + math.ceil(size) + round(size)
 
 
+def none(x: torch.Tensor) -> torch.Tensor:
+    return x + 1 if x.max().item() in (None, "0.6", float(X.max())) else x
+
+
+def at_random(x: torch.Tensor) -> torch.Tensor:
+    CALLS.append(0)
+    return x + 1 if len(CALLS) % 3 == 0 else x
+
+
 def lists(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     first, second = (x[0, :2] * 10).long().tolist()
     return torch.split(x.flatten()[: first + second], [first, second])
@@ -222,3 +231,14 @@ def test_sizes_of_other_operators_are_recorded(
     """The bits of LAPACK's results depend on where in memory its operands are."""
     graph = capture(program, args, tensors=store, path_taken=True)
     assert [(each.kind, each.taken) for each in graph.labels.decisions][: len(sizes)] == sizes
+
+
+def test_a_number_equals_nothing_that_is_no_number(store: TensorStore) -> None:
+    path = capture(none, (X,), tensors=store, path_taken=True).labels.decisions
+    assert [each.taken for each in path if each.kind == "branch"] == ["True"]
+
+
+def test_a_program_that_takes_another_way_each_time_is_not_proven_by_one_that_agrees(store: TensorStore) -> None:
+    CALLS.clear()
+    with pytest.raises(CaptureError, match="replays differently"):
+        capture(at_random, (X,), tensors=store)

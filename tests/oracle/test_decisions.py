@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.graph import DType
-from mindgap.judge.oracle import MANY, Oracle, decision_slots
+from mindgap.graph import Decision, DType, Labels
+from mindgap.judge.oracle import MANY, Oracle, decision_slots, local_expectation
 from mindgap.judge.oracle.decisions import implausible
 from oracle.applied import applied
 from oracle.bench import build, normal
@@ -179,6 +180,17 @@ def test_decisions_of_others_are_followed_downstream() -> None:
     assert Oracle(graph, [x, table]).examine([table[chosen.numpy()]])[0].kind == "discrepant"
 
 
+def test_a_decision_that_is_imposed_is_not_what_its_operator_gives() -> None:
+    """The operator by itself is held to its own result, whatever a platform or the captured graph decided."""
+    x = normal(16)
+    graph = build([x], [("c", "aten.gt.Scalar", "i0", 0.0), ("y", "aten.masked_fill.Scalar", "i0", "c", 2.0)], ["y"])
+    right = x > 0
+    imposed = right.copy()
+    imposed[3] = not imposed[3]
+    expected = local_expectation(Oracle(graph, [x], decisions={1: torch.from_numpy(imposed)}), 0)
+    assert expected.examine(0, right).kind == "calm" and expected.examine(0, imposed).kind == "discrepant"
+
+
 def test_which_results_are_decisions() -> None:
     x = normal(4, 8)
     calls = [("e", "aten.exp.default", "i0"), ("c", "aten.gt.Scalar", "e", 1.0), ("k", "aten.topk.default", "e", 2),
@@ -238,3 +250,66 @@ def test_whole_numbers_that_a_narrow_dtype_does_not_hold_are_rounded_where_they_
     x = torch.ones(4, dtype=torch.bfloat16)
     one = applied("aten.where.ScalarOther", torch.tensor([True, False, True, False]), x, 1000001)
     assert one.kinds() == [None]
+
+
+def decided_by_mask(*calls: tuple[Any, ...], close: Sequence[int] = (5,)) -> Oracle:
+    """Calls on the mask `c`: whether i0·0.1 is larger than i1, which lies within rounding of it in `close` only, and
+    below it in every other element."""
+    x = np.linspace(1, 2, 1000).astype(np.float32)
+    other = x * np.float32(0.1) + np.where(np.arange(1000) % 2, 0.5, -0.5).astype(np.float32)
+    other[list(close)] = x[list(close)] * np.float32(0.1)
+    made = [("m", "aten.mul.Tensor", "i0", 0.1), ("c", "aten.gt.Tensor", "m", "i1"), *calls]
+    return Oracle(build([x, other], made, [made[-1][0]]), [x, other])
+
+
+def test_a_count_may_be_off_by_what_rounding_can_flip() -> None:
+    oracle = decided_by_mask(("n", "aten.sum.default", "c"), close=(4, 6))
+    (number,) = oracle.graph.outputs
+    assert oracle.unsettled(number)
+    calm = [n for n in (0, *range(495, 503)) if oracle.examine([np.asarray(n)])[0].kind == "calm"]
+    assert calm == [498, 499, 500]
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_what_other_elements_settle_does_not_hang_on_one_that_may_flip(negated: bool) -> None:
+    """Half of the mask holds by far."""
+    calls = (
+        [("o", "aten.logical_not.default", "c"), ("n", "aten.all.default", "o")]
+        if negated
+        else [("n", "aten.any.default", "c")]
+    )
+    oracle = decided_by_mask(*calls)
+    (number,) = oracle.graph.outputs
+    assert not oracle.unsettled(number)
+    assert oracle.examine([(~oracle.step.values[number]).numpy()])[0].kind == "discrepant"
+
+
+@pytest.mark.parametrize("op", ["aten.isnan.default", "aten.isinf.default"])
+def test_rounding_makes_no_nan_of_a_number(op: str) -> None:
+    x = normal(16)
+    calls = [("m", "aten.mul.Tensor", "i0", 0.1), ("c", op, "m"), ("n", "aten.any.default", "c")]
+    oracle = Oracle(build([x], calls, ["n"]), [x])
+    assert not oracle.unsettled(oracle.graph.outputs[0])
+    assert oracle.examine([np.asarray(True)])[0].kind == "discrepant"
+
+
+def test_a_truth_value_of_unstable_counts_is_calm_and_says_nothing_of_what_is_before_it() -> None:
+    oracle = decided_by_mask(("n", "aten.sum.default", "c"), ("e", "aten.eq.Scalar", "n", 3))
+    (found,) = oracle.examine([np.asarray(True)])
+    assert found.kind == "calm" and found.ill
+
+
+@pytest.mark.parametrize(
+    ("op", "more"), [("aten.argmax.default", (-1,)), ("aten.topk.default", (1,)), ("aten.topk.default", (2,))]
+)
+@pytest.mark.parametrize(("other", "unsettled"), [(np.nextafter(np.float32(3), np.float32(4)), True), (2.9, False)])
+def test_a_chosen_position_may_be_that_of_any_element_within_reach(
+    op: str, more: tuple[int, ...], other: float, unsettled: bool
+) -> None:
+    x = np.linspace(0, 1, 10_000).reshape(2, 5000).astype(np.float32)
+    x[:, [5, 4021]] = 3.0, 2.8
+    x[1, 4021] = other
+    out = "k.1" if len(more) and op.startswith("aten.topk") else "k"
+    graph = build([x], [("m", "aten.mul.Tensor", "i0", 0.1), ("k", op, "m", *more)], [out])
+    oracle = Oracle(replace(graph, labels=Labels(decisions=(Decision(0, "token", "", "", ""),))), [x])
+    assert oracle.unsettled(graph.outputs[0]) == unsettled

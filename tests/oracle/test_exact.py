@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.graph import DType
+from mindgap.graph import DType, Graph
 from mindgap.judge.oracle import Oracle
+from oracle.applied import applied
 from oracle.bench import PLATFORM, Bench, build, normal, wrong_at
 from oracle.exact_cases import Exact, all_cases, graph_of, judged
 
@@ -107,3 +110,42 @@ def test_whole_numbers_become_floats_before_they_meet_one(op: str) -> None:
     name = op.split(".")[0]
     expected = to_numpy(getattr(torch, name)(floats, second))
     assert oracle.examine([expected])[0].kind == "calm"
+
+
+@pytest.mark.parametrize("op", ["aten.linear.default", "aten.sum.dim_IntList"])
+def test_a_factor_folded_into_operands_that_are_whole_numbers_is_rounding(op: str) -> None:
+    """A product of whole numbers is exact, a platform that puts the factor after it into the weights rounds."""
+    numbers = np.random.default_rng(0)
+    x, w = (numbers.integers(-100, 101, (16, 64)).astype(np.float32) for _ in range(2))
+    arrays, arguments = ([x, w], ("i0", "i1")) if op == "aten.linear.default" else ([x], ("i0", [1]))
+    graph = build(arrays, [("p", op, *arguments), ("y", "aten.mul.Tensor", "p", 0.013)], ["y"])
+
+    def folded(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        made = graph.producer[graph.nodes[index].args[0].index]
+        if graph.nodes[index].op != "aten.mul.Tensor" or made < 0:
+            return result
+        scaled = torch.from_numpy(x) * 0.013
+        return scaled @ torch.from_numpy(w).T if op == "aten.linear.default" else scaled.sum(1)
+
+    right = Bench({PLATFORM: folded}).judge(graph, arrays)
+    assert right.metrics["max_abs"] > 0 and right.verdict == "rounding"
+    wrong = Bench({PLATFORM: wrong_at(op.split(".")[1], lambda y: y + (y == y.max()))}).judge(graph, arrays)
+    assert wrong.verdict == "discrepant" and wrong.culprit is not None and wrong.culprit.op == op
+
+
+def test_matrices_that_are_added_in_bfloat16_round_whole_numbers() -> None:
+    """Eager mode adds one matrix after the other in the declared dtype."""
+    numbers = np.random.default_rng(0)
+    left, right = (torch.from_numpy(numbers.integers(-60, 61, shape)).bfloat16() for shape in ((8, 4, 8), (8, 8, 4)))
+    left[4:], right[4:] = left[:4], -right[:4]
+    one = applied("aten.addbmm.default", torch.zeros(4, 4, dtype=torch.bfloat16), left, right)
+    assert float((one.hard() - 0).max()) > 1.0 and one.kinds() == [None]
+    columns = applied("aten.conv_transpose1d.default", torch.ones(1, 2, 8).half(), torch.ones(2, 3, 3).half())
+    assert bool((columns.hard() > 0).all()) and columns.kinds() == [None]
+
+
+def test_gelu_of_whole_numbers_is_not_exact() -> None:
+    x = torch.arange(-8.0, 8.0).reshape(4, 4)
+    one = applied("aten._addmm_activation.default", torch.zeros(4), x, torch.eye(4), use_gelu=True)
+    one_rounding = 2.0**-24 * one.oracle.step.wide(one.graph.outputs[0]).abs()
+    assert bool((one.hard() > 1.5 * one_rounding)[x != 0].all())

@@ -55,6 +55,23 @@ def test_one_element_that_far_off_is_told_alike(name: str, sigmas: float, tmp_pa
         assert few.kind == "calm" or sigmas > 16
 
 
+def test_a_selection_that_no_replay_has_the_shape_of_is_left_to_all_replays() -> None:
+    """A size that rounding decides: σ is infinite, and nothing is far or off."""
+    x, other = drawn(512), drawn(512) * np.float32(0.1)
+    other[:100] -= 1
+    calls = [
+        ("m", "aten.mul.Tensor", "i0", 0.1),
+        ("c", "aten.gt.Tensor", "m", "i1"),
+        ("y", "aten.masked_select.default", "m", "c"),
+    ]
+    graph = build([x, other], calls, ["y"])
+    oracle = Oracle(graph, [x, other])
+    (number,) = graph.outputs
+    array = to_numpy(oracle.step.values[number])
+    assert is_calm(oracle, number, array) and number in oracle.replays.uncovered
+    assert examine_value_cheaply(Oracle(graph, [x, other]), number, array).ill
+
+
 def test_a_calm_chain_takes_few_replays() -> None:
     graph, arrays = chain()
     outcome = Bench({PLATFORM: last_bits}).execute(Job(PLATFORM, graph, inputs=dict(enumerate(arrays))))

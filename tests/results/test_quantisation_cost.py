@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from mindgap.aten.tensors import to_numpy
 from mindgap.cli.tables import print_report
 from mindgap.report.page import html_page
 from mindgap.results.argument_sets import joined
@@ -38,6 +40,11 @@ def test_the_largest_and_the_mean_difference_of_the_worst_output() -> None:
 def test_zeros_and_what_is_not_finite(ours: np.ndarray, theirs: np.ndarray, largest: float, mean: float) -> None:
     found = cost_of("f", [ours], [theirs])
     assert (found.largest, found.mean) == (largest, mean)
+
+
+def test_outputs_of_sixteen_bits_are_floats() -> None:
+    halves = [to_numpy(torch.tensor(each, dtype=torch.bfloat16)) for each in ([1.0, -4.0], [1.0, -3.0])]
+    assert cost_of("f", halves[1:], halves[:1]).largest == pytest.approx(1 / 4)
 
 
 def test_other_outputs_are_not_compared() -> None:

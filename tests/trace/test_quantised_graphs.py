@@ -142,6 +142,23 @@ def test_a_wrong_rule_is_found_and_named(name: str) -> None:
     assert words in found.detail
 
 
+def test_wrong_sums_that_float16_holds_are_not_said_to_be_accumulated_there() -> None:
+    """One right sum, 2049, is none of float16. What the platform gives is, and another sum is off by 2."""
+    x = np.full((8, 129), 8, np.float32)
+    x[0], x[:, 128] = 16, 1
+    w = np.ones((129, 4), np.float32)
+    graph = build([x, w], [("p", "aten.matmul.default", "i0", "i1")], ["p"])
+
+    def wrong(result: torch.Tensor, args: Sequence[Any]) -> torch.Tensor:
+        assert float(result[0, 0]) == 2049
+        changed = result.half().float()
+        changed[1, 1] += 2
+        return changed
+
+    found = Bench({PLATFORM: at("aten.matmul.default", wrong)}).judge(graph, [x, w])
+    assert found.verdict == "discrepant" and "float16" not in found.detail
+
+
 @pytest.mark.parametrize(
     "kind", [{}, {"scale": OTHER, "ties": 200}, {"ties": 200}, {"conv": True}, {"full": True}, {"small": True}]
 )

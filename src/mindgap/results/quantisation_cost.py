@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mindgap.graph import Array
+from mindgap.graph.spec import dtype_name, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def cost_of(source: str, quantised: Sequence[Array], floats: Sequence[Array]) ->
     found = [
         QuantisationCost(source, *_apart(a, b), position)
         for position, (a, b) in enumerate(zip(quantised, floats, strict=True))
-        if a.dtype.kind == "f" and a.size
+        if kind_of(dtype_name(a.dtype)) == "float" and a.size
     ]
     if not found:
         return QuantisationCost(source, reason="no output is a float")

@@ -8,6 +8,7 @@ the shadows before anything downstream is judged. Exact ties leave any choice am
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +28,14 @@ STEPS: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {
 
 #: Between a rounding to steps and a cast to integers, these do not round whole numbers and never fall, or never rise.
 _MONOTONE: Final = frozenset({"add", "sub", "rsub", "clamp", "clip", "hardtanh", "relu", "relu6"})
+#: Between truth values and what is counted or decided of them, these never fall.
+_RISING: Final = frozenset({
+    "sum", "count_nonzero", "any", "all", "amax", "amin", "logical_and", "logical_or", "bitwise_and", "bitwise_or",
+    "__and__", "__or__", "to", "_to_copy", "view", "reshape", "flatten", "clone", "detach", "alias", "squeeze",
+    "unsqueeze",
+})  # fmt: skip
+_OF_CLASSES: Final = frozenset({"isnan", "isinf", "isfinite", "isposinf", "isneginf"})
+_NOT: Final = frozenset({"logical_not", "bitwise_not"})
 _ROUNDINGS: Final = frozenset({"floor", "ceil", "round", "trunc", "fix"})
 
 #: The value of a number in S, and its σ.
@@ -52,24 +61,98 @@ def decision_slots(graph: Graph, nodes: Iterable[int] | None = None) -> dict[int
     return found
 
 
-def deciders(graph: Graph, number: int, slots: Mapping[int, int]) -> frozenset[int]:
+@dataclass(frozen=True)
+class Deciders:
+    """What decides a truth value or a whole number: values that rounding can flip, and what is computed of them.
+
+    `numbers`: those values. `nodes`: the nodes from them to the result, in order. `signs`: by number, 1 where the
+    result never falls as the value rises, -1 where it never rises; None where some node does both.
+    """
+
+    numbers: frozenset[int]
+    nodes: tuple[int, ...] = ()
+    signs: Mapping[int, int] | None = None
+
+
+def deciders(graph: Graph, number: int, slots: Mapping[int, int]) -> Deciders:
     """The values that rounding can flip and that lead to a truth value or a whole number through others of these.
 
     `slots`: those of the graph (`decision_slots`).
     """
-    found, seen, waiting = set[int](), {number}, [number]
+    found: dict[int, set[int]] = {}
+    nodes, known, waiting = set[int](), {(number, 1)}, [(number, 1)]
+    monotone = True
     while waiting:
-        value = waiting.pop()
-        spec = graph.values[value]
+        value, sign = waiting.pop()
+        spec, index = graph.values[value], graph.producer[value]
         if spec is None or is_real(spec.dtype):
             continue
         if value in slots:
-            found.add(value)
-        elif graph.producer[value] >= 0:
-            new = set(operands(graph.nodes[graph.producer[value]])) - seen
-            seen |= new
+            found.setdefault(value, set()).add(sign)
+        elif index >= 0:
+            nodes.add(index)
+            packet = packet_of(graph.nodes[index].op)
+            negates = packet in _NOT and spec.dtype == "bool"
+            monotone &= packet in _RISING or negates
+            new = {(each, -sign if negates else sign) for each in operands(graph.nodes[index])} - known
+            known |= new
             waiting += new
-    return frozenset(found)
+    monotone &= all(len(signs) == 1 for signs in found.values())
+    signs = {each: min(found[each]) for each in found} if monotone else None
+    return Deciders(frozenset(found), tuple(sorted(nodes)), signs)
+
+
+def extremes(
+    graph: Graph, number: int, by: Deciders, flips: Mapping[int, torch.Tensor], values: Mapping[int, Any]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The least and the largest that a value may be where these elements of its deciders may flip.
+
+    `by`: with signs; all its values are truth values. `flips`: their masks, by number. `values`: S's.
+    """
+    assert by.signs is not None
+    ends: list[torch.Tensor] = []
+    for side in (-1, 1):
+        made: dict[int, Any] = {}
+        for each, sign in by.signs.items():
+            made[each] = values[each] | flips[each] if sign == side else values[each] & ~flips[each]
+        with neutral_float64():
+            for index in by.nodes:
+                call = bind_call(graph, graph.nodes[index])
+                read = {n: made[n] if n in made else values[n] for n in operands(call.node)}
+                made.update(enumerate(evaluate(call, *call.bind(read)), graph.first_value[index]))
+        ends.append(made[number])
+    return ends[0], ends[1]
+
+
+def surely_finite(graph: Graph, number: int, lookup: Lookup) -> torch.Tensor:
+    """Where a test for NaN or infinity sees a number that 16 σ keep far from overflow. Nowhere for other operators."""
+    node = graph.nodes[graph.producer[number]]
+    spec = graph.values[operands(node)[0]] if packet_of(node.op) in _OF_CLASSES else None
+    if spec is None or not is_real(spec.dtype):
+        return torch.zeros((), dtype=torch.bool)
+    x, sigma = lookup(operands(node)[0])
+    return torch.isfinite(x) & (x.abs() + SIGMAS * sigma < FORMATS[spec.dtype].largest / 4)
+
+
+def may_pick_another(graph: Graph, number: int, lookup: Lookup) -> bool:
+    """Whether rounding may make an operator that orders elements choose another one: one lies within 16 σ."""
+    first = graph.nodes[graph.producer[number]].args[0]
+    if not isinstance(first, Ref) or lookup(first.index)[0].dim() == 0:
+        return False
+    rows = _rows(graph, number, lookup)
+    if rows.x.numel() == 0 or rows.exact.numel() == 0:
+        return False
+    # Rows first, so that neighbours are those of dimension 0.
+    x, reach, chosen = (t.movedim(rows.dim, 0) for t in (rows.x, SIGMAS * rows.sigma, rows.exact))
+    if len(chosen) == 1:
+        near = (x - x.gather(0, chosen)).abs() <= reach + reach.gather(0, chosen)
+        return bool(near.scatter(0, chosen, value=False).any())
+    # Where some elements lie within reach of each other, two neighbours in the order do.
+    taken = torch.zeros(x.shape, dtype=torch.bool).scatter(0, chosen, value=True)
+    ordered, order = x.sort(0)
+    reach, taken = reach.gather(0, order), taken.gather(0, order)
+    near = (ordered[1:] - ordered[:-1]).abs() <= reach[1:] + reach[:-1]
+    return bool((near & (taken[1:] | taken[:-1])).any())
 
 
 def positions(graph: Graph) -> frozenset[int]:
@@ -132,7 +215,7 @@ def implausible(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup)
     if known.decides == "comparison":
         return _compared(arguments, chosen, lookup, graph, number)
     if known.decides == "order" and arguments and isinstance(arguments[0], Ref):
-        return _picked(node, arguments, chosen, lookup, number)
+        return _picked(graph, number, chosen, lookup)
     if known.decides == "pooling":
         return _pooled(arguments, chosen, lookup, number)
     source = cast_operand(node) if known.casts else arguments[0] if known.rounds_to_steps else None
@@ -167,31 +250,48 @@ def _compared(arguments: list[Any], chosen: torch.Tensor, lookup: Lookup, graph:
     return (chosen != exact) & ~near.expand(chosen.shape)
 
 
-def _picked(node: Node, arguments: list[Any], chosen: torch.Tensor, lookup: Lookup, number: int) -> torch.Tensor:
-    packet = packet_of(node.op)
-    x, sigma = _operand(arguments[0], lookup)
-    named = dict(node.kwargs)
-    plain = [a for a in arguments[1:] if not isinstance(a, Ref)]
-    whole = packet in ("argmax", "argmin") and (not plain or plain[0] is None) and named.get("dim") is None
-    if whole:
-        x, sigma = x.flatten(), sigma.expand(x.shape).flatten()
-    dim, keep = _dim_of(packet, plain, named, x.dim()), chosen.dim() == x.dim()
-    if x.dim() == 0:
+@dataclass(frozen=True)
+class _Rows:
+    """What an operator orders: `x` with its `sigma` along `dim`, and which positions there it chooses in S."""
+
+    x: torch.Tensor
+    sigma: torch.Tensor
+    dim: int
+    exact: torch.Tensor
+
+    def like(self, positions: torch.Tensor) -> torch.Tensor:
+        """Positions in the shape of `exact`, which has as many dimensions as `x`."""
+        return positions.reshape(self.exact.shape)
+
+
+def _rows(graph: Graph, number: int, lookup: Lookup) -> _Rows:
+    node, (exact, _) = graph.nodes[graph.producer[number]], lookup(number)
+    packet, named = packet_of(node.op), dict(node.kwargs)
+    x, sigma = _operand(node.args[0], lookup)
+    plain = [a for a in node.args[1:] if not isinstance(a, Ref)]
+    spread = sigma.expand(x.shape)
+    if packet in ("argmax", "argmin") and (not plain or plain[0] is None) and named.get("dim") is None:
+        return _Rows(x.flatten(), spread.flatten(), 0, exact.reshape(1))
+    dim = _dim_of(packet, plain, named, x.dim())
+    return _Rows(x, spread, dim, exact if exact.dim() == x.dim() else exact.unsqueeze(dim))
+
+
+def _picked(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor:
+    node = graph.nodes[graph.producer[number]]
+    if _operand(node.args[0], lookup)[0].dim() == 0:
         return chosen != 0
-    positions = chosen if keep and not whole else chosen.unsqueeze(dim) if not whole else chosen.reshape(1)
+    rows = _rows(graph, number, lookup)
+    x, spread, dim, positions, expected = rows.x, rows.sigma, rows.dim, rows.like(chosen), rows.exact
     valid = (positions >= 0) & (positions < x.shape[dim])
     inside = positions.clamp(0, max(x.shape[dim] - 1, 0))
-    exact, _ = lookup(number)
-    expected = exact if keep and not whole else exact.unsqueeze(dim) if not whole else exact.reshape(1)
-    spread = sigma.expand(x.shape)
     got, wanted = x.gather(dim, inside), x.gather(dim, expected)
     near = (got - wanted).abs() <= SIGMAS * (spread.gather(dim, inside) + spread.gather(dim, expected))
     tied = (got == wanted) | (torch.isnan(got) & torch.isnan(wanted))
-    if named.get("stable") is True:
+    if dict(node.kwargs).get("stable") is True:
         tied &= inside == expected
         near &= got != wanted
     bad = ~(valid & (near | tied))
-    if packet in ("sort", "argsort", "topk") and positions.numel():
+    if packet_of(node.op) in ("sort", "argsort", "topk") and positions.numel():
         bad |= _repeated(inside, dim)
     return bad.reshape(chosen.shape)
 

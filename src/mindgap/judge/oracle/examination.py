@@ -169,6 +169,7 @@ def _examine_float(expected: Expectation, got: torch.Tensor, typical: torch.Tens
 
 
 def _limit(sigma: torch.Tensor, size: torch.Tensor, fmt: Format) -> torch.Tensor:
+    """How far an element may be from the nearer shadow: 16 σ and one rounding of the result."""
     # Where subnormals are flushed, operands and intermediates lose some smallest normals of the accumulator.
     return SIGMAS * sigma + 2 * fmt.u * size + fmt.tiny + 64 / fmt.largest_acc
 

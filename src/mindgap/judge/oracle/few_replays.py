@@ -61,19 +61,21 @@ def is_calm(oracle: Oracle, number: int, array: Any) -> bool:
     for count, _ in STEPS:
         if oracle.replays.count >= FEW:
             break
-        # With σ grown by 0 none is ill-conditioned.
-        if _proven_calm(oracle, number, to_torch(array), count, 0.0) is not None:
+        if _proven_calm(oracle, number, to_torch(array), count, None) is not None:
             return True
     return oracle.examine_value(number, array).kind == "calm"
 
 
-def _proven_calm(oracle: Oracle, number: int, got: torch.Tensor, count: int, growth: float) -> Examined | None:
-    """Calm, or None where so many replays do not prove it."""
+def _proven_calm(oracle: Oracle, number: int, got: torch.Tensor, count: int, growth: float | None) -> Examined | None:
+    """Calm, or None where so many replays do not prove it, as where each of them has another shape.
+
+    `growth`: by how much σ may still grow; None where an ill-conditioned output counts as calm.
+    """
     expected = oracle.expectation(number, count)
     if got.shape != expected.step.shape:
         return None
     if is_real(expected.dtype):
-        if ill_conditioned(expected, growth):
+        if number not in oracle.replays.squares or (growth is not None and ill_conditioned(expected, growth)):
             return None
         expected = replace(expected, sigma=_least_sigma(oracle, number, expected))
     verdict = examine(expected, got)

@@ -14,7 +14,16 @@ from mindgap.aten.tensors import input_tensors, to_torch
 from mindgap.graph import Graph, operands
 from mindgap.graph.compare.verdict import Missing, Weakness
 from mindgap.graph.operators import traits
-from mindgap.judge.oracle.decisions import deciders, decision_slots, implausible, rounded_before
+from mindgap.judge.oracle.decisions import (
+    Deciders,
+    deciders,
+    decision_slots,
+    extremes,
+    implausible,
+    may_pick_another,
+    rounded_before,
+    surely_finite,
+)
 from mindgap.judge.oracle.evaluation.float64 import Float64Graph, OracleError, OracleMemoryError, cast_source
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
 from mindgap.judge.oracle.examination import BULK_RATIO, Examined, Expectation, examine
@@ -66,14 +75,15 @@ class Oracle:
         self.graph = graph
         self._inputs = input_tensors(graph, inputs)
         self._noise: Noise = "hard" if hard else "typical"
-        self._decisions = decisions or {}
+        self.imposed: Decisions = decisions or {}
         self._float64 = Float64Graph(graph)
         slots = decision_slots(graph)
         self._decided = frozenset(graph.outputs) & frozenset(slots)
-        # Of one number or truth value all that led to it counts.
-        single = [n for n in graph.outputs if (spec := graph.values[n]) is not None and spec.numel == 1]
+        # Of one number or truth value, and of what the program decided by, all that led to it counts.
+        single = {n for n in graph.outputs if (spec := graph.values[n]) is not None and spec.numel == 1}
+        single.update(graph.outputs[each.output] for each in graph.labels.decisions)
         self._deciders = {number: deciders(graph, number, slots) for number in single}
-        led = self._decided.union(*self._deciders.values())
+        led = self._decided.union(*(each.numbers for each in self._deciders.values()))
         beside = {i for n in led for i in operands(graph.nodes[graph.producer[n]])[:2]}
         beside |= {found[0] for n in led if (found := rounded_before(graph, n)) is not None}
         self.watched = frozenset(graph.outputs) | led | beside
@@ -87,7 +97,7 @@ class Oracle:
     def step(self) -> Stepwise:
         """The stepwise shadow S."""
         held = self._noise if self._noise_bytes >= noise_bytes(self.graph) else None
-        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions, held, self._held_bytes)
+        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self.imposed, held, self._held_bytes)
 
     def release(self) -> None:
         """Frees what can be computed again."""
@@ -110,19 +120,17 @@ class Oracle:
     @cached_property
     def wide(self) -> dict[int, Any]:
         """The wide shadow W, for the watched values."""
-        return wide(Float64Graph(self.graph, narrow_scalars=True), self._inputs, self._decisions, keep=self.watched)
+        return wide(Float64Graph(self.graph, narrow_scalars=True), self._inputs, self.imposed, keep=self.watched)
 
     @cached_property
     def replays(self) -> Replays:
         """The replays; `ensure` a number of them first."""
-        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions)
+        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self.imposed)
 
     @cached_property
     def _loose(self) -> Replays:
         """Replays of the wide shadow."""
-        return Replays(
-            self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions, wide=self.wide
-        )
+        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self.imposed, wide=self.wide)
 
     @cached_property
     def narrows(self) -> bool:
@@ -264,15 +272,41 @@ class Oracle:
     def unsettled(self, number: int) -> bool:
         """Whether rounding may lead an output of one number or truth value to another one, by a decision on the way."""
         self.replays.ensure(FEW)
-        return any(map(self._may_flip, self._deciders.get(number, ())))
+        by = self._deciders.get(number, Deciders(frozenset()))
+        if not any(map(self._may_flip, by.numbers)):
+            return False
+        ends = self._extremes(number)
+        return ends is None or not torch.equal(*ends)
 
     def _may_flip(self, number: int) -> bool:
-        if len(self.replays.seen.get(number, ())) > 1:
-            return True
         value = self.step.wide(number)
-        others = [~value] if value.dtype == torch.bool else [value + 1, value - 1]
-        masks = [implausible(self.graph, number, other, self.lookup) for other in others]
+        if any(not torch.equal(value, each) for each in self.replays.seen.get(number, ())):
+            return True
+        if traits(self.graph.nodes[self.graph.producer[number]].op).decides == "order":
+            return may_pick_another(self.graph, number, self.lookup)
+        if value.dtype == torch.bool:
+            return bool(self._flips(number).any())
+        masks = [implausible(self.graph, number, other, self.lookup) for other in (value + 1, value - 1)]
         return any(mask is not None and not bool(mask.all()) for mask in masks)
+
+    def _flips(self, number: int) -> torch.Tensor:
+        """The truth values that rounding may flip."""
+        value = self.step.wide(number)
+        found = implausible(self.graph, number, ~value, self.lookup)
+        flips = torch.zeros(value.shape, dtype=torch.bool) if found is None else ~found
+        if not self.step.hazards and not self.step.undefined:
+            flips = flips & ~surely_finite(self.graph, number, self.lookup)
+        for each in self.replays.seen.get(number, ()):
+            flips = flips | (each != value)
+        return flips
+
+    def _extremes(self, number: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """The least and the largest that rounding may make of an output by decisions on the way; None where that is
+        not known."""
+        by, values = self._deciders[number], self.step.values
+        if by.signs is None or any(values[each].dtype != torch.bool for each in by.numbers):
+            return None
+        return extremes(self.graph, number, by, {each: self._flips(each) for each in by.numbers}, values)
 
     def is_exact(self, number: int) -> bool:
         """Whether no operator on the way to a value rounds, casts apart."""
@@ -281,7 +315,7 @@ class Oracle:
     def _plausible(self, number: int, got: torch.Tensor, verdict: Examined) -> Examined:
         """A discrete output that no replay gave may still be what rounding allows: ties, near ties, steps."""
         if verdict.kind == "discrepant" and number not in self._decided and self.unsettled(number):
-            return Examined("calm", verdict.bad, tainted=verdict.tainted)
+            return self._within_extremes(number, got, verdict)
         if verdict.kind != "discrepant" or number not in self._decided or verdict.bad is None:
             return verdict
         implausible_here = implausible(self.graph, number, widen(got), self.lookup)
@@ -291,6 +325,15 @@ class Oracle:
         if bool(bad.any()):
             return replace(verdict, bad=bad)
         return Examined("calm", bad, tainted=verdict.tainted, tied=self._tied(number, got, verdict.bad))
+
+    def _within_extremes(self, number: int, got: torch.Tensor, verdict: Examined) -> Examined:
+        """A discrepant output that unstable decisions lead to: calm between its extremes. Where these are not known it
+        may be anything, which says nothing of the operators before it."""
+        ends = self._extremes(number)
+        if ends is None or verdict.bad is None:
+            return Examined("calm", verdict.bad, ill=True, tainted=verdict.tainted)
+        bad = verdict.bad & ~((got >= ends[0]) & (got <= ends[1]))
+        return replace(verdict, bad=bad) if bool(bad.any()) else Examined("calm", bad, tainted=verdict.tainted)
 
     def _tied(self, number: int, got: torch.Tensor, differing: torch.Tensor) -> int:
         """How many of these elements are another choice among elements that are equal in S."""

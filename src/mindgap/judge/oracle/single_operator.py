@@ -104,7 +104,9 @@ class LocalExpectation:
             return verdict
 
         def certain(number: int) -> tuple[torch.Tensor, torch.Tensor]:
-            return self.oracle.step.wide(number), torch.zeros(())
+            own = number == self.first + slot and number in self.oracle.imposed
+            value = _own_result(self.oracle, self.node, number) if own else self.oracle.step.wide(number)
+            return value, torch.zeros(())
 
         unexplained = implausible(graph, self.first + slot, widen(got), certain)
         if unexplained is None:
@@ -185,6 +187,8 @@ def _with_scalars(
             hard.append(Expectation(spec.dtype, value, value, none, none, (), None, spec.shape))
             continue
         size, hazard = (None, None) if bound is None else (bound.hard, bound.hazard)
+        if bound is not None and bound.strict is not None:
+            size = bound.hard.masked_fill(bound.strict, 0.0)
         hard.append(_around_value(spec, value, value if call.moves else exact, size, hazard, None))
     return LocalExpectation(node, slots.start, tuple(hard), tuple(typical), oracle)
 
@@ -195,9 +199,28 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
         return None
     value, exact, undefined = step.wide(number), step.exact(number), step.undefined.get(number)
     if not is_real(spec.dtype):
+        if number in oracle.imposed:
+            value = _own_result(oracle, node, number)
         return Expectation(spec.dtype, value, value, torch.zeros(()), torch.zeros(()), (), undefined, spec.shape)
-    hard = step.hard[number].to(torch.float64) if number in step.hard else None
-    return _around_value(spec, value, exact, hard, step.hazards.get(number), undefined)
+    return _around_value(spec, value, exact, hard_alone(oracle, number), step.hazards.get(number), undefined)
+
+
+def _own_result(oracle: Oracle, node: int, number: int) -> torch.Tensor:
+    """What an operator gives on its operands in S, where another value is imposed on what follows."""
+    graph = oracle.graph
+    call = bind_call(graph, graph.nodes[node])
+    with neutral_float64():
+        results = round_results(call, evaluate(call, *call.bind(WideValues(oracle))))
+    return widen(results[number - graph.first_value[node]])
+
+
+def hard_alone(oracle: Oracle, number: int) -> torch.Tensor | None:
+    """The hard bound of an operator by itself: zero where every implementation is exact. None where nothing rounds."""
+    step = oracle.step
+    if number not in step.hard:
+        return None
+    hard = step.hard[number].to(torch.float64)
+    return hard.masked_fill(step.strict[number], 0.0) if number in step.strict else hard
 
 
 def _around_value(

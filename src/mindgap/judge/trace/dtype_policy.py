@@ -21,6 +21,7 @@ from mindgap.graph.compare.verdict import Verdict
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle import Oracle, OracleError, OracleMemoryError, is_calm, local_expectation
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real
+from mindgap.judge.oracle.shadows.result_rounding import Decisions
 from mindgap.judge.oracle.shadows.segments import MOST_NOISE_BYTES
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators, kind_of_error
 from mindgap.judge.trace.subgraphs import Array
@@ -157,7 +158,7 @@ class Explanation:
             yield cut_off
 
     def _calm(self, graph: Graph, narrow: Sequence[Array], arrays: Sequence[Array]) -> bool:
-        oracle = self._retyped(graph, narrow, self.policy.computed)
+        oracle = self._retyped(graph, narrow, self.policy.computed, self._oracle.imposed)
         numbers = zip(graph.outputs, arrays, strict=True)
         return all(is_calm(oracle, n, self._given(array, oracle.step.values[n])) for n, array in numbers)
 
@@ -203,10 +204,14 @@ class Explanation:
                 return False
         return True
 
-    def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str) -> Oracle:
-        """The oracle of a graph whose values of the policy's dtype have another one, as `inputs` have already."""
-        graph = retyped(graph, self.policy.declared, dtype)
-        return Oracle(graph, inputs, segment_bytes=_SEGMENT_BYTES, noise_bytes_held=MOST_NOISE_BYTES // 2)
+    def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str, imposed: Decisions | None = None) -> Oracle:
+        """The oracle of a graph whose values of the policy's dtype have another one, as `inputs` have already.
+
+        `imposed`: decisions that keep the shapes of the captured graph.
+        """
+        narrow = retyped(graph, self.policy.declared, dtype)
+        held = MOST_NOISE_BYTES // 2
+        return Oracle(narrow, inputs, decisions=imposed, segment_bytes=_SEGMENT_BYTES, noise_bytes_held=held)
 
     def _as(self, array: Array, dtype: str) -> Array:
         """An array of the policy's dtype in another one."""

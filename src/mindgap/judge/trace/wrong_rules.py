@@ -9,6 +9,7 @@ result, the finding names it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -27,6 +28,9 @@ from mindgap.judge.trace.subgraphs import Array
 Tensor = torch.Tensor
 #: Elements of all products of a matrix product, up to which they are computed one by one.
 _MOST_PRODUCTS: Final = 1 << 22
+#: Terms of each sum of a convolution, and lanes of a sum, up to which sums in float16 are tried.
+_MOST_TERMS: Final = 512
+_MOST_LANES: Final = 32
 #: Sums of products of their first two operands alone.
 _DIRECT: Final = frozenset({"mm", "matmul", "bmm", "linear", "conv1d", "conv2d", "conv3d", "convolution"})
 
@@ -100,11 +104,14 @@ def _candidates(
         yield from _scaled(call.packet, args, got, right)
     elif traits(call.node.op).contracts and all(_whole(each) for each in args[:2]):
         yield from _narrow_sums(call.packet, args, right)
-        if _kept_in_float16(call, args, kwargs, got, right):
-            yield WrongRule("as if sums were accumulated in float16", fewer_bits=True), got
+        if _may_be_kept_in_float16(call, args, kwargs, got, right):
+            for candidate in _float16_sums(call, args, kwargs, right):
+                yield WrongRule("as if sums were accumulated in float16", fewer_bits=True), candidate
 
 
-def _kept_in_float16(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any], got: Tensor, right: Tensor) -> bool:
+def _may_be_kept_in_float16(
+    call: BoundCall, args: list[Any], kwargs: Mapping[str, Any], got: Tensor, right: Tensor
+) -> bool:
     """Whether float16 holds every result, not every right one, and K roundings to it explain the errors: u·√K·Σ|x|."""
     direct = call.packet in _DIRECT and right.is_floating_point()
     if not direct or torch.equal(_in_float16(right), right) or not torch.equal(_in_float16(got), got):
@@ -112,6 +119,70 @@ def _kept_in_float16(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]
     (size,) = evaluate(call, [args[0].abs(), args[1].abs(), *args[2:]], kwargs)
     terms = args[1][0].numel() if "conv" in call.packet else args[0].shape[-1]
     return bool(((got - right).abs() <= FORMATS["float16"].u * terms**0.5 * size).all())
+
+
+def _float16_sums(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any], right: Tensor) -> Iterator[Tensor]:
+    """The sums, accumulated in float16 in the orders that kernels take: one product, or block of products, after the
+    other, or in lanes whose sums are added at the end; products rounded first or fused. Nothing for large ones."""
+    bare = [*args[:2], *([None] if len(args) > 2 else []), *args[3:]]
+    orders = _terms_of_convolution(call, bare, kwargs, right) if "conv" in call.packet else _terms(call, args, right)
+    bias: Any = args[2] if len(args) > 2 else None
+    if isinstance(bias, Tensor):
+        (bias,) = evaluate(call, [args[0], torch.zeros_like(args[1]), *args[2:]], kwargs)
+    for terms, blocks in orders:
+        for parts in _in_blocks(terms, blocks):
+            for each in (parts, _in_float16(parts)):
+                if isinstance(bias, Tensor):
+                    yield _accumulated([bias, *each])
+                    yield _in_float16(_accumulated(each) + bias)
+                else:
+                    yield _accumulated(each)
+
+
+def _terms(call: BoundCall, args: list[Any], right: Tensor) -> Iterator[tuple[Tensor, set[int]]]:
+    """The products of a matrix product, K first, with the sizes of blocks that are summed at once."""
+    left, weight = args[0], args[1].t() if call.packet == "linear" else args[1]
+    if left.dim() < 2 or weight.dim() < 2 or right.numel() * left.shape[-1] > _MOST_PRODUCTS:
+        return
+    products = left.unsqueeze(-1) * weight.unsqueeze(-3)
+    yield products.movedim(-2, 0), _powers(left.shape[-1])
+
+
+def _terms_of_convolution(
+    call: BoundCall, bare: list[Any], kwargs: Mapping[str, Any], right: Tensor
+) -> Iterator[tuple[Tensor, set[int]]]:
+    """The products of a convolution, channel by channel and place by place of the kernel. `bare`: without a bias."""
+    weight: Tensor = bare[1]
+    terms, channels = weight[0].numel(), weight.shape[1]
+    if right.numel() * terms > _MOST_PRODUCTS or terms > _MOST_TERMS:
+        return
+    found: list[Tensor] = []
+    for number in range(terms):
+        one = torch.zeros_like(weight)
+        one.flatten(1)[:, number] = weight.flatten(1)[:, number]
+        found += evaluate(call, [bare[0], one, *bare[2:]], kwargs)
+    made = torch.stack(found)
+    yield made, _powers(terms) | {terms // channels}
+    yield made.reshape(channels, -1, *right.shape).transpose(0, 1).reshape(made.shape), _powers(terms) | {channels}
+
+
+def _powers(terms: int) -> set[int]:
+    return {1 << power for power in range(terms.bit_length()) if 1 << power < terms}
+
+
+def _in_blocks(terms: Tensor, sizes: set[int]) -> Iterator[Tensor]:
+    """Sums of neighbouring terms, exact; sums of every n-th term, in float16."""
+    for size in sorted(sizes):
+        padded = torch.cat([terms, terms.new_zeros(-len(terms) % size, *terms.shape[1:])])
+        padded = padded.reshape(-1, size, *terms.shape[1:])
+        yield padded.sum(1)
+        if 1 < size <= _MOST_LANES:
+            yield _accumulated(padded)
+
+
+def _accumulated(terms: Tensor | list[Tensor]) -> Tensor:
+    """A sum that is rounded to float16 after each term."""
+    return functools.reduce(lambda total, term: _in_float16(total + term), terms, torch.zeros_like(terms[0]))
 
 
 def _in_float16(x: Tensor) -> Tensor:

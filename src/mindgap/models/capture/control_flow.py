@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 import operator
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -161,7 +162,7 @@ class ReadFloat(float):
 
     def _compared(self, compare: Callable[[Any, Any], Any], other: Any) -> Any:
         plain = compare(float(self), other)
-        if not isinstance(plain, bool):
+        if not isinstance(plain, bool) or not isinstance(other, numbers.Number):
             return plain
         # In the tensor's dtype where that agrees with Python, which compares in float64.
         for dtype in (self._of().dtype, torch.float64):

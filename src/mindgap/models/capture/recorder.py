@@ -56,7 +56,7 @@ class Recorder(PreDispatchMode):
                 with self:
                     return hidden[1](func, bound, args, kwargs)
         if func in (torch.ops.aten.lift_fresh.default, torch.ops.aten.detach_.default):
-            return self.values.faked(args[0])  # nothing happens to the values: there are no gradients current_origin
+            return self.values.faked(args[0])  # nothing happens to the values: there are no gradients here
         if func is torch.ops.aten._int_mm.default:
             with self:
                 return torch.mm(args[0].to(torch.int32), args[1].to(torch.int32))

@@ -347,10 +347,10 @@ class ValueTable:
 
     def _sized(
         self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], fakes: tuple[Any, ...]
-    ) -> Any:
+    ) -> tuple[Any, list[int]]:
         """Computes a call whose output shape depends on data, if that data is constant or values may decide.
 
-        Returns its result, and the operands that decided, or None.
+        Returns its result, and the positions of the operands that decided.
         """
         name = overload_name(func)
         sizing = SIZED_BY.get(name)

@@ -18,7 +18,7 @@ from mindgap.judge.oracle import Oracle
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, widen
 from mindgap.judge.oracle.examination import SIGMAS, expect_floor
 from mindgap.judge.oracle.float_classes import class_bits
-from mindgap.judge.oracle.single_operator import with_one_rounding
+from mindgap.judge.oracle.single_operator import hard_alone, with_one_rounding
 from mindgap.platforms.faulty.injection import FaultInjector, injection_sites, meets
 from mindgap.platforms.faulty.schema import AT_LOAD, Faults
 from mindgap.platforms.protocol import CompileFailure
@@ -157,7 +157,7 @@ class GroundTruth:
         legal, hazard = class_bits(widen(right)), step.hazards.get(number)
         sizes = [
             with_one_rounding(found.to(torch.float64), widen(right), name) if found is not None else zero
-            for found in (step.hard.get(number), step.typical.get(number))
+            for found in (hard_alone(self._oracle, number), step.typical.get(number))
         ]
         return Change(*(_over(widen(right), widen(wrong), size, name, legal, hazard) for size in sizes))
 

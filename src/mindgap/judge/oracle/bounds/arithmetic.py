@@ -43,8 +43,9 @@ _ONE = ("add", "sub", "subtract", "rsub", "mul", "multiply", "square", "leaky_re
         "_prelu_kernel", "softshrink", "deg2rad", "rad2deg", "sqrt")  # fmt: skip
 
 
-#: Those that are basic operations of IEEE 754. float64 holds each product of two numbers of float32.
+#: float64 holds each product of two numbers of float32.
 _PRODUCTS: Final = frozenset({"mul", "multiply", "square"})
+#: Those that are basic operations of IEEE 754.
 _IEEE: Final = frozenset({"add", "sub", "subtract", "rsub"}) | _PRODUCTS
 
 

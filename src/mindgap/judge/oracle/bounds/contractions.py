@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,21 +24,32 @@ from mindgap.judge.oracle.evaluation.float64 import evaluate
 from mindgap.judge.oracle.evaluation.formats import FORMATS
 
 
-def _bilinear(site: Site, operands: int, terms: float, *, direct: bool = True) -> list[Bound | None]:
-    """The first `operands` arguments enter products (or are added, unsquared terms too): run on magnitudes.
+@dataclass(frozen=True)
+class _Products:
+    """Sums of products: their bounds as if all of them rounded, Σ|x| and ‖x‖₂."""
 
-    Sums of whole numbers are exact as long as they are small. `direct`: by every algorithm; other ones compute with
-    fractions, so that only the typical error is zero.
-    """
+    bounds: list[Bound | None]
+    magnitudes: torch.Tensor
+    norm: torch.Tensor
+
+    def small_ones_exact(self, site: Site, operands: int, *, direct: bool = True) -> list[Bound | None]:
+        """The bounds, where sums of whole numbers are exact as long as they are small. `direct`: by every algorithm;
+        other ones compute with fractions, so that only the typical error is zero."""
+        exact = exact_sums(site, operands, self.magnitudes)
+        first, *others = self.bounds
+        return [without_noise(first, exact, exact if direct else None), *others]
+
+
+def _bilinear(site: Site, operands: int, terms: float) -> _Products:
+    """The first `operands` arguments enter products (or are added, unsquared terms too): run on magnitudes."""
     if (found := _by_blocks(site)) is not None:
         hard, squares = found
     else:
         magnitudes = [absolute(a) for a in site.args[:operands]]
         hard = site.again(*magnitudes).abs()
         squares = site.again(*map(_squared_in_place, magnitudes)).abs()
-    first, *others = summed(site, hard, squares.sqrt(), terms)
-    exact = exact_sums(site, operands, hard)
-    return [without_noise(first, exact, exact if direct else None), *others]
+    norm = squares.sqrt()
+    return _Products(summed(site, hard, norm, terms), hard, norm)
 
 
 def _by_blocks(site: Site) -> tuple[torch.Tensor, torch.Tensor] | None:
@@ -67,7 +79,8 @@ def _squared_in_place(magnitude: Any) -> Any:
 def products(site: Site) -> list[Bound | None]:
     """Contraction over the last dimension of the left operand; a bias is one more term."""
     operands = 3 if site.call.packet == "linear" and len(site.args) > 2 else 2
-    return _bilinear(site, operands, float(site.args[0].shape[-1] if site.args[0].dim() else 1))
+    terms = float(site.args[0].shape[-1] if site.args[0].dim() else 1)
+    return _bilinear(site, operands, terms).small_ones_exact(site, operands)
 
 
 @rule("einsum")
@@ -88,11 +101,13 @@ def products_added_to_a_tensor(site: Site) -> list[Bound | None]:
     magnitudes = Site(site.call, site.args, kwargs, site.results, site.u, site.u_out, site.largest)
     terms = float(left.shape[-1]) * (left.shape[0] if site.call.packet == "addbmm" else 1) if left.dim() else 1.0
     found = _bilinear(magnitudes, 3, 1.0 if site.call.packet == "addr" else terms)
-    if site.call.packet == "addbmm" and site.u_out > site.u and found[0] is not None:
-        # One matrix after the other is added in the narrow dtype.
-        size = (found[0].typical / (site.u * math.sqrt(max(terms, 1.0)))) * math.sqrt(left.shape[0])
-        found[0] = Bound(found[0].typical + site.u_out * size, found[0].hard + site.u_out * size, found[0].hazard)
-    return found
+    first = found.bounds[0]
+    if site.call.packet == "addbmm" and site.u_out > site.u and first is not None:
+        # One matrix after the other is added in the narrow dtype, which rounds whole numbers too.
+        step = site.u_out * math.sqrt(left.shape[0]) * (site.results[0].abs() + found.norm)
+        return [Bound(first.typical + step, first.hard + step, first.hazard), *found.bounds[1:]]
+    # An activation that follows, GELU, makes fractions of whole numbers.
+    return found.bounds if site.call.packet == "_addmm_activation" else found.small_ones_exact(magnitudes, 3)
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -102,18 +117,18 @@ def convolutions(site: Site) -> list[Bound | None]:
     weight = site.args[1]
     transposed = "transpose" in site.call.packet or (len(site.args) > 6 and site.args[6] is True)
     terms = float(weight.numel() // max(weight.shape[1], 1)) if transposed else float(weight[0].numel())
-    # Winograd's algorithm multiplies by fractions.
-    found = _bilinear(site, 3 if len(site.args) > 2 else 2, terms, direct=False)
-    first = found[0]
+    operands = 3 if len(site.args) > 2 else 2
+    found = _bilinear(site, operands, terms)
+    first = found.bounds[0]
     if not transposed or site.u_out <= site.u or first is None:
-        return found
+        # Winograd's algorithm multiplies by fractions.
+        return found.small_ones_exact(site, operands, direct=False)
     # Columns are scattered back in the declared dtype: every overlapping one rounds there, and may overflow.
-    magnitudes = (first.hard - first.typical) * STRUCTURED / (site.u * math.sqrt(max(terms, 1.0)))
-    size = (first.typical - site.u * site.results[0].abs()) / (site.u * math.sqrt(max(terms, 1.0)))
+    magnitudes, size = found.magnitudes, site.results[0].abs() + found.norm
     volume = site.u_out * math.sqrt(max(float(weight[0, 0].numel()), 1.0))
     overflows = magnitudes > FORMATS[dtype].largest / 4 if (dtype := declared_dtype(site)) else None
     hard = first.hard + volume * (size + magnitudes / STRUCTURED)
-    return [Bound(first.typical + volume * size, hard, overflows), *found[1:]]
+    return [Bound(first.typical + volume * size, hard, overflows), *found.bounds[1:]]
 
 
 @rule("convolution_backward")

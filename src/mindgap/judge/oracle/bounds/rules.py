@@ -18,7 +18,7 @@ implementations show; `docs/bounds.md` has its figures.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import torch
@@ -36,12 +36,15 @@ from mindgap.judge.oracle.evaluation.step_noise import StepNoise
 class Bound:
     """Typical and hard error of one result, same shape, float64, before rounding to a narrow dtype.
 
-    `hazard`: elements whose intermediates may leave the accumulator's range: anything is legal there.
+    `hazard`: elements whose intermediates may leave the accumulator's range: anything is legal there. `strict`:
+    elements that every correct implementation of the operator by itself gives exactly. A factor that follows may be
+    folded into the operands of this one, so that among others it has its hard error.
     """
 
     typical: torch.Tensor
     hard: torch.Tensor
     hazard: torch.Tensor | None = None
+    strict: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ def _ranged(site: Site, bound: Bound | None, result: Any, spec: TensorSpec | Non
     mask = out_of_range(site.call.traits, site.args, result, spec.dtype, site.largest, ruled, alpha)
     if mask is None:
         return bound
-    return Bound(bound.typical, bound.hard, mask if bound.hazard is None else mask | bound.hazard)
+    return replace(bound, hazard=mask if bound.hazard is None else mask | bound.hazard)
 
 
 def _apply(site: Site) -> OperatorBounds:
@@ -199,7 +202,7 @@ def _narrow(site: Site, bound: Bound | None, result: Any, step: float) -> Bound 
     typical = torch.nan_to_num(bound.typical + extra, nan=0.0, posinf=0.0)
     typical = torch.where(typical > 0, typical + step, typical)
     hard = torch.maximum(torch.nan_to_num(bound.hard + extra, nan=0.0, posinf=0.0), typical)
-    return Bound(_shaped(typical, result), _shaped(hard, result), bound.hazard)
+    return Bound(_shaped(typical, result), _shaped(hard, result), bound.hazard, bound.strict)
 
 
 def _shaped(bound: torch.Tensor, result: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Final, TypeGuard
 
 import torch
@@ -58,13 +59,11 @@ def _whole(operand: Any) -> bool:
     return operand is None or (isinstance(operand, (int, float)) and float(operand).is_integer())
 
 
-def without_noise(bound: Bound | None, exact: torch.Tensor | None, hard: torch.Tensor | None = None) -> Bound | None:
-    """A bound whose typical error is zero in exact elements. `hard`: the elements that every correct implementation
-    gives exactly, in whichever order and form it computes: there the hard one is zero too."""
+def without_noise(bound: Bound | None, exact: torch.Tensor | None, strict: torch.Tensor | None = None) -> Bound | None:
+    """A bound whose typical error is zero in exact elements. `strict`: as in `Bound`."""
     if bound is None or exact is None:
         return bound
-    worst = bound.hard if hard is None else bound.hard.masked_fill(hard, 0.0)
-    return Bound(bound.typical.masked_fill(exact, 0.0), worst, bound.hazard)
+    return replace(bound, typical=bound.typical.masked_fill(exact, 0.0), strict=strict)
 
 
 def absolute(operand: Any) -> Any:

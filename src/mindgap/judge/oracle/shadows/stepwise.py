@@ -17,10 +17,10 @@ from mindgap.judge.oracle.shadows.result_rounding import Decisions, impose, kept
 from mindgap.judge.oracle.shadows.segments import crossing, segment_bytes
 from mindgap.judge.oracle.shadows.undefined import undefined_masks
 
-Kind = Literal["values", "typical", "hard", "hazards", "residual"]
+Kind = Literal["values", "typical", "hard", "hazards", "strict", "residual"]
 #: Which bounds replays inject.
 Noise = Literal["typical", "hard"]
-_KINDS: Final[tuple[Kind, ...]] = ("values", "typical", "hard", "hazards", "residual")
+_KINDS: Final[tuple[Kind, ...]] = ("values", "typical", "hard", "hazards", "strict", "residual")
 
 
 def _none() -> dict[int, torch.Tensor]:
@@ -36,6 +36,7 @@ class ShadowSegment:
     typical: dict[int, torch.Tensor] = field(default_factory=_none)
     hard: dict[int, torch.Tensor] = field(default_factory=_none)
     hazards: dict[int, torch.Tensor] = field(default_factory=_none)
+    strict: dict[int, torch.Tensor] = field(default_factory=_none)
     residual: dict[int, torch.Tensor] = field(default_factory=_none)
     undefined: dict[int, torch.Tensor] = field(default_factory=_none)
     measured: dict[int, str] = field(default_factory=dict[int, str])
@@ -44,9 +45,10 @@ class ShadowSegment:
 class Stepwise:
     """S: each operator in float64, rounded once to its declared dtype; with the error bounds on the way.
 
-    `values`, `typical`, `hard`, `hazards`, `residual`, `undefined`: tensors by value number. Only inputs, the values of
-    `keep`, those that cross a border and undefined elements are always held; of the others the segments last asked
-    for, up to `most_bytes` or one. The rest is computed again when it is asked for: go through a graph in its order.
+    `values`, `typical`, `hard`, `hazards`, `strict`, `residual`, `undefined`: tensors by value number. Only inputs, the
+    values of `keep`, those that cross a border and undefined elements are always held; of the others the segments last
+    asked for, up to `most_bytes` or one. The rest is computed again when it is asked for: go through a graph in its
+    order.
     `noise`: the bounds that replays inject, which are also held as a whole where that is given.
     """
 
@@ -75,7 +77,9 @@ class Stepwise:
         self.measured: dict[int, str] = {}
         #: Of each value that rounds: its elements, and the parts of a number (2 for a complex one).
         self.sizes: dict[int, tuple[int, int]] = {}
-        self.values, self.typical, self.hard, self.hazards, self.residual = (_Held(self, kind) for kind in _KINDS)
+        self.values, self.typical, self.hard, self.hazards, self.strict, self.residual = (
+            _Held(self, kind) for kind in _KINDS
+        )
         borders = crossing(graph.graph, parts) | keep
         for part in range(len(parts)):
             self._learn(self._load(part), borders)
@@ -173,6 +177,8 @@ def _shadow_segment(graph: Float64Graph, nodes: range, values: dict[int, Any], d
             made.hard[first + slot] = _compact(bound.hard, call.node.outputs[slot])
             if bound.hazard is not None:
                 made.hazards[first + slot] = bound.hazard
+            if bound.strict is not None:
+                made.strict[first + slot] = _uniform(bound.strict)
         for slot, mask in undefined_masks(call, args, kwargs, results).items():
             made.undefined[first + slot] = _uniform(mask)
         for slot in range(len(results)):
