@@ -151,7 +151,9 @@ def test_a_file_that_defines_operators_is_opened_again_for_its_submodules(client
 
 def test_a_crash_in_the_search_for_submodules_leaves_the_reason(client: SourceClient, tmp_path: Path) -> None:
     (tmp_path / "custom.py").write_text(CUSTOM)
-    with pytest.raises(MindgapError, match=r"custom.py:21.*size of what aten.index.Tensor returns[^;]*; --path-taken captures[^;]*$"):
+    with pytest.raises(
+        MindgapError, match=r"custom.py:21.*size of what aten.index.Tensor returns[^;]*; --path-taken captures[^;]*$"
+    ):
         client.capture(client.open(f"{tmp_path}/custom.py:dies"), 0)
     part = client.open(f"{tmp_path}/custom.py:dies?inside=layer")
     assert len(client.capture(part, 0).nodes) == 1
