@@ -12,7 +12,7 @@ import torch
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.capture import capture
-from mindgap.models.own_path.client import OwnRun
+from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.workflows.diff import Session, StoreNotWritten, Subject

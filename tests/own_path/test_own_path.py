@@ -17,7 +17,7 @@ from onnx import helper
 from cli.command_line import mindgap
 from mindgap.graph import MindgapError
 from mindgap.judge.pipeline.own_path import _decided
-from mindgap.models.own_path.client import OwnRun
+from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.own_path.sizes import parse_sizes
 from mindgap.platforms.name import parse
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
-from mindgap.models.own_path.client import Located, OwnRun
+from mindgap.models.own_path.runs import Located, OwnRun
 from mindgap.platforms.name import parse
 from mindgap.results.advice import advised
 from mindgap.results.rows import FIXED, Row

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from mindgap.findings.reduction import Answer
-from mindgap.findings.reduction.condition import TriggerCondition, condition_of, titled
+from mindgap.findings.reduction.condition import TriggerCondition, condition_of
+from mindgap.findings.reduction.condition_words import title_in_words
 from mindgap.findings.reduction.specification import specified_in_worker
 from mindgap.findings.reduction.symptom import check_of, symptom_of
 from mindgap.graph import Graph, Input, Normal, TensorStore, Uniform, materialise, validate
@@ -100,7 +101,7 @@ def trigger(
     specify = partial(specified_in_worker, execute=context.execute)
     check = check_of(symptom_of(row), context)
     found = condition_of(graph, check, context.tensors, specify=specify, seconds=120.0)
-    return found, titled(found, graph, row)
+    return found, title_in_words(found.phrase, graph, row)
 
 
 @pytest.mark.slow

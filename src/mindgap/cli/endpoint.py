@@ -14,6 +14,7 @@ from mindgap.graph import MindgapError
 from mindgap.results.answer_rows import AnswerRow
 
 if TYPE_CHECKING:
+    from mindgap.workflows.diff.completion_client import CompletionClient
     from mindgap.workflows.diff.endpoint import ServedAnswers
 
 _SHOWN: Final = 60
@@ -85,10 +86,7 @@ def ask_server(
     return status or status_of_answers(rows)
 
 
-def _only_model(client: object) -> str:
-    from mindgap.workflows.diff.completion_client import CompletionClient
-
-    assert isinstance(client, CompletionClient)
+def _only_model(client: CompletionClient) -> str:
     names = client.models()
     if len(names) != 1:
         raise MindgapError(f"{client.url}: name one of its models with --model: {', '.join(names[:10]) or 'none'}")

@@ -13,7 +13,8 @@ import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.graph import Array, Graph, MindgapError, TensorStore
-from mindgap.models.own_path.client import Located, OwnPathClient, OwnRun, ShownDifference, SizedRuns
+from mindgap.models.own_path.client import OwnPathClient
+from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName

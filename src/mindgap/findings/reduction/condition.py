@@ -15,12 +15,11 @@ from typing import Final
 from mindgap.aten.dead_nodes import without_dead_nodes
 from mindgap.aten.specs import with_specs
 from mindgap.findings.reduction import variants
-from mindgap.findings.reduction.condition_words import Trial, facts_of, right_for, title_in_words
+from mindgap.findings.reduction.condition_words import Trial, facts_of, right_for
 from mindgap.findings.reduction.reducer import Answer, Check, Specify
 from mindgap.findings.reduction.specification import MOST_BYTES
 from mindgap.findings.reduction.validity import Validity
 from mindgap.graph import Graph, GraphError, TensorStore, digest
-from mindgap.results.rows import Row
 
 #: Other flags that a node does not give are turned for so many at most.
 _MOST_FLAGS: Final = 3
@@ -127,11 +126,6 @@ def condition_of(
     facts = facts_of(graph, tried.trials)
     phrase = ", ".join(facts) or ("any input tried" if tried.trials else "")
     return TriggerCondition(phrase, tuple(tried.trials), natural, right_for(tried.trials), complete)
-
-
-def titled(condition: TriggerCondition, graph: Graph, row: Row) -> str:
-    """Returns a title of the fault in words: "`max(x, 0)` of a 0-d tensor fails". `row`: of the graph."""
-    return title_in_words(condition.phrase, graph, row)
 
 
 def _ranks(tried: _Trials) -> None:

@@ -16,7 +16,7 @@ from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
 from mindgap.judge.pipeline.time_budget import OutOfTime
-from mindgap.models.own_path.client import Located, OwnRun, ShownDifference, SizedRuns
+from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import (

@@ -11,7 +11,7 @@ from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
 from mindgap.judge.pipeline.own_path import Against, Locate, fault_of, own_path_of, second_compared, with_fault
 from mindgap.judge.pipeline.own_path_reasons import draws_words
-from mindgap.models.own_path.client import OwnRun
+from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.own_path.sizes import FAR
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import FIXED, NO_GRAPH, Row

@@ -7,7 +7,7 @@ from typing import Final
 
 from mindgap.graph import Graph
 from mindgap.graph.graph import operands
-from mindgap.models.own_path.client import OwnRun
+from mindgap.models.own_path.runs import OwnRun
 from mindgap.results.rows import ASKS, CALLS_CUSTOM, DRAWS
 
 #: The user's line, and the operator of PyTorch that it calls, in a label of a node.

@@ -42,7 +42,6 @@ def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
     """Returns the arguments that a source's options ask for, and the source without these options. Raises
     `SourceError`."""
     number, files = source.options.get("arguments", ""), source.options.get("inputs", "")
-    rest = replace(source, options={k: v for k, v in source.options.items() if k not in ARGUMENTS})
     if "arguments" in source.options and (not number.isdecimal() or int(number) < 1):
         raise SourceError(f"{source.text}: arguments={number}; it takes a whole number from 1 up")
     sizes = {option: source.options[option] for option in SIZES if option in source.options}
@@ -55,7 +54,8 @@ def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
             raise SourceError(f"inputs={file}: give a file of tensors, .npz or .safetensors")
         if not Path(file).is_file():
             raise SourceError(f"inputs={file}: no such file")
-    return AskedArguments(int(number or 0), named, {option: int(size) for option, size in sizes.items()}), rest
+    asked = AskedArguments(int(number or 0), named, {option: int(size) for option, size in sizes.items()})
+    return asked, source.without(*ARGUMENTS)
 
 
 def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> list[Program]:

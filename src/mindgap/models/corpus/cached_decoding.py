@@ -39,8 +39,7 @@ def decoding_call(source: Source) -> tuple[DecodingCall | None, Source]:
     tokens, _, cached = text.partition(",")
     if not (tokens.isdecimal() and int(tokens) and cached.isdecimal()):
         raise SourceError(f"{source.text}: decoding={text}; it takes TOKENS,CACHED, as in decoding=1,8")
-    rest = {name: value for name, value in source.options.items() if name != DECODING}
-    return DecodingCall(int(tokens), int(cached)), replace(source, options=rest)
+    return DecodingCall(int(tokens), int(cached)), source.without(DECODING)
 
 
 def decoding_program(one: Program | Captured, call: DecodingCall) -> Program:

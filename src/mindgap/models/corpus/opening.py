@@ -56,7 +56,7 @@ def _path_option(source: Source) -> tuple[bool, Source]:
         return False, source
     if asked not in ("0", "1"):
         raise SourceError(f"{source.text}: path_taken={asked}; write path_taken=1 or path_taken=0")
-    return asked == "1", replace(source, options={k: v for k, v in source.options.items() if k != "path_taken"})
+    return asked == "1", source.without("path_taken")
 
 
 def _along_path(one: Program | Captured) -> Program:

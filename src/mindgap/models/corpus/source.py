@@ -15,7 +15,7 @@ import importlib
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
@@ -125,6 +125,10 @@ class Source:
     def kind(self) -> Scheme:
         """Returns the description of its scheme."""
         return schemes().get(self.scheme, PYTHON)
+
+    def without(self, *names: str) -> Source:
+        """Returns the source without these options."""
+        return replace(self, options={name: value for name, value in self.options.items() if name not in names})
 
 
 @dataclass(frozen=True, slots=True)

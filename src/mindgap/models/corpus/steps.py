@@ -86,7 +86,7 @@ def steps_option(source: Source) -> tuple[int, Source]:
         return 0, source
     if not asked.isdecimal() or not 1 <= int(asked) <= _MOST:
         raise SourceError(f"{source.text}: steps={asked}; it takes a whole number from 1 to {_MOST}")
-    return int(asked), replace(source, options={k: v for k, v in source.options.items() if k != "steps"})
+    return int(asked), source.without("steps")
 
 
 def stepwise(one: Program | Captured, steps: int) -> Program:

@@ -30,14 +30,13 @@ def submodule_of(source: Source) -> tuple[SubmoduleCall | None, Source]:
     """Returns the submodule that a source's options name, and the source without these options. Raises
     `SourceError`."""
     path, call = (source.options.get(name) for name in INSIDE)
-    rest = replace(source, options={k: v for k, v in source.options.items() if k not in INSIDE})
     if call is not None and (not call.isdecimal() or int(call) < 1):
         raise SourceError(f"{source.text}: call={call}; it takes a whole number from 1 up")
     if not path:
         if path is not None or call is not None:
             raise SourceError(f"{source.text}: name a submodule, as in inside=layers.3.mlp")
         return None, source
-    return SubmoduleCall(path, int(call or 1)), rest
+    return SubmoduleCall(path, int(call or 1)), source.without(*INSIDE)
 
 
 def inside(one: Program | Captured, asked: SubmoduleCall) -> Program:

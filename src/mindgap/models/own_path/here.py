@@ -9,19 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mindgap.graph import Array
-from mindgap.models.own_path.client import (
-    AGAIN_S,
-    SEARCH_S,
-    Located,
-    NoOwnPath,
-    OwnRun,
-    ShownDifference,
-    SizedRuns,
-    own_run,
-    program_runner_of,
-    runner_json,
-    way_of,
-)
+from mindgap.models.own_path.client import AGAIN_S, SEARCH_S, NoOwnPath, program_runner_of, runner_json, way_of
+from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns, own_run
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.registry import find

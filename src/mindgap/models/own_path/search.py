@@ -17,10 +17,10 @@ from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.module_calls import WHOLE, call_inside, module_calls
 from mindgap.models.capture.origin import current_origin
 from mindgap.models.capture.program import module_paths, modules_of
-from mindgap.models.own_path.client import Located
 from mindgap.models.own_path.dynamic import told_of_dimensions
 from mindgap.models.own_path.failures import Failure
 from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly
+from mindgap.models.own_path.runs import Located
 from mindgap.models.own_path.stages import step_at_fault
 from mindgap.platforms.script_runner import ScriptRunner
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from mindgap.graph import Array, Graph
-from mindgap.models.own_path.client import Located, OwnRun, ShownDifference, SizedRuns
+from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 

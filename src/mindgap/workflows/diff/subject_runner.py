@@ -21,7 +21,7 @@ from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path, with_sizes
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
-from mindgap.models.own_path.client import OwnRun
+from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.sources.client import ProgramRefused
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
@@ -36,8 +36,6 @@ from mindgap.workflows.diff.subject import OwnProgram, Subject
 #: Outputs of a large graph that take more bytes, those of all platforms together, are asked for only where digests
 #: differ.
 _MOST_WHOLE: Final = 512 << 20
-
-
 #: Runs of a program by the way of platforms' users that were begun before the capture.
 OwnRuns = Mapping[PlatformName, Future[OwnRun | None]]
 

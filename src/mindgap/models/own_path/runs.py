@@ -1,0 +1,140 @@
+"""Defines what a program gave by the way of a platform's users, and reads it from a worker's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from mindgap.models.own_path.sizes import SizeRun
+from mindgap.platforms.name import PlatformName
+from mindgap.run.channel import Array
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRun:
+    """What a program gave by the way of a platform's users.
+
+    way: the call that exports or compiles it, such as `torch.onnx.export`; the name of a ready-made file (`file`).
+    outputs: None where it gave none.
+    eager: the program's outputs in eager mode, in the same process.
+    other_arguments: other arguments of the same kind, fed to what was exported with the given ones; `other_outputs`,
+        `other_eager`: the outputs on them. Empty where that was not tried.
+    reason: why it gave none.
+    step, line, operator: the call that failed, the user's line and the custom operator, where known.
+    file: it ran a ready-made file; `source_file`: the program's source is that file.
+    fed: False where it was not tried, or the runner could not feed it: that says nothing of the platform.
+    asked: what the program asks: a function, and the module and line that call it.
+    warned: the user's line and the first sentence of what tracing warned of.
+    training: modules in training mode that compute something else in evaluation mode.
+    first: the source of the first of several sets of arguments, if the export has those and was fed others.
+    dynamic: the source declares dynamic dimensions.
+    by_order: inputs of the file that were matched by order or shape, and their arguments.
+    second_outputs, second_eager: the outputs of a second call with the same arguments, where those in eager mode are
+        others than the first call's. `changes`: the buffers and attributes that a call changes, and the user's line.
+    unwritten: arguments that the program writes to in place, and its export does not.
+    draws: the program draws random numbers.
+    """
+
+    platform: PlatformName
+    way: str
+    outputs: tuple[Array, ...] | None
+    eager: tuple[Array, ...] = ()
+    other_arguments: tuple[Array, ...] = ()
+    other_outputs: tuple[Array, ...] = ()
+    other_eager: tuple[Array, ...] = ()
+    reason: str = ""
+    step: str = ""
+    line: str = ""
+    operator: str = ""
+    fed: bool = True
+    asked: tuple[tuple[str, str], ...] = ()
+    training: tuple[str, ...] = ()
+    warned: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
+    file: bool = False
+    source_file: bool = False
+    first: str = ""
+    dynamic: bool = False
+    by_order: tuple[tuple[str, str], ...] = ()
+    second_outputs: tuple[Array, ...] = ()
+    second_eager: tuple[Array, ...] = ()
+    changes: tuple[tuple[str, str], ...] = ()
+    unwritten: tuple[str, ...] = ()
+    draws: bool = False
+
+    @property
+    def words(self) -> str:
+        """What gave the outputs: `torch.onnx.export of the program`, or the name of the file."""
+        return (
+            self.way if self.file else f"{self.way} of the program{' with its first arguments' if self.first else ''}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The innermost submodule that shows a difference or a failure by itself.
+
+    path: empty for the whole program, none of whose submodules shows it alone.
+    kind: its class.
+    complete: all of its submodules were tried.
+    step: what runs show of the steps of its export, in a sentence (`stages`).
+    line: the user's line that calls it; empty for the whole program.
+    """
+
+    path: str
+    kind: str
+    complete: bool = True
+    step: str = ""
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDifference:
+    """What a submodule must show to be the one at fault.
+
+    apart: how far the program's outputs are off; None where it fails.
+    first: the source of the arguments that the export has, where it was fed others (`OwnRun.first`).
+    others: it shows with other arguments of the same kind (`OwnRun.other_arguments`).
+    at: the sizes at which it shows, as `SizeRun.words` has them.
+    """
+
+    apart: float | None
+    first: str = ""
+    others: bool = False
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SizedRuns:
+    """Runs of one export at several sizes, the exported ones first. `left_out`: sizes that the program itself refuses.
+    `reason`: why there are none, which says nothing of the platform. `at`: other sizes than those exported, where the
+    export failed."""
+
+    runs: tuple[SizeRun, ...]
+    left_out: tuple[str, ...] = ()
+    reason: str = ""
+    at: str = ""
+
+
+def own_run(
+    platform: PlatformName, way: str, header: Mapping[str, Any], arrays: Sequence[Array], seconds: float,
+    file: bool = False,
+) -> OwnRun:  # fmt: skip
+    """Reads the answer of `worker.Programs.run`."""
+    left = iter(arrays)
+    failure: Mapping[str, Any] = header["failure"] or {}
+    found = {name: tuple(islice(left, count)) for name, count in header.get("groups", {}).items()}
+    return OwnRun(
+        platform, way, found.get("outputs"), found.get("eager", ()), found.get("other_arguments", ()),
+        found.get("other_outputs", ()), found.get("other_eager", ()), failure.get("message", ""),
+        failure.get("step", ""), failure.get("line", ""), failure.get("operator", ""),
+        fed=not failure.get("ours", False), asked=tuple((each[0], each[1]) for each in header["asked"]),
+        training=tuple(header["training"]), warned=tuple((each[0], each[1]) for each in header.get("warned", ())),
+        seconds=seconds, file=file, dynamic=bool(header.get("dynamic")),
+        by_order=tuple((each[0], each[1]) for each in header.get("by_order", ())),
+        second_outputs=found.get("second_outputs", ()), second_eager=found.get("second_eager", ()),
+        changes=tuple((each[0], each[1]) for each in header.get("changes", ())),
+        unwritten=tuple(header.get("unwritten", ())), draws=bool(header.get("draws")),
+    )  # fmt: skip
