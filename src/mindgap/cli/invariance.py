@@ -14,7 +14,7 @@ from mindgap.cli.diff import AsJson, Deadline, Html, Junit, Options, seconds
 from mindgap.cli.endpoint import EndpointOptions, ask_server, is_endpoint
 from mindgap.cli.invariance_text import answer_rows, more_sections, print_invariance
 from mindgap.cli.numbers import positive, whole_numbers
-from mindgap.cli.sources import CaptureEnv, source_client, with_options
+from mindgap.cli.sources import CaptureEnv, only_program, source_client, with_options
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
@@ -227,13 +227,8 @@ def _graph_of(client: SourceClient, source: str, option: str) -> Callable[..., G
 
     def captured(*size: int) -> Graph:
         if size not in graphs:
-            opened = client.open(with_options(source, [f"{option}={','.join(map(str, size))}"]))
-            if len(opened.programs) != 1:
-                raise MindgapError(
-                    f"{source} names {len(opened.programs)} models or sets of arguments: name one "
-                    f"({opened.programs[0].source.partition('?')[0]}, arguments=1)"
-                )
-            graphs[size] = client.capture(opened, 0)
+            sized = with_options(source, [f"{option}={','.join(map(str, size))}"])
+            graphs[size] = client.capture(only_program(client, sized, source), 0)
         return graphs[size]
 
     return captured

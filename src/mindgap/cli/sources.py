@@ -172,6 +172,17 @@ def subjects(
                 )  # fmt: skip
 
 
+def only_program(client: SourceClient, source: str, named: str = "") -> OpenedSource:
+    """Opens a source of one program. Raises `MindgapError` for another one, which it calls `named` if that is given."""
+    opened = client.open(source)
+    if len(opened.programs) != 1:
+        raise MindgapError(
+            f"{named or source} names {len(opened.programs)} models or sets of arguments: name one "
+            f"({opened.programs[0].source.partition('?')[0]}, arguments=1)"
+        )
+    return opened
+
+
 def float_model_of(source: str | None, client: SourceClient) -> FloatModel | None:
     """Opens the source of `--reference-model`. Raises `MindgapError` if it is not one program."""
     if source is None:

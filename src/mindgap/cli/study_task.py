@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,7 +10,8 @@ import typer
 
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
-from mindgap.cli.sources import source_client, with_options
+from mindgap.cli.progress import counting
+from mindgap.cli.sources import only_program, source_client, with_options
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.study_task_tables import print_task
 from mindgap.graph import MindgapError, default_tensor_store
@@ -91,10 +90,12 @@ def task(
     with result_stream() as out:
         with source_client(tensors, settings.deadline_s, None) as client:
             graphs = [_form(client, name, source) for name, source in sources.items()]
-        found = run_task(
-            graphs, platforms, dataset, model=model, reference=reference, settings=settings, pixels=pixels, store=kept,
-            tensors=tensors, tell=_progress(),
-        )  # fmt: skip
+        with counting() as tick:
+            found = run_task(
+                graphs, platforms, dataset, model=model, reference=reference, settings=settings, pixels=pixels,
+                store=kept, tensors=tensors,
+                tell=lambda done, total, text: tick(done, total or done, text or "samples"),
+            )  # fmt: skip
         if html is not None:
             from mindgap.report.task_page import task_page
 
@@ -157,13 +158,7 @@ def _status(found: TaskResult, max_flips: int | None) -> Exit:
 def _form(client: SourceClient, name: str, source: str) -> ModelForm:
     from mindgap.workflows.task.columns import ModelForm
 
-    opened = client.open(source)
-    if len(opened.programs) != 1:
-        raise MindgapError(
-            f"{source} names {len(opened.programs)} models or sets of arguments: name one "
-            f"({opened.programs[0].source.partition('?')[0]}, arguments=1)"
-        )
-    return ModelForm(name, source, client.capture(opened, 0))
+    return ModelForm(name, source, client.capture(only_program(client, source), 0))
 
 
 def _source(source: str, options: Sequence[str], batch: int) -> str:
@@ -186,19 +181,3 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(",")) if text else ()
     except ValueError:
         raise MindgapError(f"{option} {text}: give numbers separated by commas, as in 0.485,0.456,0.406") from None
-
-
-def _progress() -> Callable[[int, int | None, str], None]:
-    last = time.monotonic()
-
-    def tell(done: int, total: int | None, text: str) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if sys.stderr.isatty() and (text or now - last > 1 or done == total):
-            last = now
-            of = f" of {total}" if total else ""
-            sys.stderr.write(f"\r\x1b[K{text or f'{done}{of} samples'}")
-            sys.stderr.write("\r\x1b[K" if not text and done == total else "")
-            sys.stderr.flush()
-
-    return tell

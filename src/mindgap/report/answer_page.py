@@ -5,16 +5,10 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from mindgap.report.junit import clean, count_cases
+from mindgap.report.templates import styles, template_environment
 from mindgap.results.answer_rows import AnswerRow
-
-_HERE: Final = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +43,8 @@ def numbers_text(numbers: Mapping[str, float]) -> str:
 
 def answer_page(title: str, lead: str, sections: Sequence[TableSection], notes: Sequence[str] = ()) -> str:
     """Writes the page, one HTML document without external files."""
-    # Not the environment of `page`, which imports PyTorch.
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
-    css = Markup((_HERE / "page.css").read_text(encoding="utf-8"))
-    found = environment.get_template("answers.html.j2")
-    return found.render(title=title, lead=lead, sections=sections, notes=notes, css=css)
+    found = template_environment().get_template("answers.html.j2")
+    return found.render(title=title, lead=lead, sections=sections, notes=notes, css=styles("page.css"))
 
 
 def answer_junit(rows: Sequence[AnswerRow]) -> str:

@@ -15,7 +15,8 @@ from mindgap.findings.reduction.evidence import Evidence, evidence_file, read_ev
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import MindgapError
 from mindgap.report.graph_svg import graph_svg
-from mindgap.report.page import source_text, template
+from mindgap.report.page import template
+from mindgap.report.templates import source_text
 from mindgap.report.words import METRICS, MORE_METRICS, figure
 
 INDEX_NAME: Final = "index.html"

@@ -6,20 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
-from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 
 from mindgap.report.deviation_charts import OVERHANG, ablation_chart, cumulative_chart, segments
 from mindgap.report.layer_plot import layer_plot
 from mindgap.report.study_chart import spaced
 from mindgap.report.study_html import cell, column_kind
+from mindgap.report.templates import styles, template_environment
 from mindgap.studies import StudyTable
 from mindgap.studies.deviations.overview import ClassGrid, ClassTree, GridRow, Leaf, Overview
 
-_HERE = Path(__file__).parent
 #: Rows of a table that the page shows; all are in its CSV file.
 _MOST: Final = 250
 #: The angle between the hues of two successive classes: any number of them stay apart.
@@ -48,7 +47,7 @@ def deviations_page(page: Overview, version: str) -> str:
         contents=_contents(page, charts),
         most=_MOST,
         version=version,
-        css=Markup("".join((_HERE / name).read_text(encoding="utf-8") for name in _STYLES)),
+        css=styles(*_STYLES),
     )
 
 
@@ -74,9 +73,6 @@ def _contents(page: Overview, charts: dict[str, Any]) -> list[tuple[str, str]]:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     functions: dict[str, Any] = {
         "cell": cell,
         "groups": _groups,
@@ -90,8 +86,7 @@ def _template() -> Template:
         "tree_box": _tree_box,
         "tree_path": _tree_path,
     }
-    environment.globals.update(functions)
-    return environment.get_template("deviations.html.j2")
+    return template_environment(functions).get_template("deviations.html.j2")
 
 
 def _shade(number: int) -> str:

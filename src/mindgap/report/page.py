@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, Template
 from markupsafe import Markup, escape
 
 from mindgap.findings.causes import CauseKey, cause_key_of_row
@@ -20,6 +19,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.report.chart import bundle, difference_chart
 from mindgap.report.finding_blocks import diff_command, is_of_export, reduce_command, source_excerpt, trace_command
 from mindgap.report.graph_svg import ROLES, graph_svg
+from mindgap.report.templates import source_text, styles, template_environment
 from mindgap.report.words import (
     MEANINGS,
     METRICS,
@@ -38,7 +38,6 @@ from mindgap.report.words import (
 )
 from mindgap.workflows.diff import Report, Row
 
-_HERE = Path(__file__).parent
 #: The columns of the table of comparisons, and how wide each is.
 _COLUMNS: Final = {
     "model": "17%", "platform": "16%", "verdict": "8%", "culprit": "16%", "blame": "7%", "rel. error": "7%",
@@ -111,19 +110,11 @@ def template(name: str) -> Template:
     return _environment().get_template(name)
 
 
-def source_text(name: str) -> str:
-    """Returns the text of a style sheet or script of this folder."""
-    return (_HERE / name).read_text(encoding="utf-8")
-
-
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     functions: dict[str, Any] = {
         "drawn": DRAWN,
-        "css": Markup(source_text("page.css")),
+        "css": styles("page.css"),
         "script": Markup(source_text("table.js")),
         "meanings": MEANINGS,
         "terms": TERMS,
@@ -154,8 +145,7 @@ def _environment() -> Environment:
         "weaker_evidence": weaker_evidence,
         "own_path_words": own_path_words,
     }
-    environment.globals.update(functions)
-    return environment
+    return template_environment(functions)
 
 
 def roots(report: Report) -> list[Root]:

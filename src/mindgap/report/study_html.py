@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup, escape
 
 from mindgap.report.chart import bundle
 from mindgap.report.page import heading
 from mindgap.report.study_chart import chart_of, spaced
+from mindgap.report.templates import styles, template_environment
 from mindgap.report.words import MEANINGS, number
 from mindgap.results.failure_rules import CAUSES, TYPES
 from mindgap.studies import StudyTable, records
 from mindgap.studies.gap import PUBLISHED, Published, Study
 from mindgap.studies.gap.vocabulary import WORDS
 
-_HERE = Path(__file__).parent
 #: Rows of a table that the page shows; all are in its CSV file.
 _MOST: Final = 60
 #: Columns of names and of platforms' own words.
@@ -59,7 +58,7 @@ def study_page(study: Study) -> str:
         failed=_all(study.table("failures"), "failed"),
         causes=len({(row["verdict"], row["culprit"], row["blame"]) for row in records(study.table("findings"))}),
         bundle=Markup(bundle()) if any(section.chart for section in sections) else "",
-        css=Markup("".join((_HERE / name).read_text(encoding="utf-8") for name in ("page.css", "study.css"))),
+        css=styles("page.css", "study.css"),
     )
 
 
@@ -93,9 +92,6 @@ def _all(table: StudyTable, name: str) -> int:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     functions: dict[str, Any] = {
         "cell": cell,
         "heading": heading,
@@ -105,8 +101,7 @@ def _template() -> Template:
         "spaced": spaced,
         "theirs": theirs,
     }
-    environment.globals.update(functions)
-    return environment.get_template("study.html.j2")
+    return template_environment(functions).get_template("study.html.j2")
 
 
 def cell(column: str, value: Any) -> str:

@@ -6,17 +6,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from jinja2 import Template
 
 from mindgap.report.study_html import cell
+from mindgap.report.templates import styles, template_environment
 from mindgap.results.predictions import Flip, TaskResult
 from mindgap.studies.task.study import NOTES, column_facts, danger_facts, label_name, task_tables
 
-_HERE = Path(__file__).parent
 #: Flips of all columns that the page shows; all are in the CSV file and in JSON.
 _MOST: Final = 400
 #: Pixels of a bar that shows an interval.
@@ -67,7 +65,7 @@ def task_page(found: TaskResult) -> str:
         shown=sum(len(each.flips) for each in samples), scale=_scale(facts, found.task), width=_WIDTH,
         notes={table.name: table.note for table in task_tables(found)},
         origins=[flip for flip in found.flips if flip.origin or flip.note],
-        css=Markup("".join((_HERE / name).read_text(encoding="utf-8") for name in ("page.css", "study.css"))),
+        css=styles("page.css", "study.css"),
     )  # fmt: skip
 
 
@@ -103,9 +101,5 @@ def figure(value: Any) -> str:
 
 @cache
 def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     functions: dict[str, Any] = {"cell": cell, "figure": figure, "label_name": label_name}
-    environment.globals.update(functions)
-    return environment.get_template("task.html.j2")
+    return template_environment(functions).get_template("task.html.j2")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Template
 from markupsafe import Markup
 
 from mindgap.judge.trace.value_trace import ValueTrace, turning_points
 from mindgap.report.chart import bundle
+from mindgap.report.templates import styles, template_environment
 from mindgap.report.trace_chart import ROLES, STATES, distance_chart
 from mindgap.report.words import number
-
-_HERE = Path(__file__).parent
 
 
 def trace_page(trace: ValueTrace) -> str:
@@ -30,13 +28,11 @@ def trace_page(trace: ValueTrace) -> str:
         states=STATES,
         chart=distance_chart(trace) if drawn else None,
         bundle=Markup(bundle()) if drawn else "",
-        css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+        css=styles("page.css"),
         number=number,
     )
 
 
 @cache
 def _template() -> Template:
-    loader = FileSystemLoader(_HERE)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template("trace.html.j2")
+    return template_environment().get_template("trace.html.j2")
