@@ -163,12 +163,43 @@ class Explanation:
         return all(is_calm(oracle, n, self._given(array, oracle.step.values[n])) for n, array in numbers)
 
     def _float_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
-        """Within the bounds of the narrower dtype around the exact results on operands rounded to it. What is out of
-        its range may be infinite or its largest number, in operands and results."""
+        """Within the bounds of the narrower dtype around the exact results on operands rounded to it, or on operands of
+        which one or all are not rounded. What is out of its range may be infinite or its largest number, in operands
+        and results."""
         if any(self._within(graph, narrow, arrays) for narrow in self._narrowed(inputs)):
+            return True
+        if not self.policy.products and any(self._of_wide(graph, inputs, arrays, w) for w in self._wide(inputs)):
             return True
         # A kernel may round the factors alone, or what is added to the products too.
         return self.policy.products and any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
+
+    def _wide(self, inputs: Sequence[Array]) -> Iterator[frozenset[int]]:
+        """Which operands a platform may leave as they are: each alone, and all. A kernel that reads one in the declared
+        dtype and rounds its result is more exact than the narrower dtype."""
+        rounded = [n for n, array in enumerate(inputs) if self._as(array, self.policy.computed) is not array]
+        if len(rounded) > 1:
+            yield from (frozenset({number}) for number in rounded)
+        yield frozenset(rounded)
+
+    def _of_wide(
+        self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], wide: frozenset[int]
+    ) -> bool:
+        """Whether the results, less what rounding the operands `wide` changes, are within the bounds on operands that
+        are all rounded."""
+        narrow = [self._as_rounded(array) for array in inputs]
+        exact, rounded = (
+            Oracle(graph, given).step.values
+            for given in ([a if n in wide else narrow[n] for n, a in enumerate(inputs)], narrow)
+        )
+        first = len(graph.inputs)
+        moved: dict[int, Array] = {}
+        for slot, array in arrays.items():
+            change = exact[first + slot] - rounded[first + slot]
+            if not change.is_floating_point() or tuple(change.shape) != array.shape:
+                return False
+            tensor = to_torch(array)
+            moved[slot] = to_numpy((tensor - change.nan_to_num(0.0, 0.0, 0.0)).to(tensor.dtype))
+        return self._within(graph, [self._as(array, self.policy.computed) for array in inputs], moved)
 
     def _of_rounded(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], least: int) -> bool:
         """What the operator gives in the declared dtype for operands rounded to the narrower one, those with at least
