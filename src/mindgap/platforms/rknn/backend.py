@@ -111,7 +111,7 @@ class RknnExecutable:
                 self._rknn.init_runtime(),
             ):
                 _require(status == 0)
-        taken = messages.delegation(printed(), chip)
+        taken = messages.delegation(printed(), chip, exported.origin)
         self.facts = {**exported.facts, **(taken.as_fact() if taken.ran or taken.gave_back else {})}
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from mindgap.platforms.delegation import Delegation
@@ -48,9 +49,12 @@ def last_line(error: BaseException, printed: str) -> str:
     return " ".join(line.strip() for line in lines[starts[-1] if starts else -1 :])
 
 
-def delegation(printed: str, chip: str) -> Delegation:
-    """Reads the compiler's table: what the NPU of a chip runs, and what its processors run."""
+def delegation(printed: str, chip: str, origin: Mapping[str, str]) -> Delegation:
+    """Reads the compiler's table: what the NPU of a chip runs, and what its processors run.
+
+    `origin`: ONNX node name -> ATen operator. An operator of a node that the toolkit made has the toolkit's name.
+    """
     rows = [row for row in _ROW.findall(printed) if row[0] not in _ENDS]
-    ran = Counter(name for name, _, target, _, _ in rows if target == "NPU")
-    rest = Counter(name for name, _, target, _, _ in rows if target != "NPU")
+    ran = Counter(origin.get(node, name) for name, _, target, _, node in rows if target == "NPU")
+    rest = Counter(origin.get(node, name) for name, _, target, _, node in rows if target != "NPU")
     return Delegation(f"{chip}'s NPU", dict(ran), dict(rest), f"{chip}'s processors" if rest else "")
