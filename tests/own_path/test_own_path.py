@@ -6,6 +6,7 @@ import fcntl
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,13 @@ from onnx import helper
 
 from cli.command_line import mindgap
 from mindgap.graph import MindgapError
-from mindgap.judge.pipeline.own_path import _decided
+from mindgap.judge.pipeline.own_path import _decided, with_own_path
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.own_path.sizes import parse_sizes
 from mindgap.platforms.name import parse
+from mindgap.results.rows import Row
+from mindgap.run.outcome import Outcome
+from oracle.bench import build
 
 from . import programs
 
@@ -333,6 +337,38 @@ def test_the_reference_evaluator_decides_who_is_wrong_about_a_file(referee: Any,
     given = None if referee is None else (np.float32(referee),)
     found, said = _decided(run, OwnRun(parse("onnx/reference"), "m.onnx", given, reason="no such operator"))
     assert found == status and words in said
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "beyond", "word", "verdict"),
+    [
+        ([1.0, 2.0], False, "same", "identical"),
+        ([1.0, 2.0001], False, "rounding", "rounding"),
+        ([1.0, 2.01], True, "unjudged", None),
+        ([1.0, 4.0], True, "differs", "export"),
+    ],
+)
+def test_a_file_that_runs_where_its_translation_fails_is_judged(
+    runtimes: list[float], beyond: bool, word: str, verdict: str | None
+) -> None:
+    right = np.float32([1.0, 2.0])
+    graph = build([right], [("y", "aten.relu.default", "i0")], ["y"])
+    failed = Outcome(parse(ONNX), "", "compile_error", message="no Round")
+    comparison: Any = SimpleNamespace(
+        graph=graph, beyond_rounding=lambda *given: [beyond],
+        whole_reference=lambda: Outcome(parse("cpu/eager"), "", "ok", arrays=(right,)),
+        context=SimpleNamespace(settings=SimpleNamespace(judge=True), run=lambda *given: failed),
+    )  # fmt: skip
+    run = OwnRun(parse(ONNX), "m.onnx", (np.float32(runtimes),), (right,), file=True, source_file=True)
+    row = Row("m", parse(ONNX), "compile_error", "failed", message="no Round", blame="platform")
+    referee = OwnRun(parse("onnx/reference"), "m.onnx", (right,), file=True)
+    found = with_own_path(comparison, row, run, lambda shown: None, lambda: (right,), lambda platform: referee)
+    assert found.own_path is not None and (found.own_path.status, found.verdict, found.status) == (word, verdict, "ok")
+    assert found.unjudged == (verdict is None) and found.finding == (verdict == "export")
+    if verdict != "export":
+        assert found.detail == "judged on the outputs of m.onnx: the captured graph fails here (no Round)"
+    else:
+        assert [each.verdict for each in found.faults] == ["export"]
 
 
 @pytest.mark.parametrize(

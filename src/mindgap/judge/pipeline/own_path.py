@@ -85,6 +85,12 @@ def with_own_path(
         status, decided = _decided(run, referee(_REFEREE))
         detail = f"{detail}. {decided}"
     about = own_path_of(run, status, detail)
+    if referee is not None and row.verdict == "failed" and run.outputs is not None:
+        # The user gave the file, and it runs: that its translation does not run there is no finding.
+        if status in ("same", "rounding", "unjudged"):
+            judged = _judged_by_export(comparison, row, run, status)
+            return dataclasses.replace(judged, own_path=about, faults=(), blame=None)
+        row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
     # A custom operator is in the program and not in the captured graph: a refusal of that graph is another matter.
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok" and not run.operator):
         if row.status == "unsupported" and status in ("same", "rounding"):
@@ -142,14 +148,17 @@ def _decided(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:
 
 
 def _judged_by_export(comparison: GraphComparison, row: Row, run: OwnRun, status: OwnPathStatus) -> Row:
-    """The row of a platform that refuses the captured graph and runs the program by its own export, judged on that."""
+    """The row of a platform that does not run the captured graph, and runs the program by its own export, or a model
+    file, judged on that."""
     from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
 
     sides = _sides(comparison, run, "reference")
     why = (row.message or row.detail).strip().partition("\n")[0]
+    does = "fails" if row.verdict == "failed" else "is refused"
+    verdicts: dict[OwnPathStatus, Verdict] = {"same": "identical", "rounding": "rounding"}
     return dataclasses.replace(
-        row, status="ok", verdict="identical" if status == "same" else "rounding", culprit=None, message="",
-        detail=f"{BY_EXPORT} {run.words}: the captured graph is refused here ({why})",
+        row, status="ok", verdict=verdicts.get(status), unjudged=status not in verdicts, culprit=None, message="",
+        detail=f"{BY_EXPORT} {run.words}: the captured graph {does} here ({why})",
         metrics=row_metrics(*sides, None), profiles=fixed_tolerances(*sides),
     )  # fmt: skip
 

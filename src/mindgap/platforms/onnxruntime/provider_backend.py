@@ -152,18 +152,26 @@ def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) ->
         (provider.mode, NO_DELEGATE),
     )
 
+    own_run = Path(__file__).with_name(f"{provider.mode}_run.py")
+
     def script(options: Options) -> ScriptRunner:
         folder, settings = Path(__file__).parent, ProviderSettings(provider, options)
         if not settings.delegates:
             return read_runner(folder / "run.py", packages, "run" if settings.opt == "all" else "run_unoptimised")
         edits = {"ORT_ENABLE_ALL": "ORT_DISABLE_ALL"} if "opt" in options else dict[str, str]()
         given = settings.provider_options
-        own = folder / f"{provider.mode}_run.py"
-        if own.exists():
-            return read_runner(own, packages, properties=given, edits=edits)
+        if own_run.exists():
+            return read_runner(own_run, packages, properties=given, edits=edits)
         if provider.script == "run_alone":
             edits['"CUDAExecutionProvider"'] = f'"{provider.name}"'
         return read_runner(folder / "run.py", packages, provider.script, properties=given, edits=edits)
+
+    def file_script(options: Options, file: str) -> ScriptRunner | None:
+        settings = ProviderSettings(provider, options)
+        if not settings.delegates or "opt" in options:
+            return None
+        edits = {'"FILE"': repr(file)}
+        return read_runner(own_run, packages, "run_file", properties=settings.provider_options, edits=edits)
 
     return HostRuntime(
         modules,
@@ -177,4 +185,6 @@ def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) ->
         recipe=recipe,
         execution=provider.execution,
         front_end=lambda options: "torch.onnx",
+        file_suffixes=(".onnx",) if own_run.exists() else (),
+        file_script=file_script,
     )

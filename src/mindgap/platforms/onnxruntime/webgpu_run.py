@@ -33,3 +33,17 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     )  # fmt: skip
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
+
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of a model file, where the CPU provider may run nothing."""
+    driver = os.environ.get("VK_DRIVER_FILES", "")
+    ctypes.CDLL(ctypes.util.find_library("vulkan") or f"{os.path.dirname(driver)}/libvulkan.so.1", ctypes.RTLD_GLOBAL)
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    session = onnxruntime.InferenceSession(
+        "FILE", options, enable_fallback=0, providers=[("WebGpuExecutionProvider", PROPERTIES)]
+    )
+    inputs = [(given.name, given.shape) for given in session.get_inputs()]
+    feeds = {name: tensor.numpy() for name, tensor in model.matched(inputs, fresh())}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]

@@ -164,11 +164,16 @@ def _own_folder() -> Generator[str]:
             os.chdir(before)
 
 
-def _script(options: Options) -> ScriptRunner:
+def _script(options: Options, function: str = "run", edits: Mapping[str, str] | None = None) -> ScriptRunner:
     given: dict[str, str | int] = {"target_platform": options.get("target", "rk3588")}
     if "opt" in options:
         given["optimization_level"] = int(options["opt"])
-    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=given, diagnostics=True)
+    file = Path(__file__).with_name("run.py")
+    return read_runner(file, _PACKAGES, function, properties=given, edits=edits, diagnostics=True)
+
+
+def _file_script(options: Options, file: str) -> ScriptRunner:
+    return _script(options, "run_file", {'"FILE", inputs': f"{file!r}, inputs", '"FILE", load': f"{file!r}, load"})
 
 
 BACKEND: Final = HostRuntime(
@@ -181,4 +186,6 @@ BACKEND: Final = HostRuntime(
     recipe=Path(__file__).with_name("rknn.toml"),
     execution="simulated",
     front_end=lambda options: "torch.onnx",
+    file_suffixes=(".onnx",),
+    file_script=_file_script,
 )

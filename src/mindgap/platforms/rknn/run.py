@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from typing import TYPE_CHECKING
 
+import onnx
 import torch
 from rknn.api import RKNN
 
@@ -27,3 +28,21 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         rknn.build(do_quantization=False)
         rknn.init_runtime()
         return [torch.as_tensor(a) for a in rknn.inference([a.numpy() for a in fresh()], data_format="nchw")]
+
+
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of a model file on the simulator of a chip."""
+    graph = onnx.load("FILE", load_external_data=False).graph
+    held = {one.name for one in graph.initializer}
+    inputs = [
+        (one.name, [size.dim_value or None for size in one.type.tensor_type.shape.dim])
+        for one in graph.input
+        if one.name not in held
+    ]
+    feeds = {name: tensor.numpy() for name, tensor in model.matched(inputs, fresh())}
+    rknn = RKNN(verbose=False)
+    rknn.config(**PROPERTIES)
+    rknn.load_onnx("FILE", inputs=[*feeds], input_size_list=[[*array.shape] for array in feeds.values()])
+    rknn.build(do_quantization=False)
+    rknn.init_runtime()
+    return [torch.as_tensor(array) for array in rknn.inference([*feeds.values()], data_format="nchw")]
