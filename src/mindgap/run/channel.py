@@ -97,6 +97,8 @@ class FrameReader:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        #: Bytes so far.
+        self.received = 0
         self._start()
 
     def _start(self) -> None:
@@ -139,6 +141,7 @@ class FrameReader:
         if not got:
             raise ChannelClosed
         self._prefix += got
+        self.received += len(got)
         if not self._prefix.startswith(MAGIC[: len(self._prefix)]):
             raise ChannelError(f"bytes that begin no frame: {self._prefix!r}")
         if len(self._prefix) < _PREFIX.size:
@@ -153,6 +156,7 @@ class FrameReader:
         if not got:
             raise ChannelClosed
         self._filled += got
+        self.received += got
 
 
 def _decode(body: Array, length: int) -> Frame:
