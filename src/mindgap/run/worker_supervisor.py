@@ -149,7 +149,9 @@ class WorkerSupervisor:
                 return self._read_prepared(worker, frame, digests)
 
             try:
-                return self._client.attempt(loaded, purpose="judging" if first else "running", ready=self._ready)
+                return self._client.attempt(
+                    loaded, lambda failed, _: failed.lost, "judging" if first else "running", self._ready
+                )
             except WorkerFailed as failed:
                 if failed.lost:
                     raise HostProblem(failed.message) from None
@@ -221,7 +223,7 @@ class WorkerSupervisor:
             return self._ask(worker, job, digest)
 
         def retry(failed: WorkerFailed, fresh: bool) -> bool:
-            return if_doubtful(failed, fresh) and (job.confirmed or failed.outside)
+            return if_doubtful(failed, fresh) and (job.confirmed or failed.outside or failed.lost)
 
         try:
             return self._client.attempt(asked, retry, job.purpose, self._ready)
