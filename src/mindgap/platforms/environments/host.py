@@ -71,7 +71,7 @@ def find_host(name: str) -> Host:
         return known[name]
     near = difflib.get_close_matches(name, known, n=2)
     hint = f" (did you mean {' or '.join(near)}?)" if near else f"; there are {', '.join(sorted(known)) or 'none'}"
-    raise HostProblem(f"no host {name}{hint}: [hosts.{name}] of a {FILE} has its command ({_HOW})")
+    raise HostProblem(f"no host {name}{hint}; write its command under [hosts.{name}] in a {FILE} ({_HOW})")
 
 
 def parse_hosts(table: object, where: str) -> dict[str, Host]:
