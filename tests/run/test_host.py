@@ -20,6 +20,8 @@ import psutil
 import pytest
 from misbehaving import graph
 
+from mindgap.findings.reduction.reproducer import verify
+from mindgap.findings.script.form import FAULT
 from mindgap.graph import Graph, Input, Node, Ref, Stored, TensorSpec, TensorStore, tensor_key
 from mindgap.platforms.environments import Host, HostProblem, find_host
 from mindgap.platforms.environments.host_connection import HostLink, Order, run_script_there, run_there, versions_there
@@ -283,3 +285,12 @@ def test_a_host_that_is_silent_is_lost(write_host: Write, monkeypatch: pytest.Mo
         for each in stopped:
             if each.is_running():
                 each.kill()
+
+
+def test_a_script_is_verified_there(write_host: Write) -> None:
+    fault = "import os, sys\nprint(os.environ['THERE'])\nprint('FAULT')\nsys.exit(1)\n".replace("FAULT", FAULT)
+    write_host(f"env THERE=there {WORKER}")
+    assert verify(fault, host="edge") == (True, f"there\n{FAULT}\n", "")
+    write_host("false")
+    shown, printed, _ = verify(fault, host="edge")
+    assert not shown and "host edge: its command false ended with status 1" in printed
