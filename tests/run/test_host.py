@@ -26,7 +26,9 @@ from mindgap.graph import Graph, Input, Node, Ref, Stored, TensorSpec, TensorSto
 from mindgap.platforms.environments import Host, HostProblem, find_host
 from mindgap.platforms.environments.host_connection import HostLink, Order, run_script_there, run_there, versions_there
 from mindgap.platforms.environments.host_worker import GREETING, PROTOCOL, PYTHON
+from mindgap.platforms.listing import list_hosts
 from mindgap.platforms.name import parse
+from mindgap.platforms.other_environment import probe_all
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical, find
 from mindgap.run.outcome import Job, Outcome
@@ -294,3 +296,12 @@ def test_a_script_is_verified_there(write_host: Write) -> None:
     write_host("false")
     shown, printed, _ = verify(fault, host="edge")
     assert not shown and "host edge: its command false ended with status 1" in printed
+
+
+def test_the_platforms_of_a_host_are_listed_or_the_reason_once(write_host: Write) -> None:
+    found = probe_all(find_host("edge"), ["misbehaving:BACKEND", "misbehaving:NOTHING"])
+    assert found["misbehaving:BACKEND"].available and "NOTHING" in found["misbehaving:NOTHING"].reason
+    write_host("sh -c 'echo edge: no route to host >&2; exit 255'")
+    (info,) = list_hosts()
+    assert (info.platform, info.host, info.available) == ("*@host=edge", "edge", False)
+    assert info.reason.endswith("ended with status 255: edge: no route to host")
