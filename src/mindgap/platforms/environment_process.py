@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import mindgap
 from mindgap.platforms.environments.emulation import EMULATED, emulated_processor
+from mindgap.platforms.environments.host_worker import own_version
 from mindgap.platforms.protocol import EXECUTION, Availability, Backend, PlatformError
 
 
@@ -67,7 +67,7 @@ def described(host: str = "") -> dict[str, Any]:
     libc = " ".join(platform.libc_ver()).strip()
     return {
         "host": {
-            **python, "mindgap": mindgap.__version__, "machine": platform.machine(), "system": platform.system(),
+            **python, "mindgap": own_version(), "machine": platform.machine(), "system": platform.system(),
             "libc": libc,
         },
         **execution,

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, cast
 
-import mindgap
 from mindgap.platforms.environments.environment import OLDEST_PYTHON
 from mindgap.platforms.environments.host import Host, HostProblem
 from mindgap.platforms.environments.host_worker import (
@@ -26,6 +25,7 @@ from mindgap.platforms.environments.host_worker import (
     PROTOCOL,
     PYTHON,
     START,
+    own_version,
 )
 
 #: What a login may print on standard output before the greeting.
@@ -164,13 +164,13 @@ class HostConnection:
         text = (said + b"\n" + got).decode(errors="replace")
         if re.search(r"No module named '?mindgap'?", text):
             return HostProblem(
-                f"host {self._host.name}: its Python has no mindgap: install mindgap {mindgap.__version__} there, or "
+                f"host {self._host.name}: its Python has no mindgap: install mindgap {own_version()} there, or "
                 "name another Python in its command"
             )
         if "No such command" in text or "unrecognized arguments: worker" in text:
             return HostProblem(
                 f"host {self._host.name}: the mindgap there is older than hosts are: install mindgap "
-                f"{mindgap.__version__} there, as here"
+                f"{own_version()} there, as here"
             )
         last = _last_line(said) or _last_line(got) or "it said nothing"
         advice = f"; {_PASSWORD}" if re.search(r"password|Permission denied|prompt", text, re.IGNORECASE) else ""
@@ -289,7 +289,7 @@ def _checked(host: Host, greeting: Mapping[str, Any]) -> Mapping[str, Any]:
     if greeting["protocol"] != PROTOCOL:
         raise HostProblem(
             f"{there} mindgap {greeting.get('mindgap')} there speaks protocol {greeting['protocol']}, mindgap "
-            f"{mindgap.__version__} here protocol {PROTOCOL}: install the same version on both sides"
+            f"{own_version()} here protocol {PROTOCOL}: install the same version on both sides"
         )
     if greeting.get("terminal"):
         raise HostProblem(

@@ -68,14 +68,17 @@ def main() -> None:
     os._exit(0)
 
 
+def own_version() -> str:
+    """Returns the version of this mindgap, whose package whoever runs this file has imported."""
+    return sys.modules["mindgap"].__version__
+
+
 def _greeting() -> "dict[str, object]":
     import importlib.util
     import platform
 
-    import mindgap
-
     return {
-        "mindgap": mindgap.__version__,
+        "mindgap": own_version(),
         "protocol": PROTOCOL,
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
