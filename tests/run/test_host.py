@@ -155,7 +155,7 @@ def test_a_full_disk_there_is_one_line(write_host: Write, tmp_path: Path) -> Non
 
 def test_scripts_and_versions_come_from_there(write_host: Write) -> None:
     host = find_host("edge")
-    found = versions_there(host, ["numpy", "no-such-package"])
+    found = versions_there(host, ("numpy", "no-such-package"))
     assert found == {"numpy": np.__version__}
     code = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
     assert run_script_there(host, "import sys\nprint('said')\nsys.exit(1)\n", code, 20.0)[:2] == (1, "said\n")
@@ -255,6 +255,7 @@ def test_the_host_is_part_of_the_name(write_host: Write) -> None:
         ("[hosts.edge]\ncommand = 'x'\nport = 22\n", "has no key port: known are command, connect_s"),
         ("[hosts.edge]\ncommand = 'x'\nwait_s = 'long'\n", "wait_s = 'long': it takes a number, at least 0"),
         ("[hosts.edge]\ncommand = 'x'\nworkers = 0\n", "workers = 0: it takes a number, at least 1"),
+        ("[hosts.'a,b']\ncommand = 'x'\n", "a host's name has letters"),
         ("hosts = 3\n", r"hosts is no table: write \[hosts.edge\] and command = "),
         ("[hosts\n", "mindgap.toml cannot be read"),
     ],

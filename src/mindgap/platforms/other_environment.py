@@ -66,7 +66,7 @@ def python_in(where: Environment | Host) -> str:
 
 def versions_in(where: Environment | Host, packages: Sequence[str]) -> dict[str, str]:
     """The versions of packages there; those that are not installed are left out. Raises `EnvironmentProblem`."""
-    return versions_there(where, packages) if isinstance(where, Host) else where.versions(*packages)
+    return dict(versions_there(where, tuple(packages))) if isinstance(where, Host) else where.versions(*packages)
 
 
 def declared(backend: Backend) -> Backend:

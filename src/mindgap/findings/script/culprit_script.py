@@ -7,7 +7,7 @@ from platform import python_version
 from typing import TYPE_CHECKING
 
 from mindgap.findings.script.target import Target, packages_of
-from mindgap.platforms.environments import Environment
+from mindgap.platforms.environments import Environment, HostProblem
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, declared, python_in
@@ -55,5 +55,5 @@ def culprit_script(platform: PlatformName, found: FoundFault, reference: Platfor
     wrong = fault.blame or "undecided"
     try:
         return short_script(alone.graph, target_of(platform), title, wrong=wrong, inputs=alone.inputs)
-    except NoShortScript:
+    except (NoShortScript, HostProblem):  # the finding stays where its host is gone
         return ""

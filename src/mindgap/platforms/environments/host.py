@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -110,10 +111,13 @@ def _of_plan(text: str) -> Mapping[str, Host]:
     return parse_hosts(json.loads(text), "the plan") if text else {}
 
 
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _NUMBERS: Final = ("connect_s", "wait_s", "slower")
 
 
 def _host(name: str, entry: object, where: str) -> Host:
+    if not _NAME.fullmatch(name):
+        raise HostProblem(f"{where}: a host's name has letters, digits, '.', '_' and '-', and a letter or digit first")
     if not isinstance(entry, dict):
         raise HostProblem(f"{where} is no table: write {_EXAMPLE}")
     table = cast("dict[str, Any]", entry)

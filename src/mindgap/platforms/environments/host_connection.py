@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import Any, Final, cast
 
 from mindgap.platforms.environments.environment import OLDEST_PYTHON
@@ -155,12 +156,14 @@ class HostConnection:
 
     def _no_greeting(self, got: bytes, said: bytes) -> HostProblem:
         """Why the command ended without a greeting."""
-        self.end()
         assert self.process.stderr is not None
-        status = self.process.returncode
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_ENDING_S)
+        with contextlib.suppress(OSError):
             while data := os.read(self.process.stderr.fileno(), _READ):
                 said += data
+        self.end()
+        status = self.process.returncode
         text = (said + b"\n" + got).decode(errors="replace")
         if re.search(r"No module named '?mindgap'?", text):
             return HostProblem(
@@ -190,9 +193,12 @@ class HostConnection:
     def end(self) -> None:
         """Ends the command, and with it what runs there. May be called again."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if self.process.returncode is None and self.process.poll() is None:
+            if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
 
 
 def run_there(host: Host, order: Order, limit_s: float) -> tuple[int, str, str]:
@@ -229,9 +235,6 @@ def run_there(host: Host, order: Order, limit_s: float) -> tuple[int, str, str]:
                     until = min(until, time.monotonic() + _ENDING_S)
     finally:
         connection.end()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
     out, err = (data.decode(errors="replace") for data in got.values())
     if link.ended is None:
         raise HostProblem(
@@ -240,7 +243,8 @@ def run_there(host: Host, order: Order, limit_s: float) -> tuple[int, str, str]:
     return int(link.ended["status"]), out, err
 
 
-def versions_there(host: Host, packages: Sequence[str]) -> dict[str, str]:
+@cache
+def versions_there(host: Host, packages: tuple[str, ...]) -> Mapping[str, str]:
     """The versions of packages there; those that are not installed are left out. Raises `HostProblem`."""
     status, out, err = run_there(host, Order([PYTHON, START, "--versions", "", *packages]), LOST_S)
     try:
@@ -250,9 +254,10 @@ def versions_there(host: Host, packages: Sequence[str]) -> dict[str, str]:
         raise HostProblem(f"host {host.name}: its Python does not tell versions: {said}") from None
 
 
+@cache
 def python_there(host: Host) -> str:
     """The version of Python there. Raises `HostProblem`."""
-    connection = HostConnection(host, Order(["/bin/true"]), host.connect_s)
+    connection = HostConnection(host, Order([PYTHON, "-c", ""]), host.connect_s)
     connection.end()
     return str(connection.link.greeting["python"])
 
