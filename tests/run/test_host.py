@@ -276,7 +276,7 @@ def test_the_file_of_a_folder_above_counts(write_host: Write, tmp_path: Path, mo
 def test_a_host_that_is_silent_is_lost(write_host: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     with WorkerPool([ZOO]) as pool:
         assert is_right(pool.run(job(want="outputs")))
-        monkeypatch.setattr("mindgap.platforms.environments.host_connection.LOST_S", 3.0)
+        monkeypatch.setattr("mindgap.platforms.environments.host_connection.LOST_S", 5.0)
         process = psutil.Process(pool.pids()[ZOO])
         stopped = [process, *process.children(recursive=True)]
         started = time.monotonic()
@@ -284,7 +284,7 @@ def test_a_host_that_is_silent_is_lost(write_host: Write, monkeypatch: pytest.Mo
             each.suspend()
         # The link is dropped: nobody says so, and the new connection works.
         assert is_right(pool.run(job(want="outputs")))
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 60
         for each in stopped:
             if each.is_running():
                 each.kill()

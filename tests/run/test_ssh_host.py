@@ -86,15 +86,14 @@ class Sshd:
         sessions = psutil.Process(self._server.pid).children(recursive=True)
         for each in [psutil.Process(self._server.pid), *sessions]:
             each.kill()
-        self._server.wait()
+        self._server.communicate()
 
     def link(self, state: str) -> None:
         subprocess.run([*self.within, "ip", "link", "set", "lo", state], check=True)
 
     def end(self) -> None:
         self.stop()
-        self._namespace.kill()
-        self._namespace.wait()
+        self._namespace.communicate()
 
     def command(self, *options: str, home: str = "there") -> list[str]:
         """The command of a host. The worker there finds the platforms of this folder."""
@@ -169,14 +168,14 @@ def test_a_link_that_drops_without_a_word(sshd: Sshd, folder: Path, monkeypatch:
     write_host(folder, sshd.command("-o", "ConnectTimeout=2"), wait_s=20)
     with WorkerPool([ZOO]) as pool:
         assert pool.run(job()).status == "ok"
-        monkeypatch.setattr("mindgap.platforms.environments.host_connection.LOST_S", 2.5)
+        monkeypatch.setattr("mindgap.platforms.environments.host_connection.LOST_S", 5.0)
         sshd.link("down")
-        timer = threading.Timer(3.5, sshd.link, ["up"])
+        timer = threading.Timer(6.0, sshd.link, ["up"])
         timer.start()
         started = time.monotonic()
         assert pool.run(job()).status == "ok"
         timer.join()
-        assert time.monotonic() - started > 3.0 and pool.starts(ZOO) >= 2
+        assert time.monotonic() - started > 5.0 and pool.starts(ZOO) >= 2
 
 
 def test_a_host_that_stays_away_is_not_a_failure_of_its_platform(sshd: Sshd, folder: Path) -> None:
@@ -192,16 +191,16 @@ def test_a_host_that_stays_away_is_not_a_failure_of_its_platform(sshd: Sshd, fol
 
 
 def test_a_slow_link_costs_no_deadline(sshd: Sshd, folder: Path) -> None:
-    """A megabyte takes 2 s on the way there and 2 s on the way back, and the job may take one."""
+    """A megabyte takes 3 s on the way there and 3 s on the way back, and the job may take two."""
     (folder / "throttle.py").write_text(THROTTLE)
-    relay = f"ProxyCommand={sys.executable} -S {folder}/throttle.py %p 500000"
+    relay = f"ProxyCommand={sys.executable} -S {folder}/throttle.py %p 350000"
     write_host(folder, sshd.command("-o", relay, home="slow"))
     store = TensorStore(folder / "here")
     values = np.random.default_rng(0).random(250_000, np.float32)
     with WorkerPool([ZOO], tensors=store) as pool:
-        outcome = pool.run(Job(ZOO, with_tensor(store, values), "outputs", deadline_s=1.0))
+        outcome = pool.run(Job(ZOO, with_tensor(store, values), "outputs", deadline_s=2.0))
         sent, received = pool.traffic(ZOO)
-        again = pool.run(Job(ZOO, with_tensor(store, values), deadline_s=1.0))
+        again = pool.run(Job(ZOO, with_tensor(store, values), deadline_s=2.0))
         more = pool.traffic(ZOO)[0] - sent
     assert outcome.status == again.status == "ok", outcome.message
     assert sent > 1_000_000 and received > 1_000_000 and more < 2000
