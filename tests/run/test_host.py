@@ -90,12 +90,9 @@ def test_a_job_runs_there_and_tensors_travel_once(write_host: Write, tmp_path: P
 
 def test_what_a_platform_does_there_is_an_outcome_as_here(write_host: Write) -> None:
     with WorkerPool([ZOO]) as pool:
-        crash, exited = pool.run(job("segfault")), pool.run(job("exit"))
-        hang = pool.run(job("hang", deadline_s=0.5))
-        assert is_right(pool.run(job(want="outputs")))
-        assert pool.starts(ZOO) >= 4
-    assert (crash.status, exited.status, hang.status) == ("crash", "crash", "timeout")
-    assert "killed by SIGSEGV while running" in crash.message and "exited with status 3" in exited.message
+        crash, hang = pool.run(job("segfault")), pool.run(job("hang", deadline_s=0.5))
+    assert (crash.status, hang.status) == ("crash", "timeout")
+    assert "killed by SIGSEGV while running" in crash.message
     assert "no answer within 0.5 s" in hang.message and "in hang" in hang.message, "with the stack there"
 
 

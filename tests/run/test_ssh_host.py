@@ -135,7 +135,6 @@ def with_tensor(store: TensorStore, values: np.ndarray) -> Graph:
 def test_jobs_run_over_ssh_and_failures_there_keep_their_names(sshd: Sshd, folder: Path) -> None:
     write_host(folder, sshd.command())
     with WorkerPool([ZOO]) as pool:
-        assert pool.run(job()).status == "ok"
         crash, exited, hang = pool.run(job("segfault")), pool.run(job("exit")), pool.run(job("hang", deadline_s=0.5))
     # ssh ends with status 255 for a signal there as for a lost connection.
     assert crash.status == "crash" and "killed by SIGSEGV while running" in crash.message
