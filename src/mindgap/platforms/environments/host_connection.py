@@ -176,7 +176,11 @@ class HostConnection:
                 f"{own_version()} there, as here"
             )
         last = _last_line(said) or _last_line(got) or "it said nothing"
-        advice = f"; {_PASSWORD}" if re.search(r"password|Permission denied|prompt", text, re.IGNORECASE) else ""
+        advice = (
+            f"; {_PASSWORD}"
+            if re.search(r"password|Permission denied \(|Host key verification", text, re.IGNORECASE)
+            else ""
+        )
         return HostProblem(
             f"host {self._host.name}: its command {self._host.words} ended with status {status}: {last}{advice}"
         )
@@ -308,6 +312,8 @@ def _checked(host: Host, greeting: Mapping[str, Any]) -> Mapping[str, Any]:
         raise HostProblem(
             f"{there} its Python is {greeting.get('implementation')} {python}; workers need CPython {oldest} or newer"
         )
+    if problem := greeting.get("problem"):
+        raise HostProblem(f"{there} {problem} there")
     if missing := greeting.get("missing"):
         names = " ".join(missing)
         raise HostProblem(f"{there} its Python lacks {names}, which workers need: pip install {names} there")

@@ -43,12 +43,12 @@ _LAST_WORDS_S = 0.3
 
 def main() -> None:
     """Greets, reads an order, and runs it until it ends or the connection does."""
-    os.write(1, (GREETING + json.dumps(_greeting()) + "\n").encode())
-    order = _read_order()
-    if order is None:
-        return
-    folder = tempfile.mkdtemp(prefix="mindgap-host-")
+    folder, problem = _folder()
     try:
+        os.write(1, (GREETING + json.dumps({**_greeting(), "problem": problem}) + "\n").encode())
+        order = _read_order()
+        if order is None or problem:
+            return
         for name, text in order["files"].items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
@@ -66,6 +66,14 @@ def main() -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
+
+
+def _folder() -> "tuple[str, str]":
+    """Makes the order's folder. Returns it, and why there is none."""
+    try:
+        return tempfile.mkdtemp(prefix="mindgap-host-"), ""
+    except OSError as error:
+        return "", "no temporary folder can be made: %s" % (error.strerror or error)
 
 
 def own_version() -> str:
