@@ -61,6 +61,7 @@ SHORT_FORMS = (
     ShortForm("findings/run_scripts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^fault: onnxruntime-cpu"),
     ShortForm("front_ends.py", "{catalogue} --every 3 --samples-only", r"[1-9]\d* samples that cpu/eager runs"),
     ShortForm("graph_codec.py", TINY, "percentile 50 of 1 graphs"),
+    ShortForm("host_cost.py", "--jobs 2", r"(?s)large +47,.*job    cpu/eager@host=measured"),
     ShortForm("judge_memory.py", "unet_small", r"unet_small .* \| (identical|rounding|ill_conditioned)"),
     ShortForm(
         "judging_cost.py", "{catalogue} --count 4 --nodes 3 --platform cpu/eager@isa=default --figures-only",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from small_source import GRAPHS, Small
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.from_store import report_of
 from mindgap.results.store import Store, StoreError
@@ -285,3 +287,45 @@ def test_the_folder_is_made_before_the_first_row(tmp_path: Path) -> None:
     with pytest.raises(MindgapError, match="no catalogue"):
         begin(plan, text, tmp_path / "c", Fails())
     assert begin(plan, text, tmp_path / "c", Small(), options=RunOptions(jobs=1)).totals.rows == 3
+
+
+CUT = """
+import os, subprocess, sys
+worker = subprocess.Popen([sys.executable, "-m", "mindgap", "worker"], stdout=subprocess.PIPE)
+left = int(sys.argv[1])
+while left > 0 and (data := os.read(worker.stdout.fileno(), 1000)):
+    os.write(1, data)
+    left -= len(data)
+worker.kill()
+"""
+
+
+@pytest.mark.nightly
+def test_a_campaign_on_a_host_that_goes_away_is_resumed_as_if_nothing_had_been(
+    campaign: Campaign, tmp_path: Path
+) -> None:
+    (tmp_path / "cut.py").write_text(CUT)
+    gate = tmp_path / "gate"
+    gate.touch()
+    whole = f"{sys.executable} -m mindgap worker"
+    cut = f"sh -c 'rm {gate} && exec {sys.executable} {tmp_path}/cut.py 12000'"
+
+    def run(out: str, command: str) -> None:
+        host = f'[hosts.edge]\ncommand = "{command}"\nwait_s = 0'
+        campaign(30, "toys:WRONG@host=edge", out=out, stop=host)
+
+    run("calm", whole)
+    with pytest.raises(HostProblem, match="host edge: "):
+        run("out", cut)
+    plan = tmp_path / "out/campaign.toml"
+    assert 0 < len(rows := told(tmp_path / "out")) < 30
+    with pytest.raises(MindgapError, match="platform toys:WRONG@host=edge cannot be opened: host edge"):
+        resume_campaign(tmp_path / "out", Small())
+    plan.write_text(plan.read_text().replace(cut, whole))
+    resume_campaign(tmp_path / "out", Small())
+    assert told(tmp_path / "out") == told(tmp_path / "calm") and rows <= told(tmp_path / "out")
+
+
+def told(folder: Path) -> set[tuple[str, ...]]:
+    found = Store(folder, create=False).rows("SELECT model, platform, word, culprit_op FROM verdicts")
+    return {tuple(map(str, row.values())) for row in found}

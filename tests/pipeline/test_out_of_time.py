@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.time_budget import OutOfTime, TimeBudget
+from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
+from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.selftest.subjects import graph_of
 from mindgap.workflows.selftest.trial import InProcessExecutor
 
@@ -67,6 +70,23 @@ def test_nothing_was_asked_for_is_not_said_of_what_did_not_come_to_its_end(tmp_p
     assert none.nothing == "no platform was asked for besides the reference: nothing was compared"
     asked = Report(CPU_EAGER, (reference, PlatformFacts(platform, "faulty", True)), (comparison.model({}),), ())
     assert asked.nothing == "no platform had run a model yet: nothing was compared"
+
+
+def test_a_host_that_is_lost_is_no_failure_of_its_platform(tmp_path: Path) -> None:
+    comparison, platform = compared(tmp_path)
+    inner, lost = comparison.context.execute, ["host edge: the connection was lost"]
+
+    def execute(job: Job) -> Outcome:
+        if lost and job.platform == platform:
+            raise HostProblem(lost[0])
+        return inner(job)
+
+    comparison.context = dataclasses.replace(comparison.context, execute=execute)
+    row = comparison.row(platform)
+    assert (row.word, row.verdict, row.unknown) == ("not_run", None, True)
+    assert row.detail == "not run: host edge: the connection was lost"
+    lost.clear()
+    assert comparison.row(platform).verdict == "discrepant", "it is run when the host is back"
 
 
 def test_a_budget_is_checked() -> None:

@@ -53,3 +53,9 @@ def test_a_script_says_that_no_hardware_ran_it() -> None:
     target = Target("cpu/jit", execution="emulated: cortex-a72 by qemu-aarch64 7.2.22")
     script = script_source(ScriptForm("Something is wrong", target, cases=cases))
     assert "cpu/jit was not run by hardware (emulated: cortex-a72 by qemu-aarch64 7.2.22)." in script
+
+
+def test_a_script_of_a_host_says_where_it_must_run() -> None:
+    cases = "class Model(torch.nn.Module):\n    pass\n\n\nCASES = {}"
+    script = script_source(ScriptForm("Something is wrong", Target("cpu/jit", host="edge"), cases=cases))
+    assert "It must run on host edge: another machine may not show it." in script

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ import xxhash
 from hypothesis import given, strategies as st
 
 from mindgap.graph import DTYPES, numpy_dtype
+from mindgap.graph.spec import with_bytes_reversed
 from mindgap.run.channel import ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, send_frame, write_some
 
 shapes = st.lists(st.integers(0, 4), max_size=3).map(tuple)
@@ -140,3 +142,22 @@ def test_writing_stops_where_the_pipe_is_full_and_goes_on_later() -> None:
     assert stalled and np.array_equal(frame.arrays[0], array)
     os.close(read)
     os.close(write)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "bfloat16", "int64", "bool"])
+def test_numbers_of_a_machine_of_the_other_byte_order_are_read(dtype: str) -> None:
+    sent = np.arange(6).reshape(2, 3).astype(numpy_dtype(dtype))
+    other = "big" if sys.byteorder == "little" else "little"
+    header = {"kind": "outcome", "arrays": [[dtype, [2, 3]]], "byte_order": other}
+    text = json.dumps(header).encode()
+    body = text + bytes(-len(text) % 64) + with_bytes_reversed(sent).tobytes()
+    prefix = struct.pack("<4sIQQ", b"mgap", len(text), len(body), xxhash.xxh3_64_intdigest(body))
+    (frame,) = received(prefix + body, 1000)
+    assert np.array_equal(frame.arrays[0], sent) and frame.arrays[0].dtype == sent.dtype
+    assert frame.header == {"kind": "outcome"}
+
+
+def test_an_array_whose_numbers_are_not_native_is_sent_as_native() -> None:
+    array = np.array([1.5, -2.0], ">f4" if sys.byteorder == "little" else "<f4")
+    (frame,) = received(b"".join(encode_frame({}, [array])), 1000)
+    assert np.array_equal(frame.arrays[0], array) and frame.arrays[0].dtype.isnative

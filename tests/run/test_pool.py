@@ -227,7 +227,8 @@ def test_a_hang_costs_its_deadline_and_says_where(make_pool: MakePool, what: str
 def test_a_worker_that_reads_nothing_cannot_hold_up_its_parent() -> None:
     """Far more than a pipe holds is sent to a process that never reads; it says it is ready and sleeps."""
     code = (
-        "import sys, time; from mindgap.run.channel import send_frame; from mindgap.run.message import PROTOCOL\n"
+        "import sys, time; from mindgap.run.channel import send_frame\n"
+        "from mindgap.platforms.environments.host_worker import PROTOCOL\n"
         "send_frame(1, {'kind': 'ready', 'protocol': PROTOCOL, 'description': {}, 'fingerprint': 'f', 'rss': 0})\n"
         "time.sleep(1000)"
     )

@@ -20,6 +20,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Workers and the judge share the cores: a thread that waits for work must sleep, not spin. No result depends on it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     given = sys.argv[1:] if argv is None else argv
+    if list(given) == ["worker"]:
+        from mindgap.platforms.environments import host_worker
+
+        host_worker.main()
     if "--help" not in given and next((part for part in given if not part.startswith("-")), "") in _WITH_WORKERS:
         from mindgap.run import forking
 

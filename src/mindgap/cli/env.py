@@ -27,15 +27,15 @@ from mindgap.platforms.listing import find_recipe, recipes
 def platforms(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per platform, in a list.")] = False,
 ) -> None:
-    """List every platform: there (in which environment, if not mindgap's own) or not and why, versions, hardware,
-    options.
+    """List every platform, also of the hosts of a mindgap.toml: there (in which environment, if not mindgap's own) or
+    not and why, versions, hardware, options.
 
     Example: mindgap platforms --json
     """
     with result_stream() as out:
-        from mindgap.platforms.listing import list_platforms
+        from mindgap.platforms.listing import list_hosts, list_platforms
 
-        found = list_platforms()
+        found = [*list_platforms(), *list_hosts()]
         if as_json:
             json.dump([dataclasses.asdict(info) for info in found], out, indent=1, default=str)
             out.write("\n")

@@ -17,7 +17,7 @@ from mindgap.graph.graph import Graph, Input
 from mindgap.graph.recipe import Constant, Exceptional, Integers, Literal, Normal, Permutation, Stored, Uniform
 from mindgap.graph.recipe_rules import check_recipe
 from mindgap.graph.rounding import PART, Array, round_number, round_to
-from mindgap.graph.spec import TensorSpec, numpy_dtype
+from mindgap.graph.spec import TensorSpec, is_little_endian, numpy_dtype, with_bytes_reversed
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 
 #: Elements drawn at a time: few enough to stay in a processor's cache.
@@ -57,6 +57,7 @@ def _values(input: Input, tensors: TensorStore | None) -> Array:
             return _constant(spec, recipe.value)
         case Literal():
             array = np.frombuffer(recipe.data, numpy_dtype(spec.dtype)).reshape(spec.shape)
+            array = array if is_little_endian(array.dtype) else with_bytes_reversed(array)
             return array.copy()
         case Stored():
             return _stored(spec, recipe, tensors if tensors is not None else default_tensor_store())

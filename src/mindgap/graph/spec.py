@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -50,6 +51,19 @@ def numpy_dtype(dtype: str) -> np.dtype:
 def dtype_name(dtype: np.dtype) -> str:
     """Returns the dtype's name; inverts `numpy_dtype`."""
     return _NAMES[dtype]
+
+
+def is_little_endian(dtype: np.dtype) -> bool:
+    """Returns whether numbers of a dtype have their least significant byte first; those of one byte have."""
+    return dtype.byteorder in "<|" or (dtype.byteorder == "=" and sys.byteorder == "little")
+
+
+def with_bytes_reversed(array: Array) -> Array:
+    """Returns a C-contiguous copy with the bytes of each number in reverse order, those of both parts of a complex one;
+    dtype and shape stay."""
+    own = array.dtype
+    part = own.itemsize // (2 if own.kind == "c" else 1)
+    return np.ascontiguousarray(array).view(f"u{part}").byteswap().view(own).reshape(array.shape)
 
 
 _NAMES: Final = {numpy: name for name, (_, numpy) in DTYPES.items()}

@@ -1,8 +1,8 @@
 """Writes and reads the file of one tensor: the safetensors format, with a tensor `tensor` and metadata.
 
 The metadata hold `dtype` and `shape`. dtypes that safetensors lacks, and packed tensors, are in the file as bytes. The
-values begin at a multiple of 64 bytes, so that a large tensor can be mapped: processes share its memory, and write to
-copies of their own.
+values are little-endian and begin at a multiple of 64 bytes, so that a large tensor can be mapped: processes share its
+memory, and write to copies of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 import numpy as np
 import zstandard
 
-from mindgap.graph.spec import Array, dtype_name, numpy_dtype
+from mindgap.graph.spec import Array, dtype_name, is_little_endian, numpy_dtype, with_bytes_reversed
 
 #: dtypes under their names in safetensors; others are kept as bytes.
 _NAMES: Final = {
@@ -84,11 +84,13 @@ def read_tensor(file: Path) -> Array:
         else:
             opened.seek(offset)
             content = np.frombuffer(bytearray(_exactly(opened, size)), np.uint8)
-    return content.view(dtype).reshape(shape)
+    array = content.view(dtype).reshape(shape)
+    return array if is_little_endian(dtype) else with_bytes_reversed(array)
 
 
 def bytes_of(array: Array) -> memoryview:
-    """The row-major bytes, without a copy if the array is row-major."""
+    """The row-major bytes, little-endian, without a copy if the array is that."""
+    array = array if is_little_endian(array.dtype) else with_bytes_reversed(array)
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.platforms.environments.emulation import EMULATED, emulated_processor
+from mindgap.platforms.environments.host_worker import own_version
 from mindgap.platforms.protocol import EXECUTION, Availability, Backend, PlatformError
 
 
@@ -56,10 +57,21 @@ def probed(backend: Backend, environment: str, layered: bool) -> Availability:
     )
 
 
-def described() -> dict[str, Any]:
-    """What a platform's description says of the environment, beside what the platform says itself."""
+def described(host: str = "") -> dict[str, Any]:
+    """What a platform's description says of the environment, beside what the platform says itself; of a `host`, the
+    version of its mindgap, its system and its C library too, whose functions platforms call."""
     execution = {EXECUTION: EMULATED} if emulated_processor() else {}
-    return {"environment": {"python": platform.python_version()}, **execution}
+    python = {"python": platform.python_version()}
+    if not host:
+        return {"environment": python, **execution}
+    libc = " ".join(platform.libc_ver()).strip()
+    return {
+        "host": {
+            **python, "mindgap": own_version(), "machine": platform.machine(), "system": platform.system(),
+            "libc": libc,
+        },
+        **execution,
+    }  # fmt: skip
 
 
 def _is_own(distribution: str) -> bool:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mindgap.platforms.environments import EnvironmentProblem, EnvironmentRecipe, read_recipe
+from mindgap.platforms.environments import EnvironmentProblem, EnvironmentRecipe, Host, hosts, read_recipe
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.environments.recipe import emulated_recipes
 from mindgap.platforms.host_runtime import HostRuntime
-from mindgap.platforms.name import ENVIRONMENT, PlatformName
-from mindgap.platforms.other_environment import BackendInEnvironment, BackendWithoutEnvironment
+from mindgap.platforms.name import ENVIRONMENT, HOST, PlatformName
+from mindgap.platforms.other_environment import (
+    BackendInEnvironment,
+    BackendWithoutEnvironment,
+    declared,
+    probe_all,
+    versions_in,
+)
 from mindgap.platforms.protocol import Availability, Backend, HasRecipe
 from mindgap.platforms.registry import BrokenBackend, backends, find, places, registered
 
@@ -21,8 +28,8 @@ from mindgap.platforms.registry import BrokenBackend, backends, find, places, re
 class PlatformInfo:
     """A registered platform. `backend`: the object that makes it. `reason`: why it is not available.
 
-    `environment`: the name of the environment that it runs in, empty for mindgap's own. `execution`: `simulated` or
-    `emulated`, empty for native.
+    `environment`: the name of the environment that it runs in, empty for mindgap's own. `host`: the name of the host
+    that it runs on, empty for this machine. `execution`: `simulated` or `emulated`, empty for native.
     """
 
     platform: str
@@ -34,6 +41,7 @@ class PlatformInfo:
     options: Mapping[str, str]
     environment: str = ""
     execution: str = ""
+    host: str = ""
 
 
 def list_platforms(asked: Collection[str] | None = None) -> list[PlatformInfo]:
@@ -49,18 +57,45 @@ def list_platforms(asked: Collection[str] | None = None) -> list[PlatformInfo]:
     ]
 
 
+def list_hosts() -> list[PlatformInfo]:
+    """Lists the platforms of the known hosts, by host and name: each host is asked once, side by side. One that is not
+    reached has one entry, `*@host=NAME`, with the reason. Raises `HostProblem` for a `mindgap.toml` that is wrong."""
+    known = list(hosts().values())
+    if not known:
+        return []
+    with ThreadPoolExecutor(len(known), "mindgap-hosts") as threads:
+        return [info for infos in threads.map(_of_host, known) for info in infos]
+
+
+def _of_host(host: Host) -> list[PlatformInfo]:
+    there = {name: place for name, place in places().items() if not isinstance(registered(name), BrokenBackend)}
+    found = probe_all(host, list(there.values()))
+    reasons = {each.reason for each in found.values()}
+    if len(reasons) == 1 and all(not each.available for each in found.values()):
+        return [PlatformInfo(f"*@{HOST}={host.name}", "", False, reasons.pop(), "", {}, {}, host=host.name)]
+    named = {name: PlatformName(name, {HOST: host.name}) for name in there}
+    return [_told(str(named[name]), _backend(name, host), found[place]) for name, place in there.items()]
+
+
+def _backend(name: str, host: Host) -> BackendInEnvironment:
+    return BackendInEnvironment(declared(backends()[name]), places()[name], host)
+
+
 def platform_info(platform: PlatformName) -> PlatformInfo:
     """One platform, with its options, where it runs. Raises `PlatformError` as `find` does."""
     return _info(platform, find(platform)[0])
 
 
 def package_versions(platform: PlatformName, packages: Iterable[str]) -> dict[str, str]:
-    """The versions of packages in the environment of a platform; those that are not installed there are left out.
+    """The versions of packages in the environment of a platform, or on its host; those that are not installed there are
+    left out.
 
-    Raises `EnvironmentProblem` where there is no such environment, or its interpreter does not answer.
+    Raises `EnvironmentProblem` where there is no such environment or host, or its interpreter does not answer.
     """
     backend = None if platform.is_import_path else find(platform)[0]
-    return backend.where.versions(*packages) if isinstance(backend, BackendInEnvironment) else installed(packages)
+    return (
+        versions_in(backend.where, list(packages)) if isinstance(backend, BackendInEnvironment) else installed(packages)
+    )
 
 
 def recipes() -> Mapping[str, EnvironmentRecipe]:
@@ -92,10 +127,15 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
         found = backend.probe()
     except Exception as error:  # what a platform does wrong is data
         found = Availability(False, f"its probe failed: {type(error).__name__}: {error}")
+    return _told(name, backend, found)
+
+
+def _told(name: str, backend: Backend, found: Availability) -> PlatformInfo:
     inner = isinstance(backend, (BackendInEnvironment, BackendWithoutEnvironment))
     own = backend.backend if inner else backend
     kind = type(own)
-    where = backend.where.name if isinstance(backend, BackendInEnvironment) else ""
+    place = backend.where if isinstance(backend, BackendInEnvironment) else None
+    where, host = ("", place.name) if isinstance(place, Host) else (place.name if place else "", "")
     default = f"{where}, by its recipe" if where else "mindgap's own"
     made_by = "" if isinstance(backend, BrokenBackend) else f"{kind.__module__}.{kind.__qualname__}"
     if isinstance(own, HostRuntime):
@@ -107,7 +147,12 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
         " ".join(found.reason.split()),
         found.hardware,
         dict(found.versions),
-        {**backend.options, ENVIRONMENT: f"NAME: the environment to run in (mindgap env; default: {default})"},
+        {
+            **backend.options,
+            ENVIRONMENT: f"NAME: the environment to run in (mindgap env; default: {default})",
+            HOST: "NAME: the host to run on ([hosts.NAME] of a mindgap.toml; default: this machine)",
+        },
         where,
         found.execution,
+        host,
     )

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from mindgap.platforms.protocol import Options, PlatformError
 
-#: The option that names an environment.
+#: The option that names an environment, and the one that names a host.
 ENVIRONMENT: Final = "env"
+HOST: Final = "host"
 _IMPORT_PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -50,7 +51,7 @@ class PlatformName(str):
 
     @property
     def options(self) -> Options:
-        """All options, `env` among them."""
+        """All options, `env` and `host` among them."""
         return self._options
 
     @property
@@ -74,9 +75,19 @@ class PlatformName(str):
         return self._options.get(ENVIRONMENT, "")
 
     @property
+    def host(self) -> str:
+        """The name of the host that it runs on, empty for this machine."""
+        return self._options.get(HOST, "")
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it names neither an environment nor a host."""
+        return not self.environment and not self.host
+
+    @property
     def backend_options(self) -> Options:
         """The options that the backend takes."""
-        return {key: value for key, value in self._options.items() if key != ENVIRONMENT}
+        return {key: value for key, value in self._options.items() if key not in (ENVIRONMENT, HOST)}
 
     def with_options(self, **options: str) -> PlatformName:
         """Returns the name with these options besides its own, or in place of them."""

@@ -1,4 +1,4 @@
-"""The backend of a platform that runs in another environment, as the parent process sees it."""
+"""The backend of a platform that runs in another environment, or on a host, as the parent process sees it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mindgap.platforms.environments import Environment, EnvironmentProblem, EnvironmentRecipe, read_recipe
+from mindgap.platforms.environments import Environment, EnvironmentProblem, EnvironmentRecipe, Host, read_recipe
+from mindgap.platforms.environments.host_connection import Order, module_there, python_there, run_there, versions_there
 from mindgap.platforms.protocol import Availability, Backend, HasRecipe, Options, Platform, PlatformError
 
 _PROBE_S: Final = 120.0
+_PROBES: Final = "mindgap.platforms.environment_process"
 
 
 @dataclass(frozen=True)
 class BackendInEnvironment:
-    """A backend whose workers run in another environment.
+    """A backend whose workers run in another environment, of this machine or a host.
 
     `backend`: the same backend here, which knows the options and the environment variables. `place`: where its object
     is (`package.module:attribute`), for the worker.
@@ -28,7 +30,7 @@ class BackendInEnvironment:
 
     backend: Backend
     place: str
-    where: Environment
+    where: Environment | Host
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -38,7 +40,10 @@ class BackendInEnvironment:
         return self.backend.environment(options)
 
     def service_options(self) -> dict[str, Any]:
-        """The options of `run.worker.platform_service` there. Raises `EnvironmentProblem` where no worker can run."""
+        """The options of `run.worker.platform_service` there. Raises `EnvironmentProblem` where no worker can run; of a
+        host that turns out when a worker is started."""
+        if isinstance(self.where, Host):
+            return {"backend": self.place, "host": self.where.name, "tensors": ""}
         self.where.check()
         return {"backend": self.place, "environment": self.where.name, "layered": self.where.layered}
 
@@ -46,7 +51,22 @@ class BackendInEnvironment:
         return probe_all(self.where, [self.place])[self.place]
 
     def open(self, options: Options) -> Platform:
-        raise PlatformError(f"platforms of environment {self.where.name} are opened by its own workers only")
+        raise PlatformError(f"platforms of {where_words(self.where)} are opened by its own workers only")
+
+
+def where_words(where: Environment | Host) -> str:
+    """An environment or host in words."""
+    return f"{'host' if isinstance(where, Host) else 'environment'} {where.name}"
+
+
+def python_in(where: Environment | Host) -> str:
+    """The version of Python there. Raises `EnvironmentProblem`."""
+    return python_there(where) if isinstance(where, Host) else where.facts().python
+
+
+def versions_in(where: Environment | Host, packages: Sequence[str]) -> dict[str, str]:
+    """The versions of packages there; those that are not installed are left out. Raises `EnvironmentProblem`."""
+    return dict(versions_there(where, tuple(packages))) if isinstance(where, Host) else where.versions(*packages)
 
 
 def declared(backend: Backend) -> Backend:
@@ -101,11 +121,13 @@ def placed(backend: Backend, place: str) -> Backend:
     )
 
 
-def probe_all(where: Environment, places: Sequence[str]) -> dict[str, Availability]:
-    """Probes backends in an environment, by place. What is wrong with the environment is the reason of each."""
+def probe_all(where: Environment | Host, places: Sequence[str]) -> dict[str, Availability]:
+    """Probes backends in an environment or on a host, by place. What is wrong with it is the reason of each."""
     try:
-        command = [*_command(where, "mindgap.platforms.environment_process"), *places]
-        status, answer, printed = _answer(command, where.slower * _PROBE_S)
+        if isinstance(where, Host):
+            status, answer, printed = run_there(where, Order(module_there(_PROBES, *places)), _PROBE_S)
+        else:
+            status, answer, printed = _answer([*_command(where, _PROBES), *places], where.slower * _PROBE_S)
     except (EnvironmentProblem, OSError, subprocess.TimeoutExpired) as error:
         return dict.fromkeys(places, Availability(False, str(error)))
     try:
@@ -113,7 +135,7 @@ def probe_all(where: Environment, places: Sequence[str]) -> dict[str, Availabili
         return {place: Availability(**found[place]) for place in places}
     except (ValueError, KeyError, TypeError):
         said = printed.strip().splitlines()[-1:] or [f"status {status}"]
-        reason = f"environment {where.name} cannot be probed: {said[0]}"
+        reason = f"{where_words(where)} cannot be probed: {said[0]}"
         return dict.fromkeys(places, Availability(False, reason))
 
 

@@ -1,7 +1,8 @@
 """Looks up a platform's backend: in the entry-point group `mindgap.platforms`, or where an import path says.
 
-The option `env=NAME`, which every platform takes, names another environment to run in (`mindgap env`). Importing this
-module imports no framework, and `find` imports the module of one backend only.
+The option `env=NAME`, which every platform takes, names another environment to run in (`mindgap env`), and `host=NAME`
+a host (`[hosts.NAME]` of a `mindgap.toml`). Importing this module imports no framework, and `find` imports the module
+of one backend only.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from mindgap.platforms.environment_process import backend_at
-from mindgap.platforms.environments import find as find_environment, read_recipe
-from mindgap.platforms.name import ENVIRONMENT, PlatformName, parse
+from mindgap.platforms.environments import Environment, Host, find as find_environment, find_host, read_recipe
+from mindgap.platforms.name import ENVIRONMENT, HOST, PlatformName, parse
 from mindgap.platforms.other_environment import BackendInEnvironment, placed
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
 
@@ -55,10 +56,10 @@ def find(platform: str) -> tuple[Backend, Options]:
     """Returns the backend and the options of a platform's name, checked before any worker starts.
 
     `package.module:attribute` names a backend in the making, before it has an entry point; its options are not checked.
-    Of a platform in another environment, a `BackendInEnvironment`; without the option `env` that is one that mindgap's
-    own environment lacks and that has an environment by its recipe. Raises `PlatformError` for an unknown name, option
-    or value, and for a broken backend, `EnvironmentProblem` for an unknown environment. Availability is not checked:
-    the backend's `probe` does that.
+    Of a platform in another environment or on a host, a `BackendInEnvironment`; without the options `env` and `host`
+    that is one that mindgap's own environment lacks and that has an environment by its recipe. Raises `PlatformError`
+    for an unknown name, option or value, and for a broken backend, `EnvironmentProblem` for an unknown environment or
+    host. Availability is not checked: the backend's `probe` does that.
     """
     name = parse(platform)
     if name.is_import_path:
@@ -69,10 +70,8 @@ def find(platform: str) -> tuple[Backend, Options]:
             f"no platform {name.device_mode!r}{_near(name.device_mode, points)}; `mindgap platforms` lists them all"
         )
     point = points[name.device_mode]
-    if name.environment:
-        backend = BackendInEnvironment(_load(point), point.value, find_environment(name.environment))
-    else:
-        backend = _placed(point)
+    where = _where(name)
+    backend = _placed(point) if where is None else BackendInEnvironment(_load(point), point.value, where)
     environment(name, backend)
     return backend, name.backend_options
 
@@ -82,8 +81,20 @@ def _imported(name: PlatformName) -> Backend:
         backend = backend_at(name.device_mode)
     except PlatformError as error:
         raise PlatformError(f"platform {str(name)!r}: {error}") from error
-    where = name.environment
-    return BackendInEnvironment(backend, name.device_mode, find_environment(where)) if where else backend
+    where = _where(name)
+    return backend if where is None else BackendInEnvironment(backend, name.device_mode, where)
+
+
+def _where(name: PlatformName) -> Environment | Host | None:
+    """Where a platform is named to run; None where it names neither an environment nor a host."""
+    if name.host and name.environment:
+        raise PlatformError(
+            f"platform {str(name)!r} names a host and an environment of this machine: the command of a host names the "
+            "Python there"
+        )
+    if name.host:
+        return find_host(name.host)
+    return find_environment(name.environment) if name.environment else None
 
 
 def registered(device_mode: str) -> Backend | None:
@@ -104,8 +115,8 @@ def places() -> dict[str, str]:
 
 
 def canonical(text: str) -> PlatformName:
-    """Parses the name of a platform that a user gives, after the checks of `find`, but for the environment, which need
-    not be on this machine. The backend of an import path is not looked for. Raises `PlatformError`."""
+    """Parses the name of a platform that a user gives, after the checks of `find`, but for the environment or host,
+    which this machine need not know. The backend of an import path is not looked for. Raises `PlatformError`."""
     name = parse(text)
     if not name.is_import_path:
         find(PlatformName(name.device_mode, name.backend_options))
@@ -119,7 +130,7 @@ def environment(name: PlatformName, backend: Backend) -> Mapping[str, str]:
             if key not in backend.options:
                 raise PlatformError(
                     f"platform {name.device_mode!r} has no option {key!r}{_near(key, backend.options)}; "
-                    f"it takes {', '.join(sorted([*backend.options, ENVIRONMENT]))}"
+                    f"it takes {', '.join(sorted([*backend.options, ENVIRONMENT, HOST]))}"
                 )
     try:
         variables: Mapping[Any, Any] = backend.environment(name.backend_options)

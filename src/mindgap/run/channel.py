@@ -1,8 +1,8 @@
 """Sends and receives frames between the parent and a worker: a JSON header and arrays, with a checksum.
 
     prefix   24 bytes: b"mgap", header length (u32), body length (u64), XXH3-64 of the body (u64); little-endian
-    body     the header as JSON (its `arrays` lists [dtype, shape] of each array), then the arrays' bytes,
-             row-major, each at a multiple of 64 bytes from the body's start
+    body     the header as JSON (its `arrays` lists [dtype, shape] of each array, its `byte_order` is `little` or
+             `big`), then the arrays' bytes, row-major, each at a multiple of 64 bytes from the body's start
 
 Nothing is pickled and nothing is executed: whatever arrives is a frame or a `ChannelError`.
 """
@@ -13,6 +13,7 @@ import json
 import math
 import os
 import struct
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -21,6 +22,7 @@ import numpy as np
 import xxhash
 
 from mindgap.graph import DTYPES, Array, dtype_name, numpy_dtype
+from mindgap.graph.spec import with_bytes_reversed
 
 MAGIC: Final = b"mgap"
 _PREFIX: Final = struct.Struct("<4sIQQ")
@@ -52,7 +54,9 @@ def encode_frame(header: Mapping[str, Any], arrays: Sequence[Array] = ()) -> lis
     """Returns the frame as buffers to write in order. C-contiguous arrays are not copied."""
     head = dict(header)
     if arrays:
+        arrays = [a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("=")) for a in arrays]
         head["arrays"] = [[dtype_name(a.dtype), a.shape] for a in arrays]
+        head["byte_order"] = sys.byteorder
     text = json.dumps(head, separators=(",", ":")).encode()
     buffers = [memoryview(text)]
     end = len(text)
@@ -97,6 +101,8 @@ class FrameReader:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        #: Bytes so far.
+        self.received = 0
         self._start()
 
     def _start(self) -> None:
@@ -139,6 +145,7 @@ class FrameReader:
         if not got:
             raise ChannelClosed
         self._prefix += got
+        self.received += len(got)
         if not self._prefix.startswith(MAGIC[: len(self._prefix)]):
             raise ChannelError(f"bytes that begin no frame: {self._prefix!r}")
         if len(self._prefix) < _PREFIX.size:
@@ -153,6 +160,7 @@ class FrameReader:
         if not got:
             raise ChannelClosed
         self._filled += got
+        self.received += got
 
 
 def _decode(body: Array, length: int) -> Frame:
@@ -161,7 +169,10 @@ def _decode(body: Array, length: int) -> Frame:
         if not isinstance(header, dict):
             raise ChannelError("a frame whose header is not an object")
         header = cast("dict[str, Any]", header)
-        return Frame(header, _arrays(body, length, header.pop("arrays", ())))
+        arrays = _arrays(body, length, header.pop("arrays", ()))
+        if arrays and header.pop("byte_order") != sys.byteorder:
+            arrays = tuple(map(with_bytes_reversed, arrays))
+        return Frame(header, arrays)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ChannelError(f"a frame whose header cannot be read: {error}") from error
 

@@ -44,25 +44,35 @@ class ChildProcess(Protocol):
 
     def close_pipes(self) -> None: ...
 
+    def hang_up(self) -> None:
+        """Closes its standard input."""
+        ...
+
 
 class SpawnedProcess:
-    """A process that a command line started."""
+    """A process that a command line started in a session of its own, with three pipes."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts it. Raises OSError if the command cannot be started."""
-        self._process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=dict(environment),
-            start_new_session=True,
-        )
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         self.stdin, self.stdout, self.stderr = (pipe.fileno() for pipe in self._pipes)
         self.pid = self._process.pid
+
+    @staticmethod
+    def start(command: Sequence[str], environment: Mapping[str, str]) -> SpawnedProcess:
+        """Starts it. Raises OSError if the command cannot be started."""
+        return SpawnedProcess(
+            subprocess.Popen(
+                list(command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        )
 
     @property
     def reaped(self) -> bool:
@@ -92,6 +102,10 @@ class SpawnedProcess:
 
     def reap(self) -> int:
         return self._process.wait()
+
+    def hang_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self._pipes[0].close()
 
     def close_pipes(self) -> None:
         for pipe in self._pipes:

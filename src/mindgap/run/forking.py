@@ -253,6 +253,11 @@ class ForkedProcess:
                 os.close(self._pidfd)
             return self._status
 
+    def hang_up(self) -> None:
+        if self._ours:
+            os.close(self._ours[0])
+            self._ours = self._ours[1:]
+
     def close_pipes(self) -> None:
         ours, self._ours = self._ours, ()
         for fd in ours:

@@ -3,10 +3,14 @@
 parent → worker   job        the graph by digest, the arrays that replace inputs; then, if they are asked for or
                              known to be missing, the graph's bytes
                   prepare    graphs that jobs will name, with the arrays that replace inputs, to be loaded together
+                  tensor     to a host: the file of one tensor, by its key
 worker → parent   ready      the platform's description and fingerprint; first frame of a worker that lives
                   failed     why the platform could not be opened; last frame of one that does not
                   stage      the next stage of a graph that the worker had not loaded
-                  need       the worker lacks the graph: the job is to be sent again with it
+                  need       the worker lacks the graph, or, on a host, `tensors`: the job is to be sent again with it,
+                             or after them
+                  clock      on a host: `start`, the request is there; `stop`, the answer is being sent
+                  unable     a host cannot keep a tensor: it is no fact of the platform
                   refused    bad input: the job could not be begun
                   outcome
                   prepared   how many of the graphs it has an answer for now
@@ -25,8 +29,6 @@ from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Array, Frame
 from mindgap.run.outcome import Job, Outcome
 
-#: Raised when either side would misread the other: a worker may be another installation.
-PROTOCOL: Final = 5
 #: The exit status of a worker that saw itself past its memory limit.
 OOM_EXIT: Final = 86
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
+from mindgap.platforms.environments import Host
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Forkable
@@ -49,6 +50,8 @@ def make_shared() -> Path:
 
 
 _SERVICE: Final = "mindgap.run.worker:platform_service"
+#: Variables of this process that a worker on a host starts with too: no result depends on them.
+_TAKEN_ALONG: Final = ("MINDGAP_LOG", "OMP_WAIT_POLICY")
 #: Resident bytes at which a worker empties its caches while one large graph has the machine for itself.
 _CACHES_OF_ONE: Final = 384 << 20
 
@@ -95,6 +98,8 @@ class WorkerPool:
         self._shared = make_shared()
         self._one = self._limits = limits
         self._store, self._semaphore = store, semaphore
+        #: What a host computes takes no core of this machine.
+        self._of_hosts: dict[str, FairSemaphore] = {}
         #: Processor time of all workers.
         self.cpu = CpuAccount()
         self._grows, self._forks = grows, forks
@@ -173,6 +178,10 @@ class WorkerPool:
         """Returns how many workers have been started for the platform."""
         return self._supervisor(platform).starts
 
+    def traffic(self, platform: PlatformName) -> tuple[int, int]:
+        """Returns the bytes sent to the host of a platform for its jobs, and received from it."""
+        return self._supervisor(platform).traffic
+
     def close(self) -> None:
         """Ends every worker at once; a running job counts as crashed. May be called again."""
         self._closed.set()
@@ -209,6 +218,8 @@ class WorkerPool:
     def _supervised(self, platform: PlatformName) -> WorkerSupervisor:
         backend, given = find(platform)
         other = backend if isinstance(backend, BackendInEnvironment) else None
+        if other is not None and isinstance(other.where, Host):
+            return self._on_host(platform, other, other.where)
         # An exporter of another version writes another model.
         shared = self._shared / other.where.name if other else self._shared
         shared.mkdir(exist_ok=True)
@@ -218,6 +229,14 @@ class WorkerPool:
         start = WorkerStart(_SERVICE, environment, other.where if other else None, may_fork, self._starter)
         slower = other.where.slower if other else 1.0
         return WorkerSupervisor(platform, start, options, self._limits, self._semaphore, self.cpu, slower)
+
+    def _on_host(self, platform: PlatformName, backend: BackendInEnvironment, host: Host) -> WorkerSupervisor:
+        variables = {**backend.environment(platform.backend_options)}
+        variables |= {name: os.environ[name] for name in _TAKEN_ALONG if name in os.environ}
+        start = WorkerStart(_SERVICE, variables, host)
+        options = {"platform": platform, **backend.service_options()}
+        busy = self._of_hosts.setdefault(host.name, FairSemaphore(host.workers))
+        return WorkerSupervisor(platform, start, options, self._limits, busy, self.cpu, host.slower, self._store)
 
     def _set_limits(self, limits: WorkerLimits) -> None:
         """Workers that run have other limits, so they end."""

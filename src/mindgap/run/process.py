@@ -3,11 +3,15 @@
 Everything happens in one loop over the three pipes, none of which may block: a worker that prints
 more than a pipe holds, does not read what it is sent, or neither answers nor dies, cannot hold up
 its parent past the deadline.
+
+Of a worker on a host (`HostLink`), the deadline counts from when it has the request until it sends the answer: how long
+bytes travel is no fact of a platform. A host without a sign of life is lost, which is no fact of a platform either.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -18,6 +22,8 @@ from typing import Any, Final, Literal
 
 import psutil
 
+from mindgap.platforms.environments.host_connection import HostLink, silence
+from mindgap.platforms.environments.host_worker import BEAT_S
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
 from mindgap.run.child_process import ChildProcess, SpawnedProcess
 from mindgap.run.cpu import seconds_of
@@ -33,6 +39,8 @@ _TAIL: Final = 1 << 13
 #: How long a hung worker has to print where it hangs.
 _LAST_WORDS_S: Final = 0.3
 _QUIET_S: Final = 0.03
+#: How long a host may take to tell how a process there ended.
+_TELLING_S: Final = 3.0
 
 Fault = Literal["crash", "timeout", "oom"]
 
@@ -40,31 +48,39 @@ Fault = Literal["crash", "timeout", "oom"]
 class WorkerFailed(Exception):
     """The worker ended, or was ended. `fault` and the message give the reason; `tail` is its last output.
 
-    `outside`: it was killed by a signal that a program rarely raises itself (SIGKILL, SIGTERM).
+    `outside`: it was killed by a signal that a program rarely raises itself (SIGKILL, SIGTERM). `lost`: it is not known
+    how the worker ended, since the connection to its host was lost or cannot be had.
     """
 
-    def __init__(self, fault: Fault, message: str, tail: str = "", *, outside: bool = False) -> None:
+    def __init__(
+        self, fault: Fault, message: str, tail: str = "", *, outside: bool = False, lost: bool = False
+    ) -> None:
         super().__init__(message)
         self.fault: Fault = fault
         self.message = message
         self.tail = tail
         self.outside = outside
+        self.lost = lost
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
     """Limits of one request: seconds until the answer, bytes of resident memory (with child processes), processor
-    seconds until the answer (without child processes)."""
+    seconds until the answer (without child processes). `until`: a moment of `time.monotonic` at which a request to a
+    host must be over, whatever its deadline leaves out."""
 
     deadline_s: float
     memory_bytes: int | None = None
     cpu_s: float | None = None
+    until: float | None = None
 
 
 class WorkerProcess:
     """A running worker. Not thread-safe: one request at a time."""
 
-    def __init__(self, process: ChildProcess) -> None:
+    def __init__(self, process: ChildProcess, link: HostLink | None = None) -> None:
+        """`link`: of a worker on a host, whose connection `process` is."""
+        self.link = link
         self._oom_kills = _oom_kills()
         self._process = process
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
@@ -116,6 +132,12 @@ class WorkerProcess:
 
     def _exchange(self, pending: list[memoryview], limits: RequestLimits) -> Frame:
         started = time.monotonic()
+        # What a host has not got yet it cannot answer: `clock` says when the deadline begins and ends.
+        until = math.inf if self.link is not None and pending else started + limits.deadline_s
+        no_longer = limits.until if self.link is not None and limits.until is not None else math.inf
+        if self.link is not None:
+            self.link.heard = started
+            self.link.sent += sum(map(len, pending))
         cpu_until = None if limits.cpu_s is None else self.cpu_seconds() + limits.cpu_s
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
@@ -127,12 +149,12 @@ class WorkerProcess:
         try:
             while True:
                 now = time.monotonic()
-                if now - started > limits.deadline_s:
+                if now > min(until, no_longer):
                     raise self._timed_out(f"no answer within {limits.deadline_s:g} s")
                 if now >= next_look:
                     self._check_limits(limits, cpu_until)
                     next_look = now + TICK_S
-                wait_s = min(next_look - now, started + limits.deadline_s - now)
+                wait_s = min(next_look - now, until - now)
                 for fd, _ in poll.poll(max(1, int(wait_s * 1000))):
                     if fd == self._stderr:
                         self._take_stderr(poll)
@@ -140,11 +162,14 @@ class WorkerProcess:
                         pending = write_some(fd, pending)
                         if not pending:
                             poll.unregister(fd)
-                    elif (frame := self._reader.pull()) is not None:
-                        stage = frame.header.get("stage")
-                        if stage is None:
+                    elif (frame := self._pulled()) is not None:
+                        if "clock" in frame.header:
+                            begins = frame.header["clock"] == "start"
+                            until = time.monotonic() + limits.deadline_s if begins else math.inf
+                        elif "stage" in frame.header:
+                            self.stage = str(frame.header["stage"])
+                        else:
                             return frame
-                        self.stage = str(stage)
         except ChannelClosed:
             raise self._died() from None
         except ChannelError as error:
@@ -156,18 +181,30 @@ class WorkerProcess:
             self.stop()
             raise
 
+    def _pulled(self) -> Frame | None:
+        """Reads what is there. Returns a frame if one is complete."""
+        before = self._reader.received
+        frame = self._reader.pull()
+        if self.link is not None:
+            self.link.alive(self._reader.received - before)
+            if frame is not None:
+                self._cpu_total += float(frame.header.get("cpu_seconds", 0.0))
+        return frame
+
     def kill(self) -> None:
         """Kills the process from another thread. The thread that waits for an answer then gets `WorkerFailed`."""
         self._process.kill()
 
     def _check_limits(self, limits: RequestLimits, cpu_until: float | None) -> None:
-        """Does the slow checks: death without a closed pipe, memory limit, processor time limit."""
+        """Does the slow checks: death without a closed pipe, memory limit, processor time limit, silence of a host."""
+        if self.link is not None and self.link.silent:
+            raise self._lost(silence())
         # A child that inherited the pipe keeps it open; what the worker wrote before it died is still read.
         if not self._process.running() and not _readable(self._stdout, 0.0):
             raise ChannelClosed
         if cpu_until is not None and limits.cpu_s is not None and self.cpu_seconds() > cpu_until:
             raise self._timed_out(f"no answer within {limits.cpu_s:g} s of processor time")
-        if limits.memory_bytes is None:
+        if limits.memory_bytes is None or self.link is not None:
             return
         used = self.memory_bytes()
         if used > limits.memory_bytes:
@@ -211,7 +248,10 @@ class WorkerProcess:
         return since
 
     def _read_cpu(self) -> None:
-        """Reads the processor time so far. The time of an ended child that nobody waited for may be lost."""
+        """Reads the processor time so far. The time of an ended child that nobody waited for may be lost. A host tells
+        its worker's with each answer."""
+        if self.link is not None:
+            return
         with contextlib.suppress(psutil.Error):
             if self._watched is None:
                 self._watched = psutil.Process(self.pid)
@@ -225,6 +265,12 @@ class WorkerProcess:
 
     def _timed_out(self, words: str) -> WorkerFailed:
         """Makes a hung worker print its Python stack, then ends it."""
+        if self.link is not None:
+            self._process.hang_up()
+            if not self._told() and time.monotonic() - self.link.heard > 3 * BEAT_S:
+                return self._lost(silence())
+            self.stop()
+            return WorkerFailed("timeout", f"{words}, while {self.stage}", self.tail)
         with contextlib.suppress(ProcessLookupError, AttributeError):
             os.kill(self.pid, signal.SIGUSR1)
         self._drain_stderr(_LAST_WORDS_S)
@@ -233,6 +279,8 @@ class WorkerProcess:
 
     def _died(self) -> WorkerFailed:
         """Returns the error that describes why the process ended."""
+        if self.link is not None:
+            return self._died_there(self.link)
         self._drain_stderr()
         deadline = time.monotonic() + 1.0
         while self._process.running() and time.monotonic() < deadline:
@@ -244,7 +292,34 @@ class WorkerProcess:
         self.stop()
         if hung_up:
             return WorkerFailed("crash", f"closed its channel while {self.stage}", self.tail)
-        if code == OOM_EXIT or (code == -signal.SIGKILL and _oom_kills() > self._oom_kills):
+        return self._ended(code, code == -signal.SIGKILL and _oom_kills() > self._oom_kills)
+
+    def _died_there(self, link: HostLink) -> WorkerFailed:
+        """Returns the error that describes why a worker on a host ended, or that its connection was lost."""
+        self._told()
+        if link.ended is None:
+            last = self.tail.splitlines()[-1:] or ["nothing says why"]
+            return self._lost(f"the connection was lost: {last[0]}")
+        self.stop()
+        return self._ended(int(link.ended["status"]), bool(link.ended["oom"]))
+
+    def _told(self) -> bool:
+        """Waits for the host to tell how the process there ended. Returns whether it did."""
+        assert self.link is not None
+        until = time.monotonic() + _TELLING_S
+        while self._stderr_open and self.link.ended is None and time.monotonic() < until:
+            if _readable(self._stderr, _QUIET_S):
+                self._take_stderr()
+        return self.link.ended is not None
+
+    def _lost(self, why: str) -> WorkerFailed:
+        assert self.link is not None
+        self.stop()
+        return WorkerFailed("crash", f"host {self.link.host.name}: {why}, while {self.stage}", self.tail, lost=True)
+
+    def _ended(self, code: int, oom: bool) -> WorkerFailed:
+        """Returns the error of a worker that ended with an exit status, or -N of signal N."""
+        if code == OOM_EXIT or oom:
             return WorkerFailed("oom", f"out of memory while {self.stage}", self.tail)
         if code >= 0:
             return WorkerFailed("crash", f"exited with status {code} while {self.stage}", self.tail)
@@ -260,6 +335,9 @@ class WorkerProcess:
             self._stderr_open = False
             if poll is not None:
                 poll.unregister(self._stderr)
+        if self.link is not None:
+            self.link.alive(len(got))
+            got = self.link.without_records(got)
         self._tail += got
         del self._tail[:-_TAIL]
 
@@ -273,7 +351,7 @@ class WorkerProcess:
 
 def spawned(command: Sequence[str], environment: Mapping[str, str]) -> WorkerProcess:
     """Starts a worker by its command line. Raises OSError if it cannot be started."""
-    return WorkerProcess(SpawnedProcess(command, environment))
+    return WorkerProcess(SpawnedProcess.start(command, environment))
 
 
 def _readable(fd: int, wait_s: float) -> bool:

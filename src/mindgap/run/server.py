@@ -36,9 +36,10 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.environments.host_worker import PROTOCOL
 from mindgap.run.channel import Array, ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.log_setup import configure_logging
-from mindgap.run.message import OOM_EXIT, PROTOCOL
+from mindgap.run.message import OOM_EXIT
 from mindgap.run.system import die_with, own_bytes
 
 #: How often a worker looks at its own memory. Its parent looks too, but may be busy.
@@ -82,10 +83,11 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("service", help="the function that opens the service, `package.module:function`")
     parser.add_argument("--parent", type=int, help="the process to die with")
     parser.add_argument("--memory-limit", type=int, help="resident bytes at which the worker ends itself")
+    parser.add_argument("--remote", action="store_true", help="on a host, whose `host_worker` sees to its end")
     parser.add_argument("--options", type=json.loads, default={}, help="the options of the service, as JSON")
     arguments = parser.parse_args(argv)
     requests, answers = _claim_channel()
-    _prepare_to_die(arguments.parent, requests, arguments.memory_limit)
+    _prepare_to_die(arguments.parent, None if arguments.remote else requests, arguments.memory_limit)
     channel = Channel(requests, answers)
     module, _, function = arguments.service.partition(":")
     status = 0
@@ -98,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             channel.send(_failed(error))
             status = 1
         else:
-            _serve(service, channel)
+            _serve(service, channel, arguments.remote)
     # Frameworks are not torn down: some hang or crash in it, a thread of one may go on for ever, and nothing in a
     # worker needs saving.
     sys.stderr.flush()
@@ -112,19 +114,24 @@ def _failed(error: BaseException) -> dict[str, Any]:
     return {"kind": "failed", "permanent": ours or isinstance(error, ImportError), "ours": ours, "message": message}
 
 
-def _serve(service: Service, channel: Channel) -> NoReturn:
-    """Answers every frame. Raises `ChannelClosed` when the parent hangs up."""
+def _serve(service: Service, channel: Channel, remote: bool) -> NoReturn:
+    """Answers every frame. Raises `ChannelClosed` when the parent hangs up. `remote`: tells when a request is there,
+    and when its answer leaves, between which alone a deadline counts."""
     # What a framework brings along is garbage only at the end: no collection need walk through it.
     gc.collect()
     gc.freeze()
     channel.send({"kind": "ready", "protocol": PROTOCOL, **service.about})
     while True:
         frame = channel.receive()
+        if remote:
+            channel.send({"clock": "start"})
         before = time.process_time()
         try:
             header, arrays = service.answers[frame.header["kind"]](frame)
         except MindgapError as error:
             header, arrays = {"kind": "refused", "message": str(error)}, ()
+        if remote:
+            channel.send({"clock": "stop"})
         channel.send({"cpu_seconds": time.process_time() - before, **header}, arrays)
 
 
@@ -140,8 +147,9 @@ def _claim_channel() -> tuple[int, int]:
     return requests, answers
 
 
-def _prepare_to_die(parent: int | None, requests: int, memory_limit: int | None) -> None:
-    """Ends this worker with its parent, prints stacks on crashes and SIGUSR1, limits its memory."""
+def _prepare_to_die(parent: int | None, requests: int | None, memory_limit: int | None) -> None:
+    """Ends this worker with its parent, prints stacks on crashes and SIGUSR1, limits its memory. `requests`: where to
+    look whether the parent hangs up."""
     with contextlib.suppress(ValueError):
         # A level that is none has been reported by the command that started this worker.
         configure_logging(parent)
@@ -158,10 +166,11 @@ def _prepare_to_die(parent: int | None, requests: int, memory_limit: int | None)
     threading.Thread(target=_watch, args=(requests, memory_limit), daemon=True).start()
 
 
-def _watch(requests: int, memory_limit: int | None) -> None:
+def _watch(requests: int | None, memory_limit: int | None) -> None:
     """Ends the process when the parent hangs up, in the middle of a job too, or when memory passes the limit."""
     poll = select.poll()
-    poll.register(requests, 0)
+    if requests is not None:
+        poll.register(requests, 0)
     while True:
         if poll.poll(_WATCH_MS if memory_limit is not None else None):
             os._exit(0)

@@ -6,10 +6,13 @@ import contextlib
 import ctypes
 import gc
 import json
+import os
+from collections.abc import Sequence
 from typing import Any
 
-from mindgap.graph import Graph, MindgapError, TensorStore, decode
+from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store, stored_keys
 from mindgap.graph.cache import Cache
+from mindgap.graph.tensor_cache import limit_bytes, trim
 from mindgap.platforms.environment_process import backend_at, described, probed
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.platforms.protocol import Platform
@@ -26,13 +29,14 @@ from mindgap.run.system import own_bytes
 
 def platform_service(
     channel: Channel, platform: str, tensors: str, recycle: int | None = None, backend: str | None = None,
-    environment: str = "", layered: bool = False,
+    environment: str = "", layered: bool = False, host: str = "",
 ) -> Service:  # fmt: skip
     """Opens a platform (`cpu/eager@isa=avx2`) and runs jobs on it.
 
     `tensors`: the directory of stored tensors. `recycle`: resident bytes after a job at which caches are emptied.
     `backend`: the backend's object, `package.module:attribute`, in another environment, which is called `environment`;
-    `layered`: what that lacks comes from mindgap's.
+    `layered`: what that lacks comes from mindgap's. `host`: the name of the host that this machine is; `tensors` is
+    empty then: its own store keeps what is sent.
     """
     name = parse(platform)
     found, options = find(name) if backend is None else (backend_at(backend), name.backend_options)
@@ -40,14 +44,26 @@ def platform_service(
     if not availability.available:
         raise MindgapError(f"platform {platform} is not available: {availability.reason}")
     opened = found.open(options)
-    description: dict[str, Any] = dict(opened.describe()) | ({} if backend is None else described())
+    description: dict[str, Any] = dict(opened.describe()) | ({} if backend is None else described(host))
     # Whatever a platform puts in, a number of numpy's for one, what travels is JSON.
     description = json.loads(json.dumps(description, default=str))
-    runner = _JobRunner(opened, name, TensorStore(tensors), channel, fingerprint_of(description), recycle)
+    store = _store_of_host() if host else TensorStore(tensors)
+    if host and recycle is not None:
+        # What the other side allows is of its own memory.
+        recycle = min(recycle, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
+    runner = _JobRunner(opened, name, store, channel, fingerprint_of(description), recycle, asks=bool(host))
     return Service(
-        {"job": runner.run, "prepare": runner.prepare},
+        {"job": runner.run, "prepare": runner.prepare, "tensor": runner.keep_tensor},
         {"description": description, "fingerprint": runner.fingerprint},
     )
+
+
+def _store_of_host() -> TensorStore:
+    """The store of this machine's user. A worker's process ends without ceremony, so it is trimmed here."""
+    store = default_tensor_store()
+    with contextlib.suppress(OSError):
+        trim(store.path, limit_bytes())
+    return store
 
 
 class _JobRunner:
@@ -55,8 +71,10 @@ class _JobRunner:
 
     def __init__(
         self, platform: Platform, name: PlatformName, tensors: TensorStore, channel: Channel, fingerprint: str,
-        recycle: int | None,
+        recycle: int | None, *, asks: bool,
     ) -> None:  # fmt: skip
+        """`asks`: for the tensors of a graph that the store lacks."""
+        self._asks = asks
         self._platform, self._name, self._tensors = platform, name, tensors
         self._channel, self.fingerprint, self._recycle = channel, fingerprint, recycle
         self._caches = Caches()
@@ -67,6 +85,8 @@ class _JobRunner:
         graph = self._graph(frame)
         if graph is None:
             return {"kind": "need"}, ()
+        if lacking := self._lacking([graph]):
+            return {"kind": "need", "tensors": lacking}, ()
         outcome = run_job(
             self._platform,
             read_job(frame, self._name, graph),
@@ -84,8 +104,24 @@ class _JobRunner:
     def prepare(self, frame: Frame) -> Answer:
         """Loads graphs together. Raises `MindgapError` for bad input."""
         jobs = [Job(self._name, self._keep(digest, data), inputs=inputs) for digest, data, inputs in sent_graphs(frame)]
+        if lacking := self._lacking([job.graph for job in jobs]):
+            return {"kind": "need", "tensors": lacking}, ()
         held, message = prepare(self._platform, jobs, self._tensors, self._caches)
         return {"kind": "prepared", "held": held, "message": message}, ()
+
+    def keep_tensor(self, frame: Frame) -> Answer:
+        """Keeps the file of a tensor. Raises `MindgapError` for one that is damaged."""
+        try:
+            self._tensors.adopt(frame.header["key"], lambda file: file.write(frame.arrays[0].data))
+        except OSError as error:
+            where = f"tensors cannot be written to {self._tensors.path}: {error.strerror or error}"
+            return {"kind": "unable", "message": f"{where}; MINDGAP_HOME there names another directory"}, ()
+        return {"kind": "kept"}, ()
+
+    def _lacking(self, graphs: Sequence[Graph]) -> list[str]:
+        """The keys of tensors that the graphs need and the store lacks, where it asks for them."""
+        keys = dict.fromkeys(key for graph in graphs for key in stored_keys(graph)) if self._asks else ()
+        return [key for key in keys if key not in self._tensors]
 
     def _graph(self, frame: Frame) -> Graph | None:
         digest: str = frame.header["graph"]

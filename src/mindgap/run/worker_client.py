@@ -14,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
-from mindgap.platforms.environments import Environment
+from mindgap.platforms.environments import Environment, Host, HostProblem
+from mindgap.platforms.environments.host_connection import HostConnection, Order, module_there
+from mindgap.platforms.environments.host_worker import MEMORY, PARENT, PROTOCOL
 from mindgap.run import forking
 from mindgap.run.channel import Array, Frame
+from mindgap.run.child_process import SpawnedProcess
 from mindgap.run.cpu import CpuAccount
-from mindgap.run.message import PROTOCOL
 from mindgap.run.outcome import Purpose
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess, spawned
 
@@ -40,7 +42,7 @@ def never(failed: WorkerFailed, fresh: bool) -> bool:
 def if_doubtful(failed: WorkerFailed, fresh: bool) -> bool:
     """Tries again where earlier requests may have damaged the process, or it was killed from outside. Not after a
     timeout: a second try would cost the deadline again."""
-    return failed.fault != "timeout" and (failed.outside or not fresh)
+    return failed.fault != "timeout" and (failed.outside or failed.lost or not fresh)
 
 
 class Lock(Protocol):
@@ -65,21 +67,27 @@ class WorkerStart:
     """How a worker process is started.
 
     `service`: the function that opens its service (`mindgap.run.server`). `variables`: its environment variables, by
-    default those of this process as they are now. `where`: the environment in which it runs, None for mindgap's own.
+    default those of this process as they are now; on a host, those that are set there besides its own. `where`: the
+    environment or host in which it runs, None for mindgap's own.
     `forks`: it may come from the fork server. `starter`: a thread that outlives the caller's, with which the process
     would die.
     """
 
     service: str
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    where: Environment | None = None
+    where: Environment | Host | None = None
     forks: bool = False
     starter: ThreadPoolExecutor | None = None
 
     def process(
         self, options: Mapping[str, Any], limits: RequestLimits, cancelled: Callable[[], bool]
     ) -> WorkerProcess:
-        """Starts it. Raises OSError if that fails."""
+        """Starts it. Raises OSError if that fails, and `HostProblem`."""
+        if isinstance(self.where, Host):
+            asked = [self.service, "--parent", PARENT, "--options", json.dumps(dict(options)), "--remote"]
+            command = module_there(SERVER, *asked, "--memory-limit", MEMORY)
+            made = HostConnection(self.where, Order(command, self.variables), limits.deadline_s)
+            return WorkerProcess(SpawnedProcess(made.process), made.link)
         arguments = [self.service, "--parent", str(os.getpid()), "--options", json.dumps(dict(options))]
         if limits.memory_bytes is not None:
             arguments += ["--memory-limit", str(limits.memory_bytes)]
@@ -149,6 +157,8 @@ class WorkerClient:
             self.process = self._start.process(self.options, within, lambda: self.closing)
         except OSError as error:
             raise CannotOpen(f"the worker cannot be started: {error}", permanent=True) from error
+        except HostProblem as error:
+            raise WorkerFailed("crash", str(error), lost=True) from error
         header = self.process.listen(RequestLimits(max(until - time.monotonic(), LEAST_S), memory)).header
         if header.get("kind") == "failed":
             raise CannotOpen(

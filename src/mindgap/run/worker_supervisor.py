@@ -10,16 +10,24 @@ When a job ends its worker, the rules are these.
 A worker that does not become ready is started up to `START_ATTEMPTS` times with increasing delays. Then the platform is
 given up, and every later job gets the same failure. A start that times out, or that reports a permanent failure, is not
 tried again. A start that was killed from outside counts as a quarter of a failure.
+
+Of a worker on a host, a lost connection is no outcome. The host is waited for, and the job is sent again, once. Where
+that does not help either, `HostProblem` is raised: nothing is known of the platform. The next job tries again.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mindgap.graph import MindgapError
+import numpy as np
+
+from mindgap.graph import MindgapError, TensorStore
+from mindgap.platforms.environments import Host, HostProblem
+from mindgap.platforms.environments.host_connection import HostLink
 from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
@@ -35,6 +43,8 @@ START_ATTEMPTS: Final = 3
 #: What being killed from outside counts for among them.
 _OUTSIDE: Final = 0.25
 _BACK_OFF_S: Final = 0.2
+#: A host that was not reached is not tried again for so long.
+_HOST_PAUSE_S: Final = 5.0
 #: Fewer graphs than a worker keeps, so that none is forgotten before its job comes.
 BATCH_SIZE: Final = 128
 
@@ -62,9 +72,16 @@ class WorkerSupervisor:
         busy: FairSemaphore,
         account: CpuAccount,
         slower: float = 1.0,
+        tensors: TensorStore | None = None,
     ) -> None:
         """`options`: of the platform's service. `busy`: the pool's semaphore, held while the worker starts or works.
-        `account`: charged for both. `slower`: so many times each deadline is allowed, for an emulated processor."""
+        `account`: charged for both. `slower`: so many times each deadline is allowed, for an emulated processor.
+        `tensors`: what a host is sent of, where it asks."""
+        self._tensors = tensors
+        self._host = start.where if isinstance(start.where, Host) else None
+        #: The last time that the host was not reached, and why.
+        self._unreached: tuple[float, WorkerFailed] | None = None
+        self._links: list[HostLink] = []
         self.platform = platform
         self._slower = slower
         self._client = WorkerClient(start, options, RequestLimits(limits.start_s), account, platform)
@@ -83,7 +100,7 @@ class WorkerSupervisor:
     def run(self, job: Job) -> Outcome:
         """Runs the job. `cpu` among the outcome's timings: processor seconds of the worker, without its start.
 
-        Raises `MindgapError` for bad input only.
+        Raises `MindgapError` for bad input only, and `HostProblem`.
         """
         check_job(job)
         job = replace(job, deadline_s=self._slower * job.deadline_s)
@@ -108,7 +125,7 @@ class WorkerSupervisor:
     def prepare(self, jobs: Sequence[Job], deadline_s: float, until: float | None = None) -> Prepared:
         """Loads the graphs of jobs together in the worker. A worker that ends or exceeds the deadline is replaced,
         without another try. `until`: a moment of `time.monotonic` at which it must be over, start of the worker
-        included. Raises `MindgapError` for bad input only.
+        included. Raises `MindgapError` for bad input only, and `HostProblem`.
         """
         for job in jobs:
             check_job(job)
@@ -124,12 +141,20 @@ class WorkerSupervisor:
                 worker.stage = f"loading {len(jobs)} graphs together"
                 asked = prepare_frame(digests, [bytes_of(job.graph) for job in jobs], [job.inputs for job in jobs])
                 left_s = deadline_s if until is None else min(deadline_s, until - time.monotonic())
-                frame = worker.ask(*asked, RequestLimits(max(left_s, LEAST_S), self.limits.memory_bytes))
+                limits = RequestLimits(max(left_s, LEAST_S), self.limits.memory_bytes, until=until)
+                frame = worker.ask(*asked, limits)
+                if frame.header.get("kind") == "need":
+                    self._send_tensors(worker, frame, until)
+                    frame = worker.ask(*asked, limits)
                 return self._read_prepared(worker, frame, digests)
 
             try:
-                return self._client.attempt(loaded, purpose="judging" if first else "running", ready=self._ready)
+                return self._client.attempt(
+                    loaded, lambda failed, _: failed.lost, "judging" if first else "running", self._ready
+                )
             except WorkerFailed as failed:
+                if failed.lost:
+                    raise HostProblem(failed.message) from None
                 status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
                 return Prepared(status, message=f"{self._message(failed)}\n{failed.tail}".strip())
             finally:
@@ -180,6 +205,11 @@ class WorkerSupervisor:
         return self._client.about.get("fingerprint", "")
 
     @property
+    def traffic(self) -> tuple[int, int]:
+        """The bytes sent to a host and received from it, so far, without its greetings and orders."""
+        return sum(link.sent for link in self._links), sum(link.received for link in self._links)
+
+    @property
     def pid(self) -> int | None:
         """The running process, None without one."""
         return self._client.pid
@@ -193,25 +223,42 @@ class WorkerSupervisor:
             return self._ask(worker, job, digest)
 
         def retry(failed: WorkerFailed, fresh: bool) -> bool:
-            return if_doubtful(failed, fresh) and (job.confirmed or failed.outside)
+            return if_doubtful(failed, fresh) and (job.confirmed or failed.outside or failed.lost)
 
         try:
             return self._client.attempt(asked, retry, job.purpose, self._ready)
         except WorkerFailed as failed:
+            if failed.lost:
+                raise HostProblem(failed.message + (" (twice)" if tries > 1 else "")) from None
             return self._failed(digest, failed, " (twice: the second time on a fresh worker)" if tries > 1 else "")
 
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
         """Sends the job once. Raises `WorkerFailed`, and `MindgapError` for bad input."""
-        limits = RequestLimits(max(job.seconds_left(), LEAST_S), self.limits.memory_bytes)
+        limits = RequestLimits(max(job.seconds_left(), LEAST_S), self.limits.memory_bytes, until=job.until)
         sent = self._sent_to(worker)
         worker.stage = "running"
         data = None if digest in sent else bytes_of(job.graph)
         frame = worker.ask(*job_frame(job, digest, data), limits)
-        if frame.header.get("kind") == "need" and data is None:
+        if frame.header.get("kind") == "need" and data is None and "tensors" not in frame.header:
             worker.stage = "running"
             frame = worker.ask(*job_frame(job, digest, bytes_of(job.graph)), limits)
         sent.add(digest)
+        if frame.header.get("kind") == "need" and self._host is not None:
+            self._send_tensors(worker, frame, job.until)
+            worker.stage = "running"
+            frame = worker.ask(*job_frame(job, digest, None), limits)
         return self._read(worker, frame, digest)
+
+    def _send_tensors(self, worker: WorkerProcess, frame: Frame, until: float | None) -> None:
+        """Sends the tensors that a host lacks. Raises `WorkerFailed`, and `HostProblem` where it cannot keep them."""
+        assert self._host is not None and self._tensors is not None
+        for key in frame.header["tensors"]:
+            data = np.memmap(self._tensors.file(key), np.uint8, "r")
+            worker.stage = "getting the tensors"
+            limits = RequestLimits(self.limits.start_s, until=until)
+            answer = worker.ask({"kind": "tensor", "key": key}, [data], limits).header
+            if answer.get("kind") != "kept":
+                raise HostProblem(f"host {self._host.name}: {answer.get('message')}")
 
     def _sent_to(self, worker: WorkerProcess) -> set[str]:
         """The digests of the graphs that were sent to a worker."""
@@ -254,12 +301,13 @@ class WorkerSupervisor:
             if attempt:
                 time.sleep(_BACK_OFF_S * 4 ** (attempt - 1))
             try:
-                self.starts += 1
-                worker = self._client.started(self._until)
+                worker = self._started()
                 self._failures = 0.0
                 return worker
             except WorkerFailed as error:
                 failed = error
+                if failed.lost:
+                    break
                 self._failures += _OUTSIDE if failed.outside else 1
                 if self._until is not None and time.monotonic() >= self._until:
                     # It was the job that had no time: the next may start a worker.
@@ -269,6 +317,32 @@ class WorkerSupervisor:
                     self._given_up = failed
                     break
         raise failed
+
+    def _started(self) -> WorkerProcess:
+        """Starts a worker. A host that was reached before is waited for, as long as its `wait_s` says; one that was
+        just not reached is not tried again at once. Raises `WorkerFailed`."""
+        if self._unreached is not None and time.monotonic() - self._unreached[0] < _HOST_PAUSE_S:
+            raise self._unreached[1]
+        wait_s = self._host.wait_s if self._host and self.fingerprint and self._unreached is None else 0.0
+        until = min(time.monotonic() + wait_s, math.inf if self._until is None else self._until)
+        pause_s = _BACK_OFF_S
+        while True:
+            self.starts += 1
+            try:
+                worker = self._client.started(self._until)
+            except WorkerFailed as failed:
+                if not failed.lost:
+                    raise
+                if self._client.closing or time.monotonic() + pause_s > until:
+                    self._unreached = time.monotonic(), failed
+                    raise
+                time.sleep(pause_s)
+                pause_s = min(2 * pause_s, _HOST_PAUSE_S)
+                continue
+            self._unreached = None
+            if worker.link is not None:
+                self._links.append(worker.link)
+            return worker
 
     def _message(self, failed: WorkerFailed) -> str:
         if isinstance(failed, CannotOpen) and not failed.ours:

@@ -17,6 +17,7 @@ from mindgap.findings.reduction.files import read_summary
 from mindgap.findings.reduction.reproducer import run_script, says_fault
 from mindgap.graph import MindgapError
 from mindgap.graph.model_file import SUFFIX
+from mindgap.platforms.environments import Host
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, BackendWithoutEnvironment
 from mindgap.platforms.registry import find
@@ -139,7 +140,11 @@ def _interpreter_of(platform: PlatformName | None) -> str:
     backend, _ = find(platform)
     if isinstance(backend, BackendWithoutEnvironment):
         raise MindgapError(backend.probe().reason)
-    return backend.where.python if isinstance(backend, BackendInEnvironment) else sys.executable
+    if not isinstance(backend, BackendInEnvironment):
+        return sys.executable
+    if isinstance(backend.where, Host):
+        raise MindgapError(f"its platform is on host {backend.where.name}: run the script there")
+    return backend.where.python
 
 
 def _head(printed: str) -> str:

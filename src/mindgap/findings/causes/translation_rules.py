@@ -15,6 +15,7 @@ from typing import Final
 from mindgap.findings.causes.key import front_end_of
 from mindgap.findings.causes.packets import function_of
 from mindgap.graph import MindgapError
+from mindgap.platforms.environments import Host
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.registry import find
@@ -63,6 +64,8 @@ def _is_of(name: str, function: str) -> bool:
 @cache
 def rules(python: str) -> Mapping[str, Mapping[str, TranslationRule]]:
     """The rules in an interpreter's packages, by front end and operator; empty where it cannot be asked."""
+    if not python:
+        return {}
     try:
         done = subprocess.run([python, str(_READER)], capture_output=True, text=True, timeout=_READ_S, check=True)
         found: list[list[str]] = json.loads(done.stdout)
@@ -77,9 +80,12 @@ def rules(python: str) -> Mapping[str, Mapping[str, TranslationRule]]:
 
 @cache
 def _python_of(platform: PlatformName) -> str:
-    """The interpreter that translates programs for a platform."""
+    """The interpreter that translates programs for a platform; empty for one of a host."""
     try:
         backend, _ = find(platform)
     except MindgapError:
         return sys.executable
-    return backend.where.python if isinstance(backend, BackendInEnvironment) else sys.executable
+    if not isinstance(backend, BackendInEnvironment):
+        return sys.executable
+    # The rules of a host are not read.
+    return "" if isinstance(backend.where, Host) else backend.where.python

@@ -23,6 +23,8 @@ from mindgap.findings.script.short import ShownCase, with_cases
 from mindgap.findings.script.target import Target, TwoResults
 from mindgap.graph import Graph
 from mindgap.graph.operators import traits
+from mindgap.platforms.environments import HostProblem, find_host
+from mindgap.platforms.environments.host_connection import run_script_there
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
@@ -162,13 +164,13 @@ def verified_script(form: ScriptForm, row: Row) -> Reproducer:
     are its signature, if they are those of the row.
     """
     if form.kind == "fails" and form.failure is None:
-        _, printed, errors = run_alone(script_source(form), form.platform.python)
+        _, printed, errors = run_alone(script_source(form), form.platform.python, form.platform.host)
         raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
         if raised is None or not is_the_failure(printed + errors, row):
             return Reproducer("", False, printed, reason=_reason(printed))
         form = replace(form, failure=(raised[1], stable_part(raised[2])))
     text = script_source(form)
-    shown, printed, errors = verify(text, form.platform.python)
+    shown, printed, errors = verify(text, form.platform.python, form.platform.host)
     # A compiler says what is wrong on standard error, and raises an exception that does not repeat it.
     told = (form.kind in ("crashes", "hangs") and row.status != "crash") or is_the_failure(printed + errors, row)
     if shown and printed.rstrip().endswith(f"\n{FAULT}") and told and every_case_shows(printed):
@@ -227,29 +229,39 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[A-Za-z_]{4,}", text))
 
 
-def verify(text: str, python: str = "") -> tuple[bool, str, str]:
+def verify(text: str, python: str = "", host: str = "") -> tuple[bool, str, str]:
     """Whether the script ends with status 1 in each of two fresh processes without mindgap, and what it printed.
 
     That is what it printed the last time, on standard output and on standard error.
 
-    `python`: the interpreter, empty for this one.
+    `python`: the interpreter, empty for this one. `host`: the name of the host to run it on, empty for this machine.
     """
     printed = errors = ""
     for _ in range(RUNS):
-        status, printed, errors = run_alone(text, python)
+        status, printed, errors = run_alone(text, python, host)
         if status != 1:
             return False, printed, errors
     return True, printed, errors
 
 
-def run_alone(text: str, python: str) -> tuple[int, str, str]:
+def run_alone(text: str, python: str, host: str = "") -> tuple[int, str, str]:
     """Runs a script in a fresh process without mindgap. Returns its exit status, 2 where the script itself did not tell
-    it, and what it printed on standard output and on standard error."""
+    it, and what it printed on standard output and on standard error. A host that cannot run it is such an end."""
+    if host:
+        try:
+            found = run_script_there(find_host(host), text, _WITHOUT_MINDGAP, _TIMEOUT_S)
+        except HostProblem as problem:
+            found = 2, str(problem), ""
+        return _told(*found)
     with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
         file = Path(folder, "reproducer.py")
         file.write_text(text)
         command = [python or sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
         status, printed, errors = run_script(command, folder)
+    return _told(status, printed, errors)
+
+
+def _told(status: int, printed: str, errors: str) -> tuple[int, str, str]:
     if status == 0 or says_fault(status, printed, errors) or (status == 1 and not _UNCAUGHT.search(errors)):
         return status, printed[-PRINTED:], errors[-PRINTED:]
     return 2, (printed + errors)[-PRINTED:], errors[-PRINTED:]

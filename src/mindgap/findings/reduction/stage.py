@@ -16,7 +16,7 @@ from mindgap.graph import Graph, MindgapError
 from mindgap.graph.compare.verdict import CALM
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.environments import Environment
-from mindgap.platforms.name import ENVIRONMENT, PlatformName, parse
+from mindgap.platforms.name import ENVIRONMENT, HOST, PlatformName, parse
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Staged
 from mindgap.platforms.registry import find, registered
@@ -97,6 +97,8 @@ class StageRuns:
         """The name of another platform in the environment of the one at fault, also where that is its recipe's. What a
         layered environment has not installed itself is mindgap's own, and so is then the platform."""
         name, environment = parse(platform), self._environment()
+        if self.side.host:
+            return name.with_options(**{HOST: self.side.host})
         if environment is None:
             return name
         there = name.with_options(**{ENVIRONMENT: environment.name})
@@ -105,7 +107,8 @@ class StageRuns:
 
     def _environment(self) -> Environment | None:
         backend, _ = find(self.side)
-        return backend.where if isinstance(backend, BackendInEnvironment) else None
+        where = backend.where if isinstance(backend, BackendInEnvironment) else None
+        return where if isinstance(where, Environment) else None
 
     def note(self, sentence: str) -> None:
         """Adds a sentence to the evidence."""

@@ -50,8 +50,8 @@ class Version:
 
 
 def are_versions(one: Target, other: Target) -> bool:
-    """Whether the two are one platform, in two environments."""
-    return one.python != other.python and one.name == other.name
+    """Whether the two are one platform, in two environments or on two machines."""
+    return (one.python, one.host) != (other.python, other.host) and one.name == other.name
 
 
 def version_words(target: Target, other: Target) -> str:
@@ -61,7 +61,7 @@ def version_words(target: Target, other: Target) -> str:
         found = [f"{name} {mine[name]}" for name in names if name in mine and mine[name] != theirs.get(name)]
         if found:
             return ", ".join(found).replace("python", "Python")
-    return "another environment"
+    return f"host {target.host}" if target.host else "this machine" if other.host else "another environment"
 
 
 def version_reproducer(
@@ -79,7 +79,7 @@ def version_reproducer(
         for form in short_forms([ShownCase("smallest", graph, inputs)], faulty.target, row, limit_s, title, two):
             text = script_source(form)
             if form.kind == "fails":
-                _, printed, _ = run_alone(text, faulty.target.python)
+                _, printed, _ = run_alone(text, faulty.target.python, faulty.target.host)
                 raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
                 if raised is None:
                     continue
@@ -95,11 +95,11 @@ def version_reproducer(
 
 def _in_both(text: str, faulty: Version, expected: Version) -> Reproducer:
     """Runs a script with the version at fault, twice where it shows the fault, and with the other one."""
-    first, printed, _ = run_alone(text, faulty.target.python)
+    first, printed, _ = run_alone(text, faulty.target.python, faulty.target.host)
     status = first
     if first == 1:
-        status, printed, _ = run_alone(text, faulty.target.python)
-    right, other, _ = run_alone(text, expected.target.python)
+        status, printed, _ = run_alone(text, faulty.target.python, faulty.target.host)
+    right, other, _ = run_alone(text, expected.target.python, expected.target.host)
     told = ((faulty, status if status == first else 2, printed), (expected, right, other))
     runs = tuple(VersionRun(each.platform, _SHOWN.get(end, "could not be checked"), _first_line(said), said)
                  for each, end, said in told)  # fmt: skip

@@ -7,9 +7,10 @@ from platform import python_version
 from typing import TYPE_CHECKING
 
 from mindgap.findings.script.target import Target, packages_of
+from mindgap.platforms.environments import Environment, HostProblem
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.other_environment import BackendInEnvironment, declared
+from mindgap.platforms.other_environment import BackendInEnvironment, declared, python_in
 from mindgap.platforms.protocol import NotNative
 from mindgap.platforms.pytorch.eager import EagerBackend
 from mindgap.platforms.registry import environment, find
@@ -28,11 +29,12 @@ def target_of(platform: PlatformName) -> Target:
     backend, _ = find(platform)
     variables = environment(platform, backend)
     where = backend.where if isinstance(backend, BackendInEnvironment) else None
-    python = python_version() if where is None else where.facts().python
+    python = python_version() if where is None else python_in(where)
     versions = {**package_versions(platform, packages_of(platform.device_mode)), "python": python}
-    target = Target.of(platform, variables, "" if where is None else where.python, versions)
+    target = Target.of(platform, variables, where.python if isinstance(where, Environment) else "", versions)
+    target = replace(target, host=platform.host)
     inner = declared(backend)
-    if where is not None and where.emulation is not None:
+    if isinstance(where, Environment) and where.emulation is not None:
         target = replace(target, execution=where.emulation.words)
     elif isinstance(inner, NotNative):
         target = replace(target, execution=inner.execution)
@@ -53,5 +55,5 @@ def culprit_script(platform: PlatformName, found: FoundFault, reference: Platfor
     wrong = fault.blame or "undecided"
     try:
         return short_script(alone.graph, target_of(platform), title, wrong=wrong, inputs=alone.inputs)
-    except NoShortScript:
+    except (NoShortScript, HostProblem):  # the finding stays where its host is gone
         return ""

@@ -201,6 +201,8 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     facts = "".join(f"{text}\n\n" for text in form.facts if text)
     if form.platform.execution:
         facts += f"{form.platform.name} was not run by hardware ({form.platform.execution}).\n\n"
+    if form.platform.host:
+        facts += f"It must run on host {form.platform.host}: another machine may not show it.\n\n"
     lines = [
         f'"""{form.title}\n\n{facts}Seen with {seen}.\n'
         'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n',

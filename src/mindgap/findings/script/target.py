@@ -22,7 +22,8 @@ class Target:
     `python`: the interpreter of the environment in which it runs, empty for mindgap's own. `versions`: of packages
     there; None for mindgap's own environment. `torch_device`: of eager mode on a device other than the CPU, its name in
     `torch.device`; `module`: what to import so that torch knows it. `execution`: how it was run where no hardware of
-    its kind ran it, in words (`emulated: cortex-a72 by qemu-aarch64 7.2.22`); empty for hardware.
+    its kind ran it, in words (`emulated: cortex-a72 by qemu-aarch64 7.2.22`); empty for hardware. `host`: the name of
+    the host that it runs on, empty for this machine.
     """
 
     device_mode: str
@@ -33,6 +34,7 @@ class Target:
     torch_device: str = ""
     module: str = ""
     execution: str = ""
+    host: str = ""
 
     @staticmethod
     def of(

@@ -20,6 +20,7 @@ from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.judge.trace.known_failures import KnownFailures
+from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import ACCURACY, MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
 from mindgap.results.recording import Describe
@@ -128,7 +129,7 @@ class GraphComparison:
             return row_of_reference(self.name, self.reference)
         try:
             row = self.decide(self.run(platform))
-        except OutOfTime as error:
+        except (OutOfTime, HostProblem) as error:
             # What the judge was doing is half done: nothing is concluded of it. Outputs stay for `row_so_far`.
             self._judges.clear()
             return self.row_so_far(platform, str(error))

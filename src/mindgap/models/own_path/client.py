@@ -250,6 +250,7 @@ class OwnPathClient:
     def _client(self, platform: PlatformName, backend: Backend) -> tuple[WorkerClient, threading.Lock]:
         where: Environment | None = None
         if isinstance(backend, BackendInEnvironment):
+            assert isinstance(backend.where, Environment), "programs do not go to hosts"
             where = backend.where
             where.check("torch")
         variables = backend.environment(platform.backend_options)
@@ -280,6 +281,8 @@ def program_runner_of(backend: Backend, platform: PlatformName, file: Path | Non
     own, options = declared(backend), platform.backend_options
     if platform.mode == "eager" and file is None:
         return None
+    if platform.host:
+        raise NoOwnPath(f"the program's own files are not on host {platform.host}: the captured graph alone runs there")
     try:
         if file is not None:
             runner = own.file_runner(options, str(file.resolve())) if isinstance(own, RunsFiles) else None

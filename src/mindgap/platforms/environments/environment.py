@@ -20,11 +20,10 @@ from typing import Any, Final
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
 from mindgap.platforms.environments.emulation import SLOWER, Emulation
+from mindgap.platforms.environments.host_worker import NEEDED
 
 #: The oldest Python that workers run on.
 OLDEST_PYTHON: Final = (3, 10)
-#: The packages that every worker needs, beside those of its platform.
-NEEDED: Final = ("numpy", "ml_dtypes", "xxhash", "zstandard")
 #: The file of a layered environment that puts mindgap's own packages behind its own, by their folders.
 BASE_PACKAGES: Final = "packages_of_mindgap.pth"
 #: An environment has no record until it is complete.

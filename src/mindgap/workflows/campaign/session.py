@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
+from mindgap.platforms.environments.host import use_hosts_of_plan
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import PlatformFacts
@@ -100,6 +101,7 @@ def begin(
     refuse_begun(path)
     plan = plan.model_copy(update={"catalogue": os.path.abspath(plan.catalogue)})
     options = options or RunOptions()
+    use_hosts_of_plan(plan.hosts)
     # Reports an absent platform before any work is done.
     options.steps.step("looking for the plan's platforms")
     _facts(plan, options)

@@ -31,7 +31,7 @@ def facts_of(
 def _fact(platform: PlatformName, registered: dict[str, PlatformInfo]) -> PlatformFacts:
     if platform.is_import_path:
         return PlatformFacts(platform, platform.device_mode, available=True)
-    if platform.environment:
+    if not platform.is_here:
         return _plain(platform_info(platform))
     return dataclasses.replace(_plain(registered[platform.device_mode]), platform=platform)
 

@@ -23,6 +23,7 @@ from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.sources.client import ProgramRefused
+from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
 from mindgap.results.drawn_graph import MOST_AROUND, drawn_nodes, submodule_nodes
@@ -163,6 +164,9 @@ class SubjectRunner:
         except OutOfTime as error:
             self._refuse(position, subject, MindgapError(f"not run: {error} before the reference had run it"))
             return
+        except HostProblem as error:
+            self._refuse(position, subject, MindgapError(f"not run: {error}"))
+            return
         model = dataclasses.replace(
             comparison.model({"capture": captured.seconds}), source=subject.source,
             quantisation_cost=self._cost(subject, comparison),
@@ -251,7 +255,7 @@ class SubjectRunner:
             again = partial(program.eager_again, platform)
             referee = program.run if run.source_file else None
             row = with_own_path(comparison, row, run, partial(program.locate, platform), again, referee)
-        except OutOfTime as error:
+        except (OutOfTime, HostProblem) as error:
             return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
         sized = program.run_sizes(platform, run.dynamic)
         row = row if sized is None else with_sizes(row, sized, run, partial(program.locate, platform))

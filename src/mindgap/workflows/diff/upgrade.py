@@ -138,6 +138,8 @@ def in_environment(platform: str, environment: str | None) -> PlatformName:
     name = parse(platform)
     if name.is_import_path:
         raise PlatformError(f"platform {platform!r}: an upgrade takes platforms that `mindgap platforms` lists")
+    if name.host:
+        raise PlatformError(f"platform {platform!r} names a host: an upgrade compares environments of this machine")
     if name.environment:
         raise PlatformError(f"platform {platform!r} names an environment: --from and --to do that")
     return canonical(name if environment is None else name.with_options(**{ENVIRONMENT: environment}))

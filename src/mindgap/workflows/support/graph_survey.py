@@ -28,10 +28,11 @@ _SOME: Final = 128
 
 def may_lack(platform: PlatformName, reference: PlatformName) -> bool:
     """Tells whether a platform can lack operators of the reference: not if it differs in options only, and runs in the
-    same environment."""
+    same environment, on the same host."""
     if platform.device_mode != reference.device_mode:
         return True
-    return not platform.is_import_path and platform.environment != reference.environment
+    there, where = ((each.environment, each.host) for each in (platform, reference))
+    return not platform.is_import_path and there != where
 
 
 class Steps(Protocol):

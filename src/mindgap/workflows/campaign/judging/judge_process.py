@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.judge.pipeline.comparison import Execute, no_description
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, row_of
+from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName, recorded
 from mindgap.platforms.protocol import ACCURACY, PYTORCH_DECOMPOSITIONS
 from mindgap.results.recording import Describe
@@ -158,6 +159,10 @@ class JudgeProcess:
             return self._client.attempt(
                 lambda worker: self._ask(worker, case, outcome, reference), retry, ready=self._ready
             )
+        except HostProblem:
+            # It waits for the answer of a job that no host gives.
+            self._client.close()
+            raise
         except WorkerFailed as failed:
             if failed.fault == "timeout":
                 raise _OutOfBounds(_too_long(self._limits, outcome)) from None
@@ -210,6 +215,8 @@ class JudgeProcess:
         started = time.perf_counter()
         try:
             outcome = self._execute(dataclasses.replace(job, deadline_s=header["deadline_s"], purpose="judging"))
+        except HostProblem:
+            raise
         except MindgapError as error:
             return {"kind": "refused", "message": str(error)}, []
         # Not the time spent waiting for a turn, where the worker says how long it took.

@@ -17,6 +17,8 @@ large = 0.1
 deadline_s = 60
 [stop]
 minutes = 30
+[hosts.edge]              # where platforms such as "cpu/eager@host=edge" run; or in a mindgap.toml
+command = "ssh edge python3 -m mindgap worker"
 ```
 """
 
@@ -33,14 +35,16 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.environments import HostProblem
+from mindgap.platforms.environments.host import parse_hosts
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import RunSettings
 from mindgap.workflows.campaign.plan.positions import line_of
 
-#: What may be changed in a campaign that has begun: when it ends, not what it does.
-CHANGEABLE: Final = frozenset({"stop"})
+#: What may be changed in a campaign that has begun: when it ends and how hosts are reached, not what it does.
+CHANGEABLE: Final = frozenset({"stop", "hosts"})
 _AT: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
 
@@ -133,7 +137,7 @@ class Plan(_Part):
     """The content of `campaign.toml`.
 
     `skip_unavailable`: skip a platform that is not on this machine, with a warning. `internal`: judge internal outputs
-    like any other.
+    like any other. `hosts`: the tables of hosts by name, as `platforms.environments.host` reads them.
     """
 
     seed: int
@@ -145,12 +149,13 @@ class Plan(_Part):
     platforms: Annotated[dict[PlatformName, PlatformPlan], Field(min_length=1)]
     limits: VariantLimits = VariantLimits()
     stop: Stop = Stop()
+    hosts: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
 
     @property
     def digest(self) -> str:
         """Returns a digest (128 bits, in hex) of the keys that decide the results.
 
-        Not included: the catalogue's path, `skip_unavailable`, the survey's limit, and `stop`.
+        Not included: the catalogue's path, `skip_unavailable`, the survey's limit, `stop` and `hosts`.
         """
         data = self.model_dump(exclude={"catalogue", "skip_unavailable", *CHANGEABLE})
         del data["limits"]["coverage_minutes"]
@@ -233,6 +238,10 @@ def _canonical(plan: Plan, where: str, text: str) -> Plan:
         reference = canonical(str(plan.reference))
     except PlatformError as error:
         raise PlanError(f"{where}:{line_of(text, ('reference',))}: reference: {error}") from None
+    try:
+        parse_hosts(plan.hosts, where)
+    except HostProblem as error:
+        raise PlanError(f"{error}") from None
     return plan.model_copy(update={"platforms": platforms, "reference": reference})
 
 

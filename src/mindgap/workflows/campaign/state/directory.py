@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.environments.host import use_hosts_of_plan
 from mindgap.results.store import Store
 from mindgap.workflows.campaign.cases.bundle import BUNDLE, PLAN
 from mindgap.workflows.campaign.cases.case import Shard
@@ -106,7 +107,8 @@ def refuse_begun(path: str | Path) -> None:
 
 
 def open_directory(path: str | Path) -> CampaignDirectory:
-    """Opens the campaign in a directory. Raises `MindgapError` if there is none, or its plan was changed."""
+    """Opens the campaign in a directory, and makes the hosts of its plan known. Raises `MindgapError` if there is none,
+    or its plan was changed."""
     path = Path(path)
     about = _about(path)
     try:
@@ -124,6 +126,7 @@ def open_directory(path: str | Path) -> CampaignDirectory:
             f"{path / PLAN} was changed since the campaign began ({', '.join(keys)}): put it back, "
             "or start another campaign with `mindgap campaign run … --out OTHER`"
         )
+    use_hosts_of_plan(now.hosts)
     return dataclasses.replace(
         directory, plan=planned.model_copy(update={key: getattr(now, key) for key in CHANGEABLE})
     )

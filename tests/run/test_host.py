@@ -1,0 +1,306 @@
+"""Workers on a host: one outcome for whatever a connection, the other side or the platform there does.
+
+The host here is a plain command on this machine, with a home of its own. `test_ssh_host.py` has a real sshd.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from misbehaving import graph
+
+from mindgap.findings.reduction.reproducer import verify
+from mindgap.findings.script.form import FAULT
+from mindgap.graph import Graph, Input, Node, Ref, Stored, TensorSpec, TensorStore, tensor_key
+from mindgap.platforms.environments import Host, HostProblem, find_host
+from mindgap.platforms.environments.host_connection import HostLink, Order, run_script_there, run_there, versions_there
+from mindgap.platforms.environments.host_worker import GREETING, PROTOCOL, PYTHON
+from mindgap.platforms.listing import list_hosts
+from mindgap.platforms.name import parse
+from mindgap.platforms.other_environment import probe_all
+from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.registry import canonical, find
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.support.graph_survey import may_lack
+
+ZOO = parse("misbehaving:BACKEND@host=edge")
+WORKER = f"{sys.executable} -m mindgap worker"
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes the command of the host `edge`, by default one that works, with a home of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(command: str = "", **more: object) -> None:
+        command = command or f"env MINDGAP_HOME={tmp_path}/there {WORKER}"
+        lines = [f"command = {json.dumps(command)}", *(f"{key} = {value}" for key, value in more.items())]
+        (tmp_path / "mindgap.toml").write_text("\n".join(["[hosts.edge]", *lines, ""]))
+
+    write()
+    return write
+
+
+def job(what: str = "add", **settings: object) -> Job:
+    return Job(ZOO, graph(what), **{"deadline_s": 20.0, **settings})  # type: ignore[arg-type]
+
+
+def is_right(outcome: Outcome) -> bool:
+    return outcome.status == "ok" and outcome.arrays is not None and 1.0 <= outcome.arrays[0].min() < 2.0
+
+
+def with_tensor(store: TensorStore, values: np.ndarray) -> Graph:
+    spec = TensorSpec.contiguous("float32", values.shape)
+    given = Input(spec, Stored(store.put(values)), "parameter")
+    return Graph((given,), (Node("zoo.add.default", (Ref(0),), (), (spec,)),), (1,))
+
+
+# -- what runs there --
+
+
+def test_a_job_runs_there_and_tensors_travel_once(write_host: Write, tmp_path: Path) -> None:
+    store = TensorStore(tmp_path / "here")
+    values = np.random.default_rng(0).random(100_000, np.float32)
+    asked = Job(ZOO, with_tensor(store, values), attach_up_to=0)
+    with WorkerPool([ZOO], tensors=store) as pool:
+        first, sent = pool.run(asked), pool.traffic(ZOO)
+        second, more = pool.run(asked), pool.traffic(ZOO)
+        described = pool.describe(ZOO)
+    assert first.status == second.status == "ok" and first.outputs == second.outputs, first.message
+    assert sent[0] > values.nbytes and more[0] - sent[0] < 2000
+    assert tensor_key(values) in TensorStore(tmp_path / "there/tensors")
+    assert described["host"]["python"] == ".".join(map(str, sys.version_info[:3])) and described["host"]["mindgap"]
+    with WorkerPool([ZOO], tensors=store) as pool:
+        assert pool.run(asked).outputs == first.outputs
+        assert pool.traffic(ZOO)[0] < 2000, "it was kept there"
+
+
+def test_what_a_platform_does_there_is_an_outcome_as_here(write_host: Write) -> None:
+    with WorkerPool([ZOO]) as pool:
+        crash, hang = pool.run(job("segfault")), pool.run(job("hang", deadline_s=0.5))
+    assert (crash.status, hang.status) == ("crash", "timeout")
+    assert "killed by SIGSEGV while running" in crash.message
+    assert "no answer within 0.5 s" in hang.message and "in hang" in hang.message, "with the stack there"
+
+
+def test_a_lost_connection_is_made_again_and_the_job_is_sent_again(write_host: Write) -> None:
+    with WorkerPool([ZOO]) as pool:
+        assert is_right(pool.run(job(want="outputs")))
+        threading.Timer(0.3, os.kill, (pool.pids()[ZOO], signal.SIGKILL)).start()
+        assert pool.run(job("long_nap", repeat=4)).status == "ok"
+        assert pool.starts(ZOO) == 2
+
+
+def test_a_host_that_is_gone_is_no_failure_of_the_platform(write_host: Write, tmp_path: Path) -> None:
+    gate = tmp_path / "open"
+    gate.touch()
+    write_host(f"sh -c 'test -e {gate} && exec {WORKER}'", wait_s=0)
+    with WorkerPool([ZOO]) as pool:
+        assert is_right(pool.run(job(want="outputs")))
+        gate.unlink()
+        os.kill(pool.pids()[ZOO], signal.SIGKILL)
+        with pytest.raises(HostProblem, match=r"host edge: its command .* ended with status 1: it said nothing"):
+            pool.run(job())
+        gate.touch()
+        with pytest.raises(HostProblem):
+            pool.run(job())  # it was just tried
+        pool._supervisor(ZOO)._unreached = None
+        assert is_right(pool.run(job(want="outputs"))), "it is back"
+
+
+def test_a_restart_there_is_waited_for(write_host: Write, tmp_path: Path) -> None:
+    gate = tmp_path / "open"
+    gate.touch()
+    write_host(f"sh -c 'test -e {gate} && exec {WORKER}'", wait_s=20)
+    with WorkerPool([ZOO]) as pool:
+        assert is_right(pool.run(job(want="outputs")))
+        gate.unlink()
+        os.kill(pool.pids()[ZOO], signal.SIGKILL)
+        threading.Timer(0.5, gate.touch).start()
+        assert is_right(pool.run(job(want="outputs")))
+        assert pool.starts(ZOO) > 2
+
+
+def test_nothing_is_left_there_when_the_driver_ends(write_host: Write) -> None:
+    with WorkerPool([ZOO]) as pool:
+        pool.run(job())
+        there = psutil.Process(pool.pids()[ZOO]).children(recursive=True)
+    assert there and not psutil.wait_procs(there, timeout=10)[1]
+
+
+def test_a_full_disk_there_is_one_line(write_host: Write, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("no folder can be made here")
+    store = TensorStore(tmp_path / "here")
+    with WorkerPool([ZOO], tensors=store) as pool:
+        with pytest.raises(HostProblem, match=r"host edge: tensors cannot be written to .*there/tensors: "):
+            pool.run(Job(ZOO, with_tensor(store, np.zeros(30_000, np.float32))))
+        assert is_right(pool.run(job(want="outputs"))), "what needs no tensor runs"
+
+
+def test_scripts_and_versions_come_from_there(write_host: Write) -> None:
+    host = find_host("edge")
+    found = versions_there(host, ("numpy", "no-such-package"))
+    assert found == {"numpy": np.__version__}
+    code = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+    assert run_script_there(host, "import sys\nprint('said')\nsys.exit(1)\n", code, 20.0)[:2] == (1, "said\n")
+
+
+# -- what answers, and what does not --
+
+OTHER = f"""import json, sys
+greeting = {{"mindgap": "0.0.9", "protocol": {PROTOCOL}, "python": "3.12.1", "implementation": "CPython"}}
+print({GREETING!r} + json.dumps(greeting | CHANGED), flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        (
+            {"protocol": PROTOCOL - 1},
+            f"mindgap 0.0.9 there speaks protocol {PROTOCOL - 1}, mindgap 0.1.0 here protocol {PROTOCOL}",
+        ),
+        ({"python": "3.8.2"}, "its Python is CPython 3.8.2; workers need CPython 3.10 or newer"),
+        ({"missing": ["xxhash", "zstandard"]}, "lacks xxhash zstandard, which workers need: pip install"),
+        ({"problem": "no temporary folder can be made: No space left on device"}, "No space left on device there"),
+        ({"terminal": True}, "its command gives a terminal, which changes bytes: leave -t out"),
+        ({"protocol": "six"}, "its greeting cannot be read"),
+    ],
+)
+def test_what_the_other_side_lacks_is_named(
+    write_host: Write, tmp_path: Path, changed: dict[str, object], line: str
+) -> None:
+    (tmp_path / "other.py").write_text(OTHER.replace("CHANGED", repr(changed)))
+    write_host(f"{sys.executable} -S other.py")
+    reason = find("cpu/eager@host=edge")[0].probe().reason
+    assert reason.startswith("host edge: ") and line in reason and "\n" not in reason
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (f"{sys.executable} -S -c 'import mindgap'", "its Python has no mindgap: install mindgap 0.1.0 there"),
+        ("no-such-program edge", "its command no-such-program edge cannot be run: No such file or directory"),
+        ("sh -c 'exec python9 -m mindgap worker'", "ended with status 127"),
+        (r"sh -c 'echo edge: Permission denied \(publickey\). >&2; exit 255'", "ssh -o BatchMode=yes"),
+        ("sh -c 'echo No such command: worker >&2; exit 2'", "the mindgap there is older than hosts are"),
+        ("sh -c 'yes welcome'", "bytes came on standard output and no greeting of mindgap"),
+        ("sh -c 'echo password: >&2; exec sleep 100'", "no answer within 1 s; it says: password:; mindgap answers no"),
+    ],
+)
+def test_what_is_no_worker_of_mindgap_is_one_line(write_host: Write, command: str, line: str) -> None:
+    write_host(command, connect_s=1)
+    reason = find("cpu/eager@host=edge")[0].probe().reason
+    assert reason.startswith("host edge: ") and line in reason and "\n" not in reason
+
+
+def test_a_banner_before_the_greeting_is_left_out(write_host: Write) -> None:
+    banner = shlex.quote(f"echo 'Welcome to edge'; seq 1000; exec {sys.executable} -m mindgap worker")
+    write_host(f"sh -c {banner}")
+    assert run_there(find_host("edge"), Order([PYTHON, "-S", "-c", "print('it ran')"]), 20.0)[:2] == (0, "it ran\n")
+
+
+def test_a_program_there_that_ends_is_told_from_a_connection_that_does(write_host: Write) -> None:
+    code = "import os; os.kill(os.getppid(), 9)"
+    with pytest.raises(HostProblem, match="the connection was lost"):
+        run_there(find_host("edge"), Order([PYTHON, "-S", "-c", code]), 20.0)
+    status, _, err = run_there(find_host("edge"), Order([PYTHON, "-S", "-c", "import sys; sys.exit('why')"]), 20.0)
+    assert (status, err.strip()) == (1, "why")
+
+
+def test_records_on_standard_error_arrive_in_pieces() -> None:
+    text = b"one\x1ealive\x1e two\n\x1eended " + b'{"status": -11, "oom": false}' + b"\x1ethree"
+    for size in (1, 2, 7, 100):
+        link = HostLink(Host("edge", ("true",)))
+        rest = b"".join(link.without_records(text[at : at + size]) for at in range(0, len(text), size))
+        assert rest == b"one two\nthree" and link.ended == {"status": -11, "oom": False}
+
+
+# -- names and files --
+
+
+def test_the_host_is_part_of_the_name(write_host: Write) -> None:
+    name = canonical("cpu/eager@threads=1,host=edge")
+    assert name == "cpu/eager@host=edge,threads=1" and name.host == "edge" and name.backend_options == {"threads": "1"}
+    assert canonical("cpu/eager@host=elsewhere") == "cpu/eager@host=elsewhere", "as in the plan of another machine"
+    assert may_lack(name, parse("cpu/eager")) and not may_lack(name, parse("cpu/eager@host=edge"))
+    with pytest.raises(HostProblem, match=r"no host egde .did you mean edge.*under \[hosts.egde\] in a mindgap.toml"):
+        find("cpu/eager@host=egde")
+    with pytest.raises(PlatformError, match="names a host and an environment of this machine"):
+        find("cpu/eager@host=edge,env=other")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[hosts.edge]\n", r"\[hosts.edge\] has no command that starts a worker there: write command = "),
+        ("[hosts.edge]\ncommand = 'ssh \"edge'\n", "No closing quotation"),
+        ("[hosts.edge]\ncommand = ['ssh', 3]\n", "has no command that starts a worker there"),
+        ("[hosts.edge]\ncommand = 'x'\nport = 22\n", "has no key port: known are command, connect_s"),
+        ("[hosts.edge]\ncommand = 'x'\nwait_s = 'long'\n", "wait_s = 'long': it takes a number, at least 0"),
+        ("[hosts.edge]\ncommand = 'x'\nworkers = 0\n", "workers = 0: it takes a number, at least 1"),
+        ("[hosts.'a,b']\ncommand = 'x'\n", "a host's name has letters"),
+        ("hosts = 3\n", r"hosts is no table: write \[hosts.edge\] and command = "),
+        ("[hosts\n", "mindgap.toml cannot be read"),
+    ],
+)
+def test_a_wrong_file_is_one_line(write_host: Write, tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "mindgap.toml").write_text(text)
+    with pytest.raises(HostProblem, match=line) as raised:
+        find("cpu/eager@host=edge")
+    assert "\n" not in str(raised.value)
+
+
+def test_the_file_of_a_folder_above_counts(write_host: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a/b")
+    assert find_host("edge").command[-2:] == ("mindgap", "worker")
+
+
+def test_a_host_that_is_silent_is_lost(write_host: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    with WorkerPool([ZOO]) as pool:
+        assert is_right(pool.run(job(want="outputs")))
+        monkeypatch.setattr("mindgap.platforms.environments.host_connection.LOST_S", 5.0)
+        process = psutil.Process(pool.pids()[ZOO])
+        stopped = [process, *process.children(recursive=True)]
+        started = time.monotonic()
+        for each in stopped:
+            each.suspend()
+        # The link is dropped: nobody says so, and the new connection works.
+        assert is_right(pool.run(job(want="outputs")))
+        assert time.monotonic() - started < 60
+        for each in stopped:
+            if each.is_running():
+                each.kill()
+
+
+def test_a_script_is_verified_there(write_host: Write) -> None:
+    fault = "import os, sys\nprint(os.environ['THERE'])\nprint('FAULT')\nsys.exit(1)\n".replace("FAULT", FAULT)
+    write_host(f"env THERE=there {WORKER}")
+    assert verify(fault, host="edge") == (True, f"there\n{FAULT}\n", "")
+    write_host("false")
+    shown, printed, _ = verify(fault, host="edge")
+    assert not shown and "host edge: its command false ended with status 1" in printed
+
+
+def test_the_platforms_of_a_host_are_listed_or_the_reason_once(write_host: Write) -> None:
+    found = probe_all(find_host("edge"), ["misbehaving:BACKEND", "misbehaving:NOTHING"])
+    assert found["misbehaving:BACKEND"].available and "NOTHING" in found["misbehaving:NOTHING"].reason
+    write_host("sh -c 'echo edge: no route to host >&2; exit 255'")
+    (info,) = list_hosts()
+    assert (info.platform, info.host, info.available) == ("*@host=edge", "edge", False)
+    assert info.reason.endswith("ended with status 255: edge: no route to host")
