@@ -14,8 +14,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mindgap.cli.coverage_matrix import matrix_csv, matrix_object, print_matrix
 from mindgap.cli.numbers import finite
-from mindgap.cli.outputs import check_directory
+from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console, plain_table
@@ -44,18 +45,30 @@ def coverage(
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=1, callback=finite, help="Processor seconds for each platform."),
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            callback=finite,
+            help="Processor seconds for each platform; 0 asks nothing and shows what the store holds.",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Platforms at a time.")] = 2,
     missing: Annotated[
         bool, typer.Option("--missing", help="List what each platform lacks, in its own words.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One object per platform, with all that it lacks.")] = False,
+    judge: Annotated[
+        bool, typer.Option("--judge/--no-judge", help="Compare what runs with cpu/eager, and judge what differs.")
+    ] = True,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One object per platform, with all that it lacks and every cell.")
+    ] = False,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Every cell, with its reason.")] = None,
 ) -> None:
-    """Ask each platform which operators it runs, by dtype and layout, of those that cpu/eager runs.
+    """Ask each platform which operators it runs, by dtype and layout, of those that cpu/eager runs, and runs right.
 
-    Every operator is tried with PyTorch's own samples, once for a platform as it is (versions, hardware, settings). Of
-    a platform in several environments (env=NAME) it also says what each gains and loses against the one before.
+    Every operator is tried with PyTorch's own samples, once for a platform as it is (versions, hardware, settings), and
+    compared with cpu/eager. Of a platform in several environments (env=NAME) it also says what each gains and loses
+    against the one before.
 
     Example: mindgap coverage onnxruntime/cpu@env=ort128 onnxruntime/cpu --missing
     """
@@ -63,11 +76,15 @@ def coverage(
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if store is not None:
         check_directory("--store", store)
+    check_files(("--csv", csv))
     with result_stream() as out:
         names = [parse(each) for each in platforms]
         _require_any(names)
-        asked = _asked(names, catalogue, store, budget, jobs)
+        asked = _asked(names, catalogue, store, budget, jobs, judge)
         from mindgap.workflows.support.coverage import operator_coverage, version_coverage
+        from mindgap.workflows.support.matrix import matrix_of
+
+        matrix = matrix_of(asked)
 
         found = {
             platform: operator_coverage(asked.keys, asked.support.answers(fingerprint))
@@ -80,10 +97,16 @@ def coverage(
             for before, after in _versions([*found])
         }
         if as_json:
-            json.dump(_objects(names, asked, found, versions), out, indent=1)
+            objects = _objects(names, asked, found, versions)
+            for each in objects:
+                each |= matrix_object(matrix, each["platform"])
+            json.dump(objects, out, indent=1)
             out.write("\n")
         else:
             _print(asked, found, missing, versions, out)
+            print_matrix(matrix, out)
+        if csv is not None:
+            write_file(csv, matrix_csv(matrix))
 
 
 def _require_any(platforms: Sequence[PlatformName]) -> None:
@@ -98,8 +121,9 @@ def _require_any(platforms: Sequence[PlatformName]) -> None:
 
 
 def _asked(
-    platforms: Sequence[PlatformName], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int
-) -> SurveyResult:
+    platforms: Sequence[PlatformName], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int,
+    compare: bool,
+) -> SurveyResult:  # fmt: skip
     """Runs the survey. Raises `MindgapError` if no platform could be surveyed."""
     from mindgap.graph.tensors import home
     from mindgap.models.catalogue import Catalogue
@@ -119,8 +143,9 @@ def _asked(
                 tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()), f"{platform} {what}")
 
         asked = survey_platforms(
-            platforms, probes, Store(store or home() / "support"), budget_s=budget, jobs=jobs, on_progress=on_progress
-        )
+            platforms, probes, Store(store or home() / "support"), budget_s=budget, jobs=jobs, compare=compare,
+            on_progress=on_progress,
+        )  # fmt: skip
     wrong = nothing_asked(asked)
     if wrong is not None:
         raise wrong

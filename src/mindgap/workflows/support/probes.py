@@ -73,7 +73,8 @@ def probes(
         chooser.choose(by_op[op])
     on_progress(len(by_op), len(by_op), "")
     for key in sorted(chooser.chosen):
-        for graph in chooser.chosen[key]:
+        # What has no element compares nothing, and is asked last.
+        for graph in sorted(chooser.chosen[key], key=_empty):
             yield CallProbe(*key, encode(graph, labels=False))
 
 
@@ -175,6 +176,11 @@ class _Chooser:
 def _basic(key: Key) -> tuple[bool, bool, bool, Key]:
     """Returns the sort key that puts contiguous float32 first; other forms are made from that key."""
     return (key.dtype != "float32", key.layout == SCALAR, key.layout != "contiguous", key)
+
+
+def _empty(graph: Graph) -> bool:
+    """Returns whether no output of a graph has an element."""
+    return not any(spec.numel for number in graph.outputs if (spec := graph.values[number]) is not None)
 
 
 def _form(graph: Graph) -> str:
