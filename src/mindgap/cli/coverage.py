@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mindgap.cli.coverage_matrix import matrix_csv, matrix_object, print_matrix
+from mindgap.cli.coverage_names import print_names
 from mindgap.cli.numbers import finite
 from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
@@ -59,6 +60,12 @@ def coverage(
     judge: Annotated[
         bool, typer.Option("--judge/--no-judge", help="Compare what runs with cpu/eager, and judge what differs.")
     ] = True,
+    names: Annotated[
+        bool,
+        typer.Option(
+            "--names", help="Say instead how many names of PyTorch's sample database each platform runs, and why not."
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One object per platform, with all that it lacks and every cell.")
     ] = False,
@@ -78,9 +85,12 @@ def coverage(
         check_directory("--store", store)
     check_files(("--csv", csv))
     with result_stream() as out:
-        names = [parse(each) for each in platforms]
-        _require_any(names)
-        asked = _asked(names, catalogue, store, budget, jobs, judge)
+        wanted = [parse(each) for each in platforms]
+        _require_any(wanted)
+        if names:
+            print_names(wanted, as_json, out)
+            return
+        asked = _asked(wanted, catalogue, store, budget, jobs, judge)
         from mindgap.workflows.support.coverage import operator_coverage, version_coverage
         from mindgap.workflows.support.matrix import matrix_of
 
@@ -97,7 +107,7 @@ def coverage(
             for before, after in _versions([*found])
         }
         if as_json:
-            objects = _objects(names, asked, found, versions)
+            objects = _objects(wanted, asked, found, versions)
             for each in objects:
                 each |= matrix_object(matrix, each["platform"])
             json.dump(objects, out, indent=1)
