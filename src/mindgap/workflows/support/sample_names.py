@@ -33,7 +33,8 @@ _DEADLINE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class NameRun:
-    """A name of the database on a platform. `sample`: the source that ran. `reason`: why no graph did, in one line."""
+    """A name of the database on a platform. `sample`: the source that ran. `reason`: why no graph did, or why its
+    results cannot be compared, in one line."""
 
     name: str
     how: How
@@ -43,7 +44,7 @@ class NameRun:
 
 @dataclass(frozen=True, slots=True)
 class NamedSamples:
-    """The graphs of a name's samples, by source. `reason`: why there is none. `eager`: the source whose sample runs in
+    """The graphs of a name's samples, by source. `reason`: as of `NameRun`. `eager`: the source whose sample runs in
     eager mode all the same; empty for none."""
 
     name: str
@@ -80,7 +81,7 @@ def _run(samples: NamedSamples, platform: PlatformName, execute: Callable[[Job],
     for source, graph in samples.graphs.items():
         outcome = execute(Job(platform, graph, repeat=1, deadline_s=_DEADLINE_S, purpose="asking"))
         if outcome.ran:
-            return NameRun(samples.name, "graph", source)
+            return NameRun(samples.name, "graph", source, samples.reason)
         reasons.append(f"{outcome.status}: {' '.join(outcome.message.split())}")
     if not samples.graphs and samples.eager and platform == CPU_EAGER:
         return NameRun(samples.name, "program", samples.eager, samples.reason)
@@ -90,29 +91,26 @@ def _run(samples: NamedSamples, platform: PlatformName, execute: Callable[[Job],
 def _samples_of(name: str, variants: Sequence[str], tensors: TensorStore) -> NamedSamples:
     graphs: dict[str, Graph] = {}
     reasons: list[str] = []
+    # Two runs differ in what the memory held: replaying them would refuse a graph by chance.
+    unwritten = traits(name).returns_uninitialised
     for variant in variants:
         try:
-            graphs |= _graphs(f"ops:{variant}", tensors)
+            graphs |= _graphs(f"ops:{variant}", tensors, verify=not unwritten)
         except MindgapError as error:
             reasons.append(str(error))
     if graphs:
-        return NamedSamples(name, graphs)
+        return NamedSamples(name, graphs, UNWRITTEN if unwritten else "")
     for variant in variants:
         try:
             run_sample(variant)
         except MindgapError as error:
             reasons.insert(0, str(error))
         else:
-            return NamedSamples(name, {}, _why(name, reasons[0]), eager=f"ops:{variant}")
+            return NamedSamples(name, {}, reasons[0], eager=f"ops:{variant}")
     return NamedSamples(name, {}, reasons[0])
 
 
-def _why(name: str, refused: str) -> str:
-    """Why no graph holds the samples: the capture's reason, in other words where it only saw that replays differ."""
-    return UNWRITTEN if traits(name).returns_uninitialised else refused
-
-
-def _graphs(source: str, tensors: TensorStore) -> dict[str, Graph]:
+def _graphs(source: str, tensors: TensorStore, verify: bool) -> dict[str, Graph]:
     """Captures samples of a source; along the path that values decide, where they need it. Raises `CaptureError`."""
     found: dict[str, Graph] = {}
     refused: CaptureError | None = None
@@ -121,7 +119,7 @@ def _graphs(source: str, tensors: TensorStore) -> dict[str, Graph]:
         for path_taken in (False, True):
             try:
                 built = dataclasses.replace(program.make(), path_taken=path_taken)
-                graph = capture_built(built, tensors)
+                graph = capture_built(built, tensors, verify=verify)
             except CaptureError as error:
                 refused = error
             else:
