@@ -11,12 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 from mindgap.graph import Graph, concatenate
 from mindgap.graph.compare.verdict import CALM
 from mindgap.graph.operators.registry import traits
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.outcome_rows import row_or_failure
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.results.rows import Row, identities
 from mindgap.results.settings import RunSettings
@@ -203,7 +205,7 @@ class AgreementMeter:
             started = time.thread_time()
             row = self._calm.get(waiting)
             if row is None:
-                row = self._row(waiting)
+                row = row_or_failure(waiting.probe.op, self._platform, partial(self._row, waiting))
                 self._calm.put(waiting, row)
             budget.spent += time.thread_time() - started + meter.read()
             self._keep(_agreement(waiting.probe.key, row))
@@ -248,6 +250,9 @@ def _without_judge(probe: CallProbe, outcome: Outcome, reference: Outcome, stabl
 
 
 def _agreement(key: Key, row: Row) -> Agreement:
+    if row.broken:
+        error = row.broken.strip().splitlines()[-1]
+        return Agreement(*key, NOT_JUDGED, detail=f"mindgap's judge failed, please report it: {error}"[:_LONGEST])
     detail = " ".join((row.detail or row.message).split())[:_LONGEST]
     return Agreement(
         *key, row.verdict or NOT_JUDGED, row.blame or "", row.culprit.op if row.culprit else "", detail,
