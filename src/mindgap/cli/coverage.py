@@ -16,11 +16,13 @@ from rich.text import Text
 
 from mindgap.cli.coverage_matrix import matrix_csv, matrix_object, print_matrix
 from mindgap.cli.coverage_names import print_names
+from mindgap.cli.coverage_static import print_lists, print_measured_lists
 from mindgap.cli.numbers import finite
 from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console, plain_table
+from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName, parse
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ _REASON = 110
 
 
 def coverage(
-    platforms: Annotated[list[str], typer.Argument(metavar="PLATFORM…", help="As `mindgap platforms` lists them.")],
+    platforms: Annotated[
+        list[str] | None, typer.Argument(metavar="PLATFORM…", help="As `mindgap platforms` lists them.")
+    ] = None,
     catalogue: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Take the operators' samples from its graphs; without it they are captured."),
@@ -66,6 +70,13 @@ def coverage(
             "--names", help="Say instead how many names of PyTorch's sample database each platform runs, and why not."
         ),
     ] = False,
+    static: Annotated[
+        bool,
+        typer.Option(
+            "--static",
+            help="Also what PyTorch's sources and runtimes' packages list; without a platform, nothing else.",
+        ),
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One object per platform, with all that it lacks and every cell.")
     ] = False,
@@ -84,7 +95,12 @@ def coverage(
     if store is not None:
         check_directory("--store", store)
     check_files(("--csv", csv))
+    if not platforms and not static:
+        raise MindgapError("name a platform, or ask for --static alone: mindgap coverage cpu/jit")
     with result_stream() as out:
+        if not platforms:
+            print_lists(as_json, out)
+            return
         wanted = [parse(each) for each in platforms]
         _require_any(wanted)
         if names:
@@ -115,6 +131,8 @@ def coverage(
         else:
             _print(asked, found, missing, versions, out)
             print_matrix(matrix, out)
+            if static:
+                print_measured_lists(matrix, out)
         if csv is not None:
             write_file(csv, matrix_csv(matrix))
 

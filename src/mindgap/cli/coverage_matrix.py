@@ -12,6 +12,8 @@ from rich.text import Text
 from mindgap.cli.tables import console, plain_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from mindgap.workflows.support.matrix import Matrix
 
 #: Findings of one platform, and characters of a reason, that are printed; `--json` and `--csv` have all.
@@ -30,6 +32,7 @@ def print_matrix(matrix: Matrix, out: TextIO) -> None:
     for platform, each in counts.items():
         table.add_row(platform, *(str(each[word]) for word in words))
     page.print(table)
+    _print_groups(matrix, page)
     findings = findings_of(matrix)
     for platform in matrix.platforms:
         here = [each for each in findings if each.platform == platform]
@@ -44,6 +47,23 @@ def print_matrix(matrix: Matrix, out: TextIO) -> None:
         page.print(table)
         if len(here) > _FINDINGS:
             page.print(f"{platform}: {len(here) - _FINDINGS} more culprits (--csv FILE)", markup=False, highlight=False)
+
+
+def _print_groups(matrix: Matrix, page: Console) -> None:
+    """Prints how many packets run, in the form of the paper's row, and by group."""
+    from mindgap.workflows.support.operator_groups import measured_shares, untried_packets
+
+    shares = {platform: measured_shares(matrix, platform) for platform in matrix.platforms}
+    groups = [each.group for each in next(iter(shares.values()))]
+    table = plain_table(
+        "platform", *groups, "lost", "not known", title="operators (packets) that run, of those that cpu/eager runs"
+    )
+    for platform, each in shares.items():
+        unknown = untried_packets(matrix, platform)
+        lost = (each[0].total - each[0].has - unknown) / max(each[0].total, 1)
+        cells = (f"{share.has}/{share.total}" for share in each)
+        table.add_row(platform, *cells, f"{lost:.1%}", str(unknown))
+    page.print(table)
 
 
 def _shortened(reason: str, culprit: str) -> str:
