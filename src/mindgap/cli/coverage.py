@@ -14,9 +14,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from mindgap.cli.coverage_matrix import matrix_csv, matrix_object, print_matrix
+from mindgap.cli.coverage_matrix import matrix_csv, matrix_object, print_matrix, write_page
 from mindgap.cli.coverage_names import print_names
-from mindgap.cli.coverage_static import print_lists, print_measured_lists
+from mindgap.cli.coverage_static import measured_lists, print_lists, print_measured_lists
 from mindgap.cli.numbers import finite
 from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
@@ -81,6 +81,9 @@ def coverage(
         bool, typer.Option("--json", help="One object per platform, with all that it lacks and every cell.")
     ] = False,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Every cell, with its reason.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A page to filter, sort, and compare two platforms.")
+    ] = None,
 ) -> None:
     """Ask each platform which operators it runs, by dtype and layout, of those that cpu/eager runs, and runs right.
 
@@ -94,7 +97,7 @@ def coverage(
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if store is not None:
         check_directory("--store", store)
-    check_files(("--csv", csv))
+    check_files(("--csv", csv), ("--html", html))
     if not platforms and not static:
         raise MindgapError("name a platform, or ask for --static alone: mindgap coverage cpu/jit")
     with result_stream() as out:
@@ -131,8 +134,11 @@ def coverage(
         else:
             _print(asked, found, missing, versions, out)
             print_matrix(matrix, out)
-            if static:
-                print_measured_lists(matrix, out)
+        lists = measured_lists(matrix) if static else None
+        if lists is not None and not as_json:
+            print_measured_lists(matrix, lists, out)
+        if html is not None:
+            write_page(html, matrix, lists)
         if csv is not None:
             write_file(csv, matrix_csv(matrix))
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.text import Text
 
+from mindgap.cli.outputs import write_file
 from mindgap.cli.tables import console, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mindgap.cli.coverage_static import MeasuredLists
     from mindgap.workflows.support.matrix import Matrix
 
 #: Findings of one platform, and characters of a reason, that are printed; `--json` and `--csv` have all.
@@ -80,6 +83,15 @@ def matrix_object(matrix: Matrix, platform: str) -> dict[str, Any]:
     cells = matrix.cells[name]
     rows = [{**key._asdict(), "pass": pass_of(key.op), **asdict(cells[key])} for key in matrix.keys]
     return {"words": dict(matrix.counts(name)), "cells": rows}
+
+
+def write_page(file: Path, matrix: Matrix, lists: MeasuredLists | None) -> None:
+    """Writes the page of a matrix, with what packages list where that was asked for."""
+    from mindgap import __version__
+    from mindgap.report.coverage_page import coverage_page
+
+    given = () if lists is None else (lists.lists, lists.disagreements)
+    write_file(file, coverage_page(matrix, __version__, *given))
 
 
 def matrix_csv(matrix: Matrix) -> str:

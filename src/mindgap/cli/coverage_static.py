@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from rich.text import Text
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 #: Characters of a reason that are printed.
 _REASON = 110
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLists:
+    """Lists beside a measurement. `absent`: lists that are not here, and why."""
+
+    lists: Sequence[StaticList]
+    absent: Mapping[str, str]
+    disagreements: Sequence[Disagreement]
 
 
 def print_lists(as_json: bool, out: TextIO) -> None:
@@ -35,13 +45,18 @@ def print_lists(as_json: bool, out: TextIO) -> None:
     _print(lists, absent, ops, out)
 
 
-def print_measured_lists(matrix: Matrix, out: TextIO) -> None:
-    """Prints what each list says of the overloads of a matrix, and where that is not what was measured."""
+def measured_lists(matrix: Matrix) -> MeasuredLists:
+    """Reads the lists, and finds where they are not what was measured."""
     from mindgap.workflows.support.static_support import disagreements
 
     lists, absent = _lists()
-    _print(lists, absent, [*matrix.operators], out)
-    _print_disagreements(disagreements(matrix, lists), out)
+    return MeasuredLists(lists, absent, disagreements(matrix, lists))
+
+
+def print_measured_lists(matrix: Matrix, found: MeasuredLists, out: TextIO) -> None:
+    """Prints what each list says of the overloads of a matrix, and where that is not what was measured."""
+    _print(found.lists, found.absent, [*matrix.operators], out)
+    _print_disagreements(found.disagreements, out)
 
 
 def _lists() -> tuple[list[StaticList], Mapping[str, str]]:
