@@ -33,7 +33,7 @@ def print_matrix(matrix: Matrix, out: TextIO) -> None:
     words = [word for word in CELL_WORDS if any(each[word] for each in counts.values())]
     table = plain_table("platform", *words, title="operator × dtype × layout, compared with cpu/eager")
     for platform, each in counts.items():
-        table.add_row(platform, *(str(each[word]) for word in words))
+        table.add_row(platform, *(str(count) for word, count in each.items() if word in words))
     page.print(table)
     _print_groups(matrix, page)
     findings = findings_of(matrix)
@@ -90,8 +90,8 @@ def write_page(file: Path, matrix: Matrix, lists: MeasuredLists | None) -> None:
     from mindgap import __version__
     from mindgap.report.coverage_page import coverage_page
 
-    given = () if lists is None else (lists.lists, lists.disagreements)
-    write_file(file, coverage_page(matrix, __version__, *given))
+    listed, found = ((), ()) if lists is None else (lists.lists, lists.disagreements)
+    write_file(file, coverage_page(matrix, __version__, listed, found))
 
 
 def matrix_csv(matrix: Matrix) -> str:

@@ -42,9 +42,11 @@ CELL_WORDS: Final[tuple[CellWord, ...]] = (
     "falls back", "refuses", "fails", "hangs", "crashes", "untried",
 )  # fmt: skip
 #: What runs and is not known to be wrong.
-USABLE: Final = frozenset({"agrees", "decomposed", "random", "uninitialised", "not compared", "not judged"})
+USABLE: Final[frozenset[CellWord]] = frozenset(
+    {"agrees", "decomposed", "random", "uninitialised", "not compared", "not judged"}
+)
 #: What runs.
-RUNS: Final = USABLE | {"differs", "wrong shape"}
+RUNS: Final[frozenset[CellWord]] = USABLE | frozenset[CellWord]({"differs", "wrong shape"})
 Pass = Literal["forward", "backward"]
 
 #: How platforms say that the device's package, or the runtime, ran an operator on the processor.
@@ -124,11 +126,11 @@ class Matrix:
 
 def overall_word(words: Sequence[CellWord]) -> CellWord:
     """Returns the worst of the words that mean that it runs, or, where none does, the most frequent other word."""
-    running = [word for word in words if word in RUNS]
+    running = RUNS.intersection(words)
     if running:
-        return max(running, key=CELL_WORDS.index)
+        return next(word for word in reversed(CELL_WORDS) if word in running)
     counts = Counter(words)
-    return max(counts, key=lambda word: (counts[word], word != UNTRIED))
+    return max(counts, key=lambda word: (counts[word], word != "untried"))
 
 
 def pass_of(op: str) -> Pass:

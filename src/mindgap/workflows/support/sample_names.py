@@ -20,6 +20,7 @@ from mindgap.models.corpus.operator_samples.operators import run_sample, sample_
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.support.probe_file import PATH_TAKEN
+from mindgap.workflows.support.probes import OnProgress
 
 #: - `graph`: a captured graph of a sample ran on the platform.
 #: - `program`: no graph can hold the samples; one ran in eager mode on the CPU.
@@ -54,7 +55,7 @@ class NamedSamples:
 
 
 def named_samples(
-    tensors: TensorStore, only: Sequence[str] = (), on_progress: Callable[[int, int, str], None] = lambda *_: None
+    tensors: TensorStore, only: Sequence[str] = (), on_progress: OnProgress = lambda done, total, what: None
 ) -> Iterator[NamedSamples]:
     """Captures samples of each name of the database. `only`: these names. Raises `SourceError` without the suite."""
     names = {name: variants for name, variants in sample_database().items() if not only or name in only}
@@ -66,7 +67,7 @@ def named_samples(
 
 def run_names(
     samples: Sequence[NamedSamples], platform: PlatformName, execute: Callable[[Job], Outcome],
-    on_progress: Callable[[int, int, str], None] = lambda *_: None,
+    on_progress: OnProgress = lambda done, total, what: None,
 ) -> list[NameRun]:  # fmt: skip
     """Runs a sample of each name on a platform, the next one where one does not run."""
     found: list[NameRun] = []

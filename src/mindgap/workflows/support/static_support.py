@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from mindgap.aten.torch_private.native_functions import declared_kernels
 from mindgap.graph import MindgapError
@@ -155,9 +155,10 @@ class KernelRegistry:
 def onnxruntime_kernels() -> list[KernelRegistry]:
     """Reads the kernel registry of the installed ONNX Runtime. Raises `ImportError` where it is not installed."""
     import onnx.defs
-    import onnxruntime.capi.onnxruntime_pybind11_state as registry
+    import onnxruntime.capi.onnxruntime_pybind11_state as state
 
-    schemas = [each for each in onnx.defs.get_all_schemas() if each.domain == "" and not each.deprecated]
+    registry: Any = state  # without types, as functions of a schema are
+    schemas: list[Any] = [each for each in onnx.defs.get_all_schemas() if each.domain == "" and not each.deprecated]
     standard = {each.name for each in schemas}
     made = {each.name for each in schemas if each.has_function or each.has_context_dependent_function}
     by_provider: dict[str, set[str]] = {}
