@@ -113,7 +113,7 @@ class _Collector:
         for cut in cuts:
             key = key_of(cut, cut.nodes[0])
             forms = self._forms.setdefault(key, set())
-            form = _form(cut)
+            form = form_of(cut)
             if form in forms or len(forms) >= _CANDIDATES or taken.get(key, 0) >= _PER_GRAPH:
                 continue
             forms.add(form)
@@ -183,7 +183,7 @@ def _empty(graph: Graph) -> bool:
     return not any(spec.numel for number in graph.outputs if (spec := graph.values[number]) is not None)
 
 
-def _form(graph: Graph) -> str:
+def form_of(graph: Graph) -> str:
     """Returns a key that is equal for calls that differ only in the values of their tensors."""
     node = graph.nodes[0]
     return repr(([(one.spec.dtype, one.spec.shape, one.spec.stride) for one in graph.inputs], node.args, node.kwargs))
