@@ -26,7 +26,9 @@ from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName, parse
 
 if TYPE_CHECKING:
+    from mindgap.cli.coverage_static import MeasuredLists
     from mindgap.workflows.support.coverage import OperatorCoverage, OperatorGap, VersionCoverage
+    from mindgap.workflows.support.matrix import Matrix
     from mindgap.workflows.support.survey import SurveyResult
 
     #: By the platform before and after.
@@ -98,8 +100,10 @@ def coverage(
     if store is not None:
         check_directory("--store", store)
     check_files(("--csv", csv), ("--html", html))
-    if not platforms and not static:
+    if not platforms and (names or not static):
         raise MindgapError("name a platform, or ask for --static alone: mindgap coverage cpu/jit")
+    if (csv is not None or html is not None) and (names or not platforms):
+        raise MindgapError("--csv and --html write the matrix of platforms: name some, and leave --names out")
     with result_stream() as out:
         if not platforms:
             print_lists(as_json, out)
@@ -109,38 +113,36 @@ def coverage(
         if names:
             print_names(wanted, as_json, out)
             return
-        asked = _asked(wanted, catalogue, store, budget, jobs, judge)
-        from mindgap.workflows.support.coverage import operator_coverage, version_coverage
         from mindgap.workflows.support.matrix import matrix_of
 
+        asked = _asked(wanted, catalogue, store, budget, jobs, judge)
         matrix = matrix_of(asked)
-
-        found = {
-            platform: operator_coverage(asked.keys, asked.support.answers(fingerprint))
-            for platform, fingerprint in asked.support.platforms.items()
-        }
-        versions = {
-            (before, after): version_coverage(
-                asked.keys, *(asked.support.answers(asked.support.platforms[name]) for name in (before, after))
-            )
-            for before, after in _versions([*found])
-        }
+        lists = measured_lists(matrix) if static else None
         if as_json:
-            objects = _objects(wanted, asked, found, versions)
-            for each in objects:
-                each |= matrix_object(matrix, each["platform"])
-            json.dump(objects, out, indent=1)
+            json.dump(_objects(wanted, asked, matrix, lists), out, indent=1)
             out.write("\n")
         else:
-            _print(asked, found, missing, versions, out)
+            _print(asked, missing, out)
             print_matrix(matrix, out)
-        lists = measured_lists(matrix) if static else None
-        if lists is not None and not as_json:
-            print_measured_lists(matrix, lists, out)
+            if lists is not None:
+                print_measured_lists(matrix, lists, out)
         if html is not None:
             write_page(html, matrix, lists)
         if csv is not None:
             write_file(csv, matrix_csv(matrix))
+
+
+def _covered(asked: SurveyResult) -> tuple[Mapping[PlatformName, OperatorCoverage], Versions]:
+    """What each platform runs, and what one in another environment gains and loses against the one before."""
+    from mindgap.workflows.support.coverage import operator_coverage, version_coverage
+
+    answers = {name: asked.support.answers(fingerprint) for name, fingerprint in asked.support.platforms.items()}
+    found = {name: operator_coverage(asked.keys, each) for name, each in answers.items()}
+    versions = {
+        (before, after): version_coverage(asked.keys, answers[before], answers[after])
+        for before, after in _versions([*found])
+    }
+    return found, versions
 
 
 def _require_any(platforms: Sequence[PlatformName]) -> None:
@@ -199,12 +201,11 @@ def _versions(platforms: Sequence[PlatformName]) -> list[tuple[PlatformName, Pla
 
 
 def _objects(
-    platforms: Sequence[PlatformName],
-    asked: SurveyResult,
-    found: Mapping[PlatformName, OperatorCoverage],
-    versions: Versions,
+    platforms: Sequence[PlatformName], asked: SurveyResult, matrix: Matrix, lists: MeasuredLists | None
 ) -> list[dict[str, Any]]:
+    found, versions = _covered(asked)
     against = {after: {"platform": before, **asdict(change)} for (before, after), change in versions.items()}
+    disagreements = {each.platform: each for each in lists.disagreements} if lists is not None else {}
     reports: list[dict[str, Any]] = []
     for platform in dict.fromkeys(platforms):
         here = found.get(platform)
@@ -214,14 +215,17 @@ def _objects(
         dtypes = {dtype: {"runs": runs, "asked": count} for dtype, (runs, count) in here.dtypes.items()}
         about = {"platform": platform, "available": True, "fingerprint": asked.support.platforms[platform]}
         cpu = round(asked.cpu_seconds.get(platform, 0.0), 2)
-        change = {"against": against[platform]} if platform in against else {}
-        reports.append({**about, "cpu_seconds": cpu, **asdict(here), "dtypes": dtypes, **change})
+        more: dict[str, Any] = {"against": against[platform]} if platform in against else {}
+        if platform in disagreements:
+            more["list"] = asdict(disagreements[platform])
+        reports.append({
+            **about, "cpu_seconds": cpu, **asdict(here), "dtypes": dtypes, **more, **matrix_object(matrix, platform),
+        })  # fmt: skip
     return reports
 
 
-def _print(
-    asked: SurveyResult, found: Mapping[PlatformName, OperatorCoverage], missing: bool, versions: Versions, out: TextIO
-) -> None:
+def _print(asked: SurveyResult, missing: bool, out: TextIO) -> None:
+    found, versions = _covered(asked)
     page = console(out)
     page.print(_totals(found))
     page.print(_dtypes(found))
