@@ -22,7 +22,7 @@ from mindgap.workflows.support.answers import SupportAnswer
 from mindgap.workflows.support.key import Key, key_of
 from mindgap.workflows.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
 from mindgap.workflows.support.probes import CallProbe
-from mindgap.workflows.support.survey import SurveyResult, survey_platforms
+from mindgap.workflows.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
 
 FAULTS = """
 [[fault]]
@@ -126,6 +126,14 @@ def test_a_second_run_reads_the_store(matrix: Matrix, surveyed: Survey, probes: 
     again = matrix_of(asked)
     assert again.cells == matrix.cells and set(asked.cpu_seconds.values()) == {0.0}
     assert matrix_of(surveyed(probes, budget_s=0)).cells == matrix.cells
+
+
+def test_a_store_is_shown_without_starting_a_platform(matrix: Matrix, folder: Path, probes: list[CallProbe]) -> None:
+    never = parse("mps/eager")
+    asked = stored_survey([*platforms(folder), never], probes, Store(folder / "s"))
+    assert matrix_of(asked).cells == matrix.cells and asked.absent == {never: "the store has no answers of it"}
+    empty = stored_survey([never], probes, Store(folder / "new"))
+    assert not matrix_of(empty).cells and nothing_asked(empty) is not None
 
 
 def test_what_the_budget_does_not_reach_says_so(surveyed: Survey, probes: list[CallProbe]) -> None:

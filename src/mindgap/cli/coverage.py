@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 #: Characters of a reason that the table shows; `--json` has all that is kept.
 _REASON = 110
+_NOT_STORED = "the store has no answer, and nothing was asked (--budget 0)"
 
 
 def coverage(
@@ -109,14 +110,14 @@ def coverage(
             print_lists(as_json, out)
             return
         wanted = [parse(each) for each in platforms]
-        _require_any(wanted)
+        _require_any(wanted, start=budget != 0)
         if names:
             print_names(wanted, as_json, out)
             return
         from mindgap.workflows.support.matrix import matrix_of
 
         asked = _asked(wanted, catalogue, store, budget, jobs, judge)
-        matrix = matrix_of(asked)
+        matrix = matrix_of(asked) if budget != 0 else matrix_of(asked, _NOT_STORED)
         lists = measured_lists(matrix) if static else None
         if as_json:
             json.dump(_objects(wanted, asked, matrix, lists), out, indent=1)
@@ -145,12 +146,18 @@ def _covered(asked: SurveyResult) -> tuple[Mapping[PlatformName, OperatorCoverag
     return found, versions
 
 
-def _require_any(platforms: Sequence[PlatformName]) -> None:
-    """Raises `PlatformError` for an unknown platform, and if none is available, before samples are captured."""
+def _require_any(platforms: Sequence[PlatformName], start: bool) -> None:
+    """Raises `PlatformError` for an unknown platform, and if none is available, before samples are captured.
+
+    start: whether they are started at all: what the store holds is shown of all.
+    """
     from mindgap.platforms.protocol import PlatformError
     from mindgap.platforms.registry import find
 
-    probed = {platform: find(platform)[0].probe() for platform in platforms}
+    backends = {platform: find(platform)[0] for platform in platforms}
+    if not start:
+        return
+    probed = {platform: backend.probe() for platform, backend in backends.items()}
     if not any(found.available for found in probed.values()):
         why = "; ".join(f"{platform}: {found.reason}" for platform, found in probed.items())
         raise PlatformError(f"no platform could be asked: {why}")
@@ -165,7 +172,7 @@ def _asked(
     from mindgap.models.catalogue import Catalogue
     from mindgap.results.store import Store
     from mindgap.workflows.support.probe_file import probe_set
-    from mindgap.workflows.support.survey import nothing_asked, survey_platforms
+    from mindgap.workflows.support.survey import nothing_asked, stored_survey, survey_platforms
 
     with counting() as tick:
         probes = probe_set(Catalogue(catalogue) if catalogue is not None else None, on_progress=tick)
@@ -178,10 +185,13 @@ def _asked(
                 counts[platform] = (done, total)
                 tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()), f"{platform} {what}")
 
-        asked = survey_platforms(
-            platforms, probes, Store(store or home() / "support"), budget_s=budget, jobs=jobs, compare=compare,
-            on_progress=on_progress,
-        )  # fmt: skip
+        kept = Store(store or home() / "support")
+        if budget == 0:
+            asked = stored_survey(platforms, probes, kept)
+        else:
+            asked = survey_platforms(
+                platforms, probes, kept, budget_s=budget, jobs=jobs, compare=compare, on_progress=on_progress
+            )
     wrong = nothing_asked(asked)
     if wrong is not None:
         raise wrong

@@ -66,10 +66,10 @@ def survey_platforms(
     """Surveys platforms as they are on this machine now.
 
     What the store knows of a platform's fingerprint is not asked again; what is asked is in the store within seconds,
-    so that a run that is killed goes on where it was. `budget_s`: processor seconds for each platform; with 0 only what
-    the store knows is returned. `jobs`: platforms at a time. `pool`: workers to use, which must have all platforms.
-    `compare`: what runs is compared with `cpu/eager` and judged, within the same budget. Raises `PlatformError` for a
-    platform that is not known; one that is known and cannot be opened is `absent`.
+    so that a run that is killed goes on where it was. `budget_s`: processor seconds for each platform. `jobs`:
+    platforms at a time. `pool`: workers to use, which must have all platforms. `compare`: what runs is compared with
+    `cpu/eager` and judged, within the same budget. Raises `PlatformError` for a platform that is not known; one that is
+    known and cannot be opened is `absent`.
     """
     needed = [*platforms, CPU_EAGER] if compare else platforms
     with _pool(needed, pool, jobs) as workers, store.writer() as writer:
@@ -91,9 +91,30 @@ def survey_platforms(
                 # The threads are waited for: without this, until their platforms are surveyed.
                 session.interrupted.set()
                 raise
-    keys = tuple(sorted({probe.key for probe in probes}))
     agreements = comparer.found if comparer is not None else {}
-    return SurveyResult(session.support(), keys, absent, session.untried, session.cpu_seconds, agreements)
+    return SurveyResult(session.support(), _keys(probes), absent, session.untried, session.cpu_seconds, agreements)
+
+
+def stored_survey(platforms: Sequence[PlatformName], probes: Sequence[CallProbe], store: Store) -> SurveyResult:
+    """Returns what a store holds of platforms as they were when they were asked last. Starts none of them.
+
+    A platform that has no answers there is `absent`.
+    """
+    newest = {
+        row["platform"]: row["fingerprint"]
+        for row in store.rows(
+            "SELECT platform, arg_max(fingerprint, _written) AS fingerprint FROM support GROUP BY platform"
+        )
+    }
+    present = {platform: newest[platform] for platform in dict.fromkeys(platforms) if platform in newest}
+    absent: dict[str, str] = {each: "the store has no answers of it" for each in platforms if each not in newest}
+    reference = store.rows("SELECT arg_max(reference, _written) AS reference FROM agreement")
+    found = read_agreements(store, present, str(reference[0]["reference"])) if reference else {}
+    return SurveyResult(read_support(store, present), _keys(probes), absent, agreements=found)
+
+
+def _keys(probes: Sequence[CallProbe]) -> tuple[Key, ...]:
+    return tuple(sorted({probe.key for probe in probes}))
 
 
 def _descriptions(
