@@ -190,6 +190,7 @@ def test_one_word_for_an_overload() -> None:
     assert overall_word(["agrees", "differs", "refuses"]) == "differs"
     assert overall_word(["refuses", "refuses", "fails", "untried"]) == "refuses"
     assert overall_word(["agrees", "untried"]) == "agrees"
+    assert overall_word(["untried", "untried", "refuses"]) == "refuses" and overall_word(["untried"]) == "untried"
     assert pass_of("aten.tanh_backward.default") == "backward" and pass_of("aten.tanh.default") == "forward"
 
 

@@ -125,12 +125,15 @@ class Matrix:
 
 
 def overall_word(words: Sequence[CellWord]) -> CellWord:
-    """Returns the worst of the words that mean that it runs, or, where none does, the most frequent other word."""
+    """Returns the worst of the words that mean that it runs, or, where none does, the most frequent other word.
+
+    `untried` only where nothing else is known.
+    """
     running = RUNS.intersection(words)
     if running:
         return next(word for word in reversed(CELL_WORDS) if word in running)
     counts = Counter(words)
-    return max(counts, key=lambda word: (counts[word], word != "untried"))
+    return max(counts, key=lambda word: (word != "untried", counts[word]))
 
 
 def pass_of(op: str) -> Pass:
