@@ -176,7 +176,7 @@ def onnxruntime_kernels() -> list[KernelRegistry]:
 
 def _onnx_exporter() -> StaticList:
     from mindgap.aten.torch_private.onnx_exporter import translation_registry
-    from mindgap.platforms.onnx.export import OPSET
+    from mindgap.platforms.onnx.fx_program import OPSET
 
     names = [name.replace("::", ".", 1) for name in _translated(translation_registry(OPSET).functions)]
     return StaticList("ONNX exporter", _package("torch"), dict.fromkeys(map(_with_overload, names), "kernel"))
@@ -227,7 +227,7 @@ _READERS: Final[Mapping[str, Callable[[], StaticList]]] = {
 _LIST_OF: Final[Mapping[str, str]] = {
     "cpu": "CPU", "cuda": "CUDA", "mps": "MPS", "xpu": "XPU", "npu": "PrivateUse1", "hpu": "HPU",
     "onnx": "ONNX exporter", "onnxruntime": "ONNX exporter", "ortweb": "ONNX exporter", "tinygrad": "ONNX exporter",
-    "executorch": "ExecuTorch portable", "tvm": "TVM", "jax": "torchax",
+    "rknn": "ONNX exporter", "executorch": "ExecuTorch portable", "tvm": "TVM", "jax": "torchax",
 }  # fmt: skip
 
 

@@ -32,8 +32,9 @@ _log = logging.getLogger(__name__)
 
 #: OnProgress (platform, done, total, what).
 OnPlatformProgress = Callable[[PlatformName, int, int, str], None]
-#: The share of a platform's budget that is for asking, where what runs is compared as well.
-_ASKING = 2 / 3
+#: The shares of a platform's budget at which asking stops for judging, where what runs is compared as well: judging
+#: may need more than a third of the budget, and mostly needs much less.
+_SHARES = (2 / 3, 8 / 9)
 
 
 @dataclass(frozen=True)
@@ -170,8 +171,9 @@ class _Survey:
     def ask(self, platform: PlatformName) -> None:
         """Surveys one platform for unknown keys. Names of the same platform are surveyed one after the other."""
         fingerprint = self._known.platforms[platform]
-        asking = self._budget_s if self._comparer is None or not self._budget_s else _ASKING * self._budget_s
-        budget = SurveyBudget(asking)
+        budget = SurveyBudget(self._budget_s)
+        shares = _SHARES if self._comparer is not None and self._budget_s else (1.0,)
+        left: list[Key] = []
 
         def keep(answer: SupportAnswer) -> None:
             self._new[fingerprint][answer.key] = answer
@@ -184,16 +186,20 @@ class _Survey:
             known = {**self._known.answers(fingerprint), **self._new[fingerprint]}
             _log.info("%s: %d answers are known", platform, len(known))
             compared = self._comparer.meter(platform) if self._comparer is not None else None
-            if self._comparer is not None:
-                known = self._comparer.compared_answers(fingerprint, known)
-            left = ask(
-                platform, self._probes, self._pool, known=known, budget=budget, keep=keep, on_progress=tell,
-                on_run=None if compared is None else compared.on_run,
-                attach=0 if compared is None else compared.ATTACH,
-            )  # fmt: skip
-            budget.seconds = self._budget_s
-            if compared is not None:
-                compared.judge(budget, tell)
+            for share in shares:
+                if self._comparer is not None:
+                    known = self._comparer.compared_answers(fingerprint, {**known, **self._new[fingerprint]})
+                budget.seconds = None if self._budget_s is None else share * self._budget_s
+                left = ask(
+                    platform, self._probes, self._pool, known=known, budget=budget, keep=keep, on_progress=tell,
+                    on_run=None if compared is None else compared.on_run,
+                    attach=0 if compared is None else compared.ATTACH,
+                )  # fmt: skip
+                budget.seconds = self._budget_s
+                if compared is not None:
+                    compared.judge(budget, tell)
+                if not left:
+                    break
         _log.info("%s: asked for %.1f CPU s, %d calls not reached", platform, budget.spent, len(left))
         with self._lock:
             self.untried[platform] = left
