@@ -72,7 +72,7 @@ def survey_platforms(
     `cpu/eager` and judged, within the same budget. Raises `PlatformError` for a platform that is not known; one that is
     known and cannot be opened is `absent`.
     """
-    needed = [*platforms, CPU_EAGER] if compare else platforms
+    needed = [*dict.fromkeys([*platforms, CPU_EAGER] if compare else platforms)]
     with _pool(needed, pool, jobs) as workers, store.writer() as writer:
         present: dict[PlatformName, str] = {}
         absent: dict[str, str] = {}
