@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from cli.command_line import mindgap
+from mindgap.cli.coverage import coverage
+from mindgap.graph import MindgapError
 
 SAMPLES = """
 import torch
@@ -62,3 +65,17 @@ def test_nothing_to_ask_is_wrong_use(catalogue: Path, tmp_path: Path) -> None:
     for argv, says in wrong.items():
         ran = mindgap(*argv, cwd=tmp_path)
         assert ran.status == 2 and says in ran.err and len(ran.err.strip().splitlines()) == 1, (argv, ran)
+
+
+def test_options_that_have_nothing_to_show_are_refused(tmp_path: Path) -> None:
+    """Each call ends before anything is imported that takes long."""
+    platforms = ["cpu/jit"]
+    for wrong, says in (
+        (partial(coverage), "name a platform"),
+        (partial(coverage, names=True, static=True), "name a platform"),
+        (partial(coverage, platforms, names=True, csv=tmp_path / "x.csv"), "leave --names out"),
+        (partial(coverage, static=True, html=tmp_path / "x.html"), "name some"),
+        (partial(coverage, platforms, html=tmp_path / "none" / "x.html"), "there is no directory"),
+    ):
+        with pytest.raises(MindgapError, match=says):
+            wrong()

@@ -136,3 +136,12 @@ def test_an_error_a_little_past_the_bound_is_seen_and_no_bound_is_wide() -> None
                 assert float(bound.max()) < 1e-3 * float(y.abs().max()), op
                 wrong = (y.double() + 20 * bound + 2e-7 * y.abs()).float()
             assert one.kind(wrong, slot) is not None, f"{op} {slot}"
+
+
+def test_a_bound_of_complex_numbers_is_real() -> None:
+    """`silu_backward` is the only activation's gradient that PyTorch computes in complex numbers."""
+    g, x = (torch.complex(normal(4, 5, seed=seed), normal(4, 5, seed=seed + 1)) for seed in (1, 3))
+    one = applied("aten.silu_backward.default", g, x)
+    assert not one.hard().is_complex() and one.kinds() == [None]
+    (right,) = [y for y in one.outputs if y is not None]
+    assert one.kind(right * 1.001) is not None

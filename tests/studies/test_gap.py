@@ -224,6 +224,36 @@ def test_slowdown(pair: tuple[Made, Study]) -> None:
             assert row["over_ten_times"] == sum(ratio > 10 for ratio in ratios)
 
 
+def test_what_is_fast_and_wrong_is_not_ported(pair: tuple[Made, Study]) -> None:
+    run, study = pair
+    for row in records(study.table("ported")):
+        times = {
+            model: o["timings"]["second_run"] / run.outcomes[model, REFERENCE]["timings"]["second_run"]
+            for (model, where), o in run.outcomes.items()
+            if where == row["platform"] and o["timings"] and run.outcomes[model, REFERENCE]["timings"]
+        }
+        words = {model: run.verdicts[model, row["platform"]]["word"] for model in times}
+        slower = {model for model, ratio in times.items() if ratio > 1}
+        assert (row["models"], row["slower"]) == (len(times), len(slower))
+        assert row["slower_share"] == pytest.approx(len(slower) / len(times))
+        assert row["slower_median_slowdown"] == pytest.approx(statistics.median(times[model] for model in slower))
+        right = {model for model, word in words.items() if word in ("identical", *CALM)}
+        wrong = {model for model, word in words.items() if word in WRONG}
+        counts = [len(each) for each in (right - slower, right & slower, wrong - slower, wrong & slower)]
+        names = ("fast_and_right", "slow_and_right", "fast_and_wrong", "slow_and_wrong")
+        assert [row[name] for name in names] == counts
+
+
+def test_the_time_of_each_model_stands_in_a_comparison_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    campaign, diff = made(store, 3), made(store, 4, kind="diff")
+    assert not gap(store, campaign.run).table("model_times").rows
+    for row in records(gap(store, diff.run).table("model_times")):
+        times = diff.outcomes[row["model"], row["platform"]]["timings"]
+        assert (row["seconds"], row["load_seconds"]) == (times["second_run"], times["load"])
+        assert row["verdict"] == diff.verdicts[row["model"], row["platform"]]["word"]
+
+
 def test_classes_are_the_comparisons_own(pair: tuple[Made, Study]) -> None:
     run, study = pair
     wanted: Counter[int] = Counter()

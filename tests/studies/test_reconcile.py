@@ -32,6 +32,7 @@ COUNTS = {
     "coverage": ("packets_given", "packets_ran", "backward_ran"),
     "findings": ("findings",),
     "slowdown": ("models",),
+    "ported": ("models", "slower", "fast_and_right", "slow_and_wrong"),
     "precision": ("models",),
 }
 

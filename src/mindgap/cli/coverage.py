@@ -14,15 +14,21 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mindgap.cli.coverage_matrix import matrix_csv, matrix_object, print_matrix, write_page
+from mindgap.cli.coverage_names import print_names
+from mindgap.cli.coverage_static import measured_lists, print_lists, print_measured_lists
 from mindgap.cli.numbers import finite
-from mindgap.cli.outputs import check_directory
+from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console, plain_table
+from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName, parse
 
 if TYPE_CHECKING:
+    from mindgap.cli.coverage_static import MeasuredLists
     from mindgap.workflows.support.coverage import OperatorCoverage, OperatorGap, VersionCoverage
+    from mindgap.workflows.support.matrix import Matrix
     from mindgap.workflows.support.survey import SurveyResult
 
     #: By the platform before and after.
@@ -30,10 +36,13 @@ if TYPE_CHECKING:
 
 #: Characters of a reason that the table shows; `--json` has all that is kept.
 _REASON = 110
+_NOT_STORED = "the store has no answer, and nothing was asked (--budget 0)"
 
 
 def coverage(
-    platforms: Annotated[list[str], typer.Argument(metavar="PLATFORM…", help="As `mindgap platforms` lists them.")],
+    platforms: Annotated[
+        list[str] | None, typer.Argument(metavar="PLATFORM…", help="As `mindgap platforms` lists them.")
+    ] = None,
     catalogue: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Take the operators' samples from its graphs; without it they are captured."),
@@ -44,18 +53,46 @@ def coverage(
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", min=1, callback=finite, help="Processor seconds for each platform."),
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            callback=finite,
+            help="Processor seconds for each platform; 0 asks nothing and shows what the store holds.",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Platforms at a time.")] = 2,
     missing: Annotated[
         bool, typer.Option("--missing", help="List what each platform lacks, in its own words.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One object per platform, with all that it lacks.")] = False,
+    judge: Annotated[
+        bool, typer.Option("--judge/--no-judge", help="Compare what runs with cpu/eager, and judge what differs.")
+    ] = True,
+    names: Annotated[
+        bool,
+        typer.Option(
+            "--names", help="Say instead how many names of PyTorch's sample database each platform runs, and why not."
+        ),
+    ] = False,
+    static: Annotated[
+        bool,
+        typer.Option(
+            "--static",
+            help="Also what PyTorch's sources and runtimes' packages list; without a platform, nothing else.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One object per platform, with all that it lacks and every cell.")
+    ] = False,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Every cell, with its reason.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A page to filter, sort, and compare two platforms.")
+    ] = None,
 ) -> None:
-    """Ask each platform which operators it runs, by dtype and layout, of those that cpu/eager runs.
+    """Ask each platform which operators it runs, by dtype and layout, of those that cpu/eager runs, and runs right.
 
-    Every operator is tried with PyTorch's own samples, once for a platform as it is (versions, hardware, settings). Of
-    a platform in several environments (env=NAME) it also says what each gains and loses against the one before.
+    Every operator is tried with PyTorch's own samples, once for a platform as it is (versions, hardware, settings), and
+    compared with cpu/eager. Of a platform in several environments (env=NAME) it also says what each gains and loses
+    against the one before.
 
     Example: mindgap coverage onnxruntime/cpu@env=ort128 onnxruntime/cpu --missing
     """
@@ -63,49 +100,79 @@ def coverage(
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if store is not None:
         check_directory("--store", store)
+    check_files(("--csv", csv), ("--html", html))
+    if not platforms and (names or not static):
+        raise MindgapError("name a platform, or ask for --static alone: mindgap coverage cpu/jit")
+    if (csv is not None or html is not None) and (names or not platforms):
+        raise MindgapError("--csv and --html write the matrix of platforms: name some, and leave --names out")
     with result_stream() as out:
-        names = [parse(each) for each in platforms]
-        _require_any(names)
-        asked = _asked(names, catalogue, store, budget, jobs)
-        from mindgap.workflows.support.coverage import operator_coverage, version_coverage
+        if not platforms:
+            print_lists(as_json, out)
+            return
+        wanted = [parse(each) for each in platforms]
+        _require_any(wanted, start=budget != 0)
+        if names:
+            print_names(wanted, as_json, out)
+            return
+        from mindgap.workflows.support.matrix import matrix_of
 
-        found = {
-            platform: operator_coverage(asked.keys, asked.support.answers(fingerprint))
-            for platform, fingerprint in asked.support.platforms.items()
-        }
-        versions = {
-            (before, after): version_coverage(
-                asked.keys, *(asked.support.answers(asked.support.platforms[name]) for name in (before, after))
-            )
-            for before, after in _versions([*found])
-        }
+        asked = _asked(wanted, catalogue, store, budget, jobs, judge)
+        matrix = matrix_of(asked) if budget != 0 else matrix_of(asked, _NOT_STORED)
+        lists = measured_lists(matrix) if static else None
         if as_json:
-            json.dump(_objects(names, asked, found, versions), out, indent=1)
+            json.dump(_objects(wanted, asked, matrix, lists), out, indent=1)
             out.write("\n")
         else:
-            _print(asked, found, missing, versions, out)
+            _print(asked, missing, out)
+            print_matrix(matrix, out)
+            if lists is not None:
+                print_measured_lists(matrix, lists, out)
+        if html is not None:
+            write_page(html, matrix, lists)
+        if csv is not None:
+            write_file(csv, matrix_csv(matrix))
 
 
-def _require_any(platforms: Sequence[PlatformName]) -> None:
-    """Raises `PlatformError` for an unknown platform, and if none is available, before samples are captured."""
+def _covered(asked: SurveyResult) -> tuple[Mapping[PlatformName, OperatorCoverage], Versions]:
+    """What each platform runs, and what one in another environment gains and loses against the one before."""
+    from mindgap.workflows.support.coverage import operator_coverage, version_coverage
+
+    answers = {name: asked.support.answers(fingerprint) for name, fingerprint in asked.support.platforms.items()}
+    found = {name: operator_coverage(asked.keys, each) for name, each in answers.items()}
+    versions = {
+        (before, after): version_coverage(asked.keys, answers[before], answers[after])
+        for before, after in _versions([*found])
+    }
+    return found, versions
+
+
+def _require_any(platforms: Sequence[PlatformName], start: bool) -> None:
+    """Raises `PlatformError` for an unknown platform, and if none is available, before samples are captured.
+
+    start: whether they are started at all: what the store holds is shown of all.
+    """
     from mindgap.platforms.protocol import PlatformError
     from mindgap.platforms.registry import find
 
-    probed = {platform: find(platform)[0].probe() for platform in platforms}
+    backends = {platform: find(platform)[0] for platform in platforms}
+    if not start:
+        return
+    probed = {platform: backend.probe() for platform, backend in backends.items()}
     if not any(found.available for found in probed.values()):
         why = "; ".join(f"{platform}: {found.reason}" for platform, found in probed.items())
         raise PlatformError(f"no platform could be asked: {why}")
 
 
 def _asked(
-    platforms: Sequence[PlatformName], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int
-) -> SurveyResult:
+    platforms: Sequence[PlatformName], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int,
+    compare: bool,
+) -> SurveyResult:  # fmt: skip
     """Runs the survey. Raises `MindgapError` if no platform could be surveyed."""
     from mindgap.graph.tensors import home
     from mindgap.models.catalogue import Catalogue
     from mindgap.results.store import Store
     from mindgap.workflows.support.probe_file import probe_set
-    from mindgap.workflows.support.survey import nothing_asked, survey_platforms
+    from mindgap.workflows.support.survey import nothing_asked, stored_survey, survey_platforms
 
     with counting() as tick:
         probes = probe_set(Catalogue(catalogue) if catalogue is not None else None, on_progress=tick)
@@ -118,9 +185,13 @@ def _asked(
                 counts[platform] = (done, total)
                 tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()), f"{platform} {what}")
 
-        asked = survey_platforms(
-            platforms, probes, Store(store or home() / "support"), budget_s=budget, jobs=jobs, on_progress=on_progress
-        )
+        kept = Store(store or home() / "support")
+        if budget == 0:
+            asked = stored_survey(platforms, probes, kept)
+        else:
+            asked = survey_platforms(
+                platforms, probes, kept, budget_s=budget, jobs=jobs, compare=compare, on_progress=on_progress
+            )
     wrong = nothing_asked(asked)
     if wrong is not None:
         raise wrong
@@ -140,12 +211,11 @@ def _versions(platforms: Sequence[PlatformName]) -> list[tuple[PlatformName, Pla
 
 
 def _objects(
-    platforms: Sequence[PlatformName],
-    asked: SurveyResult,
-    found: Mapping[PlatformName, OperatorCoverage],
-    versions: Versions,
+    platforms: Sequence[PlatformName], asked: SurveyResult, matrix: Matrix, lists: MeasuredLists | None
 ) -> list[dict[str, Any]]:
+    found, versions = _covered(asked)
     against = {after: {"platform": before, **asdict(change)} for (before, after), change in versions.items()}
+    disagreements = {each.platform: each for each in lists.disagreements} if lists is not None else {}
     reports: list[dict[str, Any]] = []
     for platform in dict.fromkeys(platforms):
         here = found.get(platform)
@@ -155,14 +225,17 @@ def _objects(
         dtypes = {dtype: {"runs": runs, "asked": count} for dtype, (runs, count) in here.dtypes.items()}
         about = {"platform": platform, "available": True, "fingerprint": asked.support.platforms[platform]}
         cpu = round(asked.cpu_seconds.get(platform, 0.0), 2)
-        change = {"against": against[platform]} if platform in against else {}
-        reports.append({**about, "cpu_seconds": cpu, **asdict(here), "dtypes": dtypes, **change})
+        more: dict[str, Any] = {"against": against[platform]} if platform in against else {}
+        if platform in disagreements:
+            more["list"] = asdict(disagreements[platform])
+        reports.append({
+            **about, "cpu_seconds": cpu, **asdict(here), "dtypes": dtypes, **more, **matrix_object(matrix, platform),
+        })  # fmt: skip
     return reports
 
 
-def _print(
-    asked: SurveyResult, found: Mapping[PlatformName, OperatorCoverage], missing: bool, versions: Versions, out: TextIO
-) -> None:
+def _print(asked: SurveyResult, missing: bool, out: TextIO) -> None:
+    found, versions = _covered(asked)
     page = console(out)
     page.print(_totals(found))
     page.print(_dtypes(found))

@@ -79,8 +79,8 @@ class Outcome:
     result, which is the digests of all outputs joined by spaces. None where the executable cannot tell, or nobody
     asked. `message` is the platform's own; `signature` is that message with addresses, numbers and paths taken out, so
     that alike failures are equal.
-    `timings`: seconds by stage (`load`, `run`, `second_run`, `total`). `facts`: what the translation
-    changed in a graph that ran, as the executable reports it (JSON).
+    `timings`: seconds by stage (`load`, `run`, `second_run`, `median_run` of several later ones, `total`). `facts`:
+    what the translation changed in a graph that ran, as the executable reports it (JSON).
     """
 
     platform: PlatformName

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -46,3 +47,26 @@ VMAP_STEPS: Final[dict[str, Callable[..., Any]]] = {
     name: getattr(_torch._C._functorch, name)
     for name in ("_add_batch_dim", "_remove_batch_dim", "_vmap_increment_nesting", "_vmap_decrement_nesting")
 }
+
+
+@cache
+def declared_kernels() -> Mapping[str, frozenset[str]]:
+    """Returns the dispatch keys for which PyTorch's own sources have a kernel, by overload (`aten.add.Tensor`).
+
+    From `native_functions.yaml`, which PyTorch ships in `torchgen`: `CPU`, `CUDA`, `MPS`, `XPU`, …, and `Composite…`
+    for what is made of other operators on every device. It takes some seconds to read. Raises `ImportError` where
+    `torchgen` is not installed.
+    """
+    import torchgen
+    from torchgen.gen import parse_native_yaml
+
+    folder = Path(next(iter(torchgen.__path__))) / "packaged/ATen/native"
+    parsed: Any = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
+    found: dict[str, frozenset[str]] = {}
+    for function in parsed.native_functions:
+        # A structured function runs the kernel of the form that it is derived from.
+        names = [function.func.name, *filter(None, [function.structured_delegate])]
+        keys = [str(key) for key, of in parsed.backend_indices.items() if any(name in of.index for name in names)]
+        name = function.func.name
+        found[f"{function.namespace}.{name.name}.{name.overload_name or 'default'}"] = frozenset(keys)
+    return found

@@ -160,6 +160,14 @@ TABLES: Final[dict[str, TableSchema]] = {
             {"fingerprint": _TEXT, "platform": _TEXT, "op": _TEXT, "dtype": _TEXT, "layout": _TEXT, "answer": _TEXT,
              "status": _TEXT, "reason": _TEXT, "signature": _TEXT, "count": pa.int64()},
         ),
+        # How what a platform computes for a call compares with a reference (`workflows.support.agreement`). `word` is
+        # the verdict, or why there is none. A table of its own, as `weaknesses` is.
+        _table(
+            "agreement", "fingerprint reference op dtype layout",
+            {"fingerprint": _TEXT, "reference": _TEXT, "platform": _TEXT, "op": _TEXT, "dtype": _TEXT, "layout": _TEXT,
+             "word": _TEXT, "blame": _TEXT, "culprit": _TEXT, "detail": _TEXT, "relative_error": pa.float64(),
+             "max_abs": pa.float64()},
+        ),
         # What a run calls a graph: two models of one run may be the same graph.
         _table(
             "models", "run model",

@@ -34,6 +34,7 @@ def checks(tables: Tables, *, finished: bool = True) -> tuple[Check, ...]:
     """Returns all checks. `finished`: in an unfinished run, some outcomes do not have their verdicts yet."""
     return (
         *_sums(tables), *_within_rows(tables), *_failures(tables, finished), *_compared(tables), *_findings(tables),
+        *_speed(tables),
     )  # fmt: skip
 
 
@@ -92,10 +93,20 @@ def _within_rows(tables: Tables) -> Generator[Check]:
         ("compiled", words, "consistent_in_eager"),
         ("coverage", ("forward_given", "backward_given"), "packets_given"),
         ("coverage", ("forward_ran", "backward_ran"), "packets_ran"),
+        ("ported", ("slow_and_right", "slow_and_wrong", "fast_and_right", "fast_and_wrong", "not_judged"), "models"),
     ):
         for row in records(tables[name]):
             label = " ".join(str(row[key]) for key in ("base", "profile", "platform") if key in row)
             yield Check(f"{name}: the parts of {whole} of {label}", _total(row, parts), row[whole])
+
+
+def _speed(tables: Tables) -> Generator[Check]:
+    """Checks that the models of the two tables of run time are the same."""
+    whole = {row["platform"]: row["models"] for row in records(tables["slowdown"]) if row["size"] == "all"}
+    for row in records(tables["ported"]):
+        yield Check(f"ported and slowdown: models of {row['platform']}", row["models"], whole[row["platform"]])
+        share = round(row["slower_share"] * row["models"])
+        yield Check(f"ported: slower models and their share of {row['platform']}", row["slower"], share)
 
 
 def _failures(tables: Tables, finished: bool) -> Generator[Check]:

@@ -16,7 +16,7 @@ from mindgap.studies.gap.consistency import consistency, tolerances
 from mindgap.studies.gap.coverage import breadth, coverage, never_ran
 from mindgap.studies.gap.failures import compile_failures, failures, not_given, signatures
 from mindgap.studies.gap.reconcile import Check, checks
-from mindgap.studies.gap.speed import slowdown
+from mindgap.studies.gap.speed import model_times, ported, slowdown
 from mindgap.studies.gap.totals import makeup, totals
 from mindgap.studies.gap.vocabulary import VERDICTS, listed
 from mindgap.studies.table import StudyTable, query_table
@@ -51,6 +51,7 @@ def findings(store: Store, run: str) -> StudyTable:
 #: In the order of the page. Each is one query.
 TABLES: Final[tuple[Callable[[Store, str], StudyTable], ...]] = (
     *(totals, makeup, failures, consistency, tolerances, compiled, compile_failures, coverage, findings, slowdown),
+    *(ported, model_times),
     *(classes, precision, signatures, never_ran, not_given, breadth),
 )
 #: Kinds of runs that hold outcomes of models on platforms.

@@ -15,17 +15,21 @@ import pyarrow.parquet as pq
 
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
-from mindgap.models.catalogue import Catalogue, ModelLimits, build
+from mindgap.models.catalogue import BuildProgress, Catalogue, ModelLimits, build
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.results.store.location import LocalLocation
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.probes import CallProbe, OnProgress, probes
 
 #: Raised when other probes would be made of the same samples.
-FORMAT: Final = 2
+FORMAT: Final = 3
 REFERENCE: Final = CPU_EAGER
 #: What is captured where no catalogue is given: PyTorch's own samples, forward and backward.
 SOURCES: Final = ("ops:*", "modules:*")
+#: Asks for the path that values decide, in a source. What refuses a program that needs it names the option.
+PATH_TAKEN: Final = "path_taken=1"
+_BY_PATH: Final = "--path-taken"
+_FAILED: Final = "status = 'failed' AND pass = 'forward' AND reason LIKE ?"
 _COLUMNS: Final = ("op", "dtype", "layout", "graph")
 _LIMITS: Final = ModelLimits(cpu_seconds=60.0, memory_bytes=4 << 30)
 
@@ -63,13 +67,17 @@ def probe_set(
 def _samples(folder: Path, on_progress: OnProgress) -> Catalogue:
     """Builds the catalogue of PyTorch's samples beside the probes, or continues a killed build."""
     found = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)
-    build(
-        found,
-        SOURCES,
-        ("forward", "backward"),
-        limits=_LIMITS,
-        on_tick=lambda t: on_progress(t.done, t.total, t.source),
-    )
+
+    def on_tick(tick: BuildProgress) -> None:
+        on_progress(tick.done, tick.total, tick.source)
+
+    build(found, SOURCES, ("forward", "backward"), limits=_LIMITS, on_tick=on_tick)
+    # What returns a size or a branch that depends on data (`nonzero`, `unique`) is captured along the path of its data.
+    by_values = {
+        f"{entry.source.partition('#')[0]}?{PATH_TAKEN}" for entry in found.entries(_FAILED, [f"%{_BY_PATH}%"])
+    }
+    if by_values:
+        build(found, sorted(by_values), limits=_LIMITS, on_tick=on_tick)
     return found
 
 

@@ -20,6 +20,8 @@ from mindgap.workflows.support.probes import CallProbe, OnProgress
 #: Calls in one job: at first, and the most.
 _FIRST: Final = 4
 _LARGEST: Final = 64
+#: Receives the calls of one job that ran, their graphs and its outcome.
+OnRun = Callable[[Sequence[CallProbe], Sequence[Graph], Outcome], None]
 #: How an outcome ends a worker as well.
 _DEADLY: Final = frozenset({"crash", "timeout", "oom"})
 #: Seconds for a job, and for each call in it.
@@ -57,6 +59,8 @@ def ask(
     batched: bool = True,
     budget: SurveyBudget | None = None,
     keep: Callable[[SupportAnswer], None] = lambda answer: None,
+    on_run: OnRun | None = None,
+    attach: int = 0,
     on_progress: OnProgress = lambda done, total, what: None,
 ) -> list[Key]:
     """Asks a platform of `pool` every key that is not `known`, and hands each answer to `keep` as it comes.
@@ -65,10 +69,10 @@ def ask(
     reach is returned. `batched`: calls are laid side by side in one job, more of them while jobs succeed, and a job
     that fails is halved until the calls that fail stand alone (at once, where it took its worker with it). Of an
     operator that was refused for contiguous float32 the rest comes last, one by one, and one refusal of each key is
-    enough.
+    enough. `on_run`: receives each job that ran, with its outputs where they take at most `attach` bytes.
     """
     waiting, later = _queue(probes, known.keys()), deque[_Asked]()
-    asker = _Asker(platform, pool, budget or SurveyBudget(), keep)
+    asker = _Asker(platform, pool, budget or SurveyBudget(), keep, on_run, attach)
     asker.refused.update(answer.op for answer in known.values() if _throughout(answer))
     total = len(waiting)
     size = _FIRST if batched else 1
@@ -95,11 +99,11 @@ def _queue(probes: Iterable[CallProbe], known: Set[Key]) -> deque[_Asked]:
     for probe in probes:
         samples.setdefault(probe.key, []).append(probe)
     rank = {dtype: position for position, dtype in enumerate(DTYPES)}
-    order = sorted(samples.keys() - known, key=lambda key: (_plain(key), rank.get(key.dtype, len(rank)), key))
+    order = sorted(samples.keys() - known, key=lambda key: (plain_first(key), rank.get(key.dtype, len(rank)), key))
     return deque(_Asked(key, samples[key]) for key in order)
 
 
-def _plain(key: Key) -> int:
+def plain_first(key: Key) -> int:
     """Returns the sort key: common calls first, then other dtypes, then other layouts."""
     if key.layout in ("contiguous", "scalar"):
         return 0 if key.dtype == "float32" else 1
@@ -112,16 +116,19 @@ def _throughout(answer: SupportAnswer) -> bool:
 
 
 def _alike(one: _Asked, other: _Asked) -> bool:
-    return (one.key.dtype, _plain(one.key)) == (other.key.dtype, _plain(other.key))
+    return (one.key.dtype, plain_first(one.key)) == (other.key.dtype, plain_first(other.key))
 
 
 class _Asker:
     def __init__(
-        self, platform: PlatformName, pool: WorkerPool, budget: SurveyBudget, keep: Callable[[SupportAnswer], None]
-    ) -> None:
+        self, platform: PlatformName, pool: WorkerPool, budget: SurveyBudget, keep: Callable[[SupportAnswer], None],
+        on_run: OnRun | None, attach: int,
+    ) -> None:  # fmt: skip
         self._platform = platform
         self._pool = pool
         self._keep = keep
+        self._on_run = on_run
+        self._attach = attach
         self.budget = budget
         self._meter = CpuMeter(lambda: pool.pids().get(platform))
         #: Operators that were refused where they are plainest.
@@ -129,7 +136,7 @@ class _Asker:
 
     def ask(self, group: Sequence[_Asked]) -> bool:
         """Tries a group of calls and stores the answers. Returns whether the first job of the group ran."""
-        first = self._try([asked.samples[0].graph for asked in group])
+        first = self._try([asked.samples[0] for asked in group])
         if first.ran:
             for asked in group:
                 self._settle(asked, [first])
@@ -149,7 +156,7 @@ class _Asker:
             return []
         found: list[Outcome] = []
         for sample in asked.samples[1:]:
-            found.append(self._try([sample.graph]))
+            found.append(self._try([sample]))
             if found[-1].ran:
                 break
         return found
@@ -160,9 +167,14 @@ class _Asker:
             self.refused.add(asked.key.op)
         self._keep(answer)
 
-    def _try(self, graphs: Sequence[Graph]) -> Outcome:
+    def _try(self, samples: Sequence[CallProbe]) -> Outcome:
+        graphs = [sample.graph for sample in samples]
         joined = graphs[0] if len(graphs) == 1 else concatenate(graphs)
         deadline = _DEADLINE_S + _EACH_S * len(graphs)
-        outcome = self._pool.run(Job(self._platform, joined, repeat=1, deadline_s=deadline, purpose="asking"))
+        outcome = self._pool.run(
+            Job(self._platform, joined, repeat=1, deadline_s=deadline, purpose="asking", attach_up_to=self._attach)
+        )
         self.budget.spent += self._meter.read()
+        if outcome.ran and self._on_run is not None:
+            self._on_run(samples, graphs, outcome)
         return outcome

@@ -73,7 +73,8 @@ def probes(
         chooser.choose(by_op[op])
     on_progress(len(by_op), len(by_op), "")
     for key in sorted(chooser.chosen):
-        for graph in chooser.chosen[key]:
+        # What has no element compares nothing, and is asked last.
+        for graph in sorted(chooser.chosen[key], key=_empty):
             yield CallProbe(*key, encode(graph, labels=False))
 
 
@@ -112,7 +113,7 @@ class _Collector:
         for cut in cuts:
             key = key_of(cut, cut.nodes[0])
             forms = self._forms.setdefault(key, set())
-            form = _form(cut)
+            form = form_of(cut)
             if form in forms or len(forms) >= _CANDIDATES or taken.get(key, 0) >= _PER_GRAPH:
                 continue
             forms.add(form)
@@ -177,7 +178,12 @@ def _basic(key: Key) -> tuple[bool, bool, bool, Key]:
     return (key.dtype != "float32", key.layout == SCALAR, key.layout != "contiguous", key)
 
 
-def _form(graph: Graph) -> str:
+def _empty(graph: Graph) -> bool:
+    """Returns whether no output of a graph has an element."""
+    return not any(spec.numel for number in graph.outputs if (spec := graph.values[number]) is not None)
+
+
+def form_of(graph: Graph) -> str:
     """Returns a key that is equal for calls that differ only in the values of their tensors."""
     node = graph.nodes[0]
     return repr(([(one.spec.dtype, one.spec.shape, one.spec.stride) for one in graph.inputs], node.args, node.kwargs))

@@ -31,25 +31,26 @@ MOST_BYTES: Final = 1 << 18
 _HELD: Final = frozenset(TORCH_DTYPES.values())
 
 
-def calls(graph: Graph, tensors: TensorStore | None = None) -> Iterator[Graph]:
+def calls(graph: Graph, tensors: TensorStore | None = None, most_bytes: int = MOST_BYTES) -> Iterator[Graph]:
     """Yields each call of a graph as a separate graph, by running the graph once on the CPU.
 
     Operands that are inputs which nothing wrote to keep their recipes; others travel as their bytes. Left out are calls
-    that give no tensor and write none, and those whose tensors are bigger than `MOST_BYTES`. Raises what the run does:
+    that give no tensor and write none, and those whose tensors are bigger than `most_bytes`. Raises what the run does:
     `MindgapError` for an input that cannot be made, anything for a call that fails.
     """
     tape = Tape(graph)
     arrays = materialise_all(graph, tensors)
     given = input_tensors(graph, arrays)
-    cutter = _Cutter(graph, frozenset(tape.written_inputs))
+    cutter = _Cutter(graph, frozenset(tape.written_inputs), most_bytes)
     with torch.no_grad():
         tape.run(given, call=cutter.call)
     yield from cutter.found
 
 
 class _Cutter:
-    def __init__(self, graph: Graph, written: frozenset[int]) -> None:
+    def __init__(self, graph: Graph, written: frozenset[int], most_bytes: int) -> None:
         self._graph = graph
+        self._most_bytes = most_bytes
         self._written = written
         self.found: list[Graph] = []
 
@@ -63,14 +64,14 @@ class _Cutter:
             _collect(arg, kwargs[name], held)
         inputs = self._inputs(node, held)
         result = function(*args, **kwargs)
-        cut = None if inputs is None else _graph(node, inputs, flatten_result(result))
+        cut = None if inputs is None else _graph(node, inputs, flatten_result(result), self._most_bytes)
         if cut is not None:
             self.found.append(cut)
         return result
 
     def _inputs(self, node: Node, held: dict[int, torch.Tensor]) -> dict[int, Input] | None:
         """Returns the operands as inputs, before the call writes to them; None if a graph cannot hold them."""
-        if sum(extent(t) * t.element_size() for t in held.values()) > MOST_BYTES:
+        if sum(extent(t) * t.element_size() for t in held.values()) > self._most_bytes:
             return None
         found: dict[int, Input] = {}
         for number in operands(node):
@@ -81,7 +82,9 @@ class _Cutter:
             if given is not None and number not in self._written and not isinstance(given.recipe, Stored):
                 found[number] = given
             else:
-                found[number] = Input(spec_of(tensor), Literal(to_numpy(tensor).tobytes()))
+                # A weight stays one: a runtime may refuse a convolution whose weights are not constant.
+                role = given.role if given is not None and number not in self._written else "input"
+                found[number] = Input(spec_of(tensor), Literal(to_numpy(tensor).tobytes()), role)
         return found
 
 
@@ -93,10 +96,10 @@ def _collect(arg: Arg, bound: Any, held: dict[int, torch.Tensor]) -> None:
             _collect(item, value, held)
 
 
-def _graph(node: Node, inputs: dict[int, Input], results: list[torch.Tensor | None]) -> Graph | None:
+def _graph(node: Node, inputs: dict[int, Input], results: list[torch.Tensor | None], most_bytes: int) -> Graph | None:
     if any(tensor is not None and tensor.dtype not in _HELD for tensor in results):
         return None
-    if sum(tensor.numel() * tensor.element_size() for tensor in results if tensor is not None) > MOST_BYTES:
+    if sum(tensor.numel() * tensor.element_size() for tensor in results if tensor is not None) > most_bytes:
         return None
     specs = tuple(None if tensor is None else spec_of(tensor) for tensor in results)
     renumber = {number: position for position, number in enumerate(inputs)}

@@ -10,11 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from mindgap.graph import MindgapError
-from mindgap.platforms.name import PlatformName
+from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.results.store import Store, Writer
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.answers import SupportAnswer, SupportTable, read_support, rows_of
+from mindgap.workflows.support.agreement import (
+    NOT_JUDGED,
+    Agreement,
+    AgreementMeter,
+    Calm,
+    References,
+    agreement_row,
+    read_agreements,
+)
+from mindgap.workflows.support.answers import RUNNING, SupportAnswer, SupportTable, read_support, rows_of
 from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.prober import SurveyBudget, ask
 from mindgap.workflows.support.probes import CallProbe
@@ -23,13 +32,17 @@ _log = logging.getLogger(__name__)
 
 #: OnProgress (platform, done, total, what).
 OnPlatformProgress = Callable[[PlatformName, int, int, str], None]
+#: The shares of a platform's budget at which asking stops for judging, where what runs is compared as well: judging
+#: may need more than a third of the budget, and mostly needs much less.
+_SHARES = (2 / 3, 8 / 9)
 
 
 @dataclass(frozen=True)
 class SurveyResult:
     """The result of a survey. `keys`: all keys. `absent`: platforms that are not available, and why.
 
-    `untried`: keys beyond a platform's budget. `cpu_seconds`: processor seconds of this survey.
+    `untried`: keys beyond a platform's budget. `cpu_seconds`: processor seconds of this survey. `agreements`: how what
+    runs compares with the reference, by fingerprint; empty where that was not asked.
     """
 
     support: SupportTable
@@ -37,6 +50,7 @@ class SurveyResult:
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     untried: Mapping[str, Sequence[Key]] = field(default_factory=dict[str, Sequence[Key]])
     cpu_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    agreements: Mapping[str, Mapping[Key, Agreement]] = field(default_factory=dict[str, Mapping[Key, Agreement]])
 
 
 def survey_platforms(
@@ -47,25 +61,30 @@ def survey_platforms(
     budget_s: float | None = None,
     jobs: int = 1,
     pool: WorkerPool | None = None,
+    compare: bool = False,
     on_progress: OnPlatformProgress = lambda platform, done, total, what: None,
 ) -> SurveyResult:
     """Surveys platforms as they are on this machine now.
 
     What the store knows of a platform's fingerprint is not asked again; what is asked is in the store within seconds,
     so that a run that is killed goes on where it was. `budget_s`: processor seconds for each platform. `jobs`:
-    platforms at a time. `pool`: workers to use, which must have all platforms. Raises `PlatformError` for a platform
-    that is not known; one that is known and cannot be opened is `absent`.
+    platforms at a time. `pool`: workers to use, which must have all platforms. `compare`: what runs is compared with
+    `cpu/eager` and judged, within the same budget. Raises `PlatformError` for a platform that is not known; one that is
+    known and cannot be opened is `absent`.
     """
-    with _pool(platforms, pool, jobs) as workers, store.writer() as writer:
+    needed = [*dict.fromkeys([*platforms, CPU_EAGER] if compare else platforms)]
+    with _pool(needed, pool, jobs) as workers, store.writer() as writer:
         present: dict[PlatformName, str] = {}
         absent: dict[str, str] = {}
-        for platform in dict.fromkeys(platforms):
-            description = workers.describe(platform)
+        for platform, description in _descriptions(workers, needed, jobs).items():
+            if platform not in platforms:
+                continue
             if set(description) == {"error"}:
                 absent[platform] = " ".join(str(description["error"]).split())
             else:
                 present[platform] = fingerprint_of(description)
-        session = _Survey(workers, writer, probes, read_support(store, present), budget_s, on_progress)
+        comparer = _Comparer(workers, writer, store, present) if compare else None
+        session = _Survey(workers, writer, probes, read_support(store, present), budget_s, on_progress, comparer)
         with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-ask") as threads:
             try:
                 list(threads.map(session.ask, present))
@@ -73,8 +92,39 @@ def survey_platforms(
                 # The threads are waited for: without this, until their platforms are surveyed.
                 session.interrupted.set()
                 raise
-    keys = tuple(sorted({probe.key for probe in probes}))
-    return SurveyResult(session.support(), keys, absent, session.untried, session.cpu_seconds)
+    agreements = comparer.found if comparer is not None else {}
+    return SurveyResult(session.support(), _keys(probes), absent, session.untried, session.cpu_seconds, agreements)
+
+
+def stored_survey(platforms: Sequence[PlatformName], probes: Sequence[CallProbe], store: Store) -> SurveyResult:
+    """Returns what a store holds of platforms as they were when they were asked last. Starts none of them.
+
+    A platform that has no answers there is `absent`.
+    """
+    newest = {
+        row["platform"]: row["fingerprint"]
+        for row in store.rows(
+            "SELECT platform, arg_max(fingerprint, _written) AS fingerprint FROM support GROUP BY platform"
+        )
+    }
+    present = {platform: newest[platform] for platform in dict.fromkeys(platforms) if platform in newest}
+    absent: dict[str, str] = {each: "the store has no answers of it" for each in platforms if each not in newest}
+    reference = store.rows("SELECT arg_max(reference, _written) AS reference FROM agreement")
+    found = read_agreements(store, present, str(reference[0]["reference"])) if reference else {}
+    return SurveyResult(read_support(store, present), _keys(probes), absent, agreements=found)
+
+
+def _keys(probes: Sequence[CallProbe]) -> tuple[Key, ...]:
+    return tuple(sorted({probe.key for probe in probes}))
+
+
+def _descriptions(
+    pool: WorkerPool, platforms: Sequence[PlatformName], jobs: int
+) -> dict[PlatformName, Mapping[str, object]]:
+    """Starts the platforms' workers, `jobs` at a time, and returns what each says of itself."""
+    names = list(dict.fromkeys(platforms))
+    with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-describe") as threads:
+        return dict(zip(names, threads.map(pool.describe, names), strict=True))
 
 
 @contextmanager
@@ -99,8 +149,10 @@ class _Survey:
         known: SupportTable,
         budget_s: float | None,
         on_progress: OnPlatformProgress,
+        comparer: _Comparer | None,
     ) -> None:
         self._pool = pool
+        self._comparer = comparer
         self._writer = writer
         self._probes = probes
         self._known = known
@@ -120,18 +172,34 @@ class _Survey:
         """Surveys one platform for unknown keys. Names of the same platform are surveyed one after the other."""
         fingerprint = self._known.platforms[platform]
         budget = SurveyBudget(self._budget_s)
+        shares = _SHARES if self._comparer is not None and self._budget_s else (1.0,)
+        left: list[Key] = []
 
         def keep(answer: SupportAnswer) -> None:
             self._new[fingerprint][answer.key] = answer
             self._writer.append("support", rows_of(platform, fingerprint, [answer]))
 
+        def tell(done: int, total: int, what: str) -> None:
+            self._tell(platform, done, total, what)
+
         with self._begun[fingerprint]:
             known = {**self._known.answers(fingerprint), **self._new[fingerprint]}
             _log.info("%s: %d answers are known", platform, len(known))
-            left = ask(
-                platform, self._probes, self._pool, known=known, budget=budget, keep=keep,
-                on_progress=lambda done, total, what: self._tell(platform, done, total, what),
-            )  # fmt: skip
+            compared = self._comparer.meter(platform) if self._comparer is not None else None
+            for share in shares:
+                if self._comparer is not None:
+                    known = self._comparer.compared_answers(fingerprint, {**known, **self._new[fingerprint]})
+                budget.seconds = None if self._budget_s is None else share * self._budget_s
+                left = ask(
+                    platform, self._probes, self._pool, known=known, budget=budget, keep=keep, on_progress=tell,
+                    on_run=None if compared is None else compared.on_run,
+                    attach=0 if compared is None else compared.ATTACH,
+                )  # fmt: skip
+                budget.seconds = self._budget_s
+                if compared is not None:
+                    compared.judge(budget, tell)
+                if not left:
+                    break
         _log.info("%s: asked for %.1f CPU s, %d calls not reached", platform, budget.spent, len(left))
         with self._lock:
             self.untried[platform] = left
@@ -146,6 +214,36 @@ class _Survey:
         """Returns all answers, earlier and new."""
         platforms = self._known.platforms
         return SupportTable({f: {**self._known.answers(f), **self._new[f]} for f in self._new}, platforms)
+
+
+class _Comparer:
+    """What a survey knows of agreements with the reference, and makes known."""
+
+    def __init__(self, pool: WorkerPool, writer: Writer, store: Store, platforms: Mapping[PlatformName, str]) -> None:
+        """Raises `MindgapError` where the reference does not start."""
+        described = pool.describe(CPU_EAGER)
+        if set(described) == {"error"}:
+            raise MindgapError(f"{CPU_EAGER}, which others are compared with, cannot be opened: {described['error']}")
+        self._pool, self._writer, self._platforms = pool, writer, platforms
+        self._reference = fingerprint_of(described)
+        self._references, self._calm = References(pool), Calm()
+        #: By fingerprint.
+        self.found = read_agreements(store, platforms, self._reference)
+
+    def compared_answers(self, fingerprint: str, known: Mapping[Key, SupportAnswer]) -> dict[Key, SupportAnswer]:
+        """Returns the answers that need not be asked again: those that do not run, or that are compared."""
+        done = {key for key, each in self.found[fingerprint].items() if each.word != NOT_JUDGED}
+        return {key: answer for key, answer in known.items() if answer.answer not in RUNNING or key in done}
+
+    def meter(self, platform: PlatformName) -> AgreementMeter:
+        """Makes what compares one platform, and stores each agreement."""
+        fingerprint = self._platforms[platform]
+
+        def keep(found: Agreement) -> None:
+            self.found[fingerprint][found.key] = found
+            self._writer.append("agreement", [agreement_row(platform, fingerprint, self._reference, found)])
+
+        return AgreementMeter(platform, self._pool, self._references, self._calm, keep)
 
 
 def nothing_asked(asked: SurveyResult) -> MindgapError | None:

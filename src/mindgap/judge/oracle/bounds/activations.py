@@ -91,7 +91,7 @@ def silu_backward(site: Site) -> list[Bound | None]:
     """g·s·(1 + x·(1 - s)): the terms of the bracket have opposite signs for negative x."""
     g, x = site.args[0], site.args[1]
     s = torch.sigmoid(x)
-    return relative(site, 8.0, 16 * finite(g.abs() * s * (1 + x.abs() * (1 - s))))
+    return relative(site, 8.0, 16 * finite(g.abs() * s.abs() * (1 + x.abs() * (1 - s).abs())))
 
 
 @rule("mish_backward")

@@ -18,7 +18,7 @@ from mindgap.models.corpus.libraries import stay_offline
 from mindgap.models.corpus.operator_samples.sample_call import Sample, evenly_spaced, sample_of
 from mindgap.models.corpus.operator_samples.sample_inputs import draw_samples, new_registry, round_inexact
 from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, one_line, source_options, suggest
+from mindgap.models.corpus.source import Source, SourceError, one_line, parse, source_options, suggest
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
 
 #: Samples that a name alone gives.
@@ -52,6 +52,28 @@ def public_name(name: str) -> tuple[str, ...]:
     """Returns the names of the function that an operator's samples call, without `torch.`: its own, its aliases."""
     info = _operators()[name]
     return (info.name, *(alias.name for alias in info.aliases))
+
+
+def sample_database() -> Mapping[str, tuple[str, ...]]:
+    """Returns the names of PyTorch's sample database, each with its variants (`div`: `div.no_rounding_mode`, …)."""
+    found: dict[str, list[str]] = {}
+    for variant, info in _operators().items():
+        found.setdefault(info.name, []).append(variant)
+    return {name: tuple(variants) for name, variants in sorted(found.items())}
+
+
+def run_sample(variant: str) -> None:
+    """Runs the first sample of an operator in eager mode on the CPU, as PyTorch's tests do, without a graph.
+
+    Raises `SourceError` with PyTorch's own words where that fails, or where there is no sample for a CPU.
+    """
+    source = parse(f"ops:{variant}")
+    info = _operators()[variant]
+    sample = _samples(source, info, _dtype(source, info, None), 0, new_registry())[0]
+    try:
+        sample.call(*sample.tensors)
+    except Exception as error:
+        raise SourceError(f"{source.text}: {one_line(error)}") from error
 
 
 def open_operators(source: Source) -> list[Program]:

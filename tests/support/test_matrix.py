@@ -1,0 +1,204 @@
+"""The matrix: what each platform makes of each operator, dtype and layout, on real platforms and one with faults."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mindgap.cli.coverage_matrix import matrix_csv, matrix_object
+from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, encode
+from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
+from mindgap.results.store import Store
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.support.agreement import Agreement
+from mindgap.workflows.support.answers import SupportAnswer
+from mindgap.workflows.support.key import Key, key_of
+from mindgap.workflows.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
+from mindgap.workflows.support.probes import CallProbe
+from mindgap.workflows.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
+
+FAULTS = """
+[[fault]]
+kind = "scaled"
+factor = 1.5
+when = { op = "aten.tan.default" }
+[[fault]]
+kind = "noise"
+ulp = 1
+when = { op = "aten.exp.default" }
+[[fault]]
+kind = "wrong_shape"
+how = "short"
+when = { op = "aten.sin.default" }
+[[fault]]
+kind = "refusal"
+why = "no kernel"
+when = { op = "aten.tanh.default" }
+[[fault]]
+kind = "runtime_error"
+message = "boom"
+when = { op = "aten.abs.default" }
+"""
+Survey = Callable[..., SurveyResult]
+NAMES = ("tan", "exp", "sin", "tanh", "abs", "relu", "bernoulli", "empty_like")
+
+
+def unary(name: str, shape: tuple[int, ...] = (4, 5)) -> CallProbe:
+    spec = TensorSpec.contiguous("float32", shape)
+    graph = Graph((Input(spec, Uniform(1, 0.1, 0.9)),), (Node(f"aten.{name}.default", (Ref(0),), (), (spec,)),), (1,))
+    return CallProbe(*key_of(graph, graph.nodes[0]), encode(graph))
+
+
+@pytest.fixture(scope="module")
+def probes() -> list[CallProbe]:
+    return [unary(name) for name in NAMES]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("matrix")
+    (folder / "faults.toml").write_text(FAULTS)
+    return folder
+
+
+def platforms(folder: Path) -> list[PlatformName]:
+    return [parse(f"faulty/eager@faults={folder}/faults.toml"), parse("cpu/jit")]
+
+
+@pytest.fixture(scope="module")
+def pool(folder: Path) -> Iterator[WorkerPool]:
+    """The workers of all tests here: starting one takes longer than any test."""
+    with WorkerPool([*platforms(folder), CPU_EAGER]) as pool:
+        yield pool
+
+
+@pytest.fixture
+def surveyed(folder: Path, pool: WorkerPool) -> Survey:
+    return partial(survey, folder, pool)
+
+
+def survey(
+    folder: Path, pool: WorkerPool, probes: list[CallProbe], budget_s: float | None = None, store: str = "s"
+) -> SurveyResult:
+    names = platforms(folder)
+    return survey_platforms(names, probes, Store(folder / store), compare=True, budget_s=budget_s, pool=pool)
+
+
+@pytest.fixture(scope="module")
+def matrix(folder: Path, pool: WorkerPool, probes: list[CallProbe]) -> Matrix:
+    return matrix_of(survey(folder, pool, probes))
+
+
+def words(matrix: Matrix, platform: int) -> dict[str, str]:
+    cells = matrix.cells[matrix.platforms[platform]]
+    return {key.op.split(".")[1]: cells[key].word for key in matrix.keys}
+
+
+def test_each_answer_has_its_word(matrix: Matrix) -> None:
+    assert words(matrix, 0) == {
+        "tan": "differs", "exp": "agrees", "sin": "wrong shape", "tanh": "refuses", "abs": "fails",
+        "relu": "agrees", "bernoulli": "random", "empty_like": "uninitialised",
+    }  # fmt: skip
+    assert set(words(matrix, 1).values()) == {"agrees", "random", "uninitialised"}
+    assert all(cell.reason for cells in matrix.cells.values() for cell in cells.values())
+    faulty = matrix.cells[matrix.platforms[0]]
+    assert faulty[Key("aten.exp.default", "float32", "contiguous")].verdict == "rounding"
+    assert faulty[Key("aten.relu.default", "float32", "contiguous")].reason == "the same bits"
+
+
+def test_findings_are_grouped_by_culprit(matrix: Matrix) -> None:
+    found = {each.culprit: (each.verdict, len(each.keys)) for each in findings_of(matrix)}
+    assert found == {"aten.tan.default": ("discrepant", 1), "aten.sin.default": ("structural", 1)}
+    lost = matrix.lost(matrix.platforms[1], matrix.platforms[0])
+    assert {key.op.split(".")[1] for key in lost} == {"tan", "sin", "tanh", "abs"}
+    assert not matrix.lost(matrix.platforms[0], matrix.platforms[1])
+
+
+def test_a_second_run_reads_the_store(matrix: Matrix, surveyed: Survey, probes: list[CallProbe]) -> None:
+    asked = surveyed(probes)
+    again = matrix_of(asked)
+    assert again.cells == matrix.cells and set(asked.cpu_seconds.values()) == {0.0}
+    assert matrix_of(surveyed(probes, budget_s=0)).cells == matrix.cells
+
+
+def test_a_store_is_shown_without_starting_a_platform(matrix: Matrix, folder: Path, probes: list[CallProbe]) -> None:
+    never = parse("mps/eager")
+    asked = stored_survey([*platforms(folder), never], probes, Store(folder / "s"))
+    assert matrix_of(asked).cells == matrix.cells and asked.absent == {never: "the store has no answers of it"}
+    empty = stored_survey([never], probes, Store(folder / "new"))
+    assert not matrix_of(empty).cells and nothing_asked(empty) is not None
+
+
+def test_what_the_budget_does_not_reach_says_so(surveyed: Survey, probes: list[CallProbe]) -> None:
+    nothing = matrix_of(surveyed(probes, budget_s=0, store="empty"))
+    for cells in nothing.cells.values():
+        assert {(cell.word, cell.reason) for cell in cells.values()} == {
+            ("untried", "no processor time was left to ask it (--budget)")
+        }
+
+
+def test_a_sample_without_elements_says_that_nothing_was_compared(surveyed: Survey) -> None:
+    (cells, _) = matrix_of(surveyed([unary("relu", (0, 3))], store="none")).cells.values()
+    (cell,) = cells.values()
+    assert cell.word == "agrees" and "nothing was compared" in cell.reason
+
+
+def test_what_changes_from_run_to_run_on_the_reference_is_random(surveyed: Survey) -> None:
+    """An operator that no trait calls random: drawn within a call that the graph holds as one."""
+    spec = TensorSpec.contiguous("float32", (64,))
+    given = Input(spec, Literal(np.full(64, 0.5, np.float32).tobytes()))
+    node = Node("aten.rrelu.default", (Ref(0), 0.1, 0.3, True), (), (spec,))
+    graph = Graph((replace(given, recipe=Literal(np.full(64, -1.0, np.float32).tobytes())),), (node,), (1,))
+    probe = CallProbe(*key_of(graph, node), encode(graph))
+    found = matrix_of(surveyed([probe], store="random"))
+    assert {cell.word for cells in found.cells.values() for cell in cells.values()} == {"random"}
+
+
+def answer(word: str, status: str = "ok", reason: str = "") -> SupportAnswer:
+    return SupportAnswer("aten.sin.default", "float32", "contiguous", word, status, reason, "", 1)  # type: ignore[arg-type]
+
+
+def agreement(word: str, **more: str) -> Agreement:
+    return Agreement("aten.sin.default", "float32", "contiguous", word, **more)
+
+
+def test_words_of_answers_and_agreements() -> None:
+    host = "it ran on the CPU, the platform is mps"
+    assert cell_of(answer("refuses", "unsupported", host), None, "").word == "falls back"
+    assert cell_of(answer("refuses", "unsupported", "no kernel"), None, "").word == "refuses"
+    assert cell_of(answer("fails", "timeout", "130 s"), None, "").word == "hangs"
+    assert cell_of(answer("fails", "crash"), None, "").reason == "crash, without a message"
+    assert cell_of(answer("runs"), None, "").word == "not compared"
+    assert cell_of(answer("runs"), agreement("not_judged", detail="no time"), "").word == "not judged"
+    parts = cell_of(answer("decomposed", reason="aten.neg.default"), agreement("rounding"), "")
+    assert (parts.word, parts.became) == ("decomposed", "aten.neg.default")
+    assert parts.reason == "as aten.neg.default: rounding explains the difference"
+    wrong = answer("decomposed", reason="aten.neg.default")
+    assert cell_of(wrong, agreement("discrepant", culprit="aten.sin.default"), "").word == "differs"
+    policy = agreement("reduced_precision", culprit="dtype policy: float64 computed in float32", detail="why")
+    assert cell_of(answer("runs"), policy, "").policy == "float64 computed in float32"
+
+
+def test_one_word_for_an_overload() -> None:
+    assert overall_word(["agrees", "differs", "refuses"]) == "differs"
+    assert overall_word(["refuses", "refuses", "fails", "untried"]) == "refuses"
+    assert overall_word(["agrees", "untried"]) == "agrees"
+    assert overall_word(["untried", "untried", "refuses"]) == "refuses" and overall_word(["untried"]) == "untried"
+    assert pass_of("aten.tanh_backward.default") == "backward" and pass_of("aten.tanh.default") == "forward"
+
+
+def test_csv_and_json_hold_every_cell(matrix: Matrix) -> None:
+    rows = list(csv.DictReader(io.StringIO(matrix_csv(matrix))))
+    assert len(rows) == len(matrix.keys) * len(matrix.platforms)
+    assert {row["word"] for row in rows} <= set(CELL_WORDS) and all(row["reason"] for row in rows)
+    made = matrix_object(matrix, str(matrix.platforms[0]))
+    assert sum(made["words"].values()) == len(made["cells"]) == len(matrix.keys)
+    assert {cell["op"]: cell["word"] for cell in made["cells"]}["aten.tan.default"] == "differs"
+    assert matrix_object(matrix, "mps/eager") == {}
