@@ -1,6 +1,6 @@
 """Runs a model on ONNX Runtime's QNN provider as its users do: export, registration of the plug-in, a session."""
 
-# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations

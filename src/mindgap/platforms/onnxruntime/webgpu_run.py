@@ -1,6 +1,6 @@
 """Runs a model on ONNX Runtime's WebGPU provider as its users do, where the CPU provider may run nothing."""
 
-# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations

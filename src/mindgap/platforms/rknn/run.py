@@ -1,6 +1,6 @@
 """Runs a model on RKNN-Toolkit2's simulator as its users do: an ONNX model, a build, the simulator as the runtime."""
 
-# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
