@@ -20,11 +20,13 @@ def main():
     fails = []
     for dtype, zero in ((np.uint8, 0), (np.uint8, 128), (np.int8, 0)):
         values = {
-            "x_scale": np.float32(0.03), "x_zero": np.uint8(128), "w": rng.integers(0, 128, (16, 8, 3, 3)).astype(dtype),
+            "x_scale": np.float32(0.03), "x_zero": np.uint8(128),
+            "w": rng.integers(0, 128, (16, 8, 3, 3)).astype(dtype),
             "w_scale": np.float32(0.01), "w_zero": dtype(zero), "y_scale": np.float32(0.3), "y_zero": np.uint8(128),
         }  # fmt: skip
         nodes = [
-            ("QuantizeLinear", ["x", "x_scale", "x_zero"], "xq"), ("DequantizeLinear", ["xq", "x_scale", "x_zero"], "xd"),
+            ("QuantizeLinear", ["x", "x_scale", "x_zero"], "xq"),
+            ("DequantizeLinear", ["xq", "x_scale", "x_zero"], "xd"),
             ("DequantizeLinear", ["w", "w_scale", "w_zero"], "wd"), ("Conv", ["xd", "wd"], "c"),
             ("QuantizeLinear", ["c", "y_scale", "y_zero"], "q"), ("DequantizeLinear", ["q", "y_scale", "y_zero"], "y"),
         ]  # fmt: skip

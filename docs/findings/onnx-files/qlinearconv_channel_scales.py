@@ -21,7 +21,7 @@ def main():
     rng = np.random.default_rng(0)
     faults = 0
     for channels in (8, 16):
-        weight = rng.integers(-127, 128, (8, channels // 1, 3, 3)).astype(np.int8)
+        weight = rng.integers(-127, 128, (8, channels, 3, 3)).astype(np.int8)
         x = rng.integers(0, 256, (1, channels, 6, 6), dtype=np.uint8)
         values = {
             "x_scale": np.float32(0.02), "x_zero": np.uint8(128), "w": weight,
@@ -49,8 +49,10 @@ def main():
             faults += 1
             continue
         apart = np.abs(found.astype(int) - exact)
-        print(f"{channels} input channels, 8 output channels: {(apart > 1).sum()} of {apart.size} elements are wrong, "
-              f"by up to {apart.max()} steps of the result")
+        print(
+            f"{channels} input channels, 8 output channels: {(apart > 1).sum()} of {apart.size} elements are wrong, "
+            f"by up to {apart.max()} steps of the result"
+        )
         faults += int((apart > 1).any())
     return int(faults > 0)
 
