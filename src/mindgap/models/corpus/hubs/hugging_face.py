@@ -18,6 +18,7 @@ from torch import nn
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.graph import Normal
 from mindgap.models.corpus.hubs.hugging_face_folder import HubModel, located
+from mindgap.models.corpus.hubs.tokenizer import encoded_text, with_text
 from mindgap.models.corpus.libraries import import_library, silence_output, stay_offline
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, source_options
@@ -50,7 +51,9 @@ def open_hub(source: Source) -> list[Program]:
     refused: list[SourceError] = []
     for one in found:
         try:
-            programs.append(Program(one.name, one.source, functools.partial(_build, source, one, chosen, _maker(one))))
+            programs.append(
+                Program(one.name, one.source, functools.partial(_build, source, one, chosen, _maker(one, chosen)))
+            )
         except SourceError as error:
             refused.append(error)
     if not programs:
@@ -73,10 +76,12 @@ def _build(source: Source, model: HubModel, chosen: SourceOptions, make: _Maker)
         return make(source, model, chosen)
 
 
-def _maker(model: HubModel) -> _Maker:
+def _maker(model: HubModel, chosen: SourceOptions) -> _Maker:
     """Returns the function that builds the model, chosen by the form of its configuration. Raises `SourceError` if
     none fits."""
     config = model.config
+    if chosen.text is not None and any(isinstance(config.get(each), str) for each in ("architecture", "_class_name")):
+        raise SourceError(f"{model.source}: --text is for language models of transformers, and this is none")
     if isinstance(config.get("architecture"), str):
         return functools.partial(_build_timm, str(config["architecture"]))
     if isinstance(config.get("_class_name"), str):
@@ -128,12 +133,15 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
     registry = TensorRegistry()
     built, seeded = _weights(source, model, chosen, registry, lambda: model_class(config),
                              lambda absent: _pretrained(model_class, model, absent, config=config))  # fmt: skip
-    sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, _dtype_of(built))
+    tokens = {} if chosen.text is None else encoded_text(source, model, config, chosen.text)
+    length = tokens["input_ids"].shape[1] if tokens else chosen.length or 12
+    sizes = Sizes(chosen.batch or 1, length, chosen.size, chosen.seed, _dtype_of(built))
     failures: list[str] = []
     found = arguments_of(built, sizes, registry, failures)
     if found is None:
         raise _unanswered(source, failures)
-    return _called(built, found.given, found.fixed, chosen, registry, seeded)
+    given = found.given if not tokens else with_text(source, found.given, tokens)
+    return _called(built, given, found.fixed, chosen, registry, seeded)
 
 
 def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
