@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
@@ -133,7 +133,7 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
     registry = TensorRegistry()
     built, seeded = _weights(source, model, chosen, registry, lambda: model_class(config),
                              lambda absent: _pretrained(model_class, model, absent, config=config))  # fmt: skip
-    tokens = {} if chosen.text is None else encoded_text(source, model, config, chosen.text)
+    tokens: Mapping[str, torch.Tensor] = {} if chosen.text is None else encoded_text(source, model, config, chosen.text)
     length = tokens["input_ids"].shape[1] if tokens else chosen.length or 12
     sizes = Sizes(chosen.batch or 1, length, chosen.size, chosen.seed, _dtype_of(built))
     failures: list[str] = []
