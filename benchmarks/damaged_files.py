@@ -7,9 +7,9 @@ Half of the damage is to bytes: bits flipped, bytes cut out, inserted, repeated,
 half is to what a file holds: values of its JSON, TOML or members are replaced, removed, doubled or renamed, and the
 file is packed again, so that its checksums fit. Prints how many were read, how many were refused, and each untyped
 error once, with the number of the damage that led to it (`--first N --number 1` repeats it). Nothing may appear outside
-the directory in which a file is read. A store costs 0.1 processor seconds, most of it for DuckDB's connection: `segment`
-damages the bytes of one Parquet file, under a name with the right digest, and reads what is checked before a query.
-Status 1 where something untyped or such a file was found.
+the directory in which a file is read. A store costs 0.1 processor seconds, most of them for DuckDB: `segment` damages
+the bytes of one Parquet file, under a name with the right digest, and reads what is checked before a query. Status 1
+where something untyped or such a file was found.
 """
 
 from __future__ import annotations

@@ -173,9 +173,12 @@ def test_layers_cut_a_deep_model(tmp_path):
 
 
 def test_a_model_that_is_too_wide_is_refused_before_memory_is_taken(tmp_path):
-    folder(tmp_path / "wide", {**BERT, "hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 4})
-    with pytest.raises(SourceError, match=r"[\d,]+ parameters; with \?layers=2"):
+    folder(tmp_path / "wide", {**BERT, "hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 400})
+    narrower = "dtype=bfloat16 halves that, and with"
+    with pytest.raises(SourceError, match=rf"[\d,]+ parameters, [\d.]+ GiB in float32, .* {narrower} \?layers=2"):
         built(f"hub:{tmp_path}/wide")
+    with pytest.raises(SourceError, match=r"GiB in bfloat16, and this machine has [\d.]+: with \?layers=2"):
+        built(f"hub:{tmp_path}/wide?dtype=bfloat16")
 
 
 def test_timm_s_layout(tmp_path):
