@@ -53,7 +53,7 @@ SHORT_FORMS = (
         "differential_tests.py", "{catalogue} --tests 2 --compiled 1",
         r"(?s)cpu/jit.* tests/CPU s  \(2 of .*cpu/aotinductor.* tests/CPU s  \(1 of ",
     ),
-    ShortForm("damaged_files.py", "model ledger --number 30", "model: [0-9]+ read, [0-9]+ refused, 0 untyped"),
+    ShortForm("damaged_files.py", "model ledger segment --number 30", r"segment: \d+ read, \d+ refused, 0 untyped"),
     ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
     ShortForm("export_speed.py", "--runs 1", r"[\d.]+ s before, [\d.]+ s after"),
     ShortForm("export_time.py", "bert --islands 3", r"(?s)bert +\d+.*3 islands.*openvino: \d+ µs a call"),
@@ -77,6 +77,7 @@ SHORT_FORMS = (
     ShortForm(
         "paired.py", "{root} {root} --times 1 --figure (\\d) -- -c print(8)", r"(?s)CPU seconds.*new 8, ratio 1.000"
     ),
+    ShortForm("quantised_models.py", "quantised", r"quantised_models.py:modules .*-blocks-u4.onnx"),
     ShortForm("real_size.py", "gpt2_tiny -p cpu/jit", r"(?s)gpt2_tiny: bare .* CPU s\).* times the CPU s.*cpu/jit: "),
     ShortForm("reduction_cost.py", "{campaign} --most 1", "all: 1 reduced"),
     ShortForm("refused_programs.py", "--kinds parallel --most 1 --minutes 2", r"all +1 "),

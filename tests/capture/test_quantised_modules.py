@@ -130,6 +130,9 @@ CALLS: dict[str, Any] = {
     "cat": lambda q, x, y: q.cat([x, y], 1, 0.07, 100),
     "hardswish": lambda q, x, y: q.hardswish(x, 0.04, 30),
     "leaky_relu": lambda q, x, y: q.leaky_relu(x, 0.1, False, 0.04, 30),
+    "leaky_relu, as convert_fx calls it": lambda q, x, y: q.leaky_relu(
+        x, negative_slope=0.1, inplace=False, output_scale=0.04, output_zero_point=30
+    ),
     "elu": lambda q, x, y: q.elu(x, 0.04, 30, 1.0),
     "layer_norm": lambda q, x, y: q.layer_norm(x, [9], torch.ones(9), torch.zeros(9), 1e-5, 0.04, 117),
     "relu6": lambda q, x, y: torch.nn.functional.relu6(x),
@@ -146,7 +149,7 @@ class _Quantized:
     """Calls definitions under the names of `torch.ops.quantized`."""
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *args: operators.call(getattr(torch.ops.quantized, name), args, {})
+        return lambda *args, **named: operators.call(getattr(torch.ops.quantized, name), args, named)
 
 
 @pytest.mark.parametrize("name", CALLS)

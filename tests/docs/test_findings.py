@@ -25,6 +25,8 @@ FACTS = {
 CAUSES = {script: cause for script, cause in LISTED.items() if script in FACTS}
 RUNS = json.loads((FINDINGS / "runs.json").read_text(encoding="utf-8"))
 NATIVE = [cause.native for cause in CAUSES.values() if cause.native]
+#: Scripts of ONNX files, which no PyTorch program makes.
+ONNX_FILES = {str(file.relative_to(FINDINGS)) for file in FINDINGS.glob("onnx-files/*.py")}
 #: What scripts import besides torch, by platform.
 RUNTIMES = ("executorch", "iree", "jax", "litert_torch", "ncnn", "onnx", "onnxruntime", "openvino", "tinygrad", "tvm")
 
@@ -64,7 +66,8 @@ def test_table_pages_facts_and_runs_are_of_the_same_causes() -> None:
         assert RUNS[script]["answer"] == "fault", script
         assert not cause.native or RUNS[script]["native_answer"] == "fault", script
     scripts = {str(file.relative_to(FINDINGS)) for file in FINDINGS.glob("*/*.py")}
-    assert not scripts - set(LISTED) - set(NATIVE)
+    assert not scripts - set(LISTED) - set(NATIVE) - ONNX_FILES
+    assert {name for name in ONNX_FILES if f"]({name})" in page} == ONNX_FILES
 
 
 @pytest.mark.parametrize("script", CAUSES)
@@ -77,7 +80,14 @@ def test_a_listed_cause_says_when_it_happens_and_is_called_as_users_call_it(scri
     assert all(top for _, top in imports_of(script)), "a missing package is told before anything runs"
 
 
-@pytest.mark.parametrize("script", [*CAUSES, *NATIVE])
+@pytest.mark.nightly
+@pytest.mark.parametrize("script", sorted(ONNX_FILES))
+def test_a_script_of_an_onnx_file_shows_its_fault(script: str) -> None:
+    done = subprocess.run([sys.executable, str(FINDINGS / script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout.endswith("FAULT\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("script", [*CAUSES, *NATIVE, *sorted(ONNX_FILES)])
 def test_without_any_package_a_script_cannot_check(script: str) -> None:
     command = [sys.executable, "-I", "-S", str(FINDINGS / script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -17,7 +17,8 @@ from onnx import helper
 
 from cli.command_line import mindgap
 from mindgap.graph import MindgapError
-from mindgap.judge.pipeline.own_path import _decided, with_own_path
+from mindgap.judge.pipeline.model_files import decided_by_reference
+from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.own_path.sizes import parse_sizes
 from mindgap.platforms.name import parse
@@ -335,7 +336,7 @@ def test_the_reference_evaluator_decides_who_is_wrong_about_a_file(referee: Any,
     eager, runtimes = np.float32([1.0, 2.0]), np.float32([1.0, 3.0])
     run = OwnRun(parse(ONNX), "m.onnx", (runtimes,), (eager,), file=True)
     given = None if referee is None else (np.float32(referee),)
-    found, said = _decided(run, OwnRun(parse("onnx/reference"), "m.onnx", given, reason="no such operator"))
+    found, said = decided_by_reference(run, OwnRun(parse("onnx/reference"), "m.onnx", given, reason="no such operator"))
     assert found == status and words in said
 
 

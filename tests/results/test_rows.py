@@ -15,6 +15,7 @@ from mindgap.graph.compare.verdict import CALM, FINDINGS
 from mindgap.platforms.name import recorded
 from mindgap.results.report_json import decode_report
 from mindgap.workflows.diff import Model, Refused, Report, Row
+from report.report_sample import sample
 
 MODELS = ("m0", "m1", "m2")
 PLATFORMS = ("p/a", "p/b", "p/c@x=1")
@@ -161,3 +162,10 @@ def test_nothing_is_said_with_its_reason(report: Report, says: str) -> None:
 @pytest.mark.parametrize("row", [Row("m0", "p/a", "ok", "identical"), Row("m0", "p/a", "crash", "failed")])
 def test_a_report_that_compared_something_is_not_nothing(row: Row) -> None:
     assert _report(row, Row("m0", "p/b", "unsupported", None)).nothing is None
+
+
+def test_a_report_whose_timings_are_a_number_is_damaged() -> None:
+    document = json.loads(sample().to_json())
+    document["rows"][0]["timings"] = 1.5
+    with pytest.raises(MindgapError, match=r"is damaged at rows\.0\.timings"):
+        decode_report(json.dumps(document))

@@ -12,6 +12,7 @@ import torch
 from mindgap.aten.tape import Tape, clone_strided
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, GraphError, Ref, digest, materialise_all, operands, validate
+from mindgap.models.capture import capture
 from mindgap.models.synth.regions.cut import RegionCut, cut, cut_of
 from mindgap.models.synth.regions.prepared import PreparedGraph, prepare_graph, usable
 from synth.bases import all_bases, border, call, floats
@@ -224,3 +225,26 @@ def test_a_cut_that_is_fed_what_the_base_had_gives_what_the_base_gave(bases: dic
             again = Tape(found.graph).run(borders)
         for mine, theirs in zip(again, outputs, strict=True):
             torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
+
+
+class Quantised(torch.nn.Module):
+    """A dequantised weight, and a result that is quantised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.randint(-128, 128, (4, 6), dtype=torch.int8))
+        self.register_buffer("scale", torch.rand(4, 1) + 0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = self.weight.to(torch.float32) * self.scale
+        y = torch.nn.functional.linear(x, weight)
+        return torch.clamp(torch.round(y / 0.5) + 3, 0, 255).to(torch.uint8)
+
+
+def test_a_dequantised_weight_goes_along_with_what_reads_it() -> None:
+    base = prepare_graph(capture(Quantised(), (torch.randn(3, 6),)))
+    product = next(i for i, node in enumerate(base.graph.nodes) if node.op == "aten.linear.default")
+    for seed in range(20):
+        found = cut(base, random.Random(seed), start=product)
+        assert found is not None
+        assert {i.spec.dtype for i in found.graph.inputs if i.role == "buffer"} == {"int8", "float32"}

@@ -164,6 +164,15 @@ def test_integer_divisors_are_not_zero() -> None:
     assert bounds(graph, 1)[0] == 1
 
 
+def test_eight_bit_integers_take_their_whole_range_and_floats_that_become_some_fit_into_it() -> None:
+    node = call("to.dtype", Ref(0), DType("uint8"), out=floats(4, 6, dtype="uint8"))
+    graph, _ = filled(Graph((border(X),), (node,), (1,)))
+    assert bounds_of(graph.inputs[0])[0] >= 0 and bounds_of(graph.inputs[0])[1] <= 255
+    drawn = recipe_for(floats(50, dtype="int8"), ValueConstraint(), 0)
+    assert drawn == Integers(0, -128, 128)
+    assert recipe_for(floats(50, dtype="int8"), ValueConstraint(0, 5), 0) == Integers(0, 0, 6)
+
+
 def test_targets_are_classes_or_probabilities_as_their_dtype_says() -> None:
     for target, expected in ((floats(4, dtype="int64"), (0, 5)), (X, (0.0, 1.0))):
         graph = Graph(

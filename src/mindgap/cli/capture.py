@@ -12,7 +12,7 @@ import typer
 
 from mindgap.cli.diff import seconds
 from mindgap.cli.outputs import check_files, write_file
-from mindgap.cli.sources import CaptureEnv, Inside, Steps, TakenPath, capture_options, source_client, with_options
+from mindgap.cli.sources import CaptureEnv, Inside, Steps, TakenPath, Text, capture_options, source_client, with_options
 from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, ModelFile, default_tensor_store, digest, encode, write_model
 from mindgap.graph.model_file import SUFFIX
@@ -29,6 +29,7 @@ def capture(
     inside: Inside = None,
     path_taken: TakenPath = False,
     steps: Steps = None,
+    text: Text = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="With the gradients, as a backend is handed them below autograd.")
     ] = False,
@@ -58,7 +59,9 @@ def capture(
     tensors = default_tensor_store()
     with result_stream() as out, source_client(tensors, deadline, capture_env) as client:
         step = _optimizer(optimizer)
-        opened = client.open(with_options(source, [*(options or []), *capture_options(inside, path_taken, steps)]))
+        opened = client.open(
+            with_options(source, [*(options or []), *capture_options(inside, path_taken, steps, text)])
+        )
         count = len(opened.programs)
         files = [output] if count == 1 else [_numbered(output, n + 1) for n in range(count)]
         told: list[dict[str, Any]] = []

@@ -19,6 +19,7 @@ from mindgap.cli.sources import (
     Inside,
     Steps,
     TakenPath,
+    Text,
     capture_options,
     float_model_of,
     source_client,
@@ -71,6 +72,7 @@ def diff(
     inside: Inside = None,
     path_taken: TakenPath = False,
     steps: Steps = None,
+    text: Text = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
     ] = False,
@@ -207,7 +209,7 @@ def diff(
             beside = (left_out or exporting) if own_path else None
             asked = [
                 *(options or []),
-                *capture_options(inside, path_taken, steps),
+                *capture_options(inside, path_taken, steps, text),
                 *([f"inputs={','.join(inputs)}"] if inputs else []),
             ]
             floats = float_model_of(reference_model, client)

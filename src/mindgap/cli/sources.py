@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -45,6 +46,13 @@ Steps = Annotated[
 ]
 
 
+#: The option of commands that take the text of a language model.
+Text = Annotated[
+    str | None,
+    typer.Option("--text", metavar="TEXT", help="What hub:FOLDER is given, by the tokenizer in its folder."),
+]
+
+
 #: The option of commands that open sources.
 CaptureEnv = Annotated[
     str | None,
@@ -64,9 +72,10 @@ def source_client(
     return SourceClient(tensors, deadline_s, budget_s, where)
 
 
-def capture_options(inside: str | None, path_taken: bool, steps: int | None) -> list[str]:
-    """Returns the source options of `--inside PATH`, `--path-taken` and `--steps N`."""
-    asked = {"inside": inside, "path_taken": "1" if path_taken else None, "steps": steps}
+def capture_options(inside: str | None, path_taken: bool, steps: int | None, text: str | None = None) -> list[str]:
+    """Returns the source options of `--inside PATH`, `--path-taken`, `--steps N` and `--text TEXT`."""
+    quoted = None if text is None else quote(text, safe=" ")
+    asked = {"inside": inside, "path_taken": "1" if path_taken else None, "steps": steps, "text": quoted}
     return [f"{name}={value}" for name, value in asked.items() if value is not None]
 
 

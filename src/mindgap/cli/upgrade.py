@@ -14,7 +14,7 @@ from mindgap.cli.diff import AsJson, Deadline, Jobs, Junit, Options, report_prob
 from mindgap.cli.numbers import budget_left, finite
 from mindgap.cli.outputs import check_directory, check_files, each_alone, put_known
 from mindgap.cli.progress import progress
-from mindgap.cli.sources import CaptureEnv, Inside, Steps, TakenPath, capture_options, source_client, subjects
+from mindgap.cli.sources import CaptureEnv, Inside, Steps, TakenPath, Text, capture_options, source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.upgrade_outputs import json_text, page, print_upgrade, write_junit
 from mindgap.findings.known import load_known
@@ -55,6 +55,7 @@ def upgrade(
     inside: Inside = None,
     path_taken: TakenPath = False,
     steps: Steps = None,
+    text: Text = None,
     backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
     as_json: AsJson = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the page.")] = None,
@@ -97,7 +98,7 @@ def upgrade(
     with result_stream() as stream:
         with progress() as tell, source_client(tensors, settings.deadline_s, capture_env, budget_s) as client:
             try:
-                asked = [*(options or []), *capture_options(inside, path_taken, steps)]
+                asked = [*(options or []), *capture_options(inside, path_taken, steps, text)]
                 found = run_upgrade(
                     subjects(sources, asked, client, backward), platforms, before, after, settings=settings,
                     progress=tell, tensors=tensors, jobs=jobs,

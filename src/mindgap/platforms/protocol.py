@@ -261,8 +261,9 @@ class Alternative:
     """Another option of a platform, for what its own options bring.
 
     `option`: `name=value`. `remedies`: a dtype that it computes as declared, where the platform's default computes it
-    in fewer bits; or `refusals`, where it may run graphs that the default refuses. `setting`: what users of the runtime
-    do for the same, as a clause.
+    in fewer bits; `int8`, where the default quantises the float operands of products with integer weights; or
+    `refusals`, where it may run graphs that the default refuses. `setting`: what users of the runtime do for the same,
+    as a clause.
     """
 
     option: str

@@ -89,9 +89,10 @@ def _remedy(platform: PlatformName, policy: DtypePolicy) -> str:
     """How to have a dtype computed as declared; empty where that is not known."""
     if policy.saturates:
         return ""
-    for other in _alternatives(platform):
-        if other.remedies == policy.declared:
-            better = _with_option(platform, other.option)
+    remedied = "int8" if policy.computed == "int8" else policy.declared
+    for other in alternatives(platform):
+        if other.remedies == remedied:
+            better = with_option(platform, other.option)
             return f"compare {better} instead: it computes in {policy.declared}; {other.setting}"
     given = platform.backend_options
     if asked := [f"{name}={value}" for name, value in given.items() if value in _ASKED.get(name, ())]:
@@ -118,8 +119,8 @@ def _of_training(row: Row) -> str:
 def _of_what_is_not_compared(row: Row) -> str:
     """What to do about a refusal, and about a row for which there was no time or no judge."""
     if row.status == "unsupported":
-        ways = [other for other in _alternatives(row.platform) if other.remedies == "refusals"]
-        return " ".join(f"{_with_option(row.platform, way.option)} may run it; {way.setting}" for way in ways)
+        ways = [other for other in alternatives(row.platform) if other.remedies == "refusals"]
+        return " ".join(f"{with_option(row.platform, way.option)} may run it; {way.setting}" for way in ways)
     if row.unknown and _BUDGET.search(row.detail):
         return "give --budget more time, or compare fewer platforms at once"
     if row.unjudged and "--no-judge" in row.detail:
@@ -127,8 +128,8 @@ def _of_what_is_not_compared(row: Row) -> str:
     return ""
 
 
-def _alternatives(platform: PlatformName) -> Sequence[Alternative]:
-    """What the platform's backend declares, but for options that the platform has."""
+def alternatives(platform: PlatformName) -> Sequence[Alternative]:
+    """Returns what the platform's backend declares, but for options that the platform has."""
     try:
         backend, options = find(platform)
     except MindgapError:
@@ -141,6 +142,7 @@ def _alternatives(platform: PlatformName) -> Sequence[Alternative]:
     return [other for other in inner.alternatives if other.option not in given]
 
 
-def _with_option(platform: PlatformName, option: str) -> PlatformName:
+def with_option(platform: PlatformName, option: str) -> PlatformName:
+    """Returns the platform with one more option, `name=value`."""
     name, _, value = option.partition("=")
     return platform.with_options(**{name: value})

@@ -76,7 +76,9 @@ def _undo_additions(rows: Any) -> None:
         # Earlier versions wrote each output's verdict among the metrics.
         if isinstance(metrics, dict) and "verdicts" in metrics:
             row["verdicts"] = metrics.pop("verdicts")  # pyright: ignore[reportUnknownMemberType] # any JSON
-        if "judge" not in (row.get("timings") or ()) and not row.get("own_path"):  # pyright: ignore[reportUnknownMemberType] # any JSON
+        timings: Any = row.get("timings")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any JSON
+        judged = isinstance(timings, dict) and "judge" in timings
+        if not judged and not row.get("own_path"):  # pyright: ignore[reportUnknownMemberType] # any JSON
             row.pop("faults", None)  # pyright: ignore[reportUnknownMemberType] # any JSON
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import warnings
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from safetensors.torch import save_file
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
+from mindgap.cli.sources import capture_options, with_options
 from mindgap.graph import Stored, Uniform, materialise, materialise_all
 from mindgap.graph.tensors import TensorStore
 from mindgap.models.corpus import CaptureFailure, SourceError, capture_source, open_source
@@ -171,9 +173,12 @@ def test_layers_cut_a_deep_model(tmp_path):
 
 
 def test_a_model_that_is_too_wide_is_refused_before_memory_is_taken(tmp_path):
-    folder(tmp_path / "wide", {**BERT, "hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 4})
-    with pytest.raises(SourceError, match=r"[\d,]+ parameters; with \?layers=2"):
+    folder(tmp_path / "wide", {**BERT, "hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 400})
+    narrower = "dtype=bfloat16 halves that, and with"
+    with pytest.raises(SourceError, match=rf"[\d,]+ parameters, [\d.]+ GiB in float32, .* {narrower} \?layers=2"):
         built(f"hub:{tmp_path}/wide")
+    with pytest.raises(SourceError, match=r"GiB in bfloat16, and this machine has [\d.]+: with \?layers=2"):
+        built(f"hub:{tmp_path}/wide?dtype=bfloat16")
 
 
 def test_timm_s_layout(tmp_path):
@@ -292,3 +297,69 @@ def test_no_warning_where_weights_are_simply_absent(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", SeededInstead)
         captured(f"hub:{tmp_path}/bare?length=3")
+
+
+GPT = {
+    "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 16, "n_layer": 2, "n_head": 2,
+    "n_positions": 8, "vocab_size": 12, "bos_token_id": 0, "eos_token_id": 0,
+}  # fmt: skip
+WORDS = {word: number for number, word in enumerate(["<unk>", "once", "upon", "a", "time", "there", "was", "?", "&"])}
+
+
+def checkpoint(at: Path, dtype: torch.dtype = torch.bfloat16, words: dict[str, int] = WORDS) -> Path:
+    """A folder of transformers: weights in several files of safetensors, and a tokenizer of a few words."""
+    from mindgap.models.corpus.libraries import declare_operators
+
+    declare_operators()
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        GPT2LMHeadModel(GPT2Config(**GPT)).to(dtype).save_pretrained(at, max_shard_size="2KB")
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>").save_pretrained(at)
+    return at
+
+
+def test_a_text_is_given_by_the_tokenizer_of_a_sharded_checkpoint_in_its_own_dtype(tmp_path):
+    at = checkpoint(tmp_path / "gpt")
+    assert len(list(at.glob("model-*.safetensors"))) > 2
+    store = TensorStore(tmp_path / "store")
+    _, graph = captured(with_options(f"hub:{at}", capture_options(None, False, None, "once upon a time ? &")), store)
+    tokens = next(
+        materialise(given, store)
+        for given, label in zip(graph.inputs, graph.labels.inputs, strict=True)
+        if label == "input_ids"
+    )
+    assert tokens.tolist() == [[WORDS[word] for word in ["once", "upon", "a", "time", "?", "&"]]]
+    assert {given.spec.dtype for given in graph.inputs if given.role == "parameter"} == {"bfloat16"}
+    program = built(f"hub:{at}?text=once upon")
+    assert program.kwargs["input_ids"].tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(("text", "words", "said"), [
+    ("a " * 9, WORDS, "--text: 9 tokens, and the model has 8 positions"),
+    ("", WORDS, "--text '': the tokenizer makes no tokens of it"),
+    ("far", {**WORDS, "far": 50}, "--text: the tokenizer gives token 50, and the model has 12"),
+])  # fmt: skip
+def test_a_text_that_does_not_fit_is_one_line(tmp_path, text, words, said):
+    at = checkpoint(tmp_path / "gpt", words=words)
+    with pytest.raises(SourceError, match=re.escape(said)) as raised:
+        built(with_options(f"hub:{at}", capture_options(None, False, None, text)))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_without_a_tokenizer_and_a_model_without_tokens_take_no_text(tmp_path):
+    at = checkpoint(tmp_path / "gpt")
+    for path in at.glob("token*"):
+        path.unlink()
+    with pytest.raises(SourceError, match=r"--text: the folder has no tokenizer \(tokenizer.json\)"):
+        built(f"hub:{at}?text=once")
+    (at / "tokenizer.json").write_text("{}")
+    with pytest.raises(SourceError, match=r"--text: its tokenizer cannot be used"):
+        built(f"hub:{at}?text=once")
+    folder(tmp_path / "picture", {"architecture": "resnet18"})
+    with pytest.raises(SourceError, match="--text is for language models"):
+        built(f"hub:{tmp_path}/picture?text=once")

@@ -14,6 +14,7 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.judge.pipeline.model_files import decided_by_reference, quantised_operands
 from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
@@ -39,13 +40,10 @@ _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 _OTHER: Final = 1e-3
 _FAR: Final = 0.5
-#: The reference evaluator takes the side that is nearer to it by this factor.
-_NEARER: Final = 0.1
 
 #: Decides which side of a model file is wrong: the operators as ONNX defines them.
 _REFEREE: Final = parse("onnx/reference")
 
-_OPEN: Final = "Whether the runtime or mindgap's translation is wrong is open: ONNX's reference evaluator"
 #: Runs the program by the way of a platform's users.
 RunProgram = Callable[[PlatformName], OwnRun | None]
 #: What the outputs of the program's own way are compared with: the reference's; those of eager mode, where that takes
@@ -81,16 +79,21 @@ def with_own_path(
     """
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
+    # The user gave the file, and it runs: that its translation fails there is no finding.
+    translation_failed = referee is not None and row.verdict == "failed" and run.outputs is not None
+    graphs_row = row
+    if translation_failed:
+        row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
     if status == "differs" and referee is not None and row.platform != _REFEREE:
-        status, decided = _decided(run, referee(_REFEREE))
+        if (policy := quantised_operands(comparison, run, referee)) is not None:
+            about = own_path_of(run, status, policy.detail)
+            return with_fault(row, policy, about, _sides(comparison, run, compared.against))
+        status, decided = decided_by_reference(run, referee(_REFEREE))
         detail = f"{detail}. {decided}"
     about = own_path_of(run, status, detail)
-    if referee is not None and row.verdict == "failed" and run.outputs is not None:
-        # The user gave the file, and it runs: that its translation does not run there is no finding.
-        if status in ("same", "rounding", "unjudged"):
-            judged = _judged_by_export(comparison, row, run, status)
-            return dataclasses.replace(judged, own_path=about, faults=(), blame=None)
-        row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
+    if translation_failed and status in ("same", "rounding", "unjudged"):
+        judged = _judged_by_export(comparison, graphs_row, run, status)
+        return dataclasses.replace(judged, own_path=about, faults=(), blame=None)
     # A custom operator is in the program and not in the captured graph: a refusal of that graph is another matter.
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok" and not run.operator):
         if row.status == "unsupported" and status in ("same", "rounding"):
@@ -129,22 +132,6 @@ def fault_of(
     where = "" if stateful else _where(found, run)
     verdict: Verdict = "failed" if status == "failed" else "export"
     return Fault(_culprit(found.path, line), verdict, detail=f"{detail}{where}{why(run, found.path, drawn)}")
-
-
-def _decided(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:
-    """Which side of a model file the reference evaluator takes: the runtime's, or that of the translated graph."""
-    if referee is None or referee.outputs is None or run.outputs is None:
-        why = f": {referee.reason}" if referee is not None else ""
-        return "differs", f"{_OPEN} did not run it{why}"
-    runtimes, ours = distance(run.outputs, referee.outputs), distance(run.eager, referee.outputs)
-    if ours <= runtimes * _NEARER:
-        return "differs", "ONNX's reference evaluator gives what the translated graph gives: the runtime is wrong"
-    if runtimes <= ours * _NEARER:
-        return "unjudged", (
-            "ONNX's reference evaluator gives what the runtime gives: mindgap's translation of the file is wrong, and "
-            "what else this row says is of another model. Please report it"
-        )
-    return "differs", f"{_OPEN} gives a third result"
 
 
 def _judged_by_export(comparison: GraphComparison, row: Row, run: OwnRun, status: OwnPathStatus) -> Row:

@@ -297,8 +297,8 @@ _DEFINED: Final[dict[str, Callable[..., Any]]] = {
     **{f"quantized.mul{'_relu' * relu}": _product(relu) for relu in (False, True)},
     "quantized.cat": _requantised(torch.cat), "quantized.hardswish": _requantised(F.hardswish),
     "quantized.sigmoid": _requantised(torch.sigmoid),
-    "quantized.leaky_relu": lambda x, slope, _, scale, zero: quantised(
-        F.leaky_relu(x.real(), slope), scale, zero, x.values.dtype),
+    "quantized.leaky_relu": lambda x, negative_slope, inplace, output_scale, output_zero_point: quantised(
+        F.leaky_relu(x.real(), negative_slope), output_scale, output_zero_point, x.values.dtype),
     "quantized.elu": lambda x, scale, zero, alpha: quantised(F.elu(x.real(), alpha), scale, zero, x.values.dtype),
     "quantized.batch_norm2d": lambda x, w, b, m, v, eps, scale, zero: quantised(
         F.batch_norm(x.real(), m, v, w, b, False, 0.0, eps), scale, zero, x.values.dtype),

@@ -5,7 +5,7 @@ FILE.onnx              a model file, translated to PyTorch
 FILE.mindgap           what `mindgap capture` wrote, with its weights
 FILE.py:CALLABLE       mymodel.py:make, mymodel.py:make#2 (the third of the models that it returns)
 PACKAGE.MODULE:CALLABLE
-…?OPTION=VALUE&OPTION=VALUE at the end of any of them
+…?OPTION=VALUE&OPTION=VALUE at the end of any of them (of a text, ? and & are written as %3F and %26)
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, Final
+from urllib.parse import unquote
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import MindgapError, kind_of
@@ -70,7 +71,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     ),
     "modules": Scheme("MODULE or MODULE#SAMPLE", ".operator_samples.modules:open_modules", _MODEL, listed=True),
     "onnx": Scheme("CASE", ".onnx_models.conformance:open_onnx_case", ("seed",), listed=True),
-    "hub": Scheme("OWNER/NAME or FOLDER", ".hubs.hugging_face:open_hub", _TEXT),
+    "hub": Scheme("OWNER/NAME or FOLDER", ".hubs.hugging_face:open_hub", (*_TEXT, "text")),
     "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", ".hubs.torch_hub:open_torchhub", _IMAGE),
     "records": Scheme("FILE.parquet#ID", ".records.parquet:open_records", ("seed", "dtype")),
     "graphnet": Scheme("DIR", ".records.graphnet_folder:open_graphnet", ("seed", "dtype")),
@@ -137,7 +138,8 @@ class SourceOptions:
 
     `seed`: of weights and inputs. `dtype`: floating weights and inputs are cast to it. `train`: leaves the model in
     training mode. `batch`: examples in the input. `size`: edge of square images in pixels. `length`: tokens in a text.
-    `layers`: repeated blocks kept in a shrunk transformer. None: the model's default.
+    `layers`: repeated blocks kept in a shrunk transformer. `text`: what a language model is given, by its tokenizer.
+    None: the model's default.
     """
 
     seed: int = 0
@@ -147,6 +149,7 @@ class SourceOptions:
     size: int | None = None
     length: int | None = None
     layers: int | None = None
+    text: str | None = None
 
     @property
     def examples(self) -> int:
@@ -193,6 +196,8 @@ def source_options(source: Source) -> SourceOptions:
 
 
 def _value(text: str, name: str, value: str) -> int | str | bool:
+    if name == "text":
+        return unquote(value)
     if name == "dtype":
         if value not in TORCH_DTYPES or kind_of(value) != "float":
             floats = ", ".join(dtype for dtype in TORCH_DTYPES if kind_of(dtype) == "float")

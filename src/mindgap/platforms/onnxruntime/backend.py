@@ -15,6 +15,7 @@ from mindgap.platforms.onnx.stages import onnxruntime_stage
 from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, new_session, runtime
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
+    Alternative,
     Array,
     Executable,
     Fallback,
@@ -38,7 +39,15 @@ _OPTIONS: Final = (
     ),
     Option("opt", "ONNX Runtime's graph optimisations (default all)", ("all", "off")),
     threads("threads within an operator (default: ONNX Runtime takes one per core)"),
+    Option(
+        "activations",
+        "default lets ONNX Runtime quantise what is multiplied by dequantised weights to 8 bits; float does not",
+        ("default", "float"),
+    ),
 )
+#: ONNX Runtime fuses DequantizeLinear and MatMul into MatMulNBits, whose accuracy level is 4 by default: operands of 8
+#: bits. At 0 it computes in the operands' own dtype.
+_LEVEL: Final = "session.qdq_matmulnbits_accuracy_level"
 _PACKAGES: Final = ("onnxruntime", "onnx", "onnxscript")
 _EXPORTERS: Final = {
     "direct": "torch.onnx, operator set 20, onnxscript optimizer on",
@@ -49,7 +58,8 @@ _EXPORTERS: Final = {
 class OnnxRuntimePlatform:
     """Makes sessions with one set of options. `threads`: None leaves the number to ONNX Runtime."""
 
-    def __init__(self, opt: str, threads: int | None, way: str) -> None:
+    def __init__(self, opt: str, threads: int | None, way: str, activations: str = "default") -> None:
+        self._entries = _entries({"activations": activations})
         self._export = way
         self._opt = opt
         self._threads = threads
@@ -81,7 +91,7 @@ class OnnxRuntimePlatform:
             exported = shared_export(graph, inputs, apart=True)
         else:
             exported = export_official(graph, inputs)
-        session = new_session(exported, [_PROVIDER], self._opt, self._threads)
+        session = new_session(exported, [_PROVIDER], self._opt, self._threads, entries=self._entries)
         return OnnxRuntimeExecutable(session, exported, graph, _assigned(session))
 
 
@@ -100,22 +110,30 @@ def _assigned(session: Any) -> Delegation:
 def _script(options: Options) -> ScriptRunner | None:
     """Both ways to export write the same operators, and the script exports as users do. The operands are small: a
     session takes one thread for them."""
-    if options.get("threads", "1") != "1":
+    if options.get("threads", "1") != "1" or "activations" in options:
         return None
     file = Path(__file__).with_name("run.py")
     return read_runner(file, _PACKAGES, "run_unoptimised" if "opt" in options else "run")
 
 
 def _file_script(options: Options, file: str) -> ScriptRunner | None:
-    if options:
+    if options.keys() - {"activations"}:
         return None
     edits = {'"FILE"': repr(file)}
-    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, "run_file", edits=edits)
+    file_run = Path(__file__).with_name("run.py")
+    return read_runner(file_run, _PACKAGES, "run_file", properties=_entries(options), edits=edits)
+
+
+def _entries(options: Options) -> dict[str, str]:
+    """Returns what the options set in a session's configuration."""
+    return {_LEVEL: "0"} if options.get("activations") == "float" else {}
 
 
 BACKEND: Final = HostRuntime(
     _MODULES,
-    lambda options: OnnxRuntimePlatform(options["opt"], thread_count(options), options["export"]),
+    lambda options: OnnxRuntimePlatform(
+        options["opt"], thread_count(options), options["export"], options["activations"]
+    ),
     _OPTIONS,
     script=_script,
     stage_at_fault=onnxruntime_stage,
@@ -124,4 +142,5 @@ BACKEND: Final = HostRuntime(
     forkable=True,
     file_suffixes=(".onnx",),
     file_script=_file_script,
+    alternatives=(Alternative("activations=float", "int8", f"a deployment sets {_LEVEL}=0"),),
 )

@@ -36,7 +36,10 @@ def run_unoptimised(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of a model file on the CPU provider."""
-    session = onnxruntime.InferenceSession("FILE")
+    options = onnxruntime.SessionOptions()
+    for name, value in PROPERTIES.items():
+        options.add_session_config_entry(name, value)
+    session = onnxruntime.InferenceSession("FILE", options)
     inputs = [(given.name, given.shape) for given in session.get_inputs()]
     feeds = {name: tensor.numpy() for name, tensor in model.matched(inputs, fresh())}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]

@@ -45,6 +45,11 @@ _OPTIONS: Final = (
         ("default", "f32", "bf16"),
     ),
     threads("threads (default: OpenVINO takes one per core)"),
+    Option(
+        "activations",
+        "default lets OpenVINO quantise what is multiplied by integer weights to 8 bits, float does not",
+        ("default", "float"),
+    ),
 )
 #: OpenVINO's element type -> the graph's dtype name, for what numpy holds through ml_dtypes only.
 _UNNAMED: Final = {
@@ -57,13 +62,15 @@ _EXPORTERS: Final = {
     "pytorch": "torch.export, openvino.convert_model",
     "onnx": "torch.onnx, operator set 20, onnxscript optimizer on",
 }
+#: OpenVINO's "dynamic quantisation": the values that share a scale. The CPU plugin's default is 32; 0 leaves it out.
+_GROUP: Final = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
 _REDUCED: Final = frozenset({"bf16", "f16"})
 
 
 class OpenVinoPlatform:
     """Compiles models with one set of options. `threads`: None leaves the number to OpenVINO."""
 
-    def __init__(self, precision: str, threads: int | None, frontend: str) -> None:
+    def __init__(self, precision: str, threads: int | None, frontend: str, activations: str = "default") -> None:
         from mindgap.platforms.openvino.pytorch_frontend import import_openvino
 
         self._core: Any = import_openvino().Core()
@@ -74,6 +81,8 @@ class OpenVinoPlatform:
         self._threads = threads
         if precision != "default":
             self._settings["INFERENCE_PRECISION_HINT"] = precision
+        if activations == "float":
+            self._settings[_GROUP] = 0
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `precision_in_force`: the one that OpenVINO reports, not the requested one."""
@@ -255,6 +264,8 @@ def properties(options: Options) -> dict[str, str | int]:
     found = dict[str, str | int]()
     if options.get("precision") == "f32":
         found["INFERENCE_PRECISION_HINT"] = "f32"
+    if options.get("activations") == "float":
+        found[_GROUP] = 0
     number = thread_count(options)
     return found if number is None else {**found, "INFERENCE_NUM_THREADS": number}
 
@@ -275,7 +286,9 @@ def _file_script(options: Options, file: str) -> ScriptRunner:
 
 BACKEND: Final = HostRuntime(
     MODULES,
-    lambda options: OpenVinoPlatform(options["precision"], thread_count(options), options["frontend"]),
+    lambda options: OpenVinoPlatform(
+        options["precision"], thread_count(options), options["frontend"], options["activations"]
+    ),
     _OPTIONS,
     script=_script,
     stage_at_fault=openvino_stage,
@@ -285,6 +298,7 @@ BACKEND: Final = HostRuntime(
     file_suffixes=(".xml", ".onnx"),
     file_script=_file_script,
     alternatives=(
+        Alternative("activations=float", "int8", f"a deployment sets {_GROUP}=0"),
         Alternative("precision=f32", "float32", "a deployment sets INFERENCE_PRECISION_HINT=f32"),
         Alternative("frontend=onnx", "refusals", "a deployment converts a model of torch.onnx.export"),
     ),

@@ -9,15 +9,16 @@ from __future__ import annotations
 import functools
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
 from torch import nn
 
-from mindgap.aten.tensors import torch_dtype_name
+from mindgap.aten.tensors import TORCH_DTYPES, torch_dtype_name
 from mindgap.graph import Normal
 from mindgap.models.corpus.hubs.hugging_face_folder import HubModel, located
+from mindgap.models.corpus.hubs.tokenizer import encoded_text, with_text
 from mindgap.models.corpus.libraries import import_library, silence_output, stay_offline
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, source_options
@@ -26,9 +27,10 @@ from mindgap.models.corpus.weights.construction import construct, parameters_on_
 from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.models.corpus.zoos.image_inputs import with_pictures
+from mindgap.run.system import memory_bytes
 
-#: A model that is wider than this is not built whole.
-_MOST_PARAMETERS: Final = 1_000_000_000
+#: The share of the memory that a model's weights may take. What is left holds a platform's copy.
+_MOST_OF_MEMORY: Final = 0.5
 #: Entries that name code to fetch, kernels to fetch or weights to fetch: what is built is the architecture.
 _NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_implementation", "_name_or_path"})
 
@@ -50,7 +52,9 @@ def open_hub(source: Source) -> list[Program]:
     refused: list[SourceError] = []
     for one in found:
         try:
-            programs.append(Program(one.name, one.source, functools.partial(_build, source, one, chosen, _maker(one))))
+            programs.append(
+                Program(one.name, one.source, functools.partial(_build, source, one, chosen, _maker(one, chosen)))
+            )
         except SourceError as error:
             refused.append(error)
     if not programs:
@@ -73,10 +77,12 @@ def _build(source: Source, model: HubModel, chosen: SourceOptions, make: _Maker)
         return make(source, model, chosen)
 
 
-def _maker(model: HubModel) -> _Maker:
+def _maker(model: HubModel, chosen: SourceOptions) -> _Maker:
     """Returns the function that builds the model, chosen by the form of its configuration. Raises `SourceError` if
     none fits."""
     config = model.config
+    if chosen.text is not None and any(isinstance(config.get(each), str) for each in ("architecture", "_class_name")):
+        raise SourceError(f"{model.source}: --text is for language models of transformers, and this is none")
     if isinstance(config.get("architecture"), str):
         return functools.partial(_build_timm, str(config["architecture"]))
     if isinstance(config.get("_class_name"), str):
@@ -124,16 +130,20 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
     config = model_class.config_class.from_dict(table)
     # One matrix product for all experts: the other ways loop over what the router decided.
     config._experts_implementation = "batched_mm"
-    _refuse_size(source, lambda: model_class(config))
+    dtype = _file_dtype(model, chosen)
+    _refuse_size(source, dtype, lambda: model_class(config))
     registry = TensorRegistry()
-    built, seeded = _weights(source, model, chosen, registry, lambda: model_class(config),
+    built, seeded = _weights(source, model, chosen, registry, lambda: _in_dtype(dtype, lambda: model_class(config)),
                              lambda absent: _pretrained(model_class, model, absent, config=config))  # fmt: skip
-    sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, _dtype_of(built))
+    tokens: Mapping[str, torch.Tensor] = {} if chosen.text is None else encoded_text(source, model, config, chosen.text)
+    length = tokens["input_ids"].shape[1] if tokens else chosen.length or 12
+    sizes = Sizes(chosen.batch or 1, length, chosen.size, chosen.seed, _dtype_of(built))
     failures: list[str] = []
     found = arguments_of(built, sizes, registry, failures)
     if found is None:
         raise _unanswered(source, failures)
-    return _called(built, found.given, found.fixed, chosen, registry, seeded)
+    given = found.given if not tokens else with_text(source, found.given, tokens)
+    return _called(built, given, found.fixed, chosen, registry, seeded)
 
 
 def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
@@ -143,7 +153,7 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
     table = _architecture(model.config)
     if chosen.layers is not None:
         raise SourceError(f"{source.text}: a network of diffusers keeps its layers; leave layers= out")
-    _refuse_size(source, lambda: model_class.from_config(table))
+    _refuse_size(source, _file_dtype(model, chosen), lambda: model_class.from_config(table))
     registry = TensorRegistry()
     built, seeded = _weights(source, model, chosen, registry, lambda: model_class.from_config(table),
                              lambda absent: _pretrained(model_class, model, absent))  # fmt: skip
@@ -180,7 +190,7 @@ def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Sour
     def create() -> nn.Module:
         return timm.create_model(architecture, pretrained=False, **arguments)
 
-    _refuse_size(source, create)
+    _refuse_size(source, _file_dtype(model, chosen), create)
     if not model.safetensors:
         return with_pictures(construct(source, chosen, create), shapes, chosen)
     registry = TensorRegistry()
@@ -201,11 +211,35 @@ def _architecture(config: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _refuse_size(source: Source, make: Callable[[], nn.Module]) -> None:
-    """Raises `SourceError` if the model has too many parameters, before memory is taken for them."""
+def _refuse_size(source: Source, dtype: str, make: Callable[[], nn.Module]) -> None:
+    """Raises `SourceError` if the model has too many parameters, before memory is taken for them. `dtype`: theirs."""
     count = parameters_on_meta(make)
-    if count is not None and count > _MOST_PARAMETERS:
-        raise SourceError(f"{source.text}: {count:,} parameters; with ?layers=2 it is built with two layers")
+    if count is None:
+        return
+    needed, memory = count * TORCH_DTYPES[dtype].itemsize / 2**30, memory_bytes() / 2**30
+    if needed > memory * _MOST_OF_MEMORY:
+        narrower = "dtype=bfloat16 halves that, and " if TORCH_DTYPES[dtype].itemsize > 2 else ""
+        raise SourceError(
+            f"{source.text}: {count:,} parameters, {needed:.1f} GiB in {dtype}, and this machine has {memory:.1f}: "
+            f"{narrower}with ?layers=2 it is built with two layers"
+        )
+
+
+def _file_dtype(model: HubModel, chosen: SourceOptions) -> str:
+    """Returns the dtype in which a model is built: that of its files, else that of the options."""
+    named = model.config.get("dtype", model.config.get("torch_dtype"))
+    loaded = model.safetensors and chosen.layers is None
+    return named if loaded and named in TORCH_DTYPES else (chosen.dtype if not loaded else None) or "float32"
+
+
+def _in_dtype(dtype: str, make: Callable[[], nn.Module]) -> nn.Module:
+    """Makes a model whose weights have a dtype from the beginning."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(TORCH_DTYPES[dtype])
+    try:
+        return make()
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _weights(

@@ -192,9 +192,9 @@ def expanded(model: Any) -> Any:
         try:
             model = inliner.inline_selected_functions(model, bodies, exclude=False, inline_schema_functions=True)
         except Exception as error:  # it asserts what a model need not hold
-            raise Untranslated(
-                f"onnx.inliner cannot write out {', '.join(op for _, op in bodies)}: {one_line(error)}"
-            ) from error
+            # A check of its own that fails names a line of its source, which tells a user nothing.
+            why = f"a check in onnx {onnx.__version__} fails" if "inliner.cc" in str(error) else one_line(error)
+            raise Untranslated(f"onnx.inliner cannot write out {', '.join(op for _, op in bodies)}: {why}") from error
         missing = _missing(model.graph)
     if missing:
         raise Untranslated(f"no translation of {', '.join(_counted(op, *each) for op, each in missing.items())}")

@@ -92,6 +92,10 @@ def element_type(number: int) -> torch.dtype:
     return TORCH_DTYPES[ELEMENT_TYPES[number]]
 
 
+#: Numbers up to this one round to the largest of float8_e4m3fn, 448: the tie with 480, which is no number there.
+_E4M3FN_ROUNDS: Final = 464.0
+
+
 @translates("Cast")
 def cast(node: OnnxNode, x: Tensor) -> Tensor:
     return _cast(x, element_type(node.get("to")), bool(node.get("saturate", 1)))
@@ -103,6 +107,10 @@ def cast_like(node: OnnxNode, x: Tensor, like: Tensor) -> Tensor:
 
 
 def _cast(x: Tensor, dtype: torch.dtype, saturate: bool) -> Tensor:
+    """Converts. Without `saturate`, what float8_e4m3fn does not hold is NaN (ONNX's table of Cast); PyTorch's own
+    conversion on the CPU gives the largest number."""
+    if not saturate and dtype == torch.float8_e4m3fn and x.dtype != dtype:
+        return torch.where(x.abs() > _E4M3FN_ROUNDS, torch.nan, x).to(dtype)
     if saturate and dtype.is_floating_point and dtype.itemsize == 1 and x.dtype != dtype:
         largest = torch.finfo(dtype).max
         return torch.clamp(x, -largest, largest).to(dtype)

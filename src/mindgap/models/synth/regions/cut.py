@@ -162,9 +162,11 @@ def _grow(base: PreparedGraph, rng: random.Random, fits: _Bounds, wanted: int, p
 
 
 def _ground(base: PreparedGraph, fits: _Bounds) -> None:
-    """Adds what computes the integers and masks on which shapes depend, and indices that no rule can follow back to a
-    border, as far as there is room: what was captured goes together, drawn numbers need not."""
+    """Adds what computes the integers and masks on which shapes depend, indices that no rule can follow back to a
+    border, and operands made of weights alone, as far as there is room: what was captured goes together, drawn numbers
+    need not, and a runtime folds what is made of weights."""
     graph = base.graph
+    folded = [value for node in sorted(fits.nodes) for value in base.folded_operands[node]]
     pending = [(value, True) for node in sorted(fits.nodes) for value in base.shape_operands[node]]
     pending += [(value, False) for node in sorted(fits.nodes) for value in base.index_operands[node]]
     seen = set(pending)
@@ -182,6 +184,12 @@ def _ground(base: PreparedGraph, fits: _Bounds) -> None:
         further = [(operand, wanted) for operand in base.operands[maker] if (operand, wanted) not in seen]
         seen.update(further)
         pending += further
+    while folded and room:
+        maker = graph.producer[folded.pop()]
+        if maker in fits.nodes or not fits.take(maker):
+            continue
+        room -= 1
+        folded += base.folded_operands[maker]
 
 
 def _close(base: PreparedGraph, fits: _Bounds) -> bool:

@@ -9,7 +9,7 @@ from functools import cache
 import torch
 
 from mindgap.aten.counterpart import counterpart
-from mindgap.aten.dead_nodes import memory_groups
+from mindgap.aten.dead_nodes import known_at_load, memory_groups
 from mindgap.aten.operators import is_inplace, overload
 from mindgap.graph import Graph, GraphError, Node, TensorSpec, UnknownOperator, operands
 from mindgap.graph.operators import traits
@@ -26,7 +26,8 @@ class PreparedGraph:
     number of the memory it lies in. `writers`: nodes that write to a memory. `touched`: memories of a node that some
     node writes to. `bytes`: of the largest tensor that a node reads or makes. `made`: bytes of all that it makes.
     `work`: multiplications, roughly. `usable`: whether the node may be part of a region. `shape_operands`: operands
-    whose values decide a shape. `index_operands`: operands that are indices. `output_values`: outputs of the graph.
+    whose values decide a shape. `index_operands`: operands that are indices. `folded_operands`: operands that are
+    computed from weights and constants alone, such as a dequantised weight. `output_values`: outputs of the graph.
     """
 
     graph: Graph
@@ -41,6 +42,7 @@ class PreparedGraph:
     usable: tuple[bool, ...]
     shape_operands: tuple[tuple[int, ...], ...]
     index_operands: tuple[tuple[int, ...], ...]
+    folded_operands: tuple[tuple[int, ...], ...]
     output_values: frozenset[int]
     _starts: dict[tuple[int, int, int], list[int]] = field(default_factory=dict[tuple[int, int, int], list[int]])
 
@@ -75,6 +77,7 @@ def prepare_graph(graph: Graph) -> PreparedGraph:
             writers.setdefault(group, []).append(index)
     sizes = [0 if spec is None else spec.nbytes for spec in bare.values]
     made = [bare.results(index) for index in range(len(bare.nodes))]
+    folded = {value for value in known_at_load(bare) if bare.producer[value] >= 0}
     return PreparedGraph(
         bare,
         read,
@@ -90,6 +93,7 @@ def prepare_graph(graph: Graph) -> PreparedGraph:
         tuple(usable(node) for node in bare.nodes),
         tuple(shape_operands(bare, node, value_rules()) for node in bare.nodes),
         tuple(index_operands(node, value_rules()) for node in bare.nodes),
+        tuple(tuple(value for value in values if value in folded) for values in read),
         frozenset(bare.outputs),
     )
 

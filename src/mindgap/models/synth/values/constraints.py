@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mindgap.aten.operators import facts
-from mindgap.graph import Arg, Graph, Node, Ref, TensorSpec, operands, refs
+from mindgap.graph import Arg, DType, Graph, Node, Ref, TensorSpec, operands, refs
 from mindgap.models.synth.mutation.schemas import arguments
 from mindgap.models.synth.values.rules import ValueRule, ValueRules
 
@@ -78,7 +78,8 @@ def _ask(graph: Graph, node: Node, rule: ValueRule, found: Constraints) -> None:
     """Applies one rule to one call."""
     bound = arguments(node)
     for name, wanted in rule.when:
-        if bound.get(name) != wanted:
+        given = bound.get(name)
+        if (given.name if isinstance(given, DType) else given) != wanted:
             return
     operand = bound.get(rule.operand)
     items = operand if isinstance(operand, tuple) else (operand,)

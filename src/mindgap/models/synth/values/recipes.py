@@ -129,6 +129,8 @@ def _floats(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
 def _integers(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
     least, largest = integer_range(spec.dtype)
     low, high = need.low, need.high
+    if (low, high) == (-INF, INF) and spec.dtype in ("int8", "uint8"):
+        low, high = least, largest  # the numbers of quantised tensors
     if low == -INF:
         low = min(_INTEGERS[0], high) if high < INF else _INTEGERS[0]
     if high == INF:

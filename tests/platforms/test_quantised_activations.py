@@ -1,0 +1,79 @@
+"""Runtimes that quantise what they multiply by integer weights: the option that leaves it out, and what a row says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import openvino
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from cli.command_line import mindgap
+from mindgap.graph.compare.culprit import DtypePolicy
+from mindgap.platforms.name import parse
+from mindgap.platforms.onnxruntime import backend as onnxruntime_backend
+from mindgap.platforms.openvino.backend import properties
+from mindgap.results.advice import advised
+from mindgap.results.rows import Row
+
+X = np.random.default_rng(1).standard_normal((8, 64)).astype(np.float32)
+WEIGHT = np.random.default_rng(0).integers(0, 256, (64, 32)).astype(np.uint8)
+EXACT = X.astype(float) @ ((WEIGHT.astype(float) - 128) * float(np.float32(0.013)))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model file that multiplies by a dequantised weight."""
+    values = {"w": WEIGHT, "scale": np.float32(0.013), "zero": np.uint8(128)}
+    graph = helper.make_graph(
+        [helper.make_node("DequantizeLinear", [*values], ["wd"]), helper.make_node("MatMul", ["x", "wd"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, EXACT.shape)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()],
+    )
+    path = tmp_path_factory.mktemp("file") / "weights.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), str(path))
+    return path
+
+
+def on_openvino(file: Path, options: dict[str, str]) -> Any:
+    return openvino.compile_model(str(file), "CPU", properties({"precision": "f32", **options}))([X])[0]
+
+
+def on_onnxruntime(file: Path, options: dict[str, str]) -> Any:
+    settings = onnxruntime.SessionOptions()
+    for name, value in onnxruntime_backend._entries(options).items():
+        settings.add_session_config_entry(name, value)
+    return onnxruntime.InferenceSession(str(file), settings).run(None, {"x": X})[0]
+
+
+@pytest.mark.parametrize("run", [on_openvino, on_onnxruntime])
+def test_with_the_option_the_products_are_exact(run: Any, file: Path) -> None:
+    largest = np.abs(EXACT).max()
+    assert np.abs(run(file, {}) - EXACT).max() > 1e-3 * largest, "by default the operand is quantised"
+    assert np.abs(run(file, {"activations": "float"}) - EXACT).max() < 1e-6 * largest
+
+
+@pytest.mark.parametrize(("platform", "setting"), [
+    ("openvino/cpu", "DYNAMIC_QUANTIZATION_GROUP_SIZE=0"),
+    ("onnxruntime/cpu", "session.qdq_matmulnbits_accuracy_level=0"),
+])  # fmt: skip
+def test_the_policy_comes_with_the_setting_that_leaves_it_out(platform: str, setting: str) -> None:
+    policy = DtypePolicy("float32", "int8", products=True)
+    advice = advised(Row("m", parse(platform), "ok", "reduced_precision", {}, policy, "platform")).advice
+    assert f"compare {platform}@activations=float instead" in advice and setting in advice
+
+
+@pytest.mark.nightly
+def test_a_file_whose_operands_are_quantised_is_of_reduced_precision(file: Path) -> None:
+    platforms = ("-p", "openvino/cpu@precision=f32", "-p", "onnxruntime/cpu")
+    ran = mindgap("diff", file.name, *platforms, "--json", cwd=file.parent, own_path=True)
+    rows = json.loads(ran.out)["rows"]
+    assert [row["verdict"] for row in rows] == ["reduced_precision"] * 2
+    assert all("quantises the float operands" in row["detail"] for row in rows)
