@@ -1,0 +1,258 @@
+"""Studies functions of PyTorch: samples of its own test suite, run on platforms by the worker pool, and judged."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.models.corpus.operator_samples.public_names import sources_of
+from mindgap.models.sources.client import OpenedSource, SourceClient
+from mindgap.platforms.listing import list_platforms
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import canonical
+from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, SampleResult
+from mindgap.results.rows import Row
+from mindgap.results.settings import RunSettings
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.diff import Session, Subject
+from mindgap.workflows.porting.framework_modes import functions_of, reason_of, uses_of_public
+from mindgap.workflows.porting.other_frameworks import rounded
+from mindgap.workflows.porting.settings import PortingSettings
+from mindgap.workflows.porting.usage import Usage, draw_functions
+
+if TYPE_CHECKING:
+    from typing import Self
+
+SOURCE: Final = "cpu/eager"
+#: What functions go to where nobody names platforms, beside those that are not here (`_DEVICES`).
+TARGETS: Final = ("cpu/jit", "cpu/inductor", "onnxruntime/cpu", "openvino/cpu")
+#: Devices of the paper that the study names whether they are here or not.
+_DEVICES: Final = ("cuda/eager", "xla/eager@pjrt=tpu")
+#: Samples of a function, evenly spaced over those of its first source.
+_SAMPLES: Final = 4
+_MODULES: Final = (
+    "torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.signal.windows",
+    "torch.nn.init", "torch.sparse", "torch.autograd", "torch.nn.utils.rnn",
+)  # fmt: skip
+#: What a status of a platform is in the paper's reasons, where its message does not tell.
+_STATUS_REASONS: Final[Mapping[str, Any]] = {
+    "unsupported": "not implemented", "crash": "crash", "timeout": "time-out", "oom": "memory",
+}  # fmt: skip
+
+
+class PyTorchFunctions:
+    """Runs functions of PyTorch on platforms. Use as a context manager: leaving it ends the workers."""
+
+    name: Final = "pytorch"
+
+    def __init__(self, platforms: Sequence[str], settings: PortingSettings, tensors: TensorStore) -> None:
+        """`platforms`: none for `TARGETS`. Raises `PlatformError` for one that is not known."""
+        self._settings, self._tensors = settings, tensors
+        self._wanted = [canonical(each) for each in platforms or (*TARGETS, *_DEVICES)]
+        self._client = SourceClient(tensors, settings.deadline_s)
+        self._session = Session(tensors=tensors)
+        self._graphs: dict[tuple[str, str], Graph] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+        self._client.close()
+
+    def draw(self, usage: Usage, tick: Callable[[str], None]) -> FrameworkDraw:
+        """Draws functions. One whose samples are those of another that was drawn is that one by another name."""
+        public = _public()
+        uses: Counter[str] = uses_of_public(public, usage.calls)
+        taken: dict[tuple[str, ...], str] = {}
+
+        def untestable(name: str) -> str:
+            tick(name)
+            try:
+                sources = sources_of(name)
+            except MindgapError as error:
+                return str(error)
+            if not sources:
+                return "PyTorch's test suite has no samples of it"
+            if sources in taken:
+                return f"it has the samples of {taken[sources]}"
+            why = self._uncapturable(name)
+            if not why:
+                taken[sources] = name
+            return why
+
+        drawn, left_out = draw_functions(
+            uses, top=self._settings.top, per_decile=self._settings.per_decile, seed=self._settings.seed,
+            untestable=untestable,
+        )  # fmt: skip
+        if not drawn:
+            raise MindgapError("pytorch: no function of the files has samples in PyTorch's test suite")
+        import torch
+
+        targets = {str(each): self._missing(each) for each in self._wanted}
+        return FrameworkDraw(
+            self.name, {"torch": torch.__version__}, SOURCE, usage.files, uses.total(), len(public), len(uses), drawn,
+            left_out, targets,
+        )  # fmt: skip
+
+    def cells(self, function: str, targets: Sequence[str]) -> list[FunctionCell]:
+        """Runs the samples of a function on platforms, and judges what they give. Measures nothing."""
+        settings = RunSettings(trace=False, deadline_s=self._settings.deadline_s)
+        sources = self._samples(function)
+        subjects = [
+            Subject(source, partial(self._captured, source, function), source, in_process=False) for source in sources
+        ]
+        try:
+            report = self._session.diff_many(subjects, targets, settings=settings)
+        except MindgapError as error:
+            failed = (SampleResult("", "not compared", str(error)),)
+            return [FunctionCell(self.name, function, target, failed) for target in targets]
+        refused = {each.source: each.reason for each in report.refused}
+        rows = {(row.model, str(row.platform)): row for row in report.rows}
+        found: list[FunctionCell] = []
+        for target in targets:
+            samples = tuple(_result(source, rows.get((source, target)), refused.get(source)) for source in sources)
+            found.append(FunctionCell(self.name, function, target, samples))
+        return found
+
+    def latencies(
+        self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
+    ) -> dict[tuple[str, str], Latency]:
+        """Measures the first sample of each cell that is ported, in several passes, each with workers of its own.
+
+        In a pass, a sample is loaded and run on the source and on the platform; then it runs on both in turn.
+        """
+        work = [(cell, sample) for cell in cells for sample in cell.samples if not sample.reason]
+        first = {cell.target + " " + cell.function: (cell, sample.sample) for cell, sample in reversed(work)}
+        todo = [first[key] for key in sorted(first)]
+        runs: dict[tuple[str, str], list[tuple[float, float, list[float], list[float]]]] = {}
+        steps = self._settings.processes * len(todo)
+        for number in range(self._settings.processes):
+            with WorkerPool([], tensors=self._tensors, grows=True, forks=False) as pool:
+                for place, (cell, sample) in enumerate(todo):
+                    tick(number * len(todo) + place, steps, f"{cell.function} {cell.target}")
+                    seconds = self._measured(pool, cell, sample)
+                    if seconds is not None:
+                        runs.setdefault((cell.function, cell.target), []).append(seconds)
+        labels = {(cell.function, cell.target): sample for cell, sample in todo}
+        return {
+            key: Latency(
+                labels[key], tuple(each[0] for each in found), tuple(each[1] for each in found),
+                tuple(tuple(each[2]) for each in found), tuple(tuple(each[3]) for each in found),
+            )
+            for key, found in runs.items()
+        }  # fmt: skip
+
+    def _measured(
+        self, pool: WorkerPool, cell: FunctionCell, sample: str
+    ) -> tuple[float, float, list[float], list[float]] | None:
+        """Returns first calls and later calls on source and target, in seconds. None where one did not run."""
+        try:
+            graph = self._captured(sample, cell.function)
+        except MindgapError:
+            return None
+        sides = [canonical(SOURCE), canonical(cell.target)]
+
+        def run(platform: PlatformName) -> Outcome:
+            return pool.run(Job(platform, graph, repeat=1, deadline_s=self._settings.deadline_s))
+
+        started = [run(side) for side in sides]
+        if not all(outcome.ran for outcome in started):
+            return None
+        first = [outcome.timings.get("load", 0.0) + outcome.timings["run"] for outcome in started]
+        later: tuple[list[float], list[float]] = ([], [])
+        for _ in range(self._settings.rounds):
+            for side, seconds in zip(sides, later, strict=True):
+                outcome = run(side)
+                if not outcome.ran:
+                    return None
+                seconds.append(rounded(outcome.timings["run"]))
+        return rounded(first[0]), rounded(first[1]), *later
+
+    def _missing(self, platform: PlatformName) -> str:
+        """Why a platform is not available, empty where it is."""
+        for info in list_platforms({platform.device_mode}):
+            if info.platform == platform.device_mode:
+                if info.available and "pjrt=tpu" in platform:
+                    return "" if _has_tpu() else "PJRT finds no TPU here (/dev/accel* and /dev/vfio are not there)"
+                return "" if info.available else info.reason
+        return "no such platform"
+
+    def _samples(self, function: str) -> list[str]:
+        """The sources of single samples of a function. Raises `MindgapError`."""
+        found: list[str] = []
+        for source in sources_of(function):
+            found += [program.source for program in self._opened(source).programs]
+            if len(found) >= _SAMPLES:
+                break
+        step = max(1, len(found) // _SAMPLES)
+        return found[::step][:_SAMPLES]
+
+    def _opened(self, source: str) -> OpenedSource:
+        return self._client.open(source)
+
+    def _captured(self, source: str, function: str) -> Graph:
+        """Captures a sample, once."""
+        key = (function, source)
+        if key not in self._graphs:
+            opened = self._opened(source)
+            self._graphs[key] = self._client.capture(opened, 0)
+        return self._graphs[key]
+
+    def _uncapturable(self, function: str) -> str:
+        """Why no sample of a function can be captured, empty where one can."""
+        reason = "PyTorch's test suite has no samples of it"
+        try:
+            for source in self._samples(function):
+                try:
+                    self._captured(source, function)
+                except MindgapError as error:
+                    reason = str(error)
+                else:
+                    return ""
+        except MindgapError as error:
+            reason = str(error)
+        return " ".join(reason.split())[:300]
+
+
+def _public() -> Mapping[str, Callable[..., Any]]:
+    """Public functions of PyTorch by full name, and modules of `torch.nn`."""
+    import torch
+
+    nn: Any = torch.nn
+    modules = {
+        f"torch.nn.{name}": value
+        for name, value in vars(nn).items()
+        if isinstance(value, type) and issubclass(value, nn.Module) and not name.startswith("_")
+    }
+    return {**functions_of({name: importlib.import_module(name) for name in _MODULES}), **modules}
+
+
+def _has_tpu() -> bool:
+    from pathlib import Path
+
+    return any(Path("/dev").glob("accel*")) or Path("/dev/vfio").is_dir()
+
+
+def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
+    """What a row says of a sample, in the paper's reasons."""
+    if row is None:
+        return SampleResult(source, "not compared", refused or "it has no row")
+    text = " ".join((row.message or row.detail).split())[:400]
+    if row.status == "ok" and not row.finding and row.verdict is not None:
+        return SampleResult(source)
+    if row.status == "ok" and row.finding:
+        return SampleResult(source, "precision", text or row.word)
+    if row.status in ("ok", "not_run", "nondeterministic") or row.word in ("no_reference", "not_judged", "unjudged"):
+        return SampleResult(source, "not compared", text or row.word)
+    told = reason_of(text)
+    by_status = _STATUS_REASONS.get(row.status)
+    reason = by_status if by_status is not None and told not in ("type failure",) else told
+    if row.status in ("crash", "timeout", "oom"):
+        reason = _STATUS_REASONS[row.status]
+    return SampleResult(source, reason, text)
