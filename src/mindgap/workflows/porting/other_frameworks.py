@@ -56,7 +56,6 @@ class OtherFramework:
         """Draws functions. Raises `MindgapError` where the framework does not import, or none can be called."""
         found = self._ask({"kind": "usage", "calls": dict(usage.calls)})
         uses: Counter[str] = Counter(found["uses"])
-        targets: dict[str, str] = self._ask({"kind": "targets"})["targets"]
 
         def untestable(name: str) -> str:
             tick(name)
@@ -71,9 +70,19 @@ class OtherFramework:
                 f"{self.name}: no function could be called: {next(iter(left_out.items()), 'none is used')}"
             )
         return FrameworkDraw(
-            self.name, self._client.about["versions"], self._client.about["source"], usage.files, uses.total(),
-            found["public"], len(uses), drawn, left_out, targets,
+            self.name, self.versions(), self._client.about["source"], usage.files, uses.total(),
+            found["public"], len(uses), drawn, left_out, self.targets(),
         )  # fmt: skip
+
+    def versions(self) -> Mapping[str, str]:
+        """Returns the versions of the framework's packages. Raises `MindgapError` where it does not import."""
+        if not self._client.about:
+            self.targets()
+        return self._client.about["versions"]
+
+    def targets(self) -> dict[str, str]:
+        """Returns the targets, and why one is not available, empty where it is. Raises `MindgapError`."""
+        return self._ask({"kind": "targets"})["targets"]
 
     def cells(self, function: str, targets: Sequence[str]) -> list[FunctionCell]:
         """Runs a function on targets: compares all its calls, and measures the first that is ported on each."""

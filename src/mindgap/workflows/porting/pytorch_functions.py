@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.corpus.operator_samples.public_names import sources_of
 from mindgap.models.sources.client import OpenedSource, SourceClient
+from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.listing import list_platforms
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
@@ -29,10 +33,13 @@ if TYPE_CHECKING:
     from typing import Self
 
 SOURCE: Final = "cpu/eager"
-#: What functions go to where nobody names platforms, beside those that are not here (`_DEVICES`).
+#: What functions go to where nobody names platforms; of the second line, what is here.
 TARGETS: Final = ("cpu/jit", "cpu/inductor", "onnxruntime/cpu", "openvino/cpu")
+MORE_TARGETS: Final = ("executorch/cpu", "iree/cpu", "jax/cpu", "litert/cpu", "ncnn/cpu", "tinygrad/cpu", "tvm/cpu")
 #: Devices of the paper that the study names whether they are here or not.
 _DEVICES: Final = ("cuda/eager", "xla/eager@pjrt=tpu")
+#: Run before anything is measured: a compiler makes its headers with its first program.
+_WARM_UP: Final = "ops:trunc#0"
 #: Samples of a function, evenly spaced over those of its first source.
 _SAMPLES: Final = 4
 _MODULES: Final = (
@@ -53,7 +60,7 @@ class PyTorchFunctions:
     def __init__(self, platforms: Sequence[str], settings: PortingSettings, tensors: TensorStore) -> None:
         """`platforms`: none for `TARGETS`. Raises `PlatformError` for one that is not known."""
         self._settings, self._tensors = settings, tensors
-        self._wanted = [canonical(each) for each in platforms or (*TARGETS, *_DEVICES)]
+        self._wanted = [canonical(each) for each in platforms or _default_targets()]
         self._client = SourceClient(tensors, settings.deadline_s)
         self._session = Session(tensors=tensors)
         self._graphs: dict[tuple[str, str], Graph] = {}
@@ -92,13 +99,17 @@ class PyTorchFunctions:
         )  # fmt: skip
         if not drawn:
             raise MindgapError("pytorch: no function of the files has samples in PyTorch's test suite")
-        import torch
-
-        targets = {str(each): self._missing(each) for each in self._wanted}
         return FrameworkDraw(
-            self.name, {"torch": torch.__version__}, SOURCE, usage.files, uses.total(), len(public), len(uses), drawn,
-            left_out, targets,
+            self.name, self.versions(), SOURCE, usage.files, uses.total(), len(public), len(uses), drawn,
+            left_out, self.targets(),
         )  # fmt: skip
+
+    def versions(self) -> Mapping[str, str]:
+        return installed(("torch",))
+
+    def targets(self) -> dict[str, str]:
+        """Returns the platforms, and why one is not available, empty where it is."""
+        return {str(each): self._missing(each) for each in self._wanted}
 
     def cells(self, function: str, targets: Sequence[str]) -> list[FunctionCell]:
         """Runs the samples of a function on platforms, and judges what they give. Measures nothing."""
@@ -120,33 +131,27 @@ class PyTorchFunctions:
             found.append(FunctionCell(self.name, function, target, samples))
         return found
 
-    def latencies(
+    def measured_pass(
         self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
-    ) -> dict[tuple[str, str], Latency]:
-        """Measures the first sample of each cell that is ported, in several passes, each with workers of its own.
+    ) -> Iterator[tuple[FunctionCell, Latency]]:
+        """Measures the first sample of each cell that is ported, with workers that start for this pass.
 
-        In a pass, a sample is loaded and run on the source and on the platform; then it runs on both in turn.
+        A sample is loaded and run on the source and on the platform; then it runs on both in turn. Yields the cells
+        that ran, each with the seconds of one process more.
         """
-        work = [(cell, sample) for cell in cells for sample in cell.samples if not sample.reason]
-        first = {cell.target + " " + cell.function: (cell, sample.sample) for cell, sample in reversed(work)}
-        todo = [first[key] for key in sorted(first)]
-        runs: dict[tuple[str, str], list[tuple[float, float, list[float], list[float]]]] = {}
-        steps = self._settings.processes * len(todo)
-        for number in range(self._settings.processes):
-            with WorkerPool([], tensors=self._tensors, grows=True, forks=False) as pool:
-                for place, (cell, sample) in enumerate(todo):
-                    tick(number * len(todo) + place, steps, f"{cell.function} {cell.target}")
-                    seconds = self._measured(pool, cell, sample)
-                    if seconds is not None:
-                        runs.setdefault((cell.function, cell.target), []).append(seconds)
-        labels = {(cell.function, cell.target): sample for cell, sample in todo}
-        return {
-            key: Latency(
-                labels[key], tuple(each[0] for each in found), tuple(each[1] for each in found),
-                tuple(tuple(each[2]) for each in found), tuple(tuple(each[3]) for each in found),
-            )
-            for key, found in runs.items()
-        }  # fmt: skip
+        todo = [(cell, sample) for cell in cells if (sample := measured_sample(cell)) is not None]
+        with _empty_caches(), WorkerPool([], tensors=self._tensors, grows=True) as pool:
+            self._warm_up(pool, [SOURCE, *dict.fromkeys(cell.target for cell, _ in todo)])
+            for place, (cell, sample) in enumerate(todo):
+                tick(place, len(todo), f"{self.name}: measuring {cell.function} on {cell.target}")
+                found = self._measured(pool, cell, sample)
+                if found is not None:
+                    yield cell, _with_process(cell.latency, sample, *found)
+
+    def _warm_up(self, pool: WorkerPool, platforms: Sequence[str]) -> None:
+        graph = self._captured(_WARM_UP, "")
+        for platform in platforms:
+            pool.run(Job(canonical(platform), graph, repeat=1, deadline_s=self._settings.deadline_s))
 
     def _measured(
         self, pool: WorkerPool, cell: FunctionCell, sample: str
@@ -220,6 +225,28 @@ class PyTorchFunctions:
         return " ".join(reason.split())[:300]
 
 
+def measured_sample(cell: FunctionCell) -> str | None:
+    """Returns the sample of a function that is measured on a target: the first that is ported."""
+    return next((each.sample for each in cell.samples if not each.reason), None)
+
+
+def _with_process(
+    before: Latency | None, sample: str, source_first: float, target_first: float, source: Sequence[float],
+    target: Sequence[float],
+) -> Latency:  # fmt: skip
+    """Adds the seconds of a process to those of earlier ones."""
+    old = before or Latency(sample, (), (), (), ())
+    return Latency(
+        sample, (*old.source_first, source_first), (*old.target_first, target_first), (*old.source, tuple(source)),
+        (*old.target, tuple(target)),
+    )  # fmt: skip
+
+
+def _default_targets() -> list[str]:
+    here = {info.platform for info in list_platforms(MORE_TARGETS) if info.available}
+    return [*TARGETS, *(each for each in MORE_TARGETS if each in here), *_DEVICES]
+
+
 def _public() -> Mapping[str, Callable[..., Any]]:
     """Public functions of PyTorch by full name, and modules of `torch.nn`."""
     import torch
@@ -231,6 +258,22 @@ def _public() -> Mapping[str, Callable[..., Any]]:
         if isinstance(value, type) and issubclass(value, nn.Module) and not name.startswith("_")
     }
     return {**functions_of({name: importlib.import_module(name) for name in _MODULES}), **modules}
+
+
+@contextlib.contextmanager
+def _empty_caches() -> Generator[None]:
+    """Within the block, workers that start have no compiled programs of earlier processes."""
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    before = os.environ.get(name)
+    with tempfile.TemporaryDirectory(prefix="mindgap-compiled-") as folder:
+        os.environ[name] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
 
 
 def _has_tpu() -> bool:

@@ -51,7 +51,7 @@ def framework_service(channel: Channel, framework: str) -> Service:
     """Opens the service of a framework (`jax`, `tensorflow`). Raises `ImportError` where it is not installed."""
     module, _, name = MODES[framework].partition(":")
     modes: FrameworkModes = getattr(importlib.import_module(module), name)()
-    serving = _Serving(modes)
+    serving = FrameworkServing(modes)
     versions: dict[str, str] = {}
     for package in modes.packages:
         try:
@@ -65,7 +65,7 @@ def framework_service(channel: Channel, framework: str) -> Service:
     return Service(answers, {"source": modes.source, "versions": versions})
 
 
-class _Serving:
+class FrameworkServing:
     """Answers requests. Those that name a function have the limits of a forked process."""
 
     def __init__(self, modes: FrameworkModes) -> None:
