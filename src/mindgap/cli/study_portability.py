@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mindgap.results.ported_functions import PortingStudy
 
 #: Characters of a reason in a table of 100 columns.
-_WHY: Final = 38
+_WHY: Final = 42
 
 
 def portability(
@@ -137,7 +137,6 @@ def _disagreement(earlier: PortingStudy, study: PortingStudy) -> Exit:
 def print_portability(study: PortingStudy, out: TextIO) -> None:
     """Prints draws, classes, reasons, slow-downs and the paper's statements, in 100 columns."""
     from mindgap.report.portability_page import times
-    from mindgap.report.study_html import cell
     from mindgap.studies import records
     from mindgap.studies.portability import tables
 
@@ -148,21 +147,18 @@ def print_portability(study: PortingStudy, out: TextIO) -> None:
             f"that are used, {row['calls']:,} calls in {row['files']:,} files; {row['not_tried']} without a sample"
         ))  # fmt: skip
     page.print()
-    grid = plain_table("framework", "target", "lost", "95 %", "success", "partial", "complete", "reasons",
-                       right=("lost", "success", "partial", "complete"))  # fmt: skip
+    page.print(Text("Functions lost, with their 95 % interval; classes: success / partial / complete failure"))
+    grid = plain_table("framework", "target", "lost", "95 %", "classes", "why", right=("lost", "classes"))
     reasons = {(row["framework"], row["target"]): row for row in records(tables.reasons(study))}
     for row in records(tables.classes(study)):
+        where = (row["framework"], row["target"])
         if row["not_available"]:
-            why = row["not_available"]
-            grid.add_row(row["framework"], row["target"], "–", "", "", "", "", f"not available: {why}"[:_WHY])
+            grid.add_row(*where, "–", "", "", shortened(f"not available: {row['not_available']}"))
             continue
         ends = (row["lost_low_share"], row["lost_high_share"])
         interval = "–" if None in ends else "–".join(f"{100 * end:.0f}" for end in ends)
-        grid.add_row(
-            row["framework"], row["target"], cell("lost_share", row["lost_share"]), interval, str(row["success"]),
-            str(row["partial_failure"]), str(row["complete_failure"]),
-            _reasons(reasons[row["framework"], row["target"]])[:_WHY],
-        )  # fmt: skip
+        counts = "/".join(str(row[name]) for name in ("success", "partial_failure", "complete_failure"))
+        grid.add_row(*where, _whole(row["lost_share"]), interval, counts, shortened(_reasons(reasons[where])))
     page.print(grid)
     page.print()
     page.print(Text("Time on the target over time on the source"))
@@ -170,13 +166,22 @@ def print_portability(study: PortingStudy, out: TextIO) -> None:
                        "over 10×", right=("functions", "10 %", "median", "90 %", "slower", "over 10×"))  # fmt: skip
     for row in records(tables.slowdowns(study)):
         names = ("p10_slowdown", "median_slowdown", "p90_slowdown", "slower_share", "over_ten_times_share")
-        figures = [times(row[name]) if "slowdown" in name else cell(name, row[name]) for name in names]
+        figures = [times(row[name]) if "slowdown" in name else _whole(row[name]) for name in names]
         grid.add_row(row["framework"], row["target"], row["estimator"], str(row["functions"]), *figures)
     page.print(grid)
     page.print()
     for row in records(tables.claims(study)):
         word = {True: "holds", False: "does not hold", None: "not known"}[row["holds"]]
         page.print(Text(f"{word}: {row['statement']}. Here: {row['here'] or 'no data'}"))
+
+
+def _whole(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def shortened(text: str) -> str:
+    """Cuts a text to the width of the column of reasons."""
+    return text if len(text) <= _WHY else f"{text[: _WHY - 1]}…"
 
 
 def _reasons(row: dict[str, Any]) -> str:

@@ -32,6 +32,8 @@ class TensorFlowModes:
     def __init__(self) -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         self._tf: Any = importlib.import_module("tensorflow")
+        # What a device runs on the CPU instead is lost there, as in the paper.
+        self._tf.config.set_soft_device_placement(False)
 
     def targets(self) -> Mapping[str, Callable[[FunctionCall], Callable[[], Any]]]:
         return {
@@ -70,8 +72,6 @@ class TensorFlowModes:
         return isinstance(value, self._tf.Tensor)
 
     def run_source(self, call: FunctionCall) -> Any:
-        # A CPU fallback of a device's kernel is a failure, as in the paper.
-        self._tf.config.set_soft_device_placement(False)
         return self.wait(call())
 
     def wait(self, output: Any) -> Any:
@@ -123,7 +123,6 @@ class TensorFlowModes:
 
     def _on_gpu(self, call: FunctionCall) -> Callable[[], Any]:
         tf = self._tf
-        tf.config.set_soft_device_placement(False)
         with tf.device("/GPU:0"):
             arrays = [tf.identity(each) for each in call.arrays]
 
