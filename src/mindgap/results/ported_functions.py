@@ -81,8 +81,7 @@ class FunctionCell:
     def main_loss(self) -> SampleResult | None:
         """The first sample with the most frequent reason; None where no sample is lost."""
         lost = [each for each in self.samples if each.reason not in ("", "not compared")]
-        counts = {reason: sum(each.reason == reason for each in lost) for reason in REASONS}
-        return max(lost, key=lambda each: counts[each.reason], default=None)  # type: ignore[index]
+        return max(lost, key=lambda each: sum(other.reason == each.reason for other in lost), default=None)
 
 
 @dataclass(frozen=True, slots=True)

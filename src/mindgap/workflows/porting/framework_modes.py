@@ -155,4 +155,7 @@ _TEXTS: Final[tuple[tuple[Reason, str], ...]] = (
 def reason_of(text: str) -> Reason:
     """Returns the paper's reason for what a target said (error type and message); `error` where none fits."""
     lowered = text.lower()
-    return next((reason for reason, pattern in _TEXTS if re.search(pattern, lowered)), "error")
+    for reason, pattern in _TEXTS:
+        if re.search(pattern, lowered):
+            return reason
+    return "error"

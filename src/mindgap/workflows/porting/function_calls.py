@@ -10,7 +10,7 @@ import inspect
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -198,24 +198,29 @@ def call_of(
         if is_array(value):
             arrays.append(value)
             return _Place(len(arrays) - 1)
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(taken, value))
-        return value
+        return _mapped(taken, value)
 
     kept, named = [taken(each) for each in args], {name: taken(each) for name, each in kwargs.items()}
 
     def filled(value: Any, given: Sequence[Any]) -> Any:
         if isinstance(value, _Place):
             return given[value.index]
-        if isinstance(value, (list, tuple)):
-            return type(value)(filled(each, given) for each in value)
-        return value
+        return _mapped(lambda each: filled(each, given), value)
 
     def called(*given: Any) -> Any:
         return function(*(filled(each, given) for each in kept), **{k: filled(v, given) for k, v in named.items()})
 
     words = [_text(each, is_array) for each in args] + [f"{k}={_text(v, is_array)}" for k, v in kwargs.items()]
     return FunctionCall(called, tuple(arrays), ", ".join(words))
+
+
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """Changes the members of a list or a tuple; anything else stays."""
+    if isinstance(value, list):
+        return [change(each) for each in cast("list[Any]", value)]
+    if isinstance(value, tuple):
+        return tuple(change(each) for each in cast("tuple[Any, ...]", value))
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,5 +234,5 @@ def _text(value: Any, is_array: Callable[[Any], bool]) -> str:
         dtype = getattr(value.dtype, "name", value.dtype)
         return f"{dtype}[{','.join(map(str, value.shape))}]"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_text(each, is_array) for each in value)}]"
+        return f"[{', '.join(_text(each, is_array) for each in cast('list[Any]', value))}]"
     return getattr(value, "__name__", None) or repr(value)

@@ -30,6 +30,7 @@ _FILE_BYTES: Final = 64 << 20
 _TAIL: Final = 2000
 
 Tell = Callable[[Mapping[str, Any]], None]
+Fault = Literal["", "crash", "time-out", "memory"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class Ended:
     line about the fault."""
 
     told: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    fault: Literal["", "crash", "time-out", "memory"] = ""
+    fault: Fault = ""
     message: str = ""
 
 
@@ -104,7 +105,8 @@ def _watch(child: int, reading: int, limits: CallLimits, printed: Path) -> Ended
     """Reads what a child reports until it ends, or passes a limit. Kills its group, and reaps it."""
     until = time.monotonic() + limits.deadline_s
     data = bytearray()
-    fault, message = "", ""
+    fault: Fault = ""
+    message = ""
     while True:
         left = until - time.monotonic()
         if left <= 0:
@@ -131,7 +133,7 @@ def _watch(child: int, reading: int, limits: CallLimits, printed: Path) -> Ended
         return Ended(told[:-1])
     if not fault:
         fault, message = "crash", _end_of(status, printed)
-    return Ended(told, fault, message)  # type: ignore[arg-type]
+    return Ended(told, fault, message)
 
 
 def _kill_group(group: int) -> None:

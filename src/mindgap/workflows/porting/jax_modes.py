@@ -2,7 +2,7 @@
 devices."""
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 # (jax is in another environment)
 
 from __future__ import annotations

@@ -117,15 +117,7 @@ class OtherFramework:
             for each in self._ask(header)["results"]:
                 if "source_first" in each:
                     runs[each["on"]].append(each)
-        return {
-            target: Latency(
-                ported[target].label,
-                *(tuple(rounded(run[side]) for run in each) for side in ("source_first", "target_first")),
-                *(tuple(tuple(map(rounded, run[side])) for run in each) for side in ("source", "target")),
-            )
-            for target, each in runs.items()
-            if each
-        }  # fmt: skip
+        return {target: _latency(ported[target].label, each) for target, each in runs.items() if each}
 
     def _find_calls(self, function: str) -> str:
         """Returns why a function has no call, empty where it has; keeps its calls."""
@@ -156,6 +148,13 @@ def _sample(call: _FoundCall, found: Mapping[str, Any] | None) -> SampleResult:
     if found is None:
         return SampleResult(call.label, "not compared", "the process gave no answer")
     return SampleResult(call.label, found["reason"], found["message"])
+
+
+def _latency(label: str, runs: Sequence[Mapping[str, Any]]) -> Latency:
+    """Puts together what processes measured."""
+    first = [tuple(rounded(run[side]) for run in runs) for side in ("source_first", "target_first")]
+    later = [tuple(tuple(map(rounded, run[side])) for run in runs) for side in ("source", "target")]
+    return Latency(label, first[0], first[1], later[0], later[1])
 
 
 def rounded(seconds: float) -> float:

@@ -55,7 +55,7 @@ _STATUS_REASONS: Final[Mapping[str, Any]] = {
 class PyTorchFunctions:
     """Runs functions of PyTorch on platforms. Use as a context manager: leaving it ends the workers."""
 
-    name: Final = "pytorch"
+    name: str = "pytorch"
 
     def __init__(self, platforms: Sequence[str], settings: PortingSettings, tensors: TensorStore) -> None:
         """`platforms`: none for `TARGETS`. Raises `PlatformError` for one that is not known."""
@@ -251,11 +251,11 @@ def _public() -> Mapping[str, Callable[..., Any]]:
     """Public functions of PyTorch by full name, and modules of `torch.nn`."""
     import torch
 
-    nn: Any = torch.nn
+    members: Mapping[str, Any] = vars(torch.nn)
     modules = {
         f"torch.nn.{name}": value
-        for name, value in vars(nn).items()
-        if isinstance(value, type) and issubclass(value, nn.Module) and not name.startswith("_")
+        for name, value in members.items()
+        if isinstance(value, type) and issubclass(value, torch.nn.Module) and not name.startswith("_")
     }
     return {**functions_of({name: importlib.import_module(name) for name in _MODULES}), **modules}
 

@@ -1,7 +1,7 @@
 """TensorFlow on a CPU: eager, as a graph (`tf.function`), by XLA (`jit_compile=True`), by LiteRT; and on devices."""
 
 # pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
 # (tensorflow is in another environment)
 
 from __future__ import annotations

@@ -189,7 +189,8 @@ class _PairWork:
             results += [each for each in ended.told if "side" not in each]
             if not ended.fault:
                 break
-            trying = next((each for each in reversed(ended.told) if "side" in each), {})
+            sides = [each for each in ended.told if "side" in each]
+            trying = sides[-1] if sides else dict[str, Any]()
             place = int(trying.get("place", 0))
             target, number = left[place]
             message, reason = ended.message, ended.fault
