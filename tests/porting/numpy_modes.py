@@ -75,6 +75,9 @@ class NumpyModes:
     def is_array(self, value: Any) -> bool:
         return isinstance(value, np.ndarray)
 
+    def is_random(self, name: str) -> bool:
+        return False
+
     def run_source(self, call: FunctionCall) -> Any:
         return call()
 

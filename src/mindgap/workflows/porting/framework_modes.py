@@ -56,6 +56,10 @@ class FrameworkModes(Protocol):
 
     def is_array(self, value: Any) -> bool: ...
 
+    def is_random(self, name: str) -> bool:
+        """Whether a function may draw other numbers on each target, by the framework's documentation."""
+        ...
+
     def run_source(self, call: FunctionCall) -> Any:
         """Runs a call on the source, and waits for its end."""
         ...
@@ -146,7 +150,7 @@ _TEXTS: Final[tuple[tuple[Reason, str], ...]] = (
     ("type failure", r"does not support (complex|bool|int|float|double|half)|(for|of) type (complex|bool|int|float)"),
     ("not implemented", r"not implemented|notimplemented|not support|unsupported|isn't supported|unimplemented"),
     ("not implemented", r"no (lowering|conversion|opkernel|kernel|translation)|not available|not a registered|has no "),
-    ("not implemented", r"could not find an implementation|custom op|flex|select tf ops|cannot convert"),
+    ("not implemented", r"could not find an implementation|custom op|flex|cannot convert|fully converted"),
     ("not implemented", r"concrete|tracer|data-dependent|symbolic|abstract|must be known|statically|compile-time"),
     ("type failure", r"typeerror"),
 )  # fmt: skip

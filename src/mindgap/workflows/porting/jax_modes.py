@@ -63,6 +63,10 @@ class JaxModes:
     def is_array(self, value: Any) -> bool:
         return isinstance(value, self._jax.Array)
 
+    def is_random(self, name: str) -> bool:
+        """A key gives the same numbers everywhere."""
+        return False
+
     def run_source(self, call: FunctionCall) -> Any:
         with self._jax.disable_jit():
             return self.wait(call())

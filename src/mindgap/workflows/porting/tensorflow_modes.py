@@ -19,8 +19,9 @@ from mindgap.graph import Array
 from mindgap.workflows.porting.framework_modes import SpecialCall, functions_of, inner_modules
 from mindgap.workflows.porting.function_calls import Drawn, FunctionCall
 
-#: Parts of the package that hold no functions of TensorFlow 2 for users, are Keras's, or the operators below functions.
-_LEFT_OUT: Final = ("compat", "python", "core", "keras", "tools", "lite", "estimator", "tsl", "security", "raw_ops")
+#: Parts of the package that hold no functions of TensorFlow 2 for users, are Keras's, the operators below functions, or
+#: write records and give nothing.
+_LEFT_OUT: Final = ("compat", "python", "core", "keras", "tools", "lite", "security", "raw_ops", "summary")
 
 
 class TensorFlowModes:
@@ -71,6 +72,10 @@ class TensorFlowModes:
     def is_array(self, value: Any) -> bool:
         return isinstance(value, self._tf.Tensor)
 
+    def is_random(self, name: str) -> bool:
+        """Functions with seeds take the generator that suits the device (`alg="auto_select"`)."""
+        return name.startswith("tensorflow.random.")
+
     def run_source(self, call: FunctionCall) -> Any:
         return self.wait(call())
 
@@ -99,18 +104,23 @@ class TensorFlowModes:
         tf = self._tf
         interpreter: Any = importlib.import_module("ai_edge_litert.interpreter")
 
+        def flat(*given: Any) -> Any:
+            # A signature orders the fields of a named tuple by their names.
+            return tf.nest.flatten(call.function(*given), expand_composites=True)
+
         @functools.cache
         def loaded() -> tuple[Any, list[int], list[int]]:
             specs = [tf.TensorSpec(each.shape, each.dtype) for each in call.arrays]
-            concrete = tf.function(call.function, autograph=False).get_concrete_function(*specs)
+            concrete = tf.function(flat, autograph=False).get_concrete_function(*specs)
             model = tf.lite.TFLiteConverter.from_concrete_functions([concrete], tf.Module()).convert()
             found = interpreter.Interpreter(model_content=model, num_threads=1)
             found.allocate_tensors()
-            given = sorted(found.get_input_details(), key=lambda each: _number(each["name"]))
+            signature = found.get_signature_runner()
+            given = _in_order({name: each["index"] for name, each in signature.get_input_details().items()})
             if len(given) != len(call.arrays):
                 raise ValueError(f"the model has {len(given)} inputs, and the call {len(call.arrays)}")
-            outputs = sorted(found.get_output_details(), key=lambda each: _number(each["name"]))
-            return found, [each["index"] for each in given], [each["index"] for each in outputs]
+            outputs = {name: each["index"] for name, each in signature.get_output_details().items()}
+            return found, given, _in_order(outputs)
 
         def run() -> Any:
             found, given, outputs = loaded()
@@ -142,11 +152,14 @@ class TensorFlowModes:
         return lambda: self.wait(strategy.experimental_local_results(function(*call.arrays))[0])
 
 
-def _number(name: str) -> int:
-    """The number at the end of a tensor's name: `serving_default_args_1:0` is 1, `PartitionedCall:2` is 2."""
-    stem, _, end = name.partition(":")
-    digits = re.search(r"_(\d+)$", stem)
-    return int(digits[1]) if digits else int(end or 0)
+def _in_order(indices: Mapping[str, int]) -> list[int]:
+    """Returns the tensors of a signature by the numbers in their names: `given`, `given_1`, …; `output_0`, …"""
+
+    def number(name: str) -> int:
+        digits = re.search(r"_(\d+)$", name)
+        return int(digits[1]) if digits else 0
+
+    return [indices[name] for name in sorted(indices, key=number)]
 
 
 def _special(tf: Any) -> Mapping[str, Sequence[SpecialCall]]:
@@ -180,6 +193,9 @@ def _special(tf: Any) -> Mapping[str, Sequence[SpecialCall]]:
             lambda x: tf.case([(x[0] > 0, lambda: tf.sin(x))], default=lambda: tf.cos(x)), row),
         "tensorflow.switch_case": of(lambda x: tf.switch_case(1, [lambda: tf.sin(x), lambda: tf.cos(x)]), row),
         "tensorflow.nest.map_structure": of(lambda x: tf.nest.map_structure(tf.sin, {"a": x}), row),
+        "tensorflow.shape_n": of(lambda a, b: tf.shape_n([a, b]), row, square),
+        "tensorflow.dynamic_stitch": of(lambda a, b: tf.dynamic_stitch([[0, 2], [1, 3]], [a[:2], b[:2]]), row, row),
+        "tensorflow.ragged.constant": of(lambda: tf.ragged.constant([[1.0], [2.0, 3.0]]).flat_values),
         "tensorflow.constant": of(lambda: tf.constant([[1.0, 2.0], [3.0, 4.0]])),
         "tensorflow.where": (
             *of(lambda x: tf.where(x > 0.5, x, -x), square), *of(lambda x: tf.where(x > 0.5), square)),
