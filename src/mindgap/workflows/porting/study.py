@@ -94,10 +94,8 @@ def _study_framework(
             _compare(framework, own_packages(), request, folders, file, study, progress)
             _measure(framework, file, study, progress)
     else:
-        where = find(name)
-        packages = [str(each) for each in sorted(Path(where.python).parents[1].glob("lib/python*/site-packages"))]
         with OtherFramework(name, name, settings) as framework:
-            _compare(framework, [*packages, *own_packages()], request, folders, file, study, progress)
+            _compare(framework, [*environment_packages(name), *own_packages()], request, folders, file, study, progress)
 
 
 def _compare(
@@ -107,7 +105,7 @@ def _compare(
     """Draws functions and runs them on the targets that are available, save what the file has."""
     name, settings = framework.name, request.settings
     if name not in study.draws:
-        scanned = [*folders, *map(Path, packages), *_other_packages(name)]
+        scanned = [*folders, *map(Path, packages)]
         usage = count_calls(
             dict.fromkeys(scanned), FRAMEWORKS[name], seed=settings.seed, most=settings.files,
             tick=lambda done, total: progress(done, total, f"{name}: counting calls in Python files"),
@@ -135,14 +133,12 @@ def _compare(
                 file.add(study, cell)
 
 
-def _other_packages(name: str) -> list[Path]:
-    """Packages in the environment of the other of JAX and TensorFlow, if that is there: libraries serve both."""
-    found: list[Path] = []
-    if name == "pytorch":
-        return found
-    for other in sorted(set(FRAMEWORKS) - {name, "pytorch"}):
+def environment_packages(name: str) -> list[str]:
+    """Folders of packages of the environments of JAX and TensorFlow, this one's first: libraries serve both."""
+    found: list[str] = []
+    for each in (name, *({"jax", "tensorflow"} - {name})):
         with contextlib.suppress(MindgapError):
-            found += sorted(Path(find(other).python).parents[1].glob("lib/python*/site-packages"))
+            found += map(str, sorted(Path(find(each).python).parents[1].glob("lib/python*/site-packages")))
     return found
 
 
