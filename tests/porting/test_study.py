@@ -12,7 +12,7 @@ from mindgap.workflows.porting.settings import PortingSettings
 from mindgap.workflows.porting.study import PortingRequest, run_portability
 
 PROGRAMS = {
-    "pytorch": "import torch\nfor _ in range(3): torch.add(1, 2)\ntorch.lgamma(1)\ntorch.nn.ReLU()\ntorch.tensor(1)\n",
+    "pytorch": "import torch\ntorch.add(1, 2)\ntorch.add(3, 4)\ntorch.lgamma(1)\ntorch.nn.ReLU()\ntorch.tensor(1)\n",
     "jax": "from jax import lax, numpy as jnp\njnp.sin(1); jnp.sin(2)\nlax.while_loop(1, 2, 3)\njnp.unique(1)\n",
     "tensorflow": "import tensorflow as tf\ntf.sin(1); tf.sin(2)\ntf.linalg.lu(1)\ntf.get_static_value(1)\n",
 }

@@ -19,6 +19,9 @@ from mindgap.platforms.registry import canonical
 if TYPE_CHECKING:
     from mindgap.results.ported_functions import PortingStudy
 
+#: Functions of each framework that could not be tried and are named, and characters of their lines.
+_NAMED: Final = 5
+_WIDTH: Final = 100
 #: Characters of a reason in a table of 100 columns.
 _WHY: Final = 42
 
@@ -104,6 +107,8 @@ def portability(
             stream.write(to_json(study) + "\n")
         else:
             print_portability(study, stream)
+    for path, why in dict(each for draw in study.draws.values() for each in draw.unreadable.items()).items():
+        complain(f"{path}: not parsed: {why}")
     for name, why in problems.items():
         complain(f"not studied: {name}: {why}")
     status = Exit.WRONG_USE if problems else Exit.NOTHING_FOUND
@@ -169,6 +174,14 @@ def print_portability(study: PortingStudy, out: TextIO) -> None:
         figures = [times(row[name]) if "slowdown" in name else _whole(row[name]) for name in names]
         grid.add_row(row["framework"], row["target"], row["estimator"], str(row["functions"]), *figures)
     page.print(grid)
+    page.print()
+    for name, draw in study.draws.items():
+        for function, why in [*draw.not_tried.items()][:_NAMED]:
+            page.print(Text(f"not tried: {function}: {why}"[:_WIDTH]))
+        if len(draw.not_tried) > _NAMED:
+            page.print(
+                Text(f"… and {len(draw.not_tried) - _NAMED} more of {name} (--html, --csv, --json)", style="dim")
+            )
     page.print()
     for row in records(tables.claims(study)):
         word = {True: "holds", False: "does not hold", None: "not known"}[row["holds"]]

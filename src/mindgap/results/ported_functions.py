@@ -104,6 +104,7 @@ class FrameworkDraw:
     drawn: in the order of the draw.
     not_tried: names that were drawn and have no sample, with the reason; each was replaced by the next of its stratum.
     targets: all targets, with the reason why one is not available, empty for those that are.
+    unreadable: files of folders that were named, not of packages, which do not parse, and why.
     """
 
     framework: str
@@ -116,6 +117,7 @@ class FrameworkDraw:
     drawn: tuple[DrawnFunction, ...]
     not_tried: Mapping[str, str]
     targets: Mapping[str, str]
+    unreadable: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass

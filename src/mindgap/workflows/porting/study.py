@@ -117,7 +117,10 @@ def _compare(
             tried.append(function)
             progress(min(len(tried), wanted), wanted, f"{name}: drawing, {function}")
 
-        file.add(study, framework.draw(usage, tick))
+        unreadable = {
+            path: why for path, why in usage.unreadable.items() if any(Path(path).is_relative_to(f) for f in folders)
+        }
+        file.add(study, replace(framework.draw(usage, tick), unreadable=unreadable))
     draw = study.draws[name]
     if (versions := framework.versions()) != draw.versions:
         raise MindgapError(f"{file.path}: its functions of {name} ran with {draw.versions}, and here is {versions}")

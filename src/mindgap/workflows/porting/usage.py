@@ -22,7 +22,7 @@ _DECILES: Final = 10
 
 @dataclass
 class Usage:
-    """`calls`: by full name. `unreadable`: files that do not parse, and why."""
+    """`calls`: by full name. `unreadable`: files that do not parse, by their path, and why."""
 
     files: int = 0
     calls: Counter[str] = field(default_factory=Counter[str])
@@ -59,7 +59,8 @@ def count_calls(
             usage.calls.update(called_names(source, package))
             usage.files += 1
         except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
-            usage.unreadable[name] = str(error) or type(error).__name__
+            line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+            usage.unreadable[str(files[name])] = line or type(error).__name__
         tick(place, len(order))
     if not usage.files:
         raise MindgapError(f"{', '.join(map(str, folders))}: no Python file imports {package}")
