@@ -41,6 +41,9 @@ class NumpyModes:
         def ends(call: FunctionCall) -> Callable[[], Any]:
             return (lambda: os._exit(5)) if call.arrays[0].ndim == 1 else lambda: call()
 
+        def negative(call: FunctionCall) -> Callable[[], Any]:
+            return lambda: -call()
+
         def slow(call: FunctionCall) -> Callable[[], Any]:
             return lambda: (time.sleep(0.01), call())[1]
 
@@ -49,7 +52,7 @@ class NumpyModes:
 
         return {
             "same": lambda call: lambda: call(), "narrow": narrow, "wrong": wrong, "vectors": vectors, "ends": ends,
-            "slow": slow, "rounded": rounded,
+            "negative": negative, "slow": slow, "rounded": rounded,
         }  # fmt: skip
 
     def missing(self, target: str) -> str:
@@ -58,7 +61,8 @@ class NumpyModes:
     def public(self) -> Mapping[str, Callable[..., Any]]:
         return {
             "np.tanh": lambda x: np.tanh(x), "np.noisy": noisy, "np.ends": ends_the_process,
-            "np.text": lambda x: "text", "np.refuses": lambda x, y, z: np.linalg.inv(y)[z],
+            "np.svd": lambda x: np.linalg.svd(x)[0], "np.text": lambda x: "text",
+            "np.refuses": lambda x, y, z: np.linalg.inv(y)[z],
         }  # fmt: skip
 
     def special(self) -> Mapping[str, Sequence[SpecialCall]]:
@@ -77,6 +81,9 @@ class NumpyModes:
 
     def is_random(self, name: str) -> bool:
         return False
+
+    def run_exact(self, call: FunctionCall) -> Any:
+        return call.function(*(each.astype(np.float64) for each in call.arrays))
 
     def run_source(self, call: FunctionCall) -> Any:
         return call()

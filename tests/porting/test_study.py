@@ -28,6 +28,7 @@ LOST = {
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("framework", [*PROGRAMS])
 def test_two_studies_agree_and_find_what_is_lost(
     framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -41,7 +42,7 @@ def test_two_studies_agree_and_find_what_is_lost(
     monkeypatch.setattr("mindgap.workflows.porting.study.environment_packages", lambda name: [])
     platforms = ("cpu/jit", "onnxruntime/cpu", "cuda/eager") if framework == "pytorch" else ()
     request = PortingRequest(
-        (framework,), (tmp_path / "code",), platforms, PortingSettings(top=3, per_decile=0, processes=3, rounds=9)
+        (framework,), (tmp_path / "code",), platforms, PortingSettings(top=3, per_decile=0, processes=2, rounds=9)
     )
     studies = []
     for number in (1, 2):

@@ -55,6 +55,11 @@ def test_targets_are_judged_by_what_they_give() -> None:
     assert results("vectors") == [("not implemented", "NotImplementedError: vectors only"), ("", "")]
 
 
+def test_vectors_of_a_factorisation_may_have_either_sign() -> None:
+    assert results("negative", "np.svd")[0][0] == "" and results("negative")[0][0] == "precision"
+    assert results("wrong", "np.svd")[0][0] == "precision"
+
+
 def test_a_call_that_ends_its_process_costs_only_itself() -> None:
     pairs = [("same", 0), ("ends", 0), ("ends", 2), ("ends", 1), ("same", 2)]
     found = ask("compare", function="np.tanh", pairs=pairs)["results"]
@@ -91,13 +96,27 @@ ONE = np.float32([1.0, 2.0, np.nan, np.inf])
     ],
 )
 def test_outputs_are_compared(left: Any, right: Any, moved: Any, reason: str) -> None:
-    assert compared([left], [right], False, lambda: [moved])[0] == reason
-    assert compared([left], [right, right], False, lambda: [moved])[0] == "type failure"
+    assert compared([left], [right], False, lambda: [moved], list)[0] == reason
+    assert compared([left], [right, right], False, lambda: [moved], list)[0] == "type failure"
+
+
+@pytest.mark.parametrize(
+    ("right", "reason"),
+    [
+        (np.float32([1.0, 2.02]), ""),  # nearer to float64 than the source
+        (np.float32([1.0, 1.97]), ""),  # about as far
+        (np.float32([1.0, 1.9]), "precision"),
+    ],
+)
+def test_a_result_as_near_to_float64_as_the_source_is_no_loss(right: Any, reason: str) -> None:
+    left, exact = np.float32([1.0, 2.0]), np.float64([1.0, 2.015])
+    assert compared([left], [right], False, lambda: [left], lambda: [exact])[0] == reason
+    assert compared([left], [right], False, lambda: [left], list)[0] == "precision"
 
 
 def test_of_a_random_function_only_shape_and_dtype_are_compared() -> None:
-    assert compared([ONE], [ONE + 1], True, list)[0] == ""
-    assert compared([ONE], [ONE[:2]], True, list)[0] == "type failure"
+    assert compared([ONE], [ONE + 1], True, list, list)[0] == ""
+    assert compared([ONE], [ONE[:2]], True, list, list)[0] == "type failure"
 
 
 @pytest.mark.parametrize(

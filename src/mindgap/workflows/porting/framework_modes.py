@@ -60,6 +60,10 @@ class FrameworkModes(Protocol):
         """Whether a function may draw other numbers on each target, by the framework's documentation."""
         ...
 
+    def run_exact(self, call: FunctionCall) -> Any:
+        """Runs a call on the source with float64 and complex128 in the place of narrower floats."""
+        ...
+
     def run_source(self, call: FunctionCall) -> Any:
         """Runs a call on the source, and waits for its end."""
         ...
@@ -82,6 +86,13 @@ def arrays_of(modes: FrameworkModes, output: Any) -> list[Array]:
     if not any(isinstance(leaf, (np.ndarray, np.generic, bytes)) for leaf in leaves):
         raise NoArrays("it gives no array")
     return [np.asarray(leaf) for leaf in leaves]
+
+
+def widened(array: Array) -> Array:
+    """Returns floats as float64 and complex numbers as complex128; anything else as it is."""
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    return array.astype(np.float64) if array.dtype.kind == "f" or array.dtype.name == "bfloat16" else array
 
 
 def uses_of_public(public: Mapping[str, Callable[..., Any]], calls: Mapping[str, int]) -> Counter[str]:

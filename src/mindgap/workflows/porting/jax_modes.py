@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap.workflows.porting.framework_modes import SpecialCall, functions_of
+from mindgap.workflows.porting.framework_modes import SpecialCall, functions_of, widened
 from mindgap.workflows.porting.function_calls import Drawn, FunctionCall
 
 #: Public modules with functions of arrays. Of several names of a function, that in the first of these counts.
@@ -66,6 +66,11 @@ class JaxModes:
     def is_random(self, name: str) -> bool:
         """A key gives the same numbers everywhere."""
         return False
+
+    def run_exact(self, call: FunctionCall) -> Any:
+        with self._jax.enable_x64(True):
+            wide = tuple(self._jax.numpy.asarray(widened(np.asarray(each))) for each in call.arrays)
+            return self.run_source(FunctionCall(call.function, wide, call.label))
 
     def run_source(self, call: FunctionCall) -> Any:
         with self._jax.disable_jit():

@@ -16,7 +16,13 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap.workflows.porting.framework_modes import SpecialCall, functions_of, inner_modules
+from mindgap.workflows.porting.framework_modes import (
+    NoArrays,
+    SpecialCall,
+    functions_of,
+    inner_modules,
+    widened,
+)
 from mindgap.workflows.porting.function_calls import Drawn, FunctionCall
 
 #: Parts of the package that hold no functions of TensorFlow 2 for users, are Keras's, the operators below functions, or
@@ -76,6 +82,10 @@ class TensorFlowModes:
         """Functions with seeds take the generator that suits the device (`alg="auto_select"`)."""
         return name.startswith("tensorflow.random.")
 
+    def run_exact(self, call: FunctionCall) -> Any:
+        wide = tuple(self._tf.constant(widened(each.numpy())) for each in call.arrays)
+        return self.run_source(FunctionCall(call.function, wide, call.label))
+
     def run_source(self, call: FunctionCall) -> Any:
         return self.wait(call())
 
@@ -106,7 +116,10 @@ class TensorFlowModes:
 
         def flat(*given: Any) -> Any:
             # A signature orders the fields of a named tuple by their names.
-            return tf.nest.flatten(call.function(*given), expand_composites=True)
+            outputs = tf.nest.flatten(call.function(*given), expand_composites=True)
+            if not any(map(self.is_array, outputs)):
+                raise NoArrays("it gives no array")
+            return outputs
 
         @functools.cache
         def loaded() -> tuple[Any, list[int], list[int]]:
@@ -193,6 +206,8 @@ def _special(tf: Any) -> Mapping[str, Sequence[SpecialCall]]:
             lambda x: tf.case([(x[0] > 0, lambda: tf.sin(x))], default=lambda: tf.cos(x)), row),
         "tensorflow.switch_case": of(lambda x: tf.switch_case(1, [lambda: tf.sin(x), lambda: tf.cos(x)]), row),
         "tensorflow.nest.map_structure": of(lambda x: tf.nest.map_structure(tf.sin, {"a": x}), row),
+        "tensorflow.add_n": of(lambda a, b: tf.add_n([a, b]), square, square),
+        "tensorflow.identity_n": of(lambda a, b: tf.identity_n([a, b]), row, square),
         "tensorflow.shape_n": of(lambda a, b: tf.shape_n([a, b]), row, square),
         "tensorflow.dynamic_stitch": of(lambda a, b: tf.dynamic_stitch([[0, 2], [1, 3]], [a[:2], b[:2]]), row, row),
         "tensorflow.ragged.constant": of(lambda: tf.ragged.constant([[1.0], [2.0, 3.0]]).flat_values),

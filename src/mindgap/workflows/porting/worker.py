@@ -43,6 +43,10 @@ _TOLERANCE: Final = (1.3e-6, 1e-5)
 #: Differences up to so many times what eight units in the last place of the arguments move are not findings, as in
 #: `models.own_path`.
 _MOVED: Final = 16
+#: Functions whose vectors are unique but for their sign or phase.
+_FACTORISATIONS: Final = frozenset({"svd", "eig", "eigh", "self_adjoint_eig", "qr", "schur", "hessenberg"})
+#: Results that are so many times as far from float64 as the source's worst element are not findings.
+_AS_EXACT: Final = 4
 _PATH: Final = re.compile(r"(/[\w.+-]+){3,}")
 _ULPS: Final = 8
 
@@ -222,8 +226,10 @@ class _PairWork:
                 message = _line(error)
             else:
                 reason, message = compared(
-                    expected[number][0], found, expected[number][1], lambda make=make: self._moved(make())
-                )
+                    *map(self._unsigned, (expected[number][0], found)), expected[number][1],
+                    lambda make=make: self._unsigned(self._moved(make())),
+                    lambda make=make: self._unsigned(arrays_of(modes, modes.run_exact(make()))),
+                )  # fmt: skip
             tell({"on": target, "call": number, "reason": reason, "message": message})
 
     def measure(self, pairs: Sequence[_Pair], rounds: int, tell: Tell) -> None:
@@ -247,6 +253,12 @@ class _PairWork:
                 "source": [pair[0] for pair in seconds], "target": [pair[1] for pair in seconds],
             })  # fmt: skip
 
+    def _unsigned(self, outputs: Sequence[Array]) -> Sequence[Array]:
+        """Magnitudes of factors, whose vectors may have either sign or any phase; other outputs as they are."""
+        if self._name.rpartition(".")[2] not in _FACTORISATIONS:
+            return outputs
+        return [np.asarray(np.abs(each), each.dtype) if each.dtype.kind in "fc" else each for each in outputs]
+
     def _moved(self, call: FunctionCall) -> list[Array]:
         """The outputs on the source where each float argument moved by eight units in the last place, up or down."""
         modes = self._modes
@@ -264,13 +276,15 @@ class _PairWork:
 
 
 def compared(
-    expected: Sequence[Array], found: Sequence[Array], random: bool, moved: Callable[[], Sequence[Array]]
-) -> tuple[str, str]:
+    expected: Sequence[Array], found: Sequence[Array], random: bool, moved: Callable[[], Sequence[Array]],
+    exact: Callable[[], Sequence[Array]],
+) -> tuple[str, str]:  # fmt: skip
     """Returns the reason why outputs are lost, or an empty one, and what is said of it.
 
     Other numbers, dtypes or shapes of outputs are a type failure. Values may differ by the tolerance of the
     frameworks' tests, or 16 times what the source moves by where the arguments move by eight units in the last place
-    (`moved`: the source's outputs there). Values of a random function are not compared.
+    (`moved`: the source's outputs there). So may values that are at most 4 times as far from those in float64
+    (`exact`) as the source's own. Values of a random function are not compared.
     """
     if len(expected) != len(found):
         return "type failure", f"{len(found)} outputs, and the source gives {len(expected)}"
@@ -297,13 +311,27 @@ def compared(
         # Elsewhere in the output, values move by as much: one step of one element says little of it.
         reach = np.where(np.isfinite(moves := _distance(left, nearby[place])), moves, math.inf)
         wide = np.maximum(limit, _MOVED * (reach if left.dtype.kind in "iub" else np.max(reach, initial=0.0)))
-        if bool(np.all(distance <= wide)):
+        if bool(np.all(distance <= wide)) or _as_exact(left, right, place, wide, exact):
             continue
         at = int(np.argmax(np.where(distance <= wide, -1.0, np.nan_to_num(distance, nan=math.inf, posinf=math.inf))))
         worst = worst or (
             f"output {place} is {right.reshape(-1)[at]}, and the source's is {left.reshape(-1)[at]}, at element {at}"
         )
     return ("precision", worst) if worst else ("", "")
+
+
+def _as_exact(left: Array, right: Array, place: int, limit: Array, exact: Callable[[], Sequence[Array]]) -> bool:
+    """Whether the target's output is about as near to float64 as the source's. False where there is no such output."""
+    if left.dtype.kind in "biu":
+        return False
+    try:
+        outputs = exact()
+    except (Exception, SystemExit):  # a function that takes no float64 has no such reference
+        return False
+    if len(outputs) <= place or outputs[place].shape != left.shape or outputs[place].dtype.kind not in "fc":
+        return False
+    mine, theirs = _distance(outputs[place], left), _distance(outputs[place], right)
+    return bool(np.all(theirs <= np.maximum(limit, _AS_EXACT * np.max(mine, initial=0.0))))
 
 
 def _is_number(array: Array) -> bool:
