@@ -33,6 +33,7 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
         "jax/cpu", {"mode": "accuracy", **OFF},
         {"JAX_PLATFORMS": "cpu", "NPROC": "2", "XLA_FLAGS": "--xla_dump_to=here --xla_backend_optimization_level=0"},
     ),
+    ("rknn/simulator", {"target": "rk3568", "opt": "0"}, {}),
     ("tinygrad/cpu", {}, {"DEV": "CPU", "PARALLEL": "0"}),
     ("tinygrad/cpu", OFF, {"DEV": "CPU", "PARALLEL": "0", "NOOPT": "1", "NUM_CPU_THREADS": "2"}),
     ("iree/cpu", {}, {}),

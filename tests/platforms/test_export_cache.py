@@ -19,9 +19,9 @@ def exports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     made: list[Any] = []
     export = onnx_shared.export
 
-    def counted(graph: Any, inputs: Any) -> Any:
+    def counted(graph: Any, inputs: Any, **options: Any) -> Any:
         made.append(graph)
-        return export(graph, inputs)
+        return export(graph, inputs, **options)
 
     monkeypatch.setattr(onnx_shared, "export", counted)
     monkeypatch.setenv("MINDGAP_SHARED", str(tmp_path))
@@ -40,6 +40,9 @@ def test_a_model_is_written_once_and_comes_back_the_same(exports: list[Any], tmp
     file.write_bytes(b"cut short")
     assert shared_export(graph, inputs) == first and shared_export(graph, others).model != first.model
     assert len(exports) == 3
+    older = shared_export(graph, inputs, opset=18)
+    assert older.model != first.model and shared_export(graph, inputs, opset=18) == older
+    assert shared_export(graph, inputs) == first and len(exports) == 4
 
 
 def test_refusals_and_failures_are_the_same_the_second_time(exports: list[Any]) -> None:

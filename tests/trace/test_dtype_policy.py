@@ -80,6 +80,29 @@ def test_doubles_computed_in_single_are_one_cause() -> None:
     assert unknown.culprit is not None and unknown.culprit.op == "aten.slice.Tensor"
 
 
+def test_an_operand_that_is_not_rounded_is_the_same_cause() -> None:
+    """The first operator reads its operand in float32, and rounds its result: more exact than float16 throughout."""
+    arrays = [normal(6, 24), normal(24, 24, seed=1)]
+    graph = build(arrays, [("m", "aten.mm.default", "i0", "i1"), ("t", "aten.tanh.default", "m")], ["m", "t"])
+
+    def narrow(x: torch.Tensor) -> torch.Tensor:
+        return x.half().float()
+
+    def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        product = ".mm." in graph.nodes[index].op
+        return narrow(args[0] @ narrow(args[1])) if product else narrow(torch.tanh(narrow(args[0])))
+
+    def wrong(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return fault(graph, index, result, args) * (1.01 if ".mm." in graph.nodes[index].op else 1)
+
+    dtypes = {"float32": {"computes_in": "float16", "returns": "float32"}}
+    found = judged(graph, arrays, fault, dtypes)
+    assert found.culprit is not None and found.culprit.op == "dtype policy: float32 computed in float16"
+    assert [each.fault.culprit for each in found.faults] == [found.culprit]
+    beyond = judged(graph, arrays, wrong, dtypes)
+    assert beyond.culprit is not None and beyond.culprit.op == "aten.mm.default"
+
+
 def test_a_policy_that_memory_does_not_suffice_for_is_weaker_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator is named, and it is said that the policy may explain the differences."""
 

@@ -1,4 +1,4 @@
-"""Keeps what native code prints on standard error: some compilers give their message there only."""
+"""Keeps what native code prints on a standard stream: some compilers give their message there only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 _CHUNK = 1 << 16
@@ -25,17 +25,26 @@ class Printed:
         return self.raw.decode(errors="replace")
 
 
-@contextmanager
-def kept_standard_error() -> Generator[Printed]:
-    """Keeps what this process and its children print in the block.
+def kept_standard_error() -> AbstractContextManager[Printed]:
+    """Keeps what this process and its children print on standard error in the block.
 
     Everything is passed on at once, so that the last words of a crash are not lost.
     """
-    printed = Printed()
-    sys.stderr.flush()
-    real = os.dup(2)
+    return _kept(2)
+
+
+def kept_standard_output() -> AbstractContextManager[Printed]:
+    """Does the same for standard output, which in a worker goes to standard error."""
+    return _kept(1)
+
+
+@contextmanager
+def _kept(descriptor: int) -> Generator[Printed]:
+    printed, stream = Printed(), sys.stderr if descriptor == 2 else sys.stdout
+    stream.flush()
+    real = os.dup(descriptor)
     read, write = os.pipe()
-    os.dup2(write, 2)
+    os.dup2(write, descriptor)
     os.close(write)
 
     def forward() -> None:
@@ -44,13 +53,13 @@ def kept_standard_error() -> Generator[Printed]:
             os.write(real, chunk)
         os.close(read)
 
-    reader = threading.Thread(target=forward, name="standard error", daemon=True)
+    reader = threading.Thread(target=forward, name="kept stream", daemon=True)
     reader.start()
     try:
         yield printed
     finally:
-        sys.stderr.flush()
-        os.dup2(real, 2)
+        stream.flush()
+        os.dup2(real, descriptor)
         reader.join(_JOIN_S)
         if not reader.is_alive():
             os.close(real)

@@ -234,13 +234,13 @@ def _run(
     fields: dict[str, Any] = {"status": "ok", "facts": facts}
     if job.want == "counts":
         fields["counts"] = dict(counts)
-    elif isinstance(executable, Traceable) and job.want == "trace":
+    elif job.want == "trace" and isinstance(executable, Traceable):
         fields["values"] = _traced(executable, inputs, job.values)
-    elif isinstance(executable, DigestsValues) and job.want == "value_digests" and not job.graph.grad:
+    elif job.want == "value_digests" and not job.graph.grad and isinstance(executable, DigestsValues):
         observed, digests = executable.digest_values(inputs)
         fields["value_digests"] = tuple(digests)
         fields["observed"] = tuple(digest_array(a) for a in _checked(observed, job.graph))
-    elif isinstance(executable, Traceable) and job.want == "value_digests" and not job.graph.grad:
+    elif job.want == "value_digests" and not job.graph.grad and isinstance(executable, Traceable):
         values = _traced(executable, inputs, None)
         fields["value_digests"] = tuple(None if value is None else digest_bytes(value) for value in values)
     if differing:

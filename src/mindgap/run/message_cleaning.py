@@ -67,6 +67,8 @@ _WITHIN: Final = tuple(
 
 #: Python's warnings of deprecated functions: the warning, and the source line that follows.
 _DEPRECATED: Final = re.compile(r"^\S+:\d+: (?:Future|Deprecation|PendingDeprecation)Warning: ")
+#: RKNN-Toolkit2's log below errors, and its progress bars.
+_LOGGED: Final = re.compile(r"^(?:[DIW] RKNN: |D |I .*(?:%\||simulator!$)|[- ]*\+?-+\+?-+$)|\d+%\|[█ ]")
 #: A line of the stack that Python prints when it crashes.
 _FRAME: Final = re.compile(r'^  File "(?P<file>[^"]*)", line \d+ in \S+$')
 #: Files of mindgap and of Python's launcher. Packages in an environment of mindgap are not mindgap's.
@@ -77,14 +79,15 @@ _INSTALLED: Final = re.compile(r'(?<=File ")\S*/site-packages/')
 
 def telling_lines(lines: list[str]) -> list[str]:
     """Returns what a worker printed without what has nothing to do with its end: deprecation warnings, the list of
-    extension modules, and of a stack the frames of mindgap and of Python's launcher. Where packages lie is left out."""
+    extension modules, progress, and of a stack the frames of mindgap and of Python's launcher. Where packages lie is
+    left out."""
     found: list[str] = []
     warned = False
     for line in lines:
         source, warned = warned and line.startswith("  ") and not _FRAME.match(line), bool(_DEPRECATED.match(line))
         frame = _FRAME.match(line)
         ours = frame is not None and _OURS.search(frame["file"]) is not None
-        if not (source or warned or ours or line.startswith("Extension modules: ")):
+        if not (source or warned or ours or line.startswith("Extension modules: ") or _LOGGED.search(line)):
             found.append(_INSTALLED.sub("", line))
     return found
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 _PR_SET_PDEATHSIG: Final = 1
+#: The lines of /proc/PID/status with the resident KiB that no file backs.
+_ANONYMOUS: Final = (b"\nRssAnon:", b"\nRssShmem:")
 
 
 def die_with(parent: int) -> None:
@@ -35,9 +37,11 @@ def own_bytes(pid: int | str) -> int:
     """Returns the resident bytes of a process that no file backs, shared memory included. Elsewhere than on Linux: all
     its resident bytes. 0 if it has ended."""
     try:
-        fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        return sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem")) * 1024
-    except (OSError, KeyError, ValueError):
+        # Read after every job: the other lines of the file are not taken apart.
+        with open(f"/proc/{pid}/status", "rb", 0) as file:
+            status = file.read()
+        return sum(int(status[status.index(name) + len(name) :].split(None, 1)[0]) for name in _ANONYMOUS) * 1024
+    except (OSError, ValueError):
         # Workers in other environments have no psutil.
         with contextlib.suppress(ImportError, ValueError):
             import psutil

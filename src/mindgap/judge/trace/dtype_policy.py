@@ -143,7 +143,12 @@ class Explanation:
         graph = replace(self._oracle.graph, outputs=tuple(n for n, _ in wanted), labels=Labels())
         self._oracle.release()
         try:
-            return any(self._calm(graph, narrow, [a for _, a in wanted]) for narrow in self._narrowed(self._inputs))
+            given = [a for _, a in wanted]
+            if any(self._calm(graph, narrow, given) for narrow in self._narrowed(self._inputs)):
+                return True
+            moved = (self._less_rounding(graph, self._inputs, dict(wanted), wide) for wide in self._left_wide(graph))
+            narrow = next(self._narrowed(self._inputs))
+            return any(each is not None and self._calm(graph, narrow, [*each.values()]) for each in moved)
         except (OracleError, RuntimeError) as error:
             self.undecided = f"{type(error).__name__}: {error}".splitlines()[0]
             return False
@@ -163,12 +168,63 @@ class Explanation:
         return all(is_calm(oracle, n, self._given(array, oracle.step.values[n])) for n, array in numbers)
 
     def _float_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
-        """Within the bounds of the narrower dtype around the exact results on operands rounded to it. What is out of
-        its range may be infinite or its largest number, in operands and results."""
+        """Within the bounds of the narrower dtype around the exact results on operands rounded to it, or on operands of
+        which one or all are not rounded. What is out of its range may be infinite or its largest number, in operands
+        and results."""
         if any(self._within(graph, narrow, arrays) for narrow in self._narrowed(inputs)):
             return True
+        if not self.policy.products:
+            first = len(graph.inputs)
+            results = {first + slot: array for slot, array in arrays.items()}
+            for wide in self._wide(inputs):
+                moved = self._less_rounding(graph, inputs, results, wide)
+                narrow = next(self._narrowed(inputs))
+                if moved is not None and self._within(graph, narrow, {n - first: a for n, a in moved.items()}):
+                    return True
         # A kernel may round the factors alone, or what is added to the products too.
         return self.policy.products and any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
+
+    def _wide(self, inputs: Sequence[Array]) -> Iterator[frozenset[int]]:
+        """Which operands a platform may leave as they are: each alone, and all. A kernel that reads one in the declared
+        dtype and rounds its result is more exact than the narrower dtype."""
+        rounded = [n for n, array in enumerate(inputs) if self._as(array, self.policy.computed) is not array]
+        if len(rounded) > 1:
+            yield from (frozenset({number}) for number in rounded)
+        yield frozenset(rounded)
+
+    def _left_wide(self, graph: Graph) -> list[frozenset[int]]:
+        """The inputs that a platform may not round before its first operators: those that a call gets, or all."""
+        if self.policy.products or self._integers:
+            return []
+        every = frozenset(range(len(graph.inputs)))
+        fed = frozenset(n for n, given in enumerate(graph.inputs) if given.role == "input")
+        return list(dict.fromkeys((fed, every)))
+
+    def _less_rounding(
+        self, graph: Graph, inputs: Sequence[Array], results: Mapping[int, Array], wide: frozenset[int]
+    ) -> dict[int, Array] | None:
+        """Results by value number, less what rounding the inputs `wide` changes in exact arithmetic: what a platform
+        gives that rounds all inputs, if this one does not round those. None where a result has another shape."""
+        narrow = [self._as_rounded(array) for array in inputs]
+        mixed = [array if number in wide else narrow[number] for number, array in enumerate(inputs)]
+        exact, rounded = (
+            Oracle(graph, given, decisions=self._imposed(graph), segment_bytes=_SEGMENT_BYTES).step.values
+            for given in (mixed, narrow)
+        )
+        moved: dict[int, Array] = {}
+        for number, array in results.items():
+            tensor, change = to_torch(array), exact[number] - rounded[number]
+            if tensor.shape != change.shape:
+                return None
+            floating = tensor.is_floating_point() and change.is_floating_point()
+            moved[number] = (
+                to_numpy((tensor - change.nan_to_num(0.0, 0.0, 0.0)).to(tensor.dtype)) if floating else array
+            )
+        return moved
+
+    def _imposed(self, graph: Graph) -> Decisions | None:
+        """The decisions of the whole graph, which keep the shapes of the captured one; None for one operator of it."""
+        return self._oracle.imposed if len(graph.nodes) == len(self._oracle.graph.nodes) else None
 
     def _of_rounded(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], least: int) -> bool:
         """What the operator gives in the declared dtype for operands rounded to the narrower one, those with at least

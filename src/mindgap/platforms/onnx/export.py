@@ -56,12 +56,14 @@ def weight_bytes(graph: Graph) -> int:
     return sum(i.spec.nbytes for i in graph.inputs if i.role not in FED)
 
 
-def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True, apart: bool = False) -> Exported:
+def export(
+    graph: Graph, inputs: Sequence[Array], optimize: bool = True, apart: bool = False, opset: int = OPSET
+) -> Exported:
     """Translates a graph in functional form; `inputs` gives the values of the inputs that become initializers.
 
     `optimize` runs onnxscript's optimiser, which is on for everybody who calls `torch.onnx.export`: it
     folds constants, folds batch-norm and padding into convolutions, and removes what is not used.
-    `apart`: keep the weights of a large model outside it.
+    `apart`: keep the weights of a large model outside it. `opset`: the operator set, `opset_version` of the exporter.
 
     Raises `Unsupported` where an operator or dtype has no translation or the weights are too big for
     one ONNX file, `CompileFailure` for every other failure.
@@ -74,13 +76,13 @@ def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True, apart: 
         # What has no functional form is nothing that the platform was asked, and says nothing of it.
         raise Unsupported("model", str(error)) from None
     functional = pure.graph
-    program = to_fx(functional, [graph.nodes[index].op for index in pure.origin])
+    program = to_fx(functional, [graph.nodes[index].op for index in pure.origin], opset)
     model, values = _translate(program)
     fed = _bind_inputs(graph, inputs, model, program, values)
     _bind_outputs(functional, model, program, values)
     add_opset_imports(model)
     before = Counter(node.op_type for node in model.graph)
-    _finish(model, optimize)
+    _finish(model, optimize, opset)
     names = tuple(str(value.name) for value in model.graph.outputs)
     facts: dict[str, Any] = {
         "exporter": f"torch {torch.__version__}, optimizer {'on' if optimize else 'off'}",
@@ -101,15 +103,15 @@ def _translate(program: FxProgram) -> tuple[ir.Model, Mapping[str, Any]]:
         ir.Graph([], [], nodes=[], name="main_graph"), ir_version=10, producer_name="pytorch", producer_version=""
     )
     try:
-        values = _onnx_values(program.graph, model)
+        values = _onnx_values(program, model)
     except ConversionError as error:
         raise _typed(error, program) from error
     return model, values
 
 
-def _onnx_values(graph: torch.fx.Graph, model: ir.Model) -> Mapping[str, Any]:
+def _onnx_values(program: FxProgram, model: ir.Model) -> Mapping[str, Any]:
     with _quiet(), torch.no_grad():
-        return translate(graph, model, registry())
+        return translate(program.graph, model, registry(program.opset))
 
 
 class _quiet:
@@ -174,12 +176,12 @@ def _fx(program: FxProgram, number: int) -> torch.fx.Node:
     return node
 
 
-def _finish(model: ir.Model, optimize: bool) -> None:
-    """Converts the model to `OPSET`, which some translations use already, and optimises it, in the exporter's order."""
+def _finish(model: ir.Model, optimize: bool, opset: int) -> None:
+    """Converts the model to `opset`, which some translations use already, and optimises it, in the exporter's order."""
     converter: Any = version_converter
     try:
         with _quiet():
-            converter.convert_version(model, OPSET, fallback=True)
+            converter.convert_version(model, opset, fallback=True)
             if optimize:
                 optimizer.optimize_ir(model)
     except Exception as error:

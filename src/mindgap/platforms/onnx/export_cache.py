@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from mindgap.graph import Graph, digest
 from mindgap.platforms.onnx.export import FED, Exported, export, weight_bytes
+from mindgap.platforms.onnx.fx_program import OPSET
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 
 #: Larger models are rare. They are exported again.
@@ -27,15 +28,15 @@ _MOST_FILES: Final = 400
 _Found = Exported | Unsupported | CompileFailure
 
 
-def shared_export(graph: Graph, inputs: Sequence[Array], apart: bool = False) -> Exported:
+def shared_export(graph: Graph, inputs: Sequence[Array], apart: bool = False, opset: int = OPSET) -> Exported:
     """Returns or raises what `export` does, read from the shared directory if it is there."""
     where = os.environ.get("MINDGAP_SHARED")
     if not where or weight_bytes(graph) > _MOST_BYTES:
-        return export(graph, inputs, apart=apart)
-    file = Path(where) / _key(graph, inputs)
+        return export(graph, inputs, apart=apart, opset=opset)
+    file = Path(where) / _key(graph, inputs, opset)
     found = _read(file)
     if found is None:
-        found = _tried(graph, inputs)
+        found = _tried(graph, inputs, opset)
         if not isinstance(found, Exported) or len(found.model) <= _MOST_BYTES:
             _write(file, found)
     if isinstance(found, Exported):
@@ -43,16 +44,16 @@ def shared_export(graph: Graph, inputs: Sequence[Array], apart: bool = False) ->
     raise found
 
 
-def _tried(graph: Graph, inputs: Sequence[Array]) -> _Found:
+def _tried(graph: Graph, inputs: Sequence[Array], opset: int) -> _Found:
     try:
-        return export(graph, inputs)
+        return export(graph, inputs, opset=opset)
     except (Unsupported, CompileFailure) as error:
         return error
 
 
-def _key(graph: Graph, inputs: Sequence[Array]) -> str:
-    """Hashes the graph, and the values that become part of the model."""
-    hashed = hashlib.sha256(digest(graph).encode())
+def _key(graph: Graph, inputs: Sequence[Array], opset: int) -> str:
+    """Hashes the graph, the values that become part of the model, and the operator set."""
+    hashed = hashlib.sha256(f"{digest(graph)} {opset}".encode())
     for given, array in zip(graph.inputs, inputs, strict=True):
         if given.role not in FED:
             hashed.update(array.tobytes())

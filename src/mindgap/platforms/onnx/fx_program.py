@@ -38,20 +38,22 @@ from mindgap.graph import Arg, Graph, Node, TensorSpec, map_refs, operands
 from mindgap.platforms.protocol import CompileFailure, Unsupported
 
 #: The operator set that `torch.onnx.export` writes by default.
-OPSET = 20
+OPSET: Final = 20
 
 
 @dataclass
 class FxProgram:
     """`graph` holds one placeholder per graph input, in order, and no output node.
 
+    `opset`: the operator set whose translations it is for.
     `values`: the FX node of every value of the source graph, None for a slot that holds no tensor.
     `decomposed`: operators that the exporter does not know, with what they became.
     `promoted`: operators whose operands the exporter cast explicitly. `origin`: FX node name -> operator.
     """
 
     graph: torch.fx.Graph
-    values: list[torch.fx.Node | None]
+    opset: int
+    values: list[torch.fx.Node | None] = field(default_factory=list[torch.fx.Node | None])
     decomposed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     promoted: set[str] = field(default_factory=set[str])
     origin: dict[str, str] = field(default_factory=dict[str, str])
@@ -70,14 +72,14 @@ _ASSERTIONS: Final = frozenset(
 
 
 @cache
-def registry() -> Any:
-    """Returns the exporter's translations (`ONNXRegistry`) for `OPSET`; cached, since building takes 0.3 s."""
-    return translation_registry(OPSET)
+def registry(opset: int) -> Any:
+    """Returns the exporter's translations (`ONNXRegistry`); cached, since building takes 0.3 s."""
+    return translation_registry(opset)
 
 
 @cache
-def _decompositions() -> Any:
-    return decomposition_table(registry())
+def _decompositions(opset: int) -> Any:
+    return decomposition_table(registry(opset))
 
 
 @cache
@@ -85,13 +87,13 @@ def _promotion_rules() -> Any:
     return TypePromotionTable()
 
 
-def to_fx(graph: Graph, names: Sequence[str]) -> FxProgram:
+def to_fx(graph: Graph, names: Sequence[str], opset: int = OPSET) -> FxProgram:
     """Converts a functional graph to FX. `names`: the operators that its nodes stand for.
 
     Raises `Unsupported` or `CompileFailure`, both naming the operator.
     """
     built = torch.fx.Graph()
-    program = FxProgram(built, [])
+    program = FxProgram(built, opset)
     writer = _Writer(graph, program)
     for number, item in enumerate(graph.inputs):
         placeholder = built.placeholder(f"in{number}")
@@ -133,7 +135,8 @@ class _Writer:
             return
         if facts(node.op).mutates:
             raise CompileFailure(f"{node.op}: the ONNX translation takes functional graphs only, and this writes", name)
-        known = registry().is_registered(overload(node.op)) and not _resamples(node.op) and not _is_view(node.op)
+        translated = registry(self._program.opset).is_registered(overload(node.op))
+        known = translated and not _resamples(node.op) and not _is_view(node.op)
         self._program.values.extend(self._call(node, name) if known else self._decompose(node, name))
 
     def _call(self, node: Node, name: str) -> list[torch.fx.Node | None]:
@@ -163,10 +166,10 @@ class _Writer:
         args = tuple(map_refs(arg, places) for arg in node.args)
         kwargs = tuple((key, map_refs(arg, places)) for key, arg in node.kwargs)
         specs = tuple(self._source.values[number] for number in places)
-        traced = _decomposition(_Call(node.op, args, kwargs, specs, repr((args, kwargs))))
+        traced = _decomposition(_Call(node.op, args, kwargs, specs, repr((args, kwargs)), self._program.opset))
         if isinstance(traced, CompileFailure):
             raise CompileFailure(str(traced), name)
-        if missing := _untranslatable(traced):
+        if missing := _untranslatable(traced, self._program.opset):
             raise Unsupported(name, f"the exporter has no ONNX translation for {missing}")
         self._program.decomposed[name] = tuple(dict.fromkeys(str(n.target) for n in traced.nodes if _is_operator(n)))
         return self._inline(name, traced, [self._program.values[number] for number in places])
@@ -204,6 +207,7 @@ class _Call:
     kwargs: tuple[tuple[str, Arg], ...]
     operands: tuple[TensorSpec | None, ...]
     text: str
+    opset: int
 
 
 def _resamples(op: str) -> bool:
@@ -241,17 +245,16 @@ def _decomposition(call: _Call) -> torch.fx.Graph | CompileFailure:
             if str(node.target) in _ASSERTIONS:
                 traced.erase_node(node)
         traced.eliminate_dead_code()
-        if not _untranslatable(traced):
+        if not _untranslatable(traced, call.opset):
             return traced
         failure = None
     return failure or traced
 
 
-def _untranslatable(traced: torch.fx.Graph) -> str | None:
+def _untranslatable(traced: torch.fx.Graph, opset: int) -> str | None:
     """Returns the first operator of a decomposition that the exporter lacks."""
-    return next(
-        (str(n.target) for n in traced.nodes if _is_operator(n) and not registry().is_registered(n.target)), None
-    )
+    known = registry(opset)
+    return next((str(n.target) for n in traced.nodes if _is_operator(n) and not known.is_registered(n.target)), None)
 
 
 def _runner(call: _Call) -> Callable[..., Any]:
@@ -270,14 +273,14 @@ def _fakes(call: _Call) -> list[torch.Tensor]:
 def _trace_functional(call: _Call) -> torch.fx.Graph:
     with _fake_mode(), enable_python_dispatcher(), torch.no_grad():
         pure = dispatch_functionalize(_runner(call), FunctionalTensorMode(export=True))
-        return make_fx(pure, decomposition_table=_decompositions(), tracing_mode="real")(*_fakes(call)).graph
+        return make_fx(pure, decomposition_table=_decompositions(call.opset), tracing_mode="real")(*_fakes(call)).graph
 
 
 def _trace_exported(call: _Call) -> torch.fx.Graph:
     module = torch.nn.Module()
     module.forward = _runner(call)
     program: Any = torch.export.export(module, tuple(_fakes(call)))
-    return program.run_decompositions(dict(_decompositions())).graph
+    return program.run_decompositions(dict(_decompositions(call.opset))).graph
 
 
 def _is_operator(node: torch.fx.Node) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy, host
-from mindgap.platforms.host_runtime import HostRuntime
+from mindgap.platforms.host_runtime import HostRuntime, Option
 from mindgap.platforms.messages import MessageTable, Reading, loading_error, refusal, running_error
 from mindgap.platforms.onnx.arrays import as_declared, as_real
 from mindgap.platforms.onnx.messages import aten_operator
@@ -56,13 +56,16 @@ TABLE: Final = MessageTable(
 class OnnxReferencePlatform:
     """Evaluates one model per graph."""
 
+    def __init__(self, opset: int) -> None:
+        self._opset = opset
+
     def describe(self) -> Mapping[str, Any]:
         described = host.described(_MODULES)
         return {
             **described,
             "versions": {**described["versions"], "numpy": np.__version__},
             INFERENCE_ONLY: True,
-            "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            "exporter": f"torch.onnx, operator set {self._opset}, onnxscript optimizer on",
             dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
 
@@ -73,7 +76,7 @@ class OnnxReferencePlatform:
 
         if graph.grad:
             raise Unsupported("backward", "an ONNX model has no backward pass")
-        return Evaluated(graph, shared_export(graph, inputs))
+        return Evaluated(graph, shared_export(graph, inputs, opset=self._opset))
 
 
 class Evaluated:
@@ -132,14 +135,24 @@ _PACKAGES: Final = ("onnx", "onnxscript")
 _RUN: Final = Path(__file__).with_name("run.py")
 
 
+#: 18 is for runtimes that read no newer operator set; the exporter's translations are written in it.
+_OPSET: Final = Option("opset", "operator set of the exported model (default 20)", ("20", "18"))
+
+
+def _script(options: Options) -> ScriptRunner:
+    newer = {"verbose=False": f"opset_version={options['opset']}, verbose=False"} if "opset" in options else {}
+    return read_runner(_RUN, _PACKAGES, edits=newer)
+
+
 def _file_script(options: Options, file: str) -> ScriptRunner:
     return read_runner(_RUN, _PACKAGES, "run_file", edits={'"FILE"': repr(file)})
 
 
 BACKEND: Final = HostRuntime(
     _MODULES,
-    lambda options: OnnxReferencePlatform(),
-    script=lambda options: read_runner(_RUN, _PACKAGES),
+    lambda options: OnnxReferencePlatform(int(options["opset"])),
+    (_OPSET,),
+    script=_script,
     stage_at_fault=onnx_reference_stage,
     packages=_PACKAGES,
     front_end=lambda options: "torch.onnx",

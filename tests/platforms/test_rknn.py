@@ -1,0 +1,82 @@
+"""Rockchip's NPUs on the maker's simulator. Its workers run where the environment of its recipe exists."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.onnx.export import export
+from mindgap.platforms.rknn.backend import OPSET
+from mindgap.platforms.rknn.messages import delegation, last_line, read
+from mindgap.run.outcome import Job
+from platforms.elsewhere import workers
+from platforms.onnx_graphs import captured, normal
+
+PLATFORM = "rknn/simulator"
+TABLE = """\
+D RKNN: [23:53:10] ID OpType         DataType Target InputShape  OutputShape Cycles(DDR/NPU/Total) RW(KB) FullName
+D RKNN: [23:53:10] 0  InputOperator  FLOAT16  CPU    \\           (1,3,32,32) 0/0/0          0  InputOperator:x
+D RKNN: [23:53:10] 1  ConvRelu       FLOAT16  NPU    (1,3,32,32) (1,8,32,32) 1694/9216/9216 7  Conv:node_conv
+D RKNN: [23:53:10] 2  Reshape        FLOAT16  CPU    (1,8,32,32) (1,8192)    0/0/0          7  Reshape:made-rs
+D RKNN: [23:53:10] 3  OutputOperator FLOAT16  CPU    (1,8192)    \\           0/0/0          32 OutputOperator:y
+"""
+
+
+def test_the_compilers_table_tells_what_the_npu_runs():
+    found = delegation(TABLE, "rk3588", {"node_conv": "aten.conv2d.default"})
+    assert (found.ran, found.gave_back) == ({"aten.conv2d.default": 1}, {"Reshape": 1})
+    assert found.summary == "rk3588's NPU ran 1 of 2 operators; rk3588's processors ran Reshape (1)"
+
+
+def test_the_error_at_the_end_of_a_traceback_counts():
+    text = (
+        "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: Not support input\n  'int16'!"
+    )
+    assert last_line(ValueError(text), "") == "ValueError: Not support input 'int16'!"
+    printed = "\x1b[1;31mE\x1b[0m \x1b[1;31minference: Unsupport inputs[0].dtype: float64\x1b[0m\n"
+    assert last_line(ValueError(), f"I begin\n{printed}") == "inference: Unsupport inputs[0].dtype: float64"
+    assert "says nothing" in last_line(ValueError(), "I begin\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("ValueError: Not support input data type 'int16'!", "refusal"),
+        ("inference: Unsupport inputs[0].dtype: float64", "refusal"),
+        ("[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for Add(14)", "refusal"),
+        ("ValueError: inputs or 'outputs' must be set!", "failure"),
+        ("IndexError: list index out of range", "failure"),
+    ],
+)
+def test_messages(text: str, kind: str):
+    assert read(text, "Op type: GatherND\nOp name: node_GatherND_7\n").kind == kind
+    assert read(text, "Op type: GatherND\nOp name: node_GatherND_7\n").node == "node_GatherND_7"
+
+
+def test_the_model_is_of_an_operator_set_that_the_toolkit_reads():
+    graph, inputs = captured(lambda x: torch.nn.functional.gelu(x), normal(3, 4))
+    model = onnx.load_from_string(export(graph, inputs, opset=OPSET).model)
+    assert [(each.domain, each.version) for each in model.opset_import] == [("", OPSET)]
+    # Gelu came with set 20: PyTorch's own export of set 18 has no such node either.
+    names = {node.op_type for node in model.graph.node}
+    program = torch.onnx.export(torch.nn.GELU(), (normal(3, 4),), dynamo=True, opset_version=OPSET, verbose=False)
+    assert names == {node.op_type for node in program.model_proto.graph.node} and "Gelu" not in names
+
+
+def test_a_graph_runs_in_float16_and_nothing_is_left_behind(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    graph, inputs = captured(lambda x: torch.relu(x @ x) * 1.1, normal(8, 8))
+    with workers(PLATFORM) as pool:
+        outcome = pool.run(Job(PLATFORM, graph, want="outputs"))
+        assert outcome.status == "ok", outcome.message
+        (array,) = outcome.arrays
+        exact = np.maximum(inputs[0].astype("f8") @ inputs[0], 0) * 1.1
+        assert array.dtype == np.float32 and 0 < np.abs(array - exact).max() < 0.01
+        taken = delegation_of(outcome.facts)
+        assert taken is not None and taken.delegate == "rk3588's NPU" and taken.ran
+        description = pool.describe(PLATFORM)
+    assert description["execution"] == "simulated" and description["dtypes"]["float32"]["computes_in"] == "float16"
+    assert not [*tmp_path.iterdir()]
