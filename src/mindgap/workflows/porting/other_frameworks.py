@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SERVICE: Final = "mindgap.workflows.porting.worker:framework_service"
 #: Seconds in which a worker must have imported its framework.
 _START_S: Final = 300.0
+_SIDES: Final = ("source_first", "target_first", "source", "target")
 #: Forked processes that a request may take in a row: one for each call that ends its process.
 _PROCESSES: Final = 12
 
@@ -85,7 +86,7 @@ class OtherFramework:
         return self._ask({"kind": "targets"})["targets"]
 
     def cells(self, function: str, targets: Sequence[str]) -> list[FunctionCell]:
-        """Runs a function on targets: compares all its calls, and measures the first that is ported on each."""
+        """Runs a function on targets, and compares all its calls. Measures nothing."""
         if why := "" if function in self._calls else self._find_calls(function):
             # It had calls when it was drawn.
             return [FunctionCell(self.name, function, t, (SampleResult("", "not compared", why),)) for t in targets]
@@ -93,31 +94,36 @@ class OtherFramework:
         pairs = [(target, call.number) for target in targets for call in calls]
         results = self._ask({"kind": "compare", "function": function, "pairs": pairs})["results"]
         by_pair: dict[tuple[str, int], dict[str, Any]] = {(each["on"], each["call"]): each for each in results}
-        ported = {
-            target: call
-            for target in targets
-            for call in reversed(calls)
-            if by_pair.get((target, call.number), {}).get("reason") == ""
-        }
-        latencies = self._latencies(function, ported)
         return [
             FunctionCell(
                 self.name, function, target,
-                tuple(_sample(call, by_pair.get((target, call.number))) for call in calls), latencies.get(target),
+                tuple(_sample(call, by_pair.get((target, call.number))) for call in calls),
             )
             for target in targets
         ]  # fmt: skip
 
-    def _latencies(self, function: str, ported: Mapping[str, _FoundCall]) -> dict[str, Latency]:
-        """Measures targets in several processes. One that fails in a process lacks that process's seconds."""
-        pairs = [(target, call.number) for target, call in ported.items()]
-        runs: dict[str, list[dict[str, Any]]] = {target: [] for target in ported}
-        for _ in range(self._settings.processes if pairs else 0):
+    def measured_pass(
+        self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
+    ) -> Iterator[tuple[FunctionCell, Latency]]:
+        """Measures the first call of each cell that is ported, those of a function in one process that forks for it.
+
+        Yields the cells that ran, each with the seconds of one process more.
+        """
+        by_function: dict[str, list[FunctionCell]] = {}
+        for cell in cells:
+            by_function.setdefault(cell.function, []).append(cell)
+        for place, (function, group) in enumerate(by_function.items()):
+            tick(place, len(by_function), f"{self.name}: measuring {function}")
+            if function not in self._calls and self._find_calls(function):
+                continue
+            numbers = {call.label: call.number for call in self._calls[function]}
+            wanted = {cell.target: (cell, label) for cell in group if (label := measured_sample(cell)) in numbers}
+            pairs = [(target, numbers[str(label)]) for target, (_, label) in wanted.items()]
             header = {"kind": "measure", "function": function, "pairs": pairs, "rounds": self._settings.rounds}
-            for each in self._ask(header)["results"]:
-                if "source_first" in each:
-                    runs[each["on"]].append(each)
-        return {target: _latency(ported[target].label, each) for target, each in runs.items() if each}
+            for found in self._ask(header)["results"] if pairs else ():
+                if "source_first" in found:
+                    cell, label = wanted[found["on"]]
+                    yield cell, with_process(cell.latency, str(label), **{side: found[side] for side in _SIDES})
 
     def _find_calls(self, function: str) -> str:
         """Returns why a function has no call, empty where it has; keeps its calls."""
@@ -150,13 +156,22 @@ def _sample(call: _FoundCall, found: Mapping[str, Any] | None) -> SampleResult:
     return SampleResult(call.label, found["reason"], found["message"])
 
 
-def _latency(label: str, runs: Sequence[Mapping[str, Any]]) -> Latency:
-    """Puts together what processes measured."""
-    first = [tuple(rounded(run[side]) for run in runs) for side in ("source_first", "target_first")]
-    later = [tuple(tuple(map(rounded, run[side])) for run in runs) for side in ("source", "target")]
-    return Latency(label, first[0], first[1], later[0], later[1])
+def measured_sample(cell: FunctionCell) -> str | None:
+    """Returns the sample of a function that is measured on a target: the first that is ported."""
+    return next((each.sample for each in cell.samples if not each.reason), None)
 
 
-def rounded(seconds: float) -> float:
-    """Rounds seconds to five significant digits."""
+def with_process(
+    before: Latency | None, sample: str, source_first: float, target_first: float, source: Sequence[float],
+    target: Sequence[float],
+) -> Latency:  # fmt: skip
+    """Adds the seconds of a process to those of earlier ones, with five significant digits."""
+    old = before or Latency(sample, (), (), (), ())
+    return Latency(
+        sample, (*old.source_first, _rounded(source_first)), (*old.target_first, _rounded(target_first)),
+        (*old.source, tuple(map(_rounded, source))), (*old.target, tuple(map(_rounded, target))),
+    )  # fmt: skip
+
+
+def _rounded(seconds: float) -> float:
     return float(f"{seconds:.5g}")

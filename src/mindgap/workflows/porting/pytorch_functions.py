@@ -25,7 +25,7 @@ from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff import Session, Subject
 from mindgap.workflows.porting.framework_modes import functions_of, reason_of, uses_of_public
-from mindgap.workflows.porting.other_frameworks import rounded
+from mindgap.workflows.porting.other_frameworks import measured_sample, with_process
 from mindgap.workflows.porting.settings import PortingSettings
 from mindgap.workflows.porting.usage import Usage, draw_functions
 
@@ -146,7 +146,7 @@ class PyTorchFunctions:
                 tick(place, len(todo), f"{self.name}: measuring {cell.function} on {cell.target}")
                 found = self._measured(pool, cell, sample)
                 if found is not None:
-                    yield cell, _with_process(cell.latency, sample, *found)
+                    yield cell, with_process(cell.latency, sample, *found)
 
     def _warm_up(self, pool: WorkerPool, platforms: Sequence[str]) -> None:
         graph = self._captured(_WARM_UP, "")
@@ -176,8 +176,8 @@ class PyTorchFunctions:
                 outcome = run(side)
                 if not outcome.ran:
                     return None
-                seconds.append(rounded(outcome.timings["run"]))
-        return rounded(first[0]), rounded(first[1]), *later
+                seconds.append(outcome.timings["run"])
+        return first[0], first[1], *later
 
     def _missing(self, platform: PlatformName) -> str:
         """Why a platform is not available, empty where it is."""
@@ -223,23 +223,6 @@ class PyTorchFunctions:
         except MindgapError as error:
             reason = str(error)
         return " ".join(reason.split())[:300]
-
-
-def measured_sample(cell: FunctionCell) -> str | None:
-    """Returns the sample of a function that is measured on a target: the first that is ported."""
-    return next((each.sample for each in cell.samples if not each.reason), None)
-
-
-def _with_process(
-    before: Latency | None, sample: str, source_first: float, target_first: float, source: Sequence[float],
-    target: Sequence[float],
-) -> Latency:  # fmt: skip
-    """Adds the seconds of a process to those of earlier ones."""
-    old = before or Latency(sample, (), (), (), ())
-    return Latency(
-        sample, (*old.source_first, source_first), (*old.target_first, target_first), (*old.source, tuple(source)),
-        (*old.target, tuple(target)),
-    )  # fmt: skip
 
 
 def _default_targets() -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,10 +16,10 @@ from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.environments import find
 from mindgap.platforms.environments.environment import own_packages
 from mindgap.platforms.host import cpu_name
-from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, PortingStudy, StudyFile
+from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, PortingStudy, StudyFile
 from mindgap.run.worker_client import WorkerFailed
-from mindgap.workflows.porting.other_frameworks import OtherFramework
-from mindgap.workflows.porting.pytorch_functions import PyTorchFunctions, measured_sample
+from mindgap.workflows.porting.other_frameworks import OtherFramework, measured_sample
+from mindgap.workflows.porting.pytorch_functions import PyTorchFunctions
 from mindgap.workflows.porting.settings import PortingSettings
 from mindgap.workflows.porting.usage import Usage, count_calls
 
@@ -40,6 +40,10 @@ class _Framework(Protocol):
     def targets(self) -> dict[str, str]: ...
 
     def cells(self, function: str, targets: Sequence[str]) -> list[FunctionCell]: ...
+
+    def measured_pass(
+        self, cells: Sequence[FunctionCell], tick: Progress
+    ) -> Iterator[tuple[FunctionCell, Latency]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ def _study_framework(
     else:
         with OtherFramework(name, name, settings) as framework:
             _compare(framework, [*environment_packages(name), *own_packages()], request, folders, file, study, progress)
+            _measure(framework, file, study, progress)
 
 
 def _compare(
@@ -145,8 +150,12 @@ def environment_packages(name: str) -> list[str]:
     return found
 
 
-def _measure(framework: PyTorchFunctions, file: StudyFile, study: PortingStudy, progress: Progress) -> None:
-    """Measures the cells of PyTorch that have a ported sample, pass by pass, until each has the seconds of all."""
+def _measure(framework: _Framework, file: StudyFile, study: PortingStudy, progress: Progress) -> None:
+    """Measures the cells that have a ported sample, pass by pass, until each has the seconds of all.
+
+    The processes of a function are as far apart in time as passes over all functions, so that other work on the machine
+    moves them as it moves another study.
+    """
     for number in range(1, int(study.settings["processes"]) + 1):
         cells = [cell for cell in study.cells.values() if cell.framework == framework.name]
         todo = [

@@ -225,10 +225,10 @@ class _PairWork:
                 reason = "crash" if isinstance(error, SystemExit) else reason_of(f"{type(error).__name__}: {error}")
                 message = _line(error)
             else:
+                first, random = expected[number]
                 reason, message = compared(
-                    *map(self._unsigned, (expected[number][0], found)), expected[number][1],
-                    lambda make=make: self._unsigned(self._moved(make())),
-                    lambda make=make: self._unsigned(arrays_of(modes, modes.run_exact(make()))),
+                    self._unsigned(first), self._unsigned(found), random, partial(self._moved_outputs, make),
+                    partial(self._exact_outputs, make),
                 )  # fmt: skip
             tell({"on": target, "call": number, "reason": reason, "message": message})
 
@@ -259,9 +259,13 @@ class _PairWork:
             return outputs
         return [np.asarray(np.abs(each), each.dtype) if each.dtype.kind in "fc" else each for each in outputs]
 
-    def _moved(self, call: FunctionCall) -> list[Array]:
+    def _exact_outputs(self, make: Callable[[], FunctionCall]) -> Sequence[Array]:
+        """The outputs on the source in float64."""
+        return self._unsigned(arrays_of(self._modes, self._modes.run_exact(make())))
+
+    def _moved_outputs(self, make: Callable[[], FunctionCall]) -> Sequence[Array]:
         """The outputs on the source where each float argument moved by eight units in the last place, up or down."""
-        modes = self._modes
+        modes, call = self._modes, make()
         rng = np.random.default_rng(0)
         moved: list[Any] = []
         for array in call.arrays:
@@ -272,7 +276,7 @@ class _PairWork:
             step = _ULPS * float(np.finfo(values.dtype).eps)
             signs = rng.choice([-1.0, 1.0], values.shape)
             moved.append(modes.make(np.asarray(values * (1 + step * signs), values.dtype), str(values.dtype)))
-        return arrays_of(modes, modes.run_source(FunctionCall(call.function, tuple(moved), call.label)))
+        return self._unsigned(arrays_of(modes, modes.run_source(FunctionCall(call.function, tuple(moved), call.label))))
 
 
 def compared(
