@@ -13,9 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from mindgap.results.ported_functions import PortingStudy
+from mindgap.results.ported_functions import PortingSettings, PortingStudy
 from mindgap.studies.portability.repeated import compare_studies
-from mindgap.workflows.porting.settings import PortingSettings
 from mindgap.workflows.porting.study import FRAMEWORKS, PortingRequest, run_portability
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments.recipe import made_environment
-from mindgap.results.ported_functions import CLASSES
+from mindgap.results.ported_functions import CLASSES, PortingSettings
 from mindgap.studies.portability.repeated import compare_studies
-from mindgap.workflows.porting.settings import PortingSettings
 from mindgap.workflows.porting.study import PortingRequest, run_portability
 
 PROGRAMS = {

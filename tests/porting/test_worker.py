@@ -7,6 +7,7 @@ import pytest
 
 from mindgap.run.channel import Frame
 from mindgap.workflows.porting.framework_modes import reason_of
+from mindgap.workflows.porting.other_frameworks import with_process
 from mindgap.workflows.porting.worker import FrameworkServing, compared
 from porting.numpy_modes import NumpyModes
 
@@ -72,6 +73,13 @@ def test_a_slow_target_is_measured_as_slow() -> None:
     (found,) = ask("measure", function="np.tanh", pairs=[("slow", 0)], rounds=3)["results"]
     assert len(found["source"]) == len(found["target"]) == 3 and min(found["target"]) > 0.01 > max(found["source"])
     assert found["target_first"] > 0.01
+
+
+def test_the_seconds_of_a_process_are_added_to_those_of_earlier_ones() -> None:
+    once = with_process(None, "x", 1.0, 2.0, [0.1234567, 0.2], [0.3, 0.4])
+    twice = with_process(once, "x", 3.0, 4.0, [0.5, 0.6], [0.7, 0.8])
+    assert once.source == ((0.12346, 0.2),) and twice.source == (*once.source, (0.5, 0.6))
+    assert (twice.source_first, twice.target_first) == ((1.0, 3.0), (2.0, 4.0))
 
 
 ONE = np.float32([1.0, 2.0, np.nan, np.inf])

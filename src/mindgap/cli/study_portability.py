@@ -68,8 +68,7 @@ def portability(
 
     Example: mindgap study portability --out portability.jsonl --html portability.html
     """
-    from mindgap.results.ported_functions import StudyFile
-    from mindgap.workflows.porting.settings import PortingSettings
+    from mindgap.results.ported_functions import PortingSettings, StudyFile
 
     if (out is None) == (show is None):
         raise MindgapError("give --out FILE to run a study (or to go on with one), or --show FILE to show one")

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments import find
-from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, SampleResult
+from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, PortingSettings, SampleResult
 from mindgap.run.process import RequestLimits, WorkerFailed
 from mindgap.run.worker_client import WorkerClient, WorkerStart, if_doubtful
-from mindgap.workflows.porting.settings import PortingSettings
 from mindgap.workflows.porting.usage import Usage, draw_functions
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.listing import list_platforms
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
-from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, SampleResult
+from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, PortingSettings, SampleResult
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
@@ -26,7 +26,6 @@ from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff import Session, Subject
 from mindgap.workflows.porting.framework_modes import functions_of, reason_of, uses_of_public
 from mindgap.workflows.porting.other_frameworks import measured_sample, with_process
-from mindgap.workflows.porting.settings import PortingSettings
 from mindgap.workflows.porting.usage import Usage, draw_functions
 
 if TYPE_CHECKING:

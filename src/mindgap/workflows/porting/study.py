@@ -16,11 +16,17 @@ from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.environments import find
 from mindgap.platforms.environments.environment import own_packages
 from mindgap.platforms.host import cpu_name
-from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, PortingStudy, StudyFile
+from mindgap.results.ported_functions import (
+    FrameworkDraw,
+    FunctionCell,
+    Latency,
+    PortingSettings,
+    PortingStudy,
+    StudyFile,
+)
 from mindgap.run.worker_client import WorkerFailed
 from mindgap.workflows.porting.other_frameworks import OtherFramework, measured_sample
 from mindgap.workflows.porting.pytorch_functions import PyTorchFunctions
-from mindgap.workflows.porting.settings import PortingSettings
 from mindgap.workflows.porting.usage import Usage, count_calls
 
 #: Frameworks, with the package whose calls are counted. JAX and TensorFlow run in the environment of that name.
