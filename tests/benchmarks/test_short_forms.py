@@ -77,6 +77,10 @@ SHORT_FORMS = (
     ShortForm(
         "paired.py", "{root} {root} --times 1 --figure (\\d) -- -c print(8)", r"(?s)CPU seconds.*new 8, ratio 1.000"
     ),
+    ShortForm(
+        "portability_repeats.py", "--framework pytorch --platform cpu/jit --top 2 --files 20 --rounds 5 --processes 2",
+        r"2 of 2 classes agree, \d of 2 slow-downs agree",
+    ),
     ShortForm("quantised_models.py", "quantised", r"quantised_models.py:modules .*-blocks-u4.onnx"),
     ShortForm("real_size.py", "gpt2_tiny -p cpu/jit", r"(?s)gpt2_tiny: bare .* CPU s\).* times the CPU s.*cpu/jit: "),
     ShortForm("reduction_cost.py", "{campaign} --most 1", "all: 1 reduced"),

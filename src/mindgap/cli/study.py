@@ -12,6 +12,7 @@ from rich.text import Text
 from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.study_deviations import deviations
+from mindgap.cli.study_portability import portability
 from mindgap.cli.study_speed import speed
 from mindgap.cli.study_task import task
 from mindgap.cli.tables import console
@@ -25,6 +26,7 @@ study = typer.Typer(no_args_is_help=True, help="The tables and figures of a publ
 study.command()(deviations)
 study.command()(speed)
 study.command()(task)
+study.command()(portability)
 #: Rows of a table on a terminal.
 _MOST: Final = 25
 #: Columns that a platform's name or an operator's gets at least.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mindgap.platforms.environments import EnvironmentProblem, EnvironmentRecipe, Host, hosts, read_recipe
 from mindgap.platforms.environments.environment import installed
-from mindgap.platforms.environments.recipe import emulated_recipes
+from mindgap.platforms.environments.recipe import emulated_recipes, framework_recipes
 from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.name import ENVIRONMENT, HOST, PlatformName
 from mindgap.platforms.other_environment import (
@@ -99,14 +99,15 @@ def package_versions(platform: PlatformName, packages: Iterable[str]) -> dict[st
 
 
 def recipes() -> Mapping[str, EnvironmentRecipe]:
-    """All recipes by name: those of registered platforms, each with its platforms, and those of emulated processors."""
+    """All recipes by name: those of registered platforms, each with its platforms, of emulated processors, and of
+    frameworks."""
     files = dict[Path, list[str]]()
     for name in places():
         backend = registered(name)
         if isinstance(backend, HasRecipe) and backend.recipe is not None:
             files.setdefault(backend.recipe, []).append(name)
     of_platforms = {file.stem: replace(read_recipe(file), platforms=tuple(names)) for file, names in files.items()}
-    return dict(sorted({**of_platforms, **emulated_recipes()}.items()))
+    return dict(sorted({**of_platforms, **emulated_recipes(), **framework_recipes()}.items()))
 
 
 def find_recipe(name: str) -> EnvironmentRecipe:

@@ -80,8 +80,8 @@ def with_own_path(
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
     # The user gave the file, and it runs: that its translation fails there is no finding.
-    translation_failed = referee is not None and row.verdict == "failed" and run.outputs is not None
-    graphs_row = row
+    compared_file = referee is not None and run.outputs is not None and status != "not_compared"
+    translation_failed, graphs_row = compared_file and row.verdict == "failed", row
     if translation_failed:
         row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
     if status == "differs" and referee is not None and row.platform != _REFEREE:

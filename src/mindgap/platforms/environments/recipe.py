@@ -80,6 +80,11 @@ def emulated_recipes() -> dict[str, EnvironmentRecipe]:
     return {file.stem: read_recipe(file) for file in sorted(Path(__file__).parent.glob("*.toml"))}
 
 
+def framework_recipes() -> dict[str, EnvironmentRecipe]:
+    """The recipes of frameworks whose functions a portability study runs, and which no platform needs, by name."""
+    return {file.stem: read_recipe(file) for file in sorted((Path(__file__).parent / "frameworks").glob("*.toml"))}
+
+
 def made_environment(name: str) -> Environment | None:
     """Returns the environment of a recipe's name, where there is one. Raises `EnvironmentProblem` for a damaged
     record."""

@@ -77,6 +77,14 @@ def scan(path: Path, methods: Collection[str] = ()) -> CodeScan:
     return CodeScan({full: tuple(uses[full]) for full in sorted(uses)}, frozenset(called), len(files), unreadable)
 
 
+def called_names(source: bytes, package: str) -> Iterator[str]:
+    """Yields the full name of each call in a file that begins with an import of `package` (`jax.numpy.einsum`), once
+    for each call. Raises what `ast.parse` raises for a file that does not parse."""
+    for full, _, is_call in _uses(ast.parse(source), (), package):
+        if is_call:
+            yield full
+
+
 def _why(error: Exception) -> str:
     return str(error) or type(error).__name__
 
@@ -90,16 +98,16 @@ def _python_files(folder: Path) -> Iterator[Path]:
             yield each
 
 
-def _uses(tree: ast.AST, methods: Collection[str]) -> Iterator[tuple[str, int, bool]]:
+def _uses(tree: ast.AST, methods: Collection[str], package: str = "torch") -> Iterator[tuple[str, int, bool]]:
     """The full name and line of each use, and whether it is a call. Names in annotations are no uses."""
-    names, nodes = _imported(tree), list(_without_annotations(tree))
+    names, nodes = _imported(tree, package), list(_without_annotations(tree))
     functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     for node in nodes:
         if not isinstance(node, (ast.Attribute, ast.Name)) or id(node) in inner or not isinstance(node.ctx, ast.Load):
             continue
         full, is_call = _full_name(node, names), id(node) in functions
-        if full.startswith("torch."):
+        if full.startswith(f"{package}."):
             yield full, node.lineno, is_call
         elif is_call and isinstance(node, ast.Attribute) and node.attr in methods:
             yield _TENSOR + node.attr, node.end_lineno or node.lineno, True
@@ -115,15 +123,15 @@ def _without_annotations(tree: ast.AST) -> Iterator[ast.AST]:
         left += reversed(children)
 
 
-def _imported(tree: ast.AST) -> dict[str, str]:
-    """What the names that a file imports from PyTorch stand for."""
+def _imported(tree: ast.AST, package: str) -> dict[str, str]:
+    """What the names that a file imports from a package stand for."""
     found: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for each in node.names:
-                if each.name.partition(".")[0] == "torch":
-                    found[each.asname or "torch"] = each.name if each.asname else "torch"
-        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").partition(".")[0] == "torch":
+                if each.name.partition(".")[0] == package:
+                    found[each.asname or package] = each.name if each.asname else package
+        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").partition(".")[0] == package:
             found |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
     return found
 

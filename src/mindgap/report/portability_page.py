@@ -1,0 +1,155 @@
+"""Writes the self-contained HTML page of a portability study: figures of the paper's form, and each function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from jinja2 import Template
+
+from mindgap.report.study_html import cell
+from mindgap.report.templates import styles, template_environment
+from mindgap.results.ported_functions import CLASSES, REASONS, FunctionCell, PortingStudy
+from mindgap.studies.portability import tables
+from mindgap.studies.portability.slowdown import steady
+from mindgap.studies.table import records
+
+#: Pixels of a strip of slow-downs, and the powers of ten at its ends.
+_WIDTH: Final = 620
+_LEAST: Final = -3
+_MOST: Final = 5
+#: Characters of a message in the list of losses.
+_MESSAGE: Final = 140
+#: CSS class of each class of functions.
+_STYLES: Final = dict(zip(CLASSES, ("ok", "part", "lost", "none"), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class SlowdownStrip:
+    """The distribution of one estimator on one target. points: the ratio of each function, from the smallest."""
+
+    framework: str
+    target: str
+    estimator: str
+    points: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRow:
+    """One function with its cells, by target."""
+
+    name: str
+    uses: int
+    stratum: str
+    cells: tuple[FunctionCell | None, ...]
+
+
+def portability_page(study: PortingStudy) -> str:
+    """Writes the page, one HTML document without external files."""
+    from mindgap import __version__
+
+    by_name = {table.name: table for table in tables.study_tables(study)}
+    return _template().render(
+        study=study, tables=by_name, rows={name: records(table) for name, table in by_name.items()},
+        strips=slowdown_strips(study), functions={name: _function_rows(study, name) for name in study.draws},
+        targets={name: _targets(study, name) for name in study.draws}, losses=_losses(study), version=__version__,
+        classes=CLASSES, styles=_STYLES, reasons=REASONS, width=_WIDTH, decades=range(_LEAST, _MOST + 1),
+        css=styles("page.css", "study.css"),
+    )  # fmt: skip
+
+
+def slowdown_strips(study: PortingStudy) -> list[SlowdownStrip]:
+    """Returns a strip for each target with seconds, by calls after the first and by the paper's estimator."""
+    return [
+        SlowdownStrip(name, target, estimator, tuple(sorted(map(tables.ESTIMATORS[estimator], latencies))))
+        for name, target, cells in tables.pairs(study)
+        if (latencies := [each.latency for each in cells if each.latency is not None])
+        for estimator in ("steady", "paper's")
+    ]
+
+
+def place(ratio: float) -> float:
+    """Returns the pixel of a ratio on a logarithmic axis; ratios beyond its ends are at the ends."""
+    power = min(max(math.log10(ratio), _LEAST), _MOST)
+    return round((power - _LEAST) / (_MOST - _LEAST) * _WIDTH, 1)
+
+
+def times(ratio: float | None) -> str:
+    """Formats a ratio with three digits: `0.046×`, `12.3×`, `1,410×`."""
+    if ratio is None:
+        return "–"
+    if not math.isfinite(ratio):
+        return "∞"
+    return f"{ratio:,.0f}×" if ratio >= 100 else f"{ratio:.3g}×"
+
+
+def _targets(study: PortingStudy, framework: str) -> list[str]:
+    return [target for target, why in study.draws[framework].targets.items() if not why]
+
+
+def _function_rows(study: PortingStudy, framework: str) -> list[FunctionRow]:
+    targets = _targets(study, framework)
+    return [
+        FunctionRow(
+            each.name, each.uses, each.stratum, tuple(study.cells.get((framework, each.name, t)) for t in targets)
+        )
+        for each in study.draws[framework].drawn
+    ]
+
+
+def _losses(study: PortingStudy) -> list[dict[str, Any]]:
+    """One entry for each function that is lost, with the targets that lose it for the same reason in the same words."""
+    grouped: dict[tuple[str, str, str, str], list[str]] = {}
+    for name, target, cells in tables.pairs(study):
+        for each in cells:
+            if loss := each.main_loss:
+                grouped.setdefault((name, each.function, loss.reason, loss.message[:_MESSAGE]), []).append(target)
+    order = {name: number for number, name in enumerate(study.draws)}
+    return [
+        {"framework": name, "function": function, "reason": reason, "message": message, "targets": ", ".join(targets)}
+        for (name, function, reason, message), targets in sorted(
+            grouped.items(), key=lambda each: (order[each[0][0]], *each[0][1:])
+        )
+    ]
+
+
+def cell_text(found: FunctionCell | None) -> str:
+    """Returns what a cell shows: the ratio of later calls where it was measured, else the reason of its loss."""
+    if found is None:
+        return "–"
+    lost = sum(each.reason not in ("", "not compared") for each in found.samples)
+    part = f" ({lost} of {len(found.samples)} lost)" if found.word == "partial failure" else ""
+    if found.latency is not None:
+        return f"{times(steady(found.latency).value)}{part}"
+    loss = found.main_loss
+    return f"{loss.reason}{part}" if loss is not None else found.word if found.word != "success" else "ported"
+
+
+def cell_hint(found: FunctionCell | None) -> str:
+    """Returns the interval of a cell's ratio; empty where it was not measured."""
+    if found is None or found.latency is None:
+        return ""
+    ratio = steady(found.latency)
+    return f"{times(ratio.low)} to {times(ratio.high)}; first call, paper's: {times(_paper(found))}"
+
+
+def _paper(found: FunctionCell) -> float | None:
+    return tables.ESTIMATORS["paper's"](found.latency) if found.latency is not None else None
+
+
+def shares_of(row: dict[str, Any], names: Sequence[str]) -> list[tuple[str, float]]:
+    """Returns name and per cent of each count that is not zero."""
+    total = sum(row[name] or 0 for name in names)
+    return [(name, 100 * row[name] / total) for name in names if row[name]] if total else []
+
+
+@cache
+def _template() -> Template:
+    functions: dict[str, Any] = {
+        "cell": cell, "times": times, "place": place, "cell_text": cell_text, "cell_hint": cell_hint,
+        "shares_of": shares_of,
+    }  # fmt: skip
+    return template_environment(functions).get_template("portability.html.j2")

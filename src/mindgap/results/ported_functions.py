@@ -1,0 +1,249 @@
+"""Holds what a portability study found of functions on targets, in one file of JSON lines that can be resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from mindgap.graph import MindgapError
+
+#: Why a sample of a function is lost on a target. The first five are those of the paper:
+#: - `not implemented`: the target has no implementation of the function, or of an operator in it.
+#: - `type failure`: the target does not take a dtype, or gives another dtype or shape than the source.
+#: - `time-out`: no result within the limit.
+#: - `memory`: the target ran out of memory.
+#: - `precision`: the target gives other values than the source, by more than rounding explains.
+#: - `crash`: the process ended.
+#: - `error`: any other failure, in the target's words.
+Reason = Literal["not implemented", "type failure", "time-out", "memory", "precision", "crash", "error"]
+REASONS: Final[tuple[Reason, ...]] = (
+    "not implemented", "type failure", "time-out", "memory", "precision", "crash", "error",
+)  # fmt: skip
+#: The classes of a function on a target. `not compared`: no sample gave an answer that could be judged.
+PortClass = Literal["success", "partial failure", "complete failure", "not compared"]
+CLASSES: Final[tuple[PortClass, ...]] = ("success", "partial failure", "complete failure", "not compared")
+
+
+@dataclass(frozen=True, slots=True)
+class PortingSettings:
+    """top, per_decile: how many of the most used functions, and how many at random of each decile of usage.
+    seed: of the draw, and of the files that are scanned.
+    files: Python files that are parsed for one framework at most.
+    processes: in which each function is measured; rounds: calls in each of them, after the first.
+    deadline_s, memory_bytes: of one function in one process; of one graph on a platform."""
+
+    top: int = 20
+    per_decile: int = 5
+    seed: int = 0
+    files: int = 3000
+    processes: int = 3
+    rounds: int = 15
+    deadline_s: float = 60.0
+    memory_bytes: int = 4 << 30
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what the study's file holds of them."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleResult:
+    """One call of a function on a target.
+
+    sample: dtypes and shapes of its arguments, or the source that opens it.
+    reason: why it is lost, empty where it is ported. `not compared`: it ran, and nothing says whether it is right.
+    message: the target's own words, or how far results differ.
+    """
+
+    sample: str
+    reason: Reason | Literal["", "not compared"] = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Seconds of one call on source and target, from several processes.
+
+    sample: the call that was measured.
+    source_first, target_first: of each process, the first call, with what the side compiles for it.
+    source, target: of each process, the later calls. Those at the same place were made one after the other.
+    """
+
+    sample: str
+    source_first: tuple[float, ...]
+    target_first: tuple[float, ...]
+    source: tuple[tuple[float, ...], ...]
+    target: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCell:
+    """One function on one target. `latency`: None where no sample is ported."""
+
+    framework: str
+    function: str
+    target: str
+    samples: tuple[SampleResult, ...]
+    latency: Latency | None = None
+
+    @property
+    def word(self) -> PortClass:
+        """The class of the function: by how many of its samples that were compared are lost."""
+        compared = [each for each in self.samples if each.reason != "not compared"]
+        lost = sum(each.reason != "" for each in compared)
+        if not compared:
+            return "not compared"
+        return "success" if not lost else "complete failure" if lost == len(compared) else "partial failure"
+
+    @property
+    def main_loss(self) -> SampleResult | None:
+        """The first sample with the most frequent reason; None where no sample is lost."""
+        lost = [each for each in self.samples if each.reason not in ("", "not compared")]
+        return max(lost, key=lambda each: sum(other.reason == each.reason for other in lost), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFunction:
+    """A function of the draw. `uses`: calls that were counted. `stratum`: `top`, or `decile 1` (most used) to 10."""
+
+    name: str
+    uses: int
+    stratum: str
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkDraw:
+    """The functions of one framework.
+
+    versions: of the framework's packages.
+    source: what calls are compared with (`cpu/eager`).
+    files, calls: Python files that were parsed, and calls of public functions in them.
+    public, used: public functions of the framework; those that are called at least once.
+    drawn: in the order of the draw.
+    not_tried: names that were drawn and have no sample, with the reason; each was replaced by the next of its stratum.
+    targets: all targets, with the reason why one is not available, empty for those that are.
+    unreadable: files of folders that were named, not of packages, which do not parse, and why.
+    """
+
+    framework: str
+    versions: Mapping[str, str]
+    source: str
+    files: int
+    calls: int
+    public: int
+    used: int
+    drawn: tuple[DrawnFunction, ...]
+    not_tried: Mapping[str, str]
+    targets: Mapping[str, str]
+    unreadable: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass
+class PortingStudy:
+    """Everything that a study's file holds. `settings`: seed, sizes and limits, as JSON. `machine`: the processor."""
+
+    settings: dict[str, Any]
+    machine: str
+    draws: dict[str, FrameworkDraw] = field(default_factory=dict[str, FrameworkDraw])
+    cells: dict[tuple[str, str, str], FunctionCell] = field(default_factory=dict[tuple[str, str, str], FunctionCell])
+
+    def of(self, framework: str, target: str) -> list[FunctionCell]:
+        """Returns the cells of a target, in the order of the draw."""
+        names = [each.name for each in self.draws[framework].drawn]
+        found = (self.cells.get((framework, name, target)) for name in names)
+        return [each for each in found if each is not None]
+
+
+class StudyFile:
+    """Appends to a study's file, one JSON object a line, and reads it. A last line that was cut is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> PortingStudy:
+        """Raises `MindgapError` where the file is not there or is no study."""
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise MindgapError(f"{self.path}: cannot be read: {error}") from None
+        study: PortingStudy | None = None
+        for number, line in enumerate(lines, 1):
+            try:
+                data: dict[str, Any] = json.loads(line)
+                study = _added(study, data)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                if number == len(lines) and study is not None:
+                    break  # cut in the middle of a line
+                raise MindgapError(
+                    f"{self.path}: line {number} is not of a portability study ({type(error).__name__}: {error}); "
+                    "mindgap study portability --out FILE writes one"
+                ) from None
+        if study is None:
+            raise MindgapError(f"{self.path}: it is empty; mindgap study portability --out FILE writes a study")
+        return study
+
+    def begin(self, settings: dict[str, Any], machine: str) -> PortingStudy:
+        """Returns what the file holds, or begins it. Raises `MindgapError` for a file of other settings."""
+        if not self.path.exists() or not self.path.stat().st_size:
+            study = PortingStudy(settings, machine)
+            self._append({"kind": "study", "settings": settings, "machine": machine})
+            return study
+        study = self.read()
+        differing = sorted(k for k in {*settings, *study.settings} if settings.get(k) != study.settings.get(k))
+        if study.machine != machine:
+            differing.append("machine")
+        if differing:
+            raise MindgapError(
+                f"{self.path}: it is of a study with another {', '.join(differing)}; give --out another file"
+            )
+        self._cut_last_line()
+        return study
+
+    def add(self, study: PortingStudy, record: FrameworkDraw | FunctionCell) -> None:
+        """Adds a record to the study and to the file."""
+        if isinstance(record, FrameworkDraw):
+            study.draws[record.framework] = record
+            self._append({"kind": "draw", **asdict(record)})
+        else:
+            study.cells[record.framework, record.function, record.target] = record
+            self._append({"kind": "cell", **asdict(record)})
+
+    def _append(self, data: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
+            out.flush()
+
+    def _cut_last_line(self) -> None:
+        """Removes a last line without its end."""
+        data = self.path.read_bytes()
+        if not data.endswith(b"\n"):
+            os.truncate(self.path, data.rfind(b"\n") + 1)
+
+
+def _added(study: PortingStudy | None, data: dict[str, Any]) -> PortingStudy:
+    """Adds a decoded line. Raises KeyError or TypeError for what is none."""
+    kind = data.pop("kind")
+    if study is None:
+        if kind != "study":
+            raise KeyError("the first line is not of kind `study`")
+        return PortingStudy(dict(data["settings"]), str(data["machine"]))
+    if kind == "draw":
+        drawn = tuple(DrawnFunction(**each) for each in data.pop("drawn"))
+        draw = FrameworkDraw(**data, drawn=drawn)
+        study.draws[draw.framework] = draw
+        return study
+    if kind != "cell":
+        raise KeyError(f"unknown kind {kind}")
+    samples = tuple(SampleResult(**each) for each in data.pop("samples"))
+    timing = data.pop("latency")
+    latency = None if timing is None else Latency(
+        timing["sample"], tuple(timing["source_first"]), tuple(timing["target_first"]),
+        tuple(map(tuple, timing["source"])), tuple(map(tuple, timing["target"])),
+    )  # fmt: skip
+    cell = FunctionCell(**data, samples=samples, latency=latency)
+    study.cells[cell.framework, cell.function, cell.target] = cell
+    return study

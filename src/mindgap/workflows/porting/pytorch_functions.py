@@ -1,0 +1,283 @@
+"""Studies functions of PyTorch: samples of its own test suite, run on platforms by the worker pool, and judged."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.models.corpus.operator_samples.public_names import sources_of
+from mindgap.models.sources.client import OpenedSource, SourceClient
+from mindgap.platforms.environments.environment import installed
+from mindgap.platforms.listing import list_platforms
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.registry import canonical
+from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, PortingSettings, SampleResult
+from mindgap.results.rows import Row
+from mindgap.results.settings import RunSettings
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.diff import Session, Subject
+from mindgap.workflows.porting.framework_modes import functions_of, reason_of, uses_of_public
+from mindgap.workflows.porting.other_frameworks import measured_sample, with_process
+from mindgap.workflows.porting.usage import Usage, draw_functions
+
+if TYPE_CHECKING:
+    from typing import Self
+
+SOURCE: Final = "cpu/eager"
+#: What functions go to where nobody names platforms; of the second line, what is here.
+TARGETS: Final = ("cpu/jit", "cpu/inductor", "onnxruntime/cpu", "openvino/cpu")
+MORE_TARGETS: Final = ("executorch/cpu", "iree/cpu", "jax/cpu", "litert/cpu", "ncnn/cpu", "tinygrad/cpu", "tvm/cpu")
+#: Devices of the paper that the study names whether they are here or not.
+_DEVICES: Final = ("cuda/eager", "xla/eager@pjrt=tpu")
+#: Run before anything is measured: a compiler makes its headers with its first program.
+_WARM_UP: Final = "ops:trunc#0"
+#: Samples of a function, evenly spaced over those of its first source.
+_SAMPLES: Final = 4
+_MODULES: Final = (
+    "torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.signal.windows",
+    "torch.nn.init", "torch.sparse", "torch.autograd", "torch.nn.utils.rnn",
+)  # fmt: skip
+#: What a status of a platform is in the paper's reasons, where its message does not tell.
+_STATUS_REASONS: Final[Mapping[str, Any]] = {
+    "unsupported": "not implemented", "crash": "crash", "timeout": "time-out", "oom": "memory",
+}  # fmt: skip
+
+
+class PyTorchFunctions:
+    """Runs functions of PyTorch on platforms. Use as a context manager: leaving it ends the workers."""
+
+    name: str = "pytorch"
+
+    def __init__(self, platforms: Sequence[str], settings: PortingSettings, tensors: TensorStore) -> None:
+        """`platforms`: none for `TARGETS`. Raises `PlatformError` for one that is not known."""
+        self._settings, self._tensors = settings, tensors
+        self._wanted = [canonical(each) for each in platforms or _default_targets()]
+        self._client = SourceClient(tensors, settings.deadline_s)
+        self._session = Session(tensors=tensors)
+        self._graphs: dict[tuple[str, str], Graph] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
+        self._client.close()
+
+    def draw(self, usage: Usage, tick: Callable[[str], None]) -> FrameworkDraw:
+        """Draws functions. One whose samples are those of another that was drawn is that one by another name."""
+        public = _public()
+        uses: Counter[str] = uses_of_public(public, usage.calls)
+        taken: dict[tuple[str, ...], str] = {}
+
+        def untestable(name: str) -> str:
+            tick(name)
+            try:
+                sources = sources_of(name)
+            except MindgapError as error:
+                return str(error)
+            if not sources:
+                return "PyTorch's test suite has no samples of it"
+            if sources in taken:
+                return f"it has the samples of {taken[sources]}"
+            why = self._uncapturable(name)
+            if not why:
+                taken[sources] = name
+            return why
+
+        drawn, left_out = draw_functions(
+            uses, top=self._settings.top, per_decile=self._settings.per_decile, seed=self._settings.seed,
+            untestable=untestable,
+        )  # fmt: skip
+        if not drawn:
+            raise MindgapError("pytorch: no function of the files has samples in PyTorch's test suite")
+        return FrameworkDraw(
+            self.name, self.versions(), SOURCE, usage.files, uses.total(), len(public), len(uses), drawn,
+            left_out, self.targets(),
+        )  # fmt: skip
+
+    def versions(self) -> Mapping[str, str]:
+        return installed(("torch",))
+
+    def targets(self) -> dict[str, str]:
+        """Returns the platforms, and why one is not available, empty where it is."""
+        return {str(each): self._missing(each) for each in self._wanted}
+
+    def cells(self, function: str, targets: Sequence[str]) -> list[FunctionCell]:
+        """Runs the samples of a function on platforms, and judges what they give. Measures nothing."""
+        settings = RunSettings(trace=False, deadline_s=self._settings.deadline_s)
+        sources = self._samples(function)
+        subjects = [
+            Subject(source, partial(self._captured, source, function), source, in_process=False) for source in sources
+        ]
+        try:
+            report = self._session.diff_many(subjects, targets, settings=settings)
+        except MindgapError as error:
+            failed = (SampleResult("", "not compared", str(error)),)
+            return [FunctionCell(self.name, function, target, failed) for target in targets]
+        refused = {each.source: each.reason for each in report.refused}
+        rows = {(row.model, str(row.platform)): row for row in report.rows}
+        found: list[FunctionCell] = []
+        for target in targets:
+            samples = tuple(_result(source, rows.get((source, target)), refused.get(source)) for source in sources)
+            found.append(FunctionCell(self.name, function, target, samples))
+        return found
+
+    def measured_pass(
+        self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
+    ) -> Iterator[tuple[FunctionCell, Latency]]:
+        """Measures the first sample of each cell that is ported, with workers that start for this pass.
+
+        A sample is loaded and run on the source and on the platform; then it runs on both in turn. Yields the cells
+        that ran, each with the seconds of one process more.
+        """
+        todo = [(cell, sample) for cell in cells if (sample := measured_sample(cell)) is not None]
+        with _empty_caches(), WorkerPool([], tensors=self._tensors, grows=True) as pool:
+            self._warm_up(pool, [SOURCE, *dict.fromkeys(cell.target for cell, _ in todo)])
+            for place, (cell, sample) in enumerate(todo):
+                tick(place, len(todo), f"{self.name}: measuring {cell.function} on {cell.target}")
+                found = self._measured(pool, cell, sample)
+                if found is not None:
+                    yield cell, with_process(cell.latency, sample, *found)
+
+    def _warm_up(self, pool: WorkerPool, platforms: Sequence[str]) -> None:
+        graph = self._captured(_WARM_UP, "")
+        for platform in platforms:
+            pool.run(Job(canonical(platform), graph, repeat=1, deadline_s=self._settings.deadline_s))
+
+    def _measured(
+        self, pool: WorkerPool, cell: FunctionCell, sample: str
+    ) -> tuple[float, float, list[float], list[float]] | None:
+        """Returns first calls and later calls on source and target, in seconds. None where one did not run."""
+        try:
+            graph = self._captured(sample, cell.function)
+        except MindgapError:
+            return None
+        sides = [canonical(SOURCE), canonical(cell.target)]
+
+        def run(platform: PlatformName) -> Outcome:
+            return pool.run(Job(platform, graph, repeat=1, deadline_s=self._settings.deadline_s))
+
+        started = [run(side) for side in sides]
+        if not all(outcome.ran for outcome in started):
+            return None
+        first = [outcome.timings.get("load", 0.0) + outcome.timings["run"] for outcome in started]
+        later: tuple[list[float], list[float]] = ([], [])
+        for _ in range(self._settings.rounds):
+            for side, seconds in zip(sides, later, strict=True):
+                outcome = run(side)
+                if not outcome.ran:
+                    return None
+                seconds.append(outcome.timings["run"])
+        return first[0], first[1], *later
+
+    def _missing(self, platform: PlatformName) -> str:
+        """Why a platform is not available, empty where it is."""
+        for info in list_platforms({platform.device_mode}):
+            if info.platform == platform.device_mode:
+                if info.available and "pjrt=tpu" in platform:
+                    return "" if _has_tpu() else "PJRT finds no TPU here (/dev/accel* and /dev/vfio are not there)"
+                return "" if info.available else info.reason
+        return "no such platform"
+
+    def _samples(self, function: str) -> list[str]:
+        """The sources of single samples of a function. Raises `MindgapError`."""
+        found: list[str] = []
+        for source in sources_of(function):
+            found += [program.source for program in self._opened(source).programs]
+            if len(found) >= _SAMPLES:
+                break
+        step = max(1, len(found) // _SAMPLES)
+        return found[::step][:_SAMPLES]
+
+    def _opened(self, source: str) -> OpenedSource:
+        return self._client.open(source)
+
+    def _captured(self, source: str, function: str) -> Graph:
+        """Captures a sample, once."""
+        key = (function, source)
+        if key not in self._graphs:
+            opened = self._opened(source)
+            self._graphs[key] = self._client.capture(opened, 0)
+        return self._graphs[key]
+
+    def _uncapturable(self, function: str) -> str:
+        """Why no sample of a function can be captured, empty where one can."""
+        reason = "PyTorch's test suite has no samples of it"
+        try:
+            for source in self._samples(function):
+                try:
+                    self._captured(source, function)
+                except MindgapError as error:
+                    reason = str(error)
+                else:
+                    return ""
+        except MindgapError as error:
+            reason = str(error)
+        return " ".join(reason.split())[:300]
+
+
+def _default_targets() -> list[str]:
+    here = {info.platform for info in list_platforms(MORE_TARGETS) if info.available}
+    return [*TARGETS, *(each for each in MORE_TARGETS if each in here), *_DEVICES]
+
+
+def _public() -> Mapping[str, Callable[..., Any]]:
+    """Public functions of PyTorch by full name, and modules of `torch.nn`."""
+    import torch
+
+    members: Mapping[str, Any] = vars(torch.nn)
+    modules = {
+        f"torch.nn.{name}": value
+        for name, value in members.items()
+        if isinstance(value, type) and issubclass(value, torch.nn.Module) and not name.startswith("_")
+    }
+    return {**functions_of({name: importlib.import_module(name) for name in _MODULES}), **modules}
+
+
+@contextlib.contextmanager
+def _empty_caches() -> Generator[None]:
+    """Within the block, workers that start have no compiled programs of earlier processes."""
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    before = os.environ.get(name)
+    with tempfile.TemporaryDirectory(prefix="mindgap-compiled-") as folder:
+        os.environ[name] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
+
+
+def _has_tpu() -> bool:
+    from pathlib import Path
+
+    return any(Path("/dev").glob("accel*")) or Path("/dev/vfio").is_dir()
+
+
+def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
+    """What a row says of a sample, in the paper's reasons."""
+    if row is None:
+        return SampleResult(source, "not compared", refused or "it has no row")
+    text = " ".join((row.message or row.detail).split())[:400]
+    if row.status == "ok" and not row.finding and row.verdict is not None:
+        return SampleResult(source)
+    if row.status == "ok" and row.finding:
+        return SampleResult(source, "precision", text or row.word)
+    if row.status in ("ok", "not_run", "nondeterministic") or row.word in ("no_reference", "not_judged", "unjudged"):
+        return SampleResult(source, "not compared", text or row.word)
+    told = reason_of(text)
+    by_status = _STATUS_REASONS.get(row.status)
+    reason = by_status if by_status is not None and told not in ("type failure",) else told
+    if row.status in ("crash", "timeout", "oom"):
+        reason = _STATUS_REASONS[row.status]
+    return SampleResult(source, reason, text)

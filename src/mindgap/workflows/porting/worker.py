@@ -1,0 +1,386 @@
+"""Serves one framework: which functions are public, which calls of them run, and how a call runs on a target.
+
+The process imports the framework and forks for each request; it never starts the framework's runtime itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+import numpy as np
+
+from mindgap.graph import Array, MindgapError
+from mindgap.run.channel import Frame
+from mindgap.run.server import Answer, Channel, Service
+from mindgap.workflows.porting.framework_modes import (
+    FrameworkModes,
+    NoArrays,
+    SpecialCall,
+    arrays_of,
+    reason_of,
+    uses_of_public,
+)
+from mindgap.workflows.porting.function_calls import FORMS, MOST_CALLS, Drawn, FunctionCall, call_of, generated_call
+from mindgap.workflows.porting.isolated_call import CallLimits, Tell, run_isolated
+
+#: The class of a framework's modes, by the framework's name.
+MODES: Final = {
+    "jax": "mindgap.workflows.porting.jax_modes:JaxModes",
+    "tensorflow": "mindgap.workflows.porting.tensorflow_modes:TensorFlowModes",
+}
+#: Relative and absolute difference that the frameworks' own tests allow, by dtype.
+_TOLERANCES: Final = {
+    "float64": (1e-7, 1e-7), "complex128": (1e-7, 1e-7), "float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-2),
+}  # fmt: skip
+_TOLERANCE: Final = (1.3e-6, 1e-5)
+#: Differences up to so many times what eight units in the last place of the arguments move are not findings, as in
+#: `models.own_path`.
+_MOVED: Final = 16
+#: Functions whose vectors are unique but for their sign or phase.
+_FACTORISATIONS: Final = frozenset({"svd", "eig", "eigh", "self_adjoint_eig", "qr", "schur", "hessenberg"})
+#: Results that are so many times as far from float64 as the source's worst element are not findings.
+_AS_EXACT: Final = 4
+_PATH: Final = re.compile(r"(/[\w.+-]+){3,}")
+_ULPS: Final = 8
+
+
+def framework_service(channel: Channel, framework: str) -> Service:
+    """Opens the service of a framework (`jax`, `tensorflow`). Raises `ImportError` where it is not installed."""
+    module, _, name = MODES[framework].partition(":")
+    modes: FrameworkModes = getattr(importlib.import_module(module), name)()
+    serving = FrameworkServing(modes)
+    versions: dict[str, str] = {}
+    for package in modes.packages:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    answers = {
+        "usage": serving.usage, "targets": serving.targets, "calls": serving.calls,
+        "compare": serving.compare, "measure": serving.measure,
+    }  # fmt: skip
+    return Service(answers, {"source": modes.source, "versions": versions})
+
+
+class FrameworkServing:
+    """Answers requests. Those that name a function have the limits of a forked process."""
+
+    def __init__(self, modes: FrameworkModes) -> None:
+        self._modes = modes
+        self._public = modes.public()
+
+    def usage(self, frame: Frame) -> Answer:
+        """Counts calls by public function (`calls`: by any name)."""
+        uses = uses_of_public(self._public, frame.header["calls"])
+        return {"kind": "usage", "uses": dict(uses), "public": len(self._public)}, ()
+
+    def targets(self, frame: Frame) -> Answer:
+        """Says why each target is not available, empty where it is."""
+        names = [*self._modes.targets()]
+
+        def asked(tell: Tell) -> None:
+            for name in names:
+                tell({"name": name, "why": self._modes.missing(name)})
+
+        ended = run_isolated(asked, _limits(frame))
+        found = {each["name"]: each["why"] for each in ended.told}
+        return {"kind": "targets", "targets": {n: found.get(n, ended.message or "not known") for n in names}}, ()
+
+    def calls(self, frame: Frame) -> Answer:
+        """Finds calls that run on the source: their numbers and labels, or the reason why none does."""
+        name = self._known(frame)
+
+        def tried(tell: Tell) -> None:
+            _find_calls(self._modes, name, self._public[name], tell)
+
+        ended = run_isolated(tried, _limits(frame))
+        calls = [each for each in ended.told if "label" in each]
+        refused = [each["why"] for each in ended.told if "why" in each]
+        return {"kind": "calls", "calls": calls, "why": ended.message or next(iter(refused), "no call was made")}, ()
+
+    def compare(self, frame: Frame) -> Answer:
+        """Runs calls on targets, and compares them with the source. `pairs`: target and number of a call."""
+        work = _PairWork(self._modes, self._known(frame), self._public, frame.header["pairs"])
+        return {"kind": "compare", "results": work.done(work.compare, _limits(frame))}, ()
+
+    def measure(self, frame: Frame) -> Answer:
+        """Measures pairs of target and call: once on each side, then `rounds` times, one side after the other."""
+        work = _PairWork(self._modes, self._known(frame), self._public, frame.header["pairs"])
+        rounds = int(frame.header["rounds"])
+        results = work.done(lambda pairs, tell: work.measure(pairs, rounds, tell), _limits(frame))
+        return {"kind": "measure", "results": results}, ()
+
+    def _known(self, frame: Frame) -> str:
+        name = frame.header["function"]
+        if name not in self._public:
+            raise MindgapError(f"{name} is no public function of this version")
+        return name
+
+
+def _limits(frame: Frame) -> CallLimits:
+    return CallLimits(frame.header["deadline_s"], frame.header["memory_bytes"])
+
+
+def _candidates(
+    modes: FrameworkModes, name: str, function: Callable[..., Any]
+) -> Iterator[tuple[int, Callable[[], FunctionCall]]]:
+    """Yields number and maker of each call that is tried: those of the table of special calls, else generated ones."""
+    special = modes.special().get(name, ())
+
+    def one(form_number: int, given: SpecialCall | None) -> FunctionCall:
+        draw = Drawn(FORMS[form_number], f"{name} {form_number}", modes.make, modes.key())
+        if given is not None:
+            called, args = given(draw)
+            made = call_of(called, args, {}, modes.is_array)
+            which = f" (call {form_number + 1})" if len(special) > 1 else ""
+            return FunctionCall(made.function, made.arrays, (made.label or "no arguments") + which)
+        args, kwargs = generated_call(function, draw)
+        made = call_of(function, args, kwargs, modes.is_array)
+        return FunctionCall(made.function, made.arrays, made.label or "no arguments")
+
+    for number in range(len(FORMS)):
+        if not special:
+            yield number, lambda number=number: one(number, None)
+        elif number < len(special):
+            yield number, lambda number=number: one(number, special[number])
+
+
+def _find_calls(modes: FrameworkModes, name: str, function: Callable[..., Any], tell: Tell) -> None:
+    found: list[str] = []
+    for number, make in _candidates(modes, name, function):
+        if len(found) == MOST_CALLS:
+            return
+        try:
+            call = make()
+            if call.label in found:
+                continue
+            first = arrays_of(modes, modes.run_source(call))
+            again = arrays_of(modes, modes.run_source(make()))
+        except (Exception, SystemExit) as error:  # what a guessed call raises is data
+            tell({"why": _line(error)})
+            continue
+        random = not all(map(_same_bits, first, again))
+        tell({"call": number, "label": call.label, "random": random})
+        found.append(call.label)
+
+
+#: A target, and the number of a call.
+_Pair = Sequence[Any]
+
+
+class _PairWork:
+    """Pairs of targets and calls of one function, worked on in forked processes."""
+
+    def __init__(
+        self, modes: FrameworkModes, name: str, public: Mapping[str, Callable[..., Any]], pairs: Sequence[_Pair]
+    ) -> None:
+        self._modes, self._pairs, self._name = modes, pairs, name
+        self._make = dict(_candidates(modes, name, public[name]))
+
+    def done(self, work: Callable[[Sequence[_Pair], Tell], None], limits: CallLimits) -> list[dict[str, Any]]:
+        """Works on all pairs. One at which a process ends, or passes a limit, has that as its result, and the pairs
+        behind it go on in another process."""
+        results: list[dict[str, Any]] = []
+        left = self._pairs
+        while left:
+            ended = run_isolated(partial(work, left), limits)
+            results += [each for each in ended.told if "side" not in each]
+            if not ended.fault:
+                break
+            sides = [each for each in ended.told if "side" in each]
+            trying = sides[-1] if sides else dict[str, Any]()
+            place = int(trying.get("place", 0))
+            target, number = left[place]
+            message, reason = ended.message, ended.fault
+            if trying.get("side") == "source":
+                message, reason = f"on the source: {message}", "not compared"
+            results.append({"on": target, "call": number, "reason": reason, "message": message})
+            left = left[place + 1 :]
+        return results
+
+    def compare(self, pairs: Sequence[_Pair], tell: Tell) -> None:
+        """Runs each pair on both sides."""
+        modes = self._modes
+        expected: dict[int, tuple[list[Array], bool]] = {}
+        for place, (target, number) in enumerate(pairs):
+            make = self._make[number]
+            if number not in expected:
+                tell({"place": place, "side": "source"})
+                first, again = (arrays_of(modes, modes.run_source(make())) for _ in range(2))
+                random = modes.is_random(self._name) or not all(map(_same_bits, first, again))
+                expected[number] = first, random
+            tell({"place": place, "side": "target"})
+            try:
+                found = arrays_of(modes, modes.targets()[target](make())())
+            except NoArrays as error:
+                reason, message = "type failure", f"{error}; the source's output 0 is {_form(expected[number][0][0])}"
+            except (Exception, SystemExit) as error:  # what a target does wrong is data
+                reason = "crash" if isinstance(error, SystemExit) else reason_of(f"{type(error).__name__}: {error}")
+                message = _line(error)
+            else:
+                first, random = expected[number]
+                reason, message = compared(
+                    self._unsigned(first), self._unsigned(found), random, partial(self._moved_outputs, make),
+                    partial(self._exact_outputs, make),
+                )  # fmt: skip
+            tell({"on": target, "call": number, "reason": reason, "message": message})
+
+    def measure(self, pairs: Sequence[_Pair], rounds: int, tell: Tell) -> None:
+        """Measures each pair. Where two pairs have one call, its first call on the source was that of the first."""
+        modes = self._modes
+        modes.wait(modes.make(np.zeros(1, np.float32), "float32") + 1)  # starts the runtime
+        first_source: dict[int, float] = {}
+        for place, (target, number) in enumerate(pairs):
+            call = self._make[number]()
+            tell({"place": place, "side": "source"})
+            if number not in first_source:
+                first_source[number] = _seconds(lambda call=call: modes.run_source(call))
+            tell({"place": place, "side": "target"})
+            started = time.perf_counter()
+            run = modes.targets()[target](self._make[number]())
+            run()
+            first_target = time.perf_counter() - started
+            seconds = [(_seconds(lambda call=call: modes.run_source(call)), _seconds(run)) for _ in range(rounds)]
+            tell({
+                "on": target, "call": number, "source_first": first_source[number], "target_first": first_target,
+                "source": [pair[0] for pair in seconds], "target": [pair[1] for pair in seconds],
+            })  # fmt: skip
+
+    def _unsigned(self, outputs: Sequence[Array]) -> Sequence[Array]:
+        """Magnitudes of factors, whose vectors may have either sign or any phase; other outputs as they are."""
+        if self._name.rpartition(".")[2] not in _FACTORISATIONS:
+            return outputs
+        return [np.asarray(np.abs(each), each.dtype) if each.dtype.kind in "fc" else each for each in outputs]
+
+    def _exact_outputs(self, make: Callable[[], FunctionCall]) -> Sequence[Array]:
+        """The outputs on the source in float64."""
+        return self._unsigned(arrays_of(self._modes, self._modes.run_exact(make())))
+
+    def _moved_outputs(self, make: Callable[[], FunctionCall]) -> Sequence[Array]:
+        """The outputs on the source where each float argument moved by eight units in the last place, up or down."""
+        modes, call = self._modes, make()
+        rng = np.random.default_rng(0)
+        moved: list[Any] = []
+        for array in call.arrays:
+            (values,) = modes.leaves(array)
+            if not np.issubdtype(values.dtype, np.inexact):
+                moved.append(array)
+                continue
+            step = _ULPS * float(np.finfo(values.dtype).eps)
+            signs = rng.choice([-1.0, 1.0], values.shape)
+            moved.append(modes.make(np.asarray(values * (1 + step * signs), values.dtype), str(values.dtype)))
+        return self._unsigned(arrays_of(modes, modes.run_source(FunctionCall(call.function, tuple(moved), call.label))))
+
+
+def compared(
+    expected: Sequence[Array], found: Sequence[Array], random: bool, moved: Callable[[], Sequence[Array]],
+    exact: Callable[[], Sequence[Array]],
+) -> tuple[str, str]:  # fmt: skip
+    """Returns the reason why outputs are lost, or an empty one, and what is said of it.
+
+    Other numbers, dtypes or shapes of outputs are a type failure. Values may differ by the tolerance of the
+    frameworks' tests, or 16 times what the source moves by where the arguments move by eight units in the last place
+    (`moved`: the source's outputs there). So may values that are at most 4 times as far from those in float64
+    (`exact`) as the source's own. Values of a random function are not compared.
+    """
+    if len(expected) != len(found):
+        return "type failure", f"{len(found)} outputs, and the source gives {len(expected)}"
+    worst = ""
+    nearby: Sequence[Array] | None = None
+    for place, (left, right) in enumerate(zip(expected, found, strict=True)):
+        if left.shape != right.shape or left.dtype != right.dtype:
+            return "type failure", f"output {place} is {_form(right)}, and the source's is {_form(left)}"
+        if random or _same_bits(left, right):
+            continue
+        if not _is_number(left):
+            return "precision", f"output {place} has other values ({left.dtype})"
+        limit = _limit(left)
+        distance = _distance(left, right)
+        if bool(np.all(distance <= limit)):
+            continue
+        if nearby is None:
+            try:
+                nearby = moved()
+            except (Exception, SystemExit) as error:  # the source itself may not take the moved arguments
+                return "not compared", f"output {place} differs; the source with moved arguments: {_line(error)}"
+        if len(nearby) != len(expected) or nearby[place].shape != left.shape:
+            return "not compared", f"output {place} differs, and has another shape where the arguments move"
+        # Elsewhere in the output, values move by as much: one step of one element says little of it.
+        reach = np.where(np.isfinite(moves := _distance(left, nearby[place])), moves, math.inf)
+        wide = np.maximum(limit, _MOVED * (reach if left.dtype.kind in "iub" else np.max(reach, initial=0.0)))
+        if bool(np.all(distance <= wide)) or _as_exact(left, right, place, wide, exact):
+            continue
+        at = int(np.argmax(np.where(distance <= wide, -1.0, np.nan_to_num(distance, nan=math.inf, posinf=math.inf))))
+        worst = worst or (
+            f"output {place} is {right.reshape(-1)[at]}, and the source's is {left.reshape(-1)[at]}, at element {at}"
+        )
+    return ("precision", worst) if worst else ("", "")
+
+
+def _as_exact(left: Array, right: Array, place: int, limit: Array, exact: Callable[[], Sequence[Array]]) -> bool:
+    """Whether the target's output is about as near to float64 as the source's. False where there is no such output."""
+    if left.dtype.kind in "biu":
+        return False
+    try:
+        outputs = exact()
+    except (Exception, SystemExit):  # a function that takes no float64 has no such reference
+        return False
+    if len(outputs) <= place or outputs[place].shape != left.shape or outputs[place].dtype.kind not in "fc":
+        return False
+    mine, theirs = _distance(outputs[place], left), _distance(outputs[place], right)
+    return bool(np.all(theirs <= np.maximum(limit, _AS_EXACT * np.max(mine, initial=0.0))))
+
+
+def _is_number(array: Array) -> bool:
+    return array.dtype.kind in "biufc" or array.dtype.name in ("bfloat16", "float16")
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _distance(left: Array, right: Array) -> Array:
+    """The distance of each element; 0 for equal ones, two NaN too, and infinity where one alone is not finite."""
+    one, other = _wide(left), _wide(right)
+    with np.errstate(all="ignore"):
+        distance = np.abs(one - other)
+    equal = (one == other) | (np.isnan(one) & np.isnan(other))
+    odd = ~(np.isfinite(one) & np.isfinite(other))
+    return cast("Array", np.where(equal, 0.0, np.where(odd, math.inf, distance)))
+
+
+def _limit(array: Array) -> Array:
+    """What the frameworks' tests allow. Integers are equal or not."""
+    if array.dtype.kind in "biu":
+        return np.zeros(array.shape)
+    relative, absolute = _TOLERANCES.get(array.dtype.name, _TOLERANCE)
+    return np.asarray(absolute + relative * np.nan_to_num(np.abs(_wide(array)), nan=0.0, posinf=0.0))
+
+
+def _same_bits(left: Array, right: Array) -> bool:
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    return bool(np.all(left == right)) if left.dtype.kind == "O" else left.tobytes() == right.tobytes()
+
+
+def _form(array: Array) -> str:
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+
+
+def _seconds(run: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def _line(error: BaseException) -> str:
+    """An error on one line, without paths of this machine."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return _PATH.sub("…", text)[:400]

@@ -1,0 +1,64 @@
+"""Whole studies on real frameworks: a few functions of each, twice."""
+
+from pathlib import Path
+
+import pytest
+
+from mindgap.graph import MindgapError
+from mindgap.platforms.environments.recipe import made_environment
+from mindgap.results.ported_functions import CLASSES, PortingSettings
+from mindgap.studies.portability.repeated import compare_studies
+from mindgap.workflows.porting.study import PortingRequest, run_portability
+
+PROGRAMS = {
+    "pytorch": "import torch\ntorch.add(1, 2)\ntorch.add(3, 4)\ntorch.lgamma(1)\ntorch.nn.ReLU()\ntorch.tensor(1)\n",
+    "jax": "from jax import lax, numpy as jnp\njnp.sin(1); jnp.sin(2)\nlax.while_loop(1, 2, 3)\njnp.unique(1)\n",
+    "tensorflow": "import tensorflow as tf\ntf.sin(1); tf.sin(2)\ntf.linalg.lu(1)\ntf.get_static_value(1)\n",
+}
+#: What is lost where, by the frameworks' documentation.
+LOST = {
+    "pytorch": {("torch.lgamma", "onnxruntime/cpu")},
+    "jax": {("jax.numpy.unique", "cpu/jit"), ("jax.numpy.unique", "cpu/export")},
+    "tensorflow": {
+        ("tensorflow.linalg.lu", "cpu/xla"), ("tensorflow.linalg.lu", "cpu/litert"),
+        *(("tensorflow.get_static_value", target) for target in ("cpu/graph", "cpu/xla", "cpu/litert")),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("framework", [*PROGRAMS])
+def test_two_studies_agree_and_find_what_is_lost(
+    framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if framework != "pytorch" and made_environment(framework) is None:
+        pytest.skip(f"mindgap env create {framework}")
+    # Usage is that of one file, so that the draw is known.
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "program.py").write_text(PROGRAMS[framework])
+    monkeypatch.setattr("mindgap.workflows.porting.study.own_packages", list)
+    monkeypatch.setattr("mindgap.workflows.porting.study.environment_packages", lambda name: [])
+    platforms = ("cpu/jit", "onnxruntime/cpu", "cuda/eager") if framework == "pytorch" else ()
+    request = PortingRequest(
+        (framework,), (tmp_path / "code",), platforms, PortingSettings(top=3, per_decile=0, processes=2, rounds=9)
+    )
+    studies = []
+    for number in (1, 2):
+        study, problems = run_portability(request, tmp_path / f"{number}.jsonl", lambda done, total, what: None)
+        assert not problems
+        studies.append(study)
+    draw = studies[0].draws[framework]
+    assert len(draw.drawn) == 3 and draw.drawn[0].uses >= 2
+    assert all(why for target, why in draw.targets.items() if target.startswith(("cuda", "tpu")))
+    lost = {(c.function, c.target) for c in studies[0].cells.values() if c.word in CLASSES[1:3]}
+    assert lost == LOST[framework]
+    assert all(cell.latency is not None for cell in studies[0].cells.values() if cell.word == "success")
+    agreement = compare_studies(*studies)
+    assert agreement.differences == () and agreement.cells == len(studies[0].cells)
+
+
+def test_an_environment_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path))
+    with pytest.raises(MindgapError, match=r"jax: no environment jax.*mindgap env create jax"):
+        run_portability(PortingRequest(("jax",)), tmp_path / "study.jsonl", lambda done, total, what: None)

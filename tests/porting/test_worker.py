@@ -1,0 +1,143 @@
+"""A worker's answers, with NumPy as the framework; comparison of outputs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mindgap.run.channel import Frame
+from mindgap.workflows.porting.framework_modes import reason_of
+from mindgap.workflows.porting.other_frameworks import with_process
+from mindgap.workflows.porting.worker import FrameworkServing, compared
+from porting.numpy_modes import NumpyModes
+
+SERVING = FrameworkServing(NumpyModes())
+
+
+def ask(kind: str, **header: Any) -> dict[str, Any]:
+    asked = {"kind": kind, "deadline_s": 20, "memory_bytes": 4 << 30, **header}
+    return dict(getattr(SERVING, kind)(Frame(asked, []))[0])
+
+
+def test_calls_of_a_function_are_those_that_run_on_the_source() -> None:
+    found = ask("calls", function="np.tanh")["calls"]
+    assert [each["label"] for each in found] == ["float32[3,4]", "float32[64,64]", "float32[16]", "float32[2,8,8,3]"]
+    assert not any(each["random"] for each in found)
+    assert all(each["random"] for each in ask("calls", function="np.noisy")["calls"])
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        ("np.ends", "the process ended, status 7"),
+        ("np.text", "NoArrays: it gives a str, not arrays"),
+        ("np.refuses", "LinAlgError: Last 2 dimensions of the array must be square"),
+    ],
+)
+def test_a_function_without_a_call_has_the_reason(function: str, why: str) -> None:
+    found = ask("calls", function=function)
+    assert found["calls"] == [] and found["why"] == why
+
+
+def test_targets_say_why_they_are_missing() -> None:
+    assert {k: v for k, v in ask("targets")["targets"].items() if v} == {"narrow": "no device"}
+
+
+def results(target: str, function: str = "np.tanh") -> list[tuple[str, str]]:
+    """Reason and message of the calls on [3, 4] and on [16]."""
+    found = ask("compare", function=function, pairs=[(target, 0), (target, 2)])["results"]
+    return [(each["reason"], each["message"]) for each in found]
+
+
+def test_targets_are_judged_by_what_they_give() -> None:
+    assert results("same") == results("rounded") == results("same", "np.noisy") == [("", ""), ("", "")]
+    assert results("narrow")[0] == ("type failure", "output 0 is float16[3,4], and the source's is float32[3,4]")
+    assert [reason for reason, _ in results("wrong")] == ["precision", "precision"]
+    assert results("vectors") == [("not implemented", "NotImplementedError: vectors only"), ("", "")]
+
+
+def test_vectors_of_a_factorisation_may_have_either_sign() -> None:
+    assert results("negative", "np.svd")[0][0] == "" and results("negative")[0][0] == "precision"
+    assert results("wrong", "np.svd")[0][0] == "precision"
+
+
+def test_a_call_that_ends_its_process_costs_only_itself() -> None:
+    pairs = [("same", 0), ("ends", 0), ("ends", 2), ("ends", 1), ("same", 2)]
+    found = ask("compare", function="np.tanh", pairs=pairs)["results"]
+    assert [(each["on"], each["call"], each["reason"]) for each in found] == [
+        ("same", 0, ""), ("ends", 0, ""), ("ends", 2, "crash"), ("ends", 1, ""), ("same", 2, ""),
+    ]  # fmt: skip
+
+
+def test_a_slow_target_is_measured_as_slow() -> None:
+    (found,) = ask("measure", function="np.tanh", pairs=[("slow", 0)], rounds=3)["results"]
+    assert len(found["source"]) == len(found["target"]) == 3 and min(found["target"]) > 0.01 > max(found["source"])
+    assert found["target_first"] > 0.01
+
+
+def test_the_seconds_of_a_process_are_added_to_those_of_earlier_ones() -> None:
+    once = with_process(None, "x", 1.0, 2.0, [0.1234567, 0.2], [0.3, 0.4])
+    twice = with_process(once, "x", 3.0, 4.0, [0.5, 0.6], [0.7, 0.8])
+    assert once.source == ((0.12346, 0.2),) and twice.source == (*once.source, (0.5, 0.6))
+    assert (twice.source_first, twice.target_first) == ((1.0, 3.0), (2.0, 4.0))
+
+
+ONE = np.float32([1.0, 2.0, np.nan, np.inf])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "moved", "reason"),
+    [
+        (ONE, ONE.copy(), ONE, ""),
+        (ONE, np.float32([1.00001, 2, np.nan, np.inf]), ONE, ""),
+        (ONE, np.float32([1.01, 2, np.nan, np.inf]), ONE, "precision"),
+        # The source itself moves by as much where its arguments move.
+        (ONE, np.float32([1.01, 2, np.nan, np.inf]), np.float32([1.001, 2, np.nan, np.inf]), ""),
+        (ONE, np.float32([1, 2, 3, np.inf]), ONE, "precision"),
+        (ONE, np.float32([1, 2, np.nan, -np.inf]), ONE, "precision"),
+        (ONE, ONE.astype(np.float64), ONE, "type failure"),
+        (ONE, ONE[:3], ONE, "type failure"),
+        (np.int32([1, 2]), np.int32([2, 1]), np.int32([1, 2]), "precision"),
+        # A tie: the source's own indices change.
+        (np.int32([1, 2]), np.int32([2, 1]), np.int32([2, 1]), ""),
+        (np.array([b"a"], object), np.array([b"b"], object), ONE, "precision"),
+    ],
+)
+def test_outputs_are_compared(left: Any, right: Any, moved: Any, reason: str) -> None:
+    assert compared([left], [right], False, lambda: [moved], list)[0] == reason
+    assert compared([left], [right, right], False, lambda: [moved], list)[0] == "type failure"
+
+
+@pytest.mark.parametrize(
+    ("right", "reason"),
+    [
+        (np.float32([1.0, 2.02]), ""),  # nearer to float64 than the source
+        (np.float32([1.0, 1.97]), ""),  # about as far
+        (np.float32([1.0, 1.9]), "precision"),
+    ],
+)
+def test_a_result_as_near_to_float64_as_the_source_is_no_loss(right: Any, reason: str) -> None:
+    left, exact = np.float32([1.0, 2.0]), np.float64([1.0, 2.015])
+    assert compared([left], [right], False, lambda: [left], lambda: [exact])[0] == reason
+    assert compared([left], [right], False, lambda: [left], list)[0] == "precision"
+
+
+def test_of_a_random_function_only_shape_and_dtype_are_compared() -> None:
+    assert compared([ONE], [ONE + 1], True, list, list)[0] == ""
+    assert compared([ONE], [ONE[:2]], True, list, list)[0] == "type failure"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("NotImplementedError: no lowering for eig", "not implemented"),
+        ("InvalidArgumentError: Detected unsupported operations when trying to compile", "not implemented"),
+        ("ConcretizationTypeError: Abstract tracer value encountered", "not implemented"),
+        ("TypeError: lax.add does not accept dtype bool", "type failure"),
+        ("RESOURCE_EXHAUSTED: Out of memory allocating 4 bytes", "memory"),
+        ("DEADLINE_EXCEEDED: timed out", "time-out"),
+        ("ValueError: something else", "error"),
+    ],
+)
+def test_messages_have_the_papers_reasons(text: str, reason: str) -> None:
+    assert reason_of(text) == reason
