@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import json
 import shutil
@@ -370,6 +371,12 @@ def test_a_file_that_runs_where_its_translation_fails_is_judged(
         assert found.detail == "judged on the outputs of m.onnx: the captured graph fails here (no Round)"
     else:
         assert [each.verdict for each in found.faults] == ["export"]
+    refused = Row("m", parse(ONNX), "unsupported", None, message="the NPU took none of 1 operators: Floor (1)")
+    found = with_own_path(comparison, refused, run, lambda shown: None, lambda: (right,), lambda platform: referee)
+    assert found.verdict in (None, "export") and (found.status == "unsupported") == (verdict != "export")
+    crashed = dataclasses.replace(row, status="crash")
+    found = with_own_path(comparison, crashed, run, lambda shown: None, lambda: (right,), lambda platform: referee)
+    assert found.finding and "failed" in {each.verdict for each in found.independent_faults}, "the runtime is at fault"
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,31 @@ def test_an_operand_that_is_not_rounded_is_the_same_cause() -> None:
     assert beyond.culprit is not None and beyond.culprit.op == "aten.mm.default"
 
 
+def test_a_wrong_sign_is_not_explained_where_rounding_moves_the_operands_further() -> None:
+    """In bfloat16 the operands are 64 apart, in float32 0.1: an operand read as it is explains no wrong sign."""
+    arrays = [np.full(8, 8352.05, np.float32), np.full(8, 8351.95, np.float32)]
+    graph = build(arrays, [("d", "aten.sub.Tensor", "i0", "i1"), ("r", "aten.mul.Tensor", "d", 3.1)], ["d", "r", "r"])
+    dtypes = {"float32": {"computes_in": "bfloat16", "returns": "float32"}}
+
+    def rounded(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return result.bfloat16().float()
+
+    def negated(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return -result if index == 0 else result
+
+    found, wrong = judged(graph, arrays, rounded, dtypes), judged(graph, arrays, negated, dtypes)
+    assert found.culprit is not None and found.culprit.op == "dtype policy: float32 computed in bfloat16"
+    assert wrong.culprit is not None and wrong.culprit.op == "aten.sub.Tensor" and wrong.verdict == "discrepant"
+
+
+def test_an_operand_that_would_be_zero_in_the_narrower_dtype_may_be_read_as_it_is() -> None:
+    arrays = [np.float32([1e-8, 2e-8, 0.5, 3.0])]
+    graph = build(arrays, [("y", "aten.log.default", "i0")], ["y"])
+    dtypes = {"float32": {"computes_in": "float16", "returns": "float32"}}
+    found = judged(graph, arrays, lambda graph, index, result, args: result.half().float(), dtypes)
+    assert found.culprit is not None and found.culprit.op == "dtype policy: float32 computed in float16"
+
+
 def test_a_policy_that_memory_does_not_suffice_for_is_weaker_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator is named, and it is said that the policy may explain the differences."""
 

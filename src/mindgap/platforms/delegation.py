@@ -16,6 +16,7 @@ from mindgap.platforms.protocol import Unsupported
 #: The key of an executable's `facts`.
 KEY: Final = "delegation"
 _MOST_NAMES: Final = 8
+_TOOK_NONE: Final = "took none of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,13 @@ def require_taken(delegation: Delegation | None) -> None:
     names = [*delegation.gave_back]
     raise Unsupported(
         names[0] if len(names) == 1 else "model",
-        f"{delegation.delegate} took none of {count} operators: {_named(delegation.gave_back)}",
+        f"{delegation.delegate} {_TOOK_NONE} {count} operators: {_named(delegation.gave_back)}",
     )
+
+
+def took_none(message: str) -> bool:
+    """Whether a refusal is that of `require_taken`: what ran the graph instead says nothing of the delegate."""
+    return f" {_TOOK_NONE} " in message
 
 
 def _named(counts: Mapping[str, int]) -> str:

@@ -19,6 +19,7 @@ from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_w
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
+from mindgap.platforms.delegation import took_none
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import (
     BY_EXPORT,
@@ -79,10 +80,10 @@ def with_own_path(
     """
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
-    # The user gave the file, and it runs: that its translation fails there is no finding.
-    compared_file = referee is not None and run.outputs is not None and status != "not_compared"
-    translation_failed, graphs_row = compared_file and row.verdict == "failed", row
-    if translation_failed:
+    # The user gave the file, and it runs: that its translation is an error there is no finding. A crash is one.
+    is_error = row.verdict == "failed" and row.status in ("compile_error", "runtime_error")
+    translation_failed, graphs_row = referee is not None and run.outputs is not None and is_error, row
+    if translation_failed and status == "differs":
         row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
     if status == "differs" and referee is not None and row.platform != _REFEREE:
         if (policy := quantised_operands(comparison, run, referee)) is not None:
@@ -96,7 +97,7 @@ def with_own_path(
         return dataclasses.replace(judged, own_path=about, faults=(), blame=None)
     # A custom operator is in the program and not in the captured graph: a refusal of that graph is another matter.
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok" and not run.operator):
-        if row.status == "unsupported" and status in ("same", "rounding"):
+        if row.status == "unsupported" and status in ("same", "rounding") and not took_none(row.message):
             row = _judged_by_export(comparison, row, run, status)
         if run.unwritten and run.outputs is not None:
             about = dataclasses.replace(about, detail=_joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import torch
@@ -144,11 +145,9 @@ class Explanation:
         self._oracle.release()
         try:
             given = [a for _, a in wanted]
-            if any(self._calm(graph, narrow, given) for narrow in self._narrowed(self._inputs)):
-                return True
-            moved = (self._less_rounding(graph, self._inputs, dict(wanted), wide) for wide in self._left_wide(graph))
-            narrow = next(self._narrowed(self._inputs))
-            return any(each is not None and self._calm(graph, narrow, [*each.values()]) for each in moved)
+            tried = ((narrow, frozenset[int]()) for narrow in self._narrowed(self._inputs))
+            mixed = ((self._mixed(self._inputs, wide), wide) for wide in self._left_wide(graph))
+            return any(self._calm(graph, inputs, given, wide) for inputs, wide in chain(tried, mixed))
         except (OracleError, RuntimeError) as error:
             self.undecided = f"{type(error).__name__}: {error}".splitlines()[0]
             return False
@@ -162,8 +161,8 @@ class Explanation:
         if any(cut is not array for cut, array in zip(cut_off, narrow, strict=True)):
             yield cut_off
 
-    def _calm(self, graph: Graph, narrow: Sequence[Array], arrays: Sequence[Array]) -> bool:
-        oracle = self._retyped(graph, narrow, self.policy.computed, self._oracle.imposed)
+    def _calm(self, graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array], wide: frozenset[int]) -> bool:
+        oracle = self._retyped(graph, inputs, self.policy.computed, self._oracle.imposed, wide)
         numbers = zip(graph.outputs, arrays, strict=True)
         return all(is_calm(oracle, n, self._given(array, oracle.step.values[n])) for n, array in numbers)
 
@@ -174,15 +173,9 @@ class Explanation:
         if any(self._within(graph, narrow, arrays) for narrow in self._narrowed(inputs)):
             return True
         if not self.policy.products:
-            first = len(graph.inputs)
-            results = {first + slot: array for slot, array in arrays.items()}
-            for wide in self._wide(inputs):
-                moved = self._less_rounding(graph, inputs, results, wide)
-                narrow = next(self._narrowed(inputs))
-                if moved is not None and self._within(graph, narrow, {n - first: a for n, a in moved.items()}):
-                    return True
+            return any(self._within(graph, self._mixed(inputs, w), arrays, w) for w in self._wide(inputs))
         # A kernel may round the factors alone, or what is added to the products too.
-        return self.policy.products and any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
+        return any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
 
     def _wide(self, inputs: Sequence[Array]) -> Iterator[frozenset[int]]:
         """Which operands a platform may leave as they are: each alone, and all. A kernel that reads one in the declared
@@ -190,7 +183,8 @@ class Explanation:
         rounded = [n for n, array in enumerate(inputs) if self._as(array, self.policy.computed) is not array]
         if len(rounded) > 1:
             yield from (frozenset({number}) for number in rounded)
-        yield frozenset(rounded)
+        if rounded:
+            yield frozenset(rounded)
 
     def _left_wide(self, graph: Graph) -> list[frozenset[int]]:
         """The inputs that a platform may not round before its first operators: those that a call gets, or all."""
@@ -199,32 +193,6 @@ class Explanation:
         every = frozenset(range(len(graph.inputs)))
         fed = frozenset(n for n, given in enumerate(graph.inputs) if given.role == "input")
         return list(dict.fromkeys((fed, every)))
-
-    def _less_rounding(
-        self, graph: Graph, inputs: Sequence[Array], results: Mapping[int, Array], wide: frozenset[int]
-    ) -> dict[int, Array] | None:
-        """Results by value number, less what rounding the inputs `wide` changes in exact arithmetic: what a platform
-        gives that rounds all inputs, if this one does not round those. None where a result has another shape."""
-        narrow = [self._as_rounded(array) for array in inputs]
-        mixed = [array if number in wide else narrow[number] for number, array in enumerate(inputs)]
-        exact, rounded = (
-            Oracle(graph, given, decisions=self._imposed(graph), segment_bytes=_SEGMENT_BYTES).step.values
-            for given in (mixed, narrow)
-        )
-        moved: dict[int, Array] = {}
-        for number, array in results.items():
-            tensor, change = to_torch(array), exact[number] - rounded[number]
-            if tensor.shape != change.shape:
-                return None
-            floating = tensor.is_floating_point() and change.is_floating_point()
-            moved[number] = (
-                to_numpy((tensor - change.nan_to_num(0.0, 0.0, 0.0)).to(tensor.dtype)) if floating else array
-            )
-        return moved
-
-    def _imposed(self, graph: Graph) -> Decisions | None:
-        """The decisions of the whole graph, which keep the shapes of the captured one; None for one operator of it."""
-        return self._oracle.imposed if len(graph.nodes) == len(self._oracle.graph.nodes) else None
 
     def _of_rounded(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], least: int) -> bool:
         """What the operator gives in the declared dtype for operands rounded to the narrower one, those with at least
@@ -237,8 +205,14 @@ class Explanation:
     def _as_rounded(self, array: Array) -> Array:
         return to_numpy(to_torch(self._as(array, self.policy.computed)).to(to_torch(array).dtype))
 
-    def _within(self, graph: Graph, narrow: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
-        oracle = self._retyped(graph, narrow, self.policy.computed)
+    def _mixed(self, inputs: Sequence[Array], wide: frozenset[int]) -> list[Array]:
+        """The inputs in the narrower dtype, but for those at the places `wide`."""
+        return [a if n in wide else self._as(a, self.policy.computed) for n, a in enumerate(inputs)]
+
+    def _within(
+        self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], wide: frozenset[int] = frozenset()
+    ) -> bool:
+        oracle = self._retyped(graph, inputs, self.policy.computed, wide=wide)
         expected, first = local_expectation(oracle, 0), oracle.graph.first_value[0]
         for slot, array in arrays.items():
             given = self._given(array, oracle.step.values[first + slot])
@@ -260,12 +234,15 @@ class Explanation:
                 return False
         return True
 
-    def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str, imposed: Decisions | None = None) -> Oracle:
+    def _retyped(
+        self, graph: Graph, inputs: Sequence[Array], dtype: str, imposed: Decisions | None = None,
+        wide: frozenset[int] = frozenset(),
+    ) -> Oracle:  # fmt: skip
         """The oracle of a graph whose values of the policy's dtype have another one, as `inputs` have already.
 
-        `imposed`: decisions that keep the shapes of the captured graph.
+        `imposed`: decisions that keep the shapes of the captured graph. `wide`: the inputs that keep their dtype.
         """
-        narrow = retyped(graph, self.policy.declared, dtype)
+        narrow = retyped(graph, self.policy.declared, dtype, wide)
         held = MOST_NOISE_BYTES // 2
         return Oracle(narrow, inputs, decisions=imposed, segment_bytes=_SEGMENT_BYTES, noise_bytes_held=held)
 
@@ -308,15 +285,17 @@ def _cut_off(narrow: Array, wide: Array) -> Array:
     return to_numpy(torch.where(overflowed, tensor.clamp(limits.min, limits.max), tensor))
 
 
-def retyped(graph: Graph, declared: str, dtype: str) -> Graph:
-    """The graph with another dtype wherever one is declared."""
+def retyped(graph: Graph, declared: str, dtype: str, kept: frozenset[int] = frozenset()) -> Graph:
+    """The graph with another dtype wherever one is declared, but for the inputs `kept`."""
 
     def spec(given: TensorSpec) -> TensorSpec:
         return replace(given, dtype=dtype) if given.dtype == declared else given
 
     return replace(
         graph,
-        inputs=tuple(replace(each, spec=spec(each.spec)) for each in graph.inputs),
+        inputs=tuple(
+            each if number in kept else replace(each, spec=spec(each.spec)) for number, each in enumerate(graph.inputs)
+        ),
         nodes=tuple(
             replace(node, outputs=tuple(None if out is None else spec(out) for out in node.outputs))
             for node in graph.nodes

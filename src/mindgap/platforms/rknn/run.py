@@ -23,11 +23,12 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, opset_version=18, verbose=False).save(f"{folder}/model.onnx")
         rknn = RKNN(verbose=False)
-        rknn.config(**PROPERTIES)
-        rknn.load_onnx(f"{folder}/model.onnx")
-        rknn.build(do_quantization=False)
-        rknn.init_runtime()
-        return [torch.as_tensor(a) for a in rknn.inference([a.numpy() for a in fresh()], data_format="nchw")]
+        steps = [rknn.config(**PROPERTIES), rknn.load_onnx(f"{folder}/model.onnx")]
+        steps += [rknn.build(do_quantization=False), rknn.init_runtime()]
+        found = None if any(steps) else rknn.inference([a.numpy() for a in fresh()], data_format="nchw")
+        if found is None:
+            raise RuntimeError(f"RKNN-Toolkit2 failed: config, load_onnx, build and init_runtime returned {steps}")
+        return [torch.as_tensor(a) for a in found]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -40,9 +41,10 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         if one.name not in held
     ]
     feeds = {name: tensor.numpy() for name, tensor in model.matched(inputs, fresh())}
-    rknn = RKNN(verbose=False)
-    rknn.config(**PROPERTIES)
-    rknn.load_onnx("FILE", inputs=[*feeds], input_size_list=[[*array.shape] for array in feeds.values()])
-    rknn.build(do_quantization=False)
-    rknn.init_runtime()
-    return [torch.as_tensor(array) for array in rknn.inference([*feeds.values()], data_format="nchw")]
+    rknn, sizes = RKNN(verbose=False), [[*array.shape] for array in feeds.values()]
+    steps = [rknn.config(**PROPERTIES), rknn.load_onnx("FILE", inputs=[*feeds], input_size_list=sizes)]
+    steps += [rknn.build(do_quantization=False), rknn.init_runtime()]
+    found = None if any(steps) else rknn.inference([*feeds.values()], data_format="nchw")
+    if found is None:
+        raise RuntimeError(f"RKNN-Toolkit2 failed: config, load_onnx, build and init_runtime returned {steps}")
+    return [torch.as_tensor(array) for array in found]
