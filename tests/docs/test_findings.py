@@ -26,7 +26,9 @@ CAUSES = {script: cause for script, cause in LISTED.items() if script in FACTS}
 RUNS = json.loads((FINDINGS / "runs.json").read_text(encoding="utf-8"))
 NATIVE = [cause.native for cause in CAUSES.values() if cause.native]
 #: What scripts import besides torch, by platform.
-RUNTIMES = ("executorch", "iree", "jax", "litert_torch", "ncnn", "onnx", "onnxruntime", "openvino", "tinygrad", "tvm")
+RUNTIMES = (
+    "executorch", "iree", "jax", "litert_torch", "ncnn", "onnx", "onnxruntime", "openvino", "rknn", "tinygrad", "tvm",
+)  # fmt: skip
 
 
 #: How scripts of JAX import torchax, which PyTorch 2.13 lacks names for.
