@@ -29,7 +29,7 @@ from mindgap.findings.script.culprit_script import target_of
 from mindgap.findings.script.form import script_source
 
 _TIMEOUT_S = 400.0
-_PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/)")
+_PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/|lib/python3)")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _LOCK = threading.Lock()
 

@@ -32,9 +32,9 @@ except ImportError as missing:
 
 PACKAGES = ('torch', 'rknn-toolkit2', 'onnx', 'onnxscript')
 PROPERTIES = {'target_platform': 'rk3588'}
+
+
 LIMIT_S = 150
-
-
 SIGNAL = "SIGSEGV"
 
 
