@@ -29,7 +29,8 @@ from mindgap.findings.script.culprit_script import target_of
 from mindgap.findings.script.form import script_source
 
 _TIMEOUT_S = 400.0
-_PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/)")
+_PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/|lib/python3)")
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _LOCK = threading.Lock()
 
 
@@ -58,7 +59,7 @@ def run(python: str, script: Path) -> tuple[str, str]:
         answer = "fault" if every_case_shows(printed) else "fault in some cases"
     else:
         answer = {0: "no fault", 2: "not checked"}.get(status, f"exit status {status}")
-    return answer, _PATHS.sub("", printed if status in (0, 1) else printed + errors[-2000:])
+    return answer, _PATHS.sub("", _COLOURS.sub("", printed if status in (0, 1) else printed + errors[-2000:]))
 
 
 def main() -> int:

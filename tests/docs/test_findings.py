@@ -28,7 +28,9 @@ NATIVE = [cause.native for cause in CAUSES.values() if cause.native]
 #: Scripts of ONNX files, which no PyTorch program makes.
 ONNX_FILES = {str(file.relative_to(FINDINGS)) for file in FINDINGS.glob("onnx-files/*.py")}
 #: What scripts import besides torch, by platform.
-RUNTIMES = ("executorch", "iree", "jax", "litert_torch", "ncnn", "onnx", "onnxruntime", "openvino", "tinygrad", "tvm")
+RUNTIMES = (
+    "executorch", "iree", "jax", "litert_torch", "ncnn", "onnx", "onnxruntime", "openvino", "rknn", "tinygrad", "tvm",
+)  # fmt: skip
 
 
 #: How scripts of JAX import torchax, which PyTorch 2.13 lacks names for.
