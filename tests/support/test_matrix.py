@@ -13,14 +13,17 @@ import numpy as np
 import pytest
 
 from mindgap.cli.coverage_matrix import matrix_csv, matrix_object
-from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, encode
+from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
+from mindgap.results.rows import Row, identities
 from mindgap.results.store import Store
+from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.agreement import Agreement
+from mindgap.workflows.support.agreement import Agreement, AgreementMeter, Calm, References, _Waiting
 from mindgap.workflows.support.answers import SupportAnswer
 from mindgap.workflows.support.key import Key, key_of
 from mindgap.workflows.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
+from mindgap.workflows.support.prober import SurveyBudget
 from mindgap.workflows.support.probes import CallProbe
 from mindgap.workflows.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
 
@@ -119,6 +122,40 @@ def test_findings_are_grouped_by_culprit(matrix: Matrix) -> None:
     lost = matrix.lost(matrix.platforms[1], matrix.platforms[0])
     assert {key.op.split(".")[1] for key in lost} == {"tan", "sin", "tanh", "abs"}
     assert not matrix.lost(matrix.platforms[0], matrix.platforms[1])
+
+
+def test_what_is_wrong_only_beside_others_is_no_verdict_of_another_platform(folder: Path, pool: WorkerPool) -> None:
+    """`cpu/jit` is given, in a batch, the outputs of the platform whose tangent is wrong; alone its own is right."""
+    wrong, right = platforms(folder)
+    asked = [unary("tan"), unary("relu")]
+    graphs = [each.graph for each in asked]
+    outcome = pool.run(Job(wrong, concatenate(graphs), repeat=1, attach_up_to=1 << 20))
+    references, calm = References(pool), Calm()
+    found: dict[tuple[PlatformName, str], Agreement] = {}
+
+    def measure(platform: PlatformName) -> None:
+        meter = AgreementMeter(platform, pool, references, calm, lambda each: found.update({(platform, each.op): each}))
+        meter.on_run(asked, graphs, replace(outcome, platform=platform))
+        meter.judge(SurveyBudget(), lambda *_: None)
+
+    measure(right)
+    measure(wrong)
+    mixed = found[right, "aten.tan.default"]
+    assert mixed.word == "beside_others" and mixed.detail.startswith("alone: identical; beside other calls")
+    assert found[right, "aten.relu.default"].word == "identical"
+    assert found[wrong, "aten.tan.default"].word == "discrepant"
+    assert cell_of(answer("runs"), mixed, "").word == "differs beside others"
+
+
+def test_a_row_that_a_promised_accuracy_made_calm_is_no_other_platforms(pool: WorkerPool) -> None:
+    one = unary("tan")
+    outcome = pool.run(Job(CPU_EAGER, one.graph, repeat=1))
+    waiting, calm = _Waiting(one, one.graph, outcome, outcome, True), Calm()
+    calm.put(one, Row(one.op, CPU_EAGER, "ok", "rounding", digests=identities(outcome)), "OpenCL C")
+    assert calm.get(waiting, "") is None and calm.get(waiting, "OpenCL C") is not None
+    calm.put(one, Row(one.op, CPU_EAGER, "ok", "rounding", digests=("of other outputs",)), "")
+    calm.put(one, Row(one.op, CPU_EAGER, "ok", "discrepant", digests=identities(outcome)), "")
+    assert calm.get(waiting, "") is None
 
 
 def test_a_second_run_reads_the_store(matrix: Matrix, surveyed: Survey, probes: list[CallProbe]) -> None:

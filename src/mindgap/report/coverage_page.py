@@ -31,6 +31,7 @@ MEANINGS: Final[Mapping[CellWord, str]] = {
     "uninitialised": "nobody writes its results: they are what the memory held",
     "not compared": "it runs, and nothing compared its results",
     "not judged": "it runs, its bits differ, and whether that is rounding was not judged",
+    "differs beside others": "a finding where it runs beside other calls in one graph; alone it agrees",
     "differs": "it runs, and its results are a finding",
     "wrong shape": "it runs, and a result has another shape or dtype",
     "falls back": "the platform's package ran it on the processor",
