@@ -41,6 +41,14 @@ kind = "wrong_shape"
 how = "short"
 when = { op = "aten.sin.default" }
 [[fault]]
+kind = "wrong_shape"
+how = "short"
+when = { op = "aten.rand_like.default" }
+[[fault]]
+kind = "wrong_shape"
+how = "short"
+when = { op = "aten.new_empty.default" }
+[[fault]]
 kind = "refusal"
 why = "no kernel"
 when = { op = "aten.tanh.default" }
@@ -181,10 +189,21 @@ def test_what_the_budget_does_not_reach_says_so(surveyed: Survey, probes: list[C
         }
 
 
-def test_a_sample_without_elements_says_that_nothing_was_compared(surveyed: Survey) -> None:
+def test_a_sample_without_elements_is_not_compared(surveyed: Survey) -> None:
     (cells, _) = matrix_of(surveyed([unary("relu", (0, 3))], store="none")).cells.values()
     (cell,) = cells.values()
-    assert cell.word == "agrees" and "nothing was compared" in cell.reason
+    assert cell.word == "not compared" and "no element" in cell.reason
+
+
+def test_results_that_are_no_function_of_operands_are_compared_by_shape(surveyed: Survey) -> None:
+    probe = unary("new_empty")
+    (node,) = probe.graph.nodes
+    graph = replace(probe.graph, nodes=(replace(node, args=(Ref(0), (4, 5))),))
+    asked = [unary("rand_like"), CallProbe(*probe.key, encode(graph))]
+    wrong, right = matrix_of(surveyed(asked, store="shapes")).cells.values()
+    assert {cell.word for cell in wrong.values()} == {"wrong shape"}
+    assert all("float32[4, 5]" in cell.reason for cell in wrong.values())
+    assert {cell.word for cell in right.values()} == {"random", "uninitialised"}
 
 
 def test_what_changes_from_run_to_run_on_the_reference_is_random(surveyed: Survey) -> None:

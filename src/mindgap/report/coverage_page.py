@@ -29,7 +29,7 @@ MEANINGS: Final[Mapping[CellWord, str]] = {
     "decomposed": "it agrees, and the platform runs it as other operators",
     "random": "it draws random numbers: two platforms need not agree",
     "uninitialised": "nobody writes its results: they are what the memory held",
-    "not compared": "it runs, and nothing compared its results",
+    "not compared": "it runs, and nothing compared its results, or they have no element",
     "not judged": "it runs, its bits differ, and whether that is rounding was not judged",
     "differs beside others": "a finding where it runs beside other calls in one graph; alone it agrees",
     "differs": "it runs, and its results are a finding",

@@ -48,8 +48,8 @@ class Agreement:
 
     word: the verdict of the first sample that runs; `random` where the operator draws random numbers,
         `uninitialised` where nobody writes its results, `not_judged` where its digests differ and it was not judged,
-        `no_reference` where the reference gives nothing to compare with, `beside_others` where it is a finding among
-        other calls in one graph and calm alone.
+        `no_reference` where the reference gives nothing to compare with, or results without elements, `beside_others`
+        where it is a finding among other calls in one graph and calm alone.
     culprit: of a finding, the operator, or the dtype policy that explains it.
     relative_error, max_abs: of the output that differs most; None where it was not measured.
     """
@@ -105,10 +105,10 @@ class References:
         self.platform = reference
         self._pool = pool
         self._lock = threading.Lock()
-        self._found: dict[bytes, tuple[Outcome, bool]] = {}
+        self._found: dict[bytes, tuple[Outcome, Outcome]] = {}
 
-    def of(self, probes: Sequence[CallProbe], graphs: Sequence[Graph], attach: int) -> list[tuple[Outcome, bool]]:
-        """Returns for each probe its outcome, and whether a second run gave the same."""
+    def of(self, probes: Sequence[CallProbe], graphs: Sequence[Graph], attach: int) -> list[tuple[Outcome, Outcome]]:
+        """Returns for each probe the outcomes of two runs, the second without arrays."""
         with self._lock:
             new = {
                 probe.data: graph for probe, graph in zip(probes, graphs, strict=True) if probe.data not in self._found
@@ -120,7 +120,7 @@ class References:
     def _run(self, new: Mapping[bytes, Graph], attach: int) -> None:
         first, second = (self._outcomes([*new.values()], attach) for _ in range(2))
         for data, one, other in zip(new, first, second, strict=True):
-            self._found[data] = one, identities(one) == identities(other)
+            self._found[data] = one, dataclasses.replace(other, arrays=None)
 
     def _outcomes(self, graphs: Sequence[Graph], attach: int) -> list[Outcome]:
         joined = graphs[0] if len(graphs) == 1 else concatenate(graphs)
@@ -193,8 +193,8 @@ class AgreementMeter:
         """Compares the digests of calls that ran in one job. What differs waits for `judge`."""
         references = self._references.of(probes, graphs, self.ATTACH)
         parts = outcomes_of_calls(graphs, outcome)
-        for probe, graph, part, (reference, stable) in zip(probes, graphs, parts, references, strict=True):
-            found = _without_judge(probe, part, reference, stable)
+        for probe, graph, part, (reference, again) in zip(probes, graphs, parts, references, strict=True):
+            found = _without_judge(probe, part, reference, again)
             if found is not None:
                 self._keep(found)
             else:
@@ -251,23 +251,44 @@ class AgreementMeter:
         return self._pool.run(dataclasses.replace(job, purpose="judging"))
 
 
-def _without_judge(probe: CallProbe, outcome: Outcome, reference: Outcome, stable: bool) -> Agreement | None:
-    """The agreement where no judge is needed; None where digests differ."""
-    of = traits(probe.op)
-    if of.returns_uninitialised:
-        return Agreement(*probe.key, UNINITIALISED, detail="nobody writes its results: they are what the memory held")
-    if of.random:
-        return Agreement(*probe.key, RANDOM, detail="it draws random numbers: two platforms need not agree")
+def _without_judge(probe: CallProbe, outcome: Outcome, reference: Outcome, again: Outcome) -> Agreement | None:
+    """The agreement where no judge is needed; None where digests differ. `again`: the reference's second run.
+
+    Of results that are no function of the operands, dtypes and shapes are compared: where both runs of the reference
+    have the same.
+    """
+    undetermined = _undetermined(probe.op, reference, again)
+    if undetermined is not None:
+        word, detail = undetermined
+        ours, theirs = _forms(outcome), _forms(reference)
+        if reference.ran and theirs == _forms(again) != ours:
+            detail = f"its results are {', '.join(ours)}, the reference's {', '.join(theirs)}"[:_LONGEST]
+            return Agreement(*probe.key, "structural", "undecided", probe.op, detail)
+        return Agreement(*probe.key, word, detail=detail)
     if not reference.ran:
         return Agreement(*probe.key, NO_REFERENCE, detail=f"the reference gave nothing: {reference.message}"[:_LONGEST])
-    if not stable:
-        detail = "two runs of the reference differ: it draws random numbers, or reads memory that nobody wrote"
-        return Agreement(*probe.key, RANDOM, detail=detail)
     if identities(outcome) != identities(reference):
         return None
-    empty = not any(0 not in each.shape for each in reference.outputs)
-    detail = "its results have no element: nothing was compared" if empty else ""
-    return Agreement(*probe.key, "identical", detail=detail, relative_error=0.0, max_abs=0.0)
+    if all(0 in each.shape for each in reference.outputs):
+        detail = "its results have no element: only dtypes and shapes were compared, and they are the reference's"
+        return Agreement(*probe.key, NO_REFERENCE, detail=detail)
+    return Agreement(*probe.key, "identical", relative_error=0.0, max_abs=0.0)
+
+
+def _undetermined(op: str, reference: Outcome, again: Outcome) -> tuple[str, str] | None:
+    """The word, and why, of results that are no function of the operands; None where they are one."""
+    if traits(op).returns_uninitialised:
+        return UNINITIALISED, "nobody writes its results: they are what the memory held"
+    if traits(op).random:
+        return RANDOM, "it draws random numbers: two platforms need not agree"
+    if reference.ran and identities(reference) != identities(again):
+        return RANDOM, "two runs of the reference differ: it draws random numbers, or reads memory that nobody wrote"
+    return None
+
+
+def _forms(outcome: Outcome) -> tuple[str, ...]:
+    """Dtype and shape of each output, as text."""
+    return tuple(f"{each.dtype}{list(each.shape)}" for each in outcome.outputs)
 
 
 def _agreement(key: Key, row: Row) -> Agreement:

@@ -32,7 +32,7 @@ from mindgap.workflows.support.survey import SurveyResult
 #: - `agrees`: it runs, and its results are the reference's, rounding aside.
 #: - `decomposed`: it agrees, and the platform reports that it runs it as other operators.
 #: - `random`, `uninitialised`: it runs, and its results are no function of its operands.
-#: - `not compared`: it runs, and nothing compared its results.
+#: - `not compared`: it runs, and nothing compared its results, or they have no element.
 #: - `not judged`: it runs, its bits differ, and whether that is rounding was not judged.
 #: - `differs beside others`: a finding where it runs beside other calls in one graph; alone it agrees.
 #: - `differs`: it runs, and its results are a finding.
