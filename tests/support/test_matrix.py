@@ -14,10 +14,11 @@ import pytest
 
 from mindgap.cli.coverage_matrix import matrix_csv, matrix_object
 from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode
+from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.results.rows import Row, identities
 from mindgap.results.store import Store
-from mindgap.run.outcome import Job
+from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.agreement import Agreement, AgreementMeter, Calm, References, _Waiting
 from mindgap.workflows.support.answers import SupportAnswer
@@ -179,6 +180,36 @@ def test_a_store_is_shown_without_starting_a_platform(matrix: Matrix, folder: Pa
     assert matrix_of(asked).cells == matrix.cells and asked.absent == {never: "the store has no answers of it"}
     empty = stored_survey([never], probes, Store(folder / "new"))
     assert not matrix_of(empty).cells and nothing_asked(empty) is not None
+
+
+class LosesHost:
+    """A pool that loses the host of one platform after so many of its jobs."""
+
+    def __init__(self, pool: WorkerPool, platform: PlatformName, jobs: int) -> None:
+        self._pool, self._platform, self._jobs = pool, platform, jobs
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._pool, name)
+
+    def run(self, job: Job) -> Outcome:
+        if job.platform == self._platform:
+            self._jobs -= 1
+            if self._jobs < 0:
+                raise HostProblem("host edge: the connection was lost")
+        return self._pool.run(job)
+
+
+def test_a_lost_host_leaves_the_other_platforms_asked(folder: Path, pool: WorkerPool, probes: list[CallProbe]) -> None:
+    names, store = platforms(folder), Store(folder / "lost")
+    losing = LosesHost(pool, names[0], jobs=1)
+    asked = survey_platforms(names, probes, store, compare=True, pool=losing)  # type: ignore[arg-type]
+    assert "the connection was lost" in asked.absent[names[0]] and names[0] not in asked.support.platforms
+    matrix = matrix_of(asked)
+    assert matrix.platforms == (names[1],) and {cell.word for cell in matrix.cells[names[1]].values()} == {
+        "agrees", "random", "uninitialised",
+    }  # fmt: skip
+    again = matrix_of(survey(folder, pool, probes, store="lost"))
+    assert not again.absent and words(again, 0)["tan"] == "differs"
 
 
 def test_what_the_budget_does_not_reach_says_so(surveyed: Survey, probes: list[CallProbe]) -> None:
