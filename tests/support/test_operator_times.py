@@ -67,12 +67,15 @@ def test_a_stored_weight_stays_a_parameter(tmp_path: Any) -> None:
 
 
 def test_what_is_fast_and_wrong_is_counted() -> None:
-    def row(slowdown: float | None, finding: bool = False) -> dict[str, Any]:
-        return {"platform": JIT, "slowdown": slowdown, "finding": finding}
+    def row(slowdown: float | None, verdict: str = "rounding") -> dict[str, Any]:
+        return {"platform": JIT, "slowdown": slowdown, "finding": verdict == "discrepant", "verdict": verdict}
 
-    (found,) = _totals([row(0.5), row(0.5, True), row(2.0), row(4.0, True), row(None)])
+    wrong, unjudged = "discrepant", "unjudged"
+    (found,) = _totals([
+        row(0.5), row(0.5, wrong), row(2.0), row(4.0, wrong), row(0.5, unjudged), row(None, unjudged)
+    ])  # fmt: skip
     assert found == {
-        "platform": JIT, "models": 4, "slower": 2, "slower_share": 0.5, "median_slowdown": 3.0, "fast_and_wrong": 1,
-        "slow_and_wrong": 1,
+        "platform": JIT, "models": 5, "slower": 2, "slower_share": 0.4, "median_slowdown": 3.0, "fast_and_wrong": 1,
+        "slow_and_wrong": 1, "not_judged": 1,
     }  # fmt: skip
     assert _totals([row(None)])[0]["slower_share"] is None

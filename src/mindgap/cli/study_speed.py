@@ -114,8 +114,11 @@ def _object(report: Report, row: Row) -> dict[str, Any]:
 
 
 def _totals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each platform: models with a time, those that are slower, by how much, and those that are fast and wrong."""
+    """For each platform: models with a time, those that are slower, by how much, those that are fast and wrong, and
+    those without a verdict of their results."""
     import statistics
+
+    from mindgap.graph.compare.verdict import CALM
 
     found: list[dict[str, Any]] = []
     for platform in dict.fromkeys(row["platform"] for row in rows):
@@ -127,6 +130,7 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "median_slowdown": statistics.median(slower) if slower else None,
             "fast_and_wrong": sum(row["finding"] and row["slowdown"] <= 1 for row in mine),
             "slow_and_wrong": sum(row["finding"] and row["slowdown"] > 1 for row in mine),
+            "not_judged": sum(not row["finding"] and row["verdict"] not in CALM for row in mine),
         })  # fmt: skip
     return found
 
@@ -148,7 +152,8 @@ def _print(rows: Sequence[Mapping[str, Any]], costs: Costs, platforms: Sequence[
         median = "" if each["median_slowdown"] is None else f", by {each['median_slowdown']:.2f}× in the median"
         page.print(Text(
             f"{each['platform']}: {each['slower']} of {each['models']} models are slower than cpu/eager{median}; "
-            f"fast and wrong: {each['fast_and_wrong']}, slow and wrong: {each['slow_and_wrong']}"
+            f"fast and wrong: {each['fast_and_wrong']}, slow and wrong: {each['slow_and_wrong']}; "
+            f"not judged: {each['not_judged']}"
         ))  # fmt: skip
     for name, each in costs.items():
         for platform in platforms:
