@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from mindgap.cli.study_speed import _totals
@@ -10,7 +11,7 @@ from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.operator_times import operator_times, seconds_of
-from mindgap.workflows.support.single_calls import calls
+from mindgap.workflows.support.single_calls import calls, each_call
 
 JIT = parse("cpu/jit")
 SPEC = TensorSpec.contiguous("float32", (8, 8))
@@ -52,6 +53,19 @@ def test_an_operator_that_does_not_run_alone_says_why_and_equal_calls_are_timed_
     assert product.seconds[JIT] is None and product.lost(JIT, CPU_EAGER) is None
     assert product.reasons == {JIT: "unsupported: no kernel"}
     assert seconds_of({"run": 9.0, "second_run": 2.0}) == 2.0 and seconds_of({}) == 0.0
+
+
+def test_a_call_is_not_held_after_it_has_run() -> None:
+    nodes = tuple(Node("aten.abs.default", (Ref(number),), (), (SPEC,)) for number in range(8))
+    held: list[weakref.ref[Graph]] = []
+    most: list[int] = []
+
+    def take(call: Graph) -> None:
+        held.append(weakref.ref(call))
+        most.append(sum(each() is not None for each in held))
+
+    each_call(Graph((GRAPH.inputs[0],), nodes, (8,)), take)
+    assert len(held) == 8 and max(most) <= 2
 
 
 def test_a_stored_weight_stays_a_parameter(tmp_path: Any) -> None:
