@@ -74,7 +74,12 @@ def test_options_that_have_nothing_to_show_are_refused(tmp_path: Path) -> None:
         (partial(coverage), "name a platform"),
         (partial(coverage, names=True, static=True), "name a platform"),
         (partial(coverage, platforms, names=True, csv=tmp_path / "x.csv"), "leave --names out"),
-        (partial(coverage, static=True, html=tmp_path / "x.html"), "name some"),
+        (partial(coverage, static=True, html=tmp_path / "x.html"), "takes --html: name platforms"),
+        (partial(coverage, static=True, missing=True), "takes --missing: name platforms"),
+        (partial(coverage, platforms, names=True, store=tmp_path, budget=0), "takes --store, --budget: name platforms"),
+        (partial(coverage, platforms, names=True, catalogue=tmp_path, jobs=1), "takes --catalogue, --jobs: name"),
+        (partial(coverage, platforms, names=True, judge=False, static=True), "takes --no-judge, --static: name"),
+        (partial(coverage, platforms, names=True, missing=True), "takes --missing: .* leave --names out"),
         (partial(coverage, platforms, html=tmp_path / "none" / "x.html"), "there is no directory"),
     ):
         with pytest.raises(MindgapError, match=says):

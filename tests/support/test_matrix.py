@@ -13,14 +13,18 @@ import numpy as np
 import pytest
 
 from mindgap.cli.coverage_matrix import matrix_csv, matrix_object
-from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, encode
+from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode
+from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
+from mindgap.results.rows import Row, identities
 from mindgap.results.store import Store
+from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.agreement import Agreement
+from mindgap.workflows.support.agreement import Agreement, AgreementMeter, Calm, References, _Waiting
 from mindgap.workflows.support.answers import SupportAnswer
 from mindgap.workflows.support.key import Key, key_of
 from mindgap.workflows.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
+from mindgap.workflows.support.prober import SurveyBudget
 from mindgap.workflows.support.probes import CallProbe
 from mindgap.workflows.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
 
@@ -37,6 +41,14 @@ when = { op = "aten.exp.default" }
 kind = "wrong_shape"
 how = "short"
 when = { op = "aten.sin.default" }
+[[fault]]
+kind = "wrong_shape"
+how = "short"
+when = { op = "aten.rand_like.default" }
+[[fault]]
+kind = "wrong_shape"
+how = "short"
+when = { op = "aten.new_empty.default" }
 [[fault]]
 kind = "refusal"
 why = "no kernel"
@@ -121,6 +133,40 @@ def test_findings_are_grouped_by_culprit(matrix: Matrix) -> None:
     assert not matrix.lost(matrix.platforms[0], matrix.platforms[1])
 
 
+def test_what_is_wrong_only_beside_others_is_no_verdict_of_another_platform(folder: Path, pool: WorkerPool) -> None:
+    """`cpu/jit` is given, in a batch, the outputs of the platform whose tangent is wrong; alone its own is right."""
+    wrong, right = platforms(folder)
+    asked = [unary("tan"), unary("relu")]
+    graphs = [each.graph for each in asked]
+    outcome = pool.run(Job(wrong, concatenate(graphs), repeat=1, attach_up_to=1 << 20))
+    references, calm = References(pool), Calm()
+    found: dict[tuple[PlatformName, str], Agreement] = {}
+
+    def measure(platform: PlatformName) -> None:
+        meter = AgreementMeter(platform, pool, references, calm, lambda each: found.update({(platform, each.op): each}))
+        meter.on_run(asked, graphs, replace(outcome, platform=platform))
+        meter.judge(SurveyBudget(), lambda *_: None)
+
+    measure(right)
+    measure(wrong)
+    mixed = found[right, "aten.tan.default"]
+    assert mixed.word == "beside_others" and mixed.detail.startswith("alone: identical; beside other calls")
+    assert found[right, "aten.relu.default"].word == "identical"
+    assert found[wrong, "aten.tan.default"].word == "discrepant"
+    assert cell_of(answer("runs"), mixed, "").word == "differs beside others"
+
+
+def test_a_row_that_a_promised_accuracy_made_calm_is_no_other_platforms(pool: WorkerPool) -> None:
+    one = unary("tan")
+    outcome = pool.run(Job(CPU_EAGER, one.graph, repeat=1))
+    waiting, calm = _Waiting(one, one.graph, outcome, outcome, True), Calm()
+    calm.put(one, Row(one.op, CPU_EAGER, "ok", "rounding", digests=identities(outcome)), "OpenCL C")
+    assert calm.get(waiting, "") is None and calm.get(waiting, "OpenCL C") is not None
+    calm.put(one, Row(one.op, CPU_EAGER, "ok", "rounding", digests=("of other outputs",)), "")
+    calm.put(one, Row(one.op, CPU_EAGER, "ok", "discrepant", digests=identities(outcome)), "")
+    assert calm.get(waiting, "") is None
+
+
 def test_a_second_run_reads_the_store(matrix: Matrix, surveyed: Survey, probes: list[CallProbe]) -> None:
     asked = surveyed(probes)
     again = matrix_of(asked)
@@ -136,6 +182,36 @@ def test_a_store_is_shown_without_starting_a_platform(matrix: Matrix, folder: Pa
     assert not matrix_of(empty).cells and nothing_asked(empty) is not None
 
 
+class LosesHost:
+    """A pool that loses the host of one platform after so many of its jobs."""
+
+    def __init__(self, pool: WorkerPool, platform: PlatformName, jobs: int) -> None:
+        self._pool, self._platform, self._jobs = pool, platform, jobs
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._pool, name)
+
+    def run(self, job: Job) -> Outcome:
+        if job.platform == self._platform:
+            self._jobs -= 1
+            if self._jobs < 0:
+                raise HostProblem("host edge: the connection was lost")
+        return self._pool.run(job)
+
+
+def test_a_lost_host_leaves_the_other_platforms_asked(folder: Path, pool: WorkerPool, probes: list[CallProbe]) -> None:
+    names, store = platforms(folder), Store(folder / "lost")
+    losing = LosesHost(pool, names[0], jobs=1)
+    asked = survey_platforms(names, probes, store, compare=True, pool=losing)  # type: ignore[arg-type]
+    assert "the connection was lost" in asked.absent[names[0]] and names[0] not in asked.support.platforms
+    matrix = matrix_of(asked)
+    assert matrix.platforms == (names[1],) and {cell.word for cell in matrix.cells[names[1]].values()} == {
+        "agrees", "random", "uninitialised",
+    }  # fmt: skip
+    again = matrix_of(survey(folder, pool, probes, store="lost"))
+    assert not again.absent and words(again, 0)["tan"] == "differs"
+
+
 def test_what_the_budget_does_not_reach_says_so(surveyed: Survey, probes: list[CallProbe]) -> None:
     nothing = matrix_of(surveyed(probes, budget_s=0, store="empty"))
     for cells in nothing.cells.values():
@@ -144,10 +220,21 @@ def test_what_the_budget_does_not_reach_says_so(surveyed: Survey, probes: list[C
         }
 
 
-def test_a_sample_without_elements_says_that_nothing_was_compared(surveyed: Survey) -> None:
+def test_a_sample_without_elements_is_not_compared(surveyed: Survey) -> None:
     (cells, _) = matrix_of(surveyed([unary("relu", (0, 3))], store="none")).cells.values()
     (cell,) = cells.values()
-    assert cell.word == "agrees" and "nothing was compared" in cell.reason
+    assert cell.word == "not compared" and "no element" in cell.reason
+
+
+def test_results_that_are_no_function_of_operands_are_compared_by_shape(surveyed: Survey) -> None:
+    probe = unary("new_empty")
+    (node,) = probe.graph.nodes
+    graph = replace(probe.graph, nodes=(replace(node, args=(Ref(0), (4, 5))),))
+    asked = [unary("rand_like"), CallProbe(*probe.key, encode(graph))]
+    wrong, right = matrix_of(surveyed(asked, store="shapes")).cells.values()
+    assert {cell.word for cell in wrong.values()} == {"wrong shape"}
+    assert all("float32[4, 5]" in cell.reason for cell in wrong.values())
+    assert {cell.word for cell in right.values()} == {"random", "uninitialised"}
 
 
 def test_what_changes_from_run_to_run_on_the_reference_is_random(surveyed: Survey) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from mindgap.cli.study_speed import _totals
@@ -10,7 +11,7 @@ from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.operator_times import operator_times, seconds_of
-from mindgap.workflows.support.single_calls import calls
+from mindgap.workflows.support.single_calls import calls, each_call
 
 JIT = parse("cpu/jit")
 SPEC = TensorSpec.contiguous("float32", (8, 8))
@@ -54,6 +55,19 @@ def test_an_operator_that_does_not_run_alone_says_why_and_equal_calls_are_timed_
     assert seconds_of({"run": 9.0, "second_run": 2.0}) == 2.0 and seconds_of({}) == 0.0
 
 
+def test_a_call_is_not_held_after_it_has_run() -> None:
+    nodes = tuple(Node("aten.abs.default", (Ref(number),), (), (SPEC,)) for number in range(8))
+    held: list[weakref.ref[Graph]] = []
+    most: list[int] = []
+
+    def take(call: Graph) -> None:
+        held.append(weakref.ref(call))
+        most.append(sum(each() is not None for each in held))
+
+    each_call(Graph((GRAPH.inputs[0],), nodes, (8,)), take)
+    assert len(held) == 8 and max(most) <= 2
+
+
 def test_a_stored_weight_stays_a_parameter(tmp_path: Any) -> None:
     store = TensorStore(tmp_path)
     import numpy as np
@@ -67,12 +81,15 @@ def test_a_stored_weight_stays_a_parameter(tmp_path: Any) -> None:
 
 
 def test_what_is_fast_and_wrong_is_counted() -> None:
-    def row(slowdown: float | None, finding: bool = False) -> dict[str, Any]:
-        return {"platform": JIT, "slowdown": slowdown, "finding": finding}
+    def row(slowdown: float | None, verdict: str = "rounding") -> dict[str, Any]:
+        return {"platform": JIT, "slowdown": slowdown, "finding": verdict == "discrepant", "verdict": verdict}
 
-    (found,) = _totals([row(0.5), row(0.5, True), row(2.0), row(4.0, True), row(None)])
+    wrong, unjudged = "discrepant", "unjudged"
+    (found,) = _totals([
+        row(0.5), row(0.5, wrong), row(2.0), row(4.0, wrong), row(0.5, unjudged), row(None, unjudged)
+    ])  # fmt: skip
     assert found == {
-        "platform": JIT, "models": 4, "slower": 2, "slower_share": 0.5, "median_slowdown": 3.0, "fast_and_wrong": 1,
-        "slow_and_wrong": 1,
+        "platform": JIT, "models": 5, "slower": 2, "slower_share": 0.4, "median_slowdown": 3.0, "fast_and_wrong": 1,
+        "slow_and_wrong": 1, "not_judged": 1,
     }  # fmt: skip
     assert _totals([row(None)])[0]["slower_share"] is None

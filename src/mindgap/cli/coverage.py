@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 #: Characters of a reason that the table shows; `--json` has all that is kept.
 _REASON = 110
+_JOBS = 2
 _NOT_STORED = "the store has no answer, and nothing was asked (--budget 0)"
 
 
@@ -60,7 +61,7 @@ def coverage(
             help="Processor seconds for each platform; 0 asks nothing and shows what the store holds.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Platforms at a time.")] = 2,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Platforms at a time.")] = _JOBS,
     missing: Annotated[
         bool, typer.Option("--missing", help="List what each platform lacks, in its own words.")
     ] = False,
@@ -103,8 +104,15 @@ def coverage(
     check_files(("--csv", csv), ("--html", html))
     if not platforms and (names or not static):
         raise MindgapError("name a platform, or ask for --static alone: mindgap coverage cpu/jit")
-    if (csv is not None or html is not None) and (names or not platforms):
-        raise MindgapError("--csv and --html write the matrix of platforms: name some, and leave --names out")
+    if names or not platforms:
+        of_matrix = {
+            "--csv": csv is not None, "--html": html is not None, "--store": store is not None, "--missing": missing,
+            "--catalogue": catalogue is not None, "--budget": budget is not None, "--jobs": jobs != _JOBS,
+            "--no-judge": not judge, "--static": names and static,
+        }  # fmt: skip
+        given = ", ".join(option for option, is_given in of_matrix.items() if is_given)
+        if given:
+            raise MindgapError(f"only the matrix takes {given}: name platforms, and leave --names out")
     with result_stream() as out:
         if not platforms:
             print_lists(as_json, out)

@@ -15,7 +15,7 @@ from mindgap.cli.progress import progress
 from mindgap.cli.sources import source_client, subjects
 from mindgap.cli.streams import Exit, result_stream, status_of
 from mindgap.cli.tables import console, plain_table
-from mindgap.graph import Graph
+from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import RunSettings
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 #: Operators of one model that are printed; `--json` has all.
 _OPERATORS = 8
 _REASON = 110
-#: Operator times by model.
-Costs = Mapping[str, "OperatorTimes"]
+#: Models and their operators' times.
+Costs = Iterator[tuple[str, "OperatorTimes"]]
 
 
 def speed(
@@ -58,24 +58,29 @@ def speed(
         if as_json:
             timed = {
                 name: {"left_out": each.left_out, "operators": [dataclasses.asdict(op) for op in each.operators]}
-                for name, each in costs.items()
+                for name, each in costs
             }
-            json.dump({"rows": rows, "platforms": _totals(rows), "operators": timed}, out, indent=1)
+            refused = [{"source": each.source, "reason": each.reason} for each in report.refused]
+            found = {"rows": rows, "platforms": _totals(rows), "operators": timed, "refused": refused}
+            json.dump(found, out, indent=1)
             out.write("\n")
         else:
-            _print(rows, costs, wanted, out)
-        for refused in report.refused:
-            console(out).print(Text(f"{refused.source}: {refused.reason}"))
+            _print(rows, out)
+            for each in report.refused:
+                console(out).print(Text(f"{each.source}: {each.reason}"))
+            out.flush()
+            for name, times in costs:
+                for platform in wanted:
+                    _print_costs(name, platform, times, console(out))
     return Exit(status_of(report))
 
 
 def _measured(
     sources: Sequence[str], platforms: Sequence[PlatformName], settings: RunSettings, jobs: int | None, operators: bool
 ) -> tuple[Report, Costs]:
+    """Returns the report, and the times of operators, each model's measured when it is taken."""
     from mindgap.graph.tensors import default_tensor_store
-    from mindgap.run.pool import WorkerPool
     from mindgap.workflows.diff import diff_many
-    from mindgap.workflows.support.operator_times import operator_times
 
     tensors = default_tensor_store()
     graphs: dict[str, Graph] = {}
@@ -88,13 +93,17 @@ def _measured(
 
     with progress() as tell, source_client(tensors, settings.deadline_s, None) as client:
         report = diff_many(list(kept(client)), platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
-    if not operators:
-        return report, {}
+    return report, _costs(graphs, platforms, tensors, settings.repeat) if operators else iter(())
+
+
+def _costs(graphs: Mapping[str, Graph], platforms: Sequence[PlatformName], tensors: TensorStore, repeat: int) -> Costs:
+    from mindgap.run.pool import WorkerPool
+    from mindgap.workflows.support.operator_times import operator_times
+
     every = [CPU_EAGER, *(each for each in platforms if each != CPU_EAGER)]
     with WorkerPool(every, tensors=tensors, busy=1) as pool:
-        return report, {
-            name: operator_times(graph, every, pool.run, tensors, settings.repeat) for name, graph in graphs.items()
-        }
+        for name, graph in graphs.items():
+            yield name, operator_times(graph, every, pool.run, tensors, repeat)
 
 
 def _object(report: Report, row: Row) -> dict[str, Any]:
@@ -114,8 +123,11 @@ def _object(report: Report, row: Row) -> dict[str, Any]:
 
 
 def _totals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """For each platform: models with a time, those that are slower, by how much, and those that are fast and wrong."""
+    """For each platform: models with a time, those that are slower, by how much, those that are fast and wrong, and
+    those without a verdict of their results."""
     import statistics
+
+    from mindgap.graph.compare.verdict import CALM
 
     found: list[dict[str, Any]] = []
     for platform in dict.fromkeys(row["platform"] for row in rows):
@@ -127,11 +139,12 @@ def _totals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "median_slowdown": statistics.median(slower) if slower else None,
             "fast_and_wrong": sum(row["finding"] and row["slowdown"] <= 1 for row in mine),
             "slow_and_wrong": sum(row["finding"] and row["slowdown"] > 1 for row in mine),
+            "not_judged": sum(not row["finding"] and row["verdict"] not in CALM for row in mine),
         })  # fmt: skip
     return found
 
 
-def _print(rows: Sequence[Mapping[str, Any]], costs: Costs, platforms: Sequence[PlatformName], out: TextIO) -> None:
+def _print(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
     page = console(out)
     table = plain_table(
         "model", "platform", "cpu/eager", "platform's", "times as long", "compilation", "verdict", "culprit"
@@ -148,11 +161,9 @@ def _print(rows: Sequence[Mapping[str, Any]], costs: Costs, platforms: Sequence[
         median = "" if each["median_slowdown"] is None else f", by {each['median_slowdown']:.2f}× in the median"
         page.print(Text(
             f"{each['platform']}: {each['slower']} of {each['models']} models are slower than cpu/eager{median}; "
-            f"fast and wrong: {each['fast_and_wrong']}, slow and wrong: {each['slow_and_wrong']}"
+            f"fast and wrong: {each['fast_and_wrong']}, slow and wrong: {each['slow_and_wrong']}; "
+            f"not judged: {each['not_judged']}"
         ))  # fmt: skip
-    for name, each in costs.items():
-        for platform in platforms:
-            _print_costs(name, platform, each, page)
 
 
 def _print_costs(name: str, platform: PlatformName, times: OperatorTimes, page: Any) -> None:

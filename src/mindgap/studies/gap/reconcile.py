@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -101,12 +102,19 @@ def _within_rows(tables: Tables) -> Generator[Check]:
 
 
 def _speed(tables: Tables) -> Generator[Check]:
-    """Checks that the models of the two tables of run time are the same."""
+    """Checks that the tables of run time have the same models, and the same slower ones where each is listed."""
+    slower = Counter(row["platform"] for row in records(tables["model_times"]) if row["slowdown"] > 1)
+    listed = bool(tables["model_times"].rows)
     whole = {row["platform"]: row["models"] for row in records(tables["slowdown"]) if row["size"] == "all"}
     for row in records(tables["ported"]):
         yield Check(f"ported and slowdown: models of {row['platform']}", row["models"], whole[row["platform"]])
-        share = round(row["slower_share"] * row["models"])
-        yield Check(f"ported: slower models and their share of {row['platform']}", row["slower"], share)
+        judged = row["slow_and_right"] + row["slow_and_wrong"]
+        yield Check(f"ported: slower models and judged ones of {row['platform']}", row["slower"], judged, at_least=True)
+        most = judged + row["not_judged"]
+        yield Check(f"ported: judged and other models, and slower of {row['platform']}", most, row["slower"], True)
+        if listed:
+            here = slower[row["platform"]]
+            yield Check(f"ported and model times: slower models of {row['platform']}", row["slower"], here)
 
 
 def _failures(tables: Tables, finished: bool) -> Generator[Check]:

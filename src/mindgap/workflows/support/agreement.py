@@ -1,7 +1,8 @@
 """Compares what a platform computes for probes with the reference, and judges it where digests differ.
 
 The outputs come from the jobs in which a survey asks a platform (`prober.ask`). A finding among several calls of one
-job is looked at again with the call alone, since a compiler may fuse unrelated calls.
+job is looked at again with the call alone, since a compiler may fuse unrelated calls. What is wrong only beside others
+has a word of its own.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ RANDOM: Final = "random"
 UNINITIALISED: Final = "uninitialised"
 NOT_JUDGED: Final = "not_judged"
 NO_REFERENCE: Final = "no_reference"
+BESIDE_OTHERS: Final = "beside_others"
 _SETTINGS: Final = RunSettings(trace=False, repeat=1, deadline_s=120.0)
 _LONGEST: Final = 500
 
@@ -46,7 +48,8 @@ class Agreement:
 
     word: the verdict of the first sample that runs; `random` where the operator draws random numbers,
         `uninitialised` where nobody writes its results, `not_judged` where its digests differ and it was not judged,
-        `no_reference` where the reference gives nothing to compare with.
+        `no_reference` where the reference gives nothing to compare with, or results without elements, `beside_others`
+        where it is a finding among other calls in one graph and calm alone.
     culprit: of a finding, the operator, or the dtype policy that explains it.
     relative_error, max_abs: of the output that differs most; None where it was not measured.
     """
@@ -102,10 +105,10 @@ class References:
         self.platform = reference
         self._pool = pool
         self._lock = threading.Lock()
-        self._found: dict[bytes, tuple[Outcome, bool]] = {}
+        self._found: dict[bytes, tuple[Outcome, Outcome]] = {}
 
-    def of(self, probes: Sequence[CallProbe], graphs: Sequence[Graph], attach: int) -> list[tuple[Outcome, bool]]:
-        """Returns for each probe its outcome, and whether a second run gave the same."""
+    def of(self, probes: Sequence[CallProbe], graphs: Sequence[Graph], attach: int) -> list[tuple[Outcome, Outcome]]:
+        """Returns for each probe the outcomes of two runs, the second without arrays."""
         with self._lock:
             new = {
                 probe.data: graph for probe, graph in zip(probes, graphs, strict=True) if probe.data not in self._found
@@ -117,7 +120,7 @@ class References:
     def _run(self, new: Mapping[bytes, Graph], attach: int) -> None:
         first, second = (self._outcomes([*new.values()], attach) for _ in range(2))
         for data, one, other in zip(new, first, second, strict=True):
-            self._found[data] = one, identities(one) == identities(other)
+            self._found[data] = one, dataclasses.replace(other, arrays=None)
 
     def _outcomes(self, graphs: Sequence[Graph], attach: int) -> list[Outcome]:
         joined = graphs[0] if len(graphs) == 1 else concatenate(graphs)
@@ -149,19 +152,24 @@ class _Waiting:
 
 
 class Calm:
-    """Verdicts of outputs that were judged already: another platform that gives the same bits gets the same verdict."""
+    """Calm rows of outputs that were judged already: another platform that gives the same bits gets the same verdict.
+
+    Kept by the language that promises the platform's accuracy too (`RunContext.accuracy`; empty for none): what is calm
+    by such a promise is so for no platform without it.
+    """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[bytes, tuple[str, ...]], Row] = {}
+        self._found: dict[tuple[bytes, tuple[str, ...], str], Row] = {}
 
-    def get(self, waiting: _Waiting) -> Row | None:
-        """Returns the calm row of the same probe and outputs."""
-        return self._found.get((waiting.probe.data, identities(waiting.outcome)))
+    def get(self, waiting: _Waiting, accuracy: str) -> Row | None:
+        """Returns the calm row of the same probe, outputs and accuracy."""
+        return self._found.get((waiting.probe.data, identities(waiting.outcome), accuracy))
 
-    def put(self, waiting: _Waiting, row: Row) -> None:
-        """Keeps a calm row. A finding names its platform, and is judged for each."""
+    def put(self, probe: CallProbe, row: Row, accuracy: str) -> None:
+        """Keeps a calm row under the outputs that it was judged on. A finding names its platform, and is judged for
+        each."""
         if row.verdict in CALM:
-            self._found[waiting.probe.data, identities(waiting.outcome)] = row
+            self._found[probe.data, row.digests, accuracy] = row
 
 
 class AgreementMeter:
@@ -185,8 +193,8 @@ class AgreementMeter:
         """Compares the digests of calls that ran in one job. What differs waits for `judge`."""
         references = self._references.of(probes, graphs, self.ATTACH)
         parts = outcomes_of_calls(graphs, outcome)
-        for probe, graph, part, (reference, stable) in zip(probes, graphs, parts, references, strict=True):
-            found = _without_judge(probe, part, reference, stable)
+        for probe, graph, part, (reference, again) in zip(probes, graphs, parts, references, strict=True):
+            found = _without_judge(probe, part, reference, again)
             if found is not None:
                 self._keep(found)
             else:
@@ -203,50 +211,84 @@ class AgreementMeter:
                 self._keep(Agreement(*waiting.probe.key, NOT_JUDGED, detail=reason))
                 continue
             started = time.thread_time()
-            row = self._calm.get(waiting)
-            if row is None:
-                row = row_or_failure(waiting.probe.op, self._platform, partial(self._row, waiting))
-                self._calm.put(waiting, row)
+            found = self._judged(waiting)
             budget.spent += time.thread_time() - started + meter.read()
-            self._keep(_agreement(waiting.probe.key, row))
+            self._keep(found)
         self._waiting = []
 
-    def _row(self, waiting: _Waiting) -> Row:
+    def _judged(self, waiting: _Waiting) -> Agreement:
+        """Judges what the platform gave; a finding among other calls again with the call alone."""
+        probe = waiting.probe
         context = RunContext(self._execute, _SETTINGS, describe=self._pool.describe)
+        accuracy = context.accuracy(self._platform)
+        known = self._calm.get(waiting, accuracy)
+        if known is not None:
+            return _agreement(probe.key, known)
+        comparison = GraphComparison(context, probe.op, waiting.graph, waiting.reference)
 
-        def comparison() -> GraphComparison:
-            return GraphComparison(context, waiting.probe.op, waiting.graph, waiting.reference)
+        def alone() -> Row:
+            return comparison.decide(comparison.run(self._platform))
 
-        row = comparison().decide(waiting.outcome)
-        if not row.finding or waiting.alone:
-            return row
-        alone = comparison().row(self._platform)
-        if alone.finding or alone.verdict is None:
-            return alone
-        detail = f"alone: {alone.detail or alone.verdict}; beside other calls in one graph it was {row.verdict}"
-        return dataclasses.replace(alone, detail=detail)
+        # Without its outputs the judge would run the call again, alone: the row is then of that run's bits.
+        attached = waiting.outcome.arrays is not None
+        make = partial(comparison.decide, waiting.outcome) if attached else alone
+        row = row_or_failure(probe.op, self._platform, make)
+        self._calm.put(probe, row, accuracy)
+        if not (attached or waiting.alone or row.finding or row.digests == identities(waiting.outcome)):
+            detail = f"alone: {row.word}; beside other calls in one graph it gave other bits, too large to keep"
+            return Agreement(*probe.key, NOT_JUDGED, detail=detail)
+        if waiting.alone or not attached or not row.finding:
+            return _agreement(probe.key, row)
+        single = row_or_failure(probe.op, self._platform, alone)
+        self._calm.put(probe, single, accuracy)
+        if single.verdict not in CALM:
+            return _agreement(probe.key, single)
+        found = _agreement(probe.key, row)
+        detail = f"alone: {single.verdict}; beside other calls in one graph: {row.verdict}: {found.detail}"[:_LONGEST]
+        return dataclasses.replace(found, word=BESIDE_OTHERS, detail=detail)
 
     def _execute(self, job: Job) -> Outcome:
         return self._pool.run(dataclasses.replace(job, purpose="judging"))
 
 
-def _without_judge(probe: CallProbe, outcome: Outcome, reference: Outcome, stable: bool) -> Agreement | None:
-    """The agreement where no judge is needed; None where digests differ."""
-    of = traits(probe.op)
-    if of.returns_uninitialised:
-        return Agreement(*probe.key, UNINITIALISED, detail="nobody writes its results: they are what the memory held")
-    if of.random:
-        return Agreement(*probe.key, RANDOM, detail="it draws random numbers: two platforms need not agree")
+def _without_judge(probe: CallProbe, outcome: Outcome, reference: Outcome, again: Outcome) -> Agreement | None:
+    """The agreement where no judge is needed; None where digests differ. `again`: the reference's second run.
+
+    Of results that are no function of the operands, dtypes and shapes are compared: where both runs of the reference
+    have the same.
+    """
+    undetermined = _undetermined(probe.op, reference, again)
+    if undetermined is not None:
+        word, detail = undetermined
+        ours, theirs = _forms(outcome), _forms(reference)
+        if reference.ran and theirs == _forms(again) != ours:
+            detail = f"its results are {', '.join(ours)}, the reference's {', '.join(theirs)}"[:_LONGEST]
+            return Agreement(*probe.key, "structural", "undecided", probe.op, detail)
+        return Agreement(*probe.key, word, detail=detail)
     if not reference.ran:
         return Agreement(*probe.key, NO_REFERENCE, detail=f"the reference gave nothing: {reference.message}"[:_LONGEST])
-    if not stable:
-        detail = "two runs of the reference differ: it draws random numbers, or reads memory that nobody wrote"
-        return Agreement(*probe.key, RANDOM, detail=detail)
     if identities(outcome) != identities(reference):
         return None
-    empty = not any(0 not in each.shape for each in reference.outputs)
-    detail = "its results have no element: nothing was compared" if empty else ""
-    return Agreement(*probe.key, "identical", detail=detail, relative_error=0.0, max_abs=0.0)
+    if all(0 in each.shape for each in reference.outputs):
+        detail = "its results have no element: only dtypes and shapes were compared, and they are the reference's"
+        return Agreement(*probe.key, NO_REFERENCE, detail=detail)
+    return Agreement(*probe.key, "identical", relative_error=0.0, max_abs=0.0)
+
+
+def _undetermined(op: str, reference: Outcome, again: Outcome) -> tuple[str, str] | None:
+    """The word, and why, of results that are no function of the operands; None where they are one."""
+    if traits(op).returns_uninitialised:
+        return UNINITIALISED, "nobody writes its results: they are what the memory held"
+    if traits(op).random:
+        return RANDOM, "it draws random numbers: two platforms need not agree"
+    if reference.ran and identities(reference) != identities(again):
+        return RANDOM, "two runs of the reference differ: it draws random numbers, or reads memory that nobody wrote"
+    return None
+
+
+def _forms(outcome: Outcome) -> tuple[str, ...]:
+    """Dtype and shape of each output, as text."""
+    return tuple(f"{each.dtype}{list(each.shape)}" for each in outcome.outputs)
 
 
 def _agreement(key: Key, row: Row) -> Agreement:

@@ -52,6 +52,6 @@ def case_probes(
 def _calls(graph: Graph, tensors: TensorStore | None) -> list[Graph]:
     """Returns the calls of a graph; none if it does not run here, so that its keys count as keys without a probe."""
     try:
-        return list(calls(graph, tensors))
+        return calls(graph, tensors)
     except (MindgapError, RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
         return []

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mindgap.graph import Graph
+from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.run.local import fingerprint_of
@@ -78,7 +79,7 @@ def survey_graphs(
     """Surveys each platform of `pool` for the graphs' calls without an answer, and stores the answers.
 
     Reports for each platform how many keys were known, probed, not probed and refused. Raises `MindgapError` for a
-    damaged store.
+    damaged store, and `HostProblem` where a platform's host is lost.
     """
     store, steps = Store(limits.store), limits.steps
     prints = {platform: fingerprint_of(pool.describe(platform)) for platform in dict.fromkeys(platforms)}
@@ -141,6 +142,8 @@ def _ask(
             [platform], [probe for probe in cases.probes if probe.key in keys], store, budget_s=budget, pool=pool,
             on_progress=lambda name, done, total, what, before=before: on_progress(name, before + done, len(unknown)),
         )  # fmt: skip
+        if platform.host and platform in found.absent:
+            raise HostProblem(found.absent[platform])
         left = len(found.untried.get(platform, ()))
         answered.asked += len(keys) - left
         answered.untried += left

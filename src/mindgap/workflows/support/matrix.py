@@ -15,7 +15,14 @@ from typing import Final, Literal
 from mindgap.aten.operators import is_gradient_operator
 from mindgap.graph.compare.culprit import policy_of
 from mindgap.platforms.name import PlatformName
-from mindgap.workflows.support.agreement import NO_REFERENCE, NOT_JUDGED, RANDOM, UNINITIALISED, Agreement
+from mindgap.workflows.support.agreement import (
+    BESIDE_OTHERS,
+    NO_REFERENCE,
+    NOT_JUDGED,
+    RANDOM,
+    UNINITIALISED,
+    Agreement,
+)
 from mindgap.workflows.support.answers import SupportAnswer
 from mindgap.workflows.support.coverage import UNTRIED
 from mindgap.workflows.support.key import SCALAR, Key
@@ -25,8 +32,9 @@ from mindgap.workflows.support.survey import SurveyResult
 #: - `agrees`: it runs, and its results are the reference's, rounding aside.
 #: - `decomposed`: it agrees, and the platform reports that it runs it as other operators.
 #: - `random`, `uninitialised`: it runs, and its results are no function of its operands.
-#: - `not compared`: it runs, and nothing compared its results.
+#: - `not compared`: it runs, and nothing compared its results, or they have no element.
 #: - `not judged`: it runs, its bits differ, and whether that is rounding was not judged.
+#: - `differs beside others`: a finding where it runs beside other calls in one graph; alone it agrees.
 #: - `differs`: it runs, and its results are a finding.
 #: - `wrong shape`: it runs, and a result has another shape or dtype.
 #: - `falls back`: the platform's package ran it on the processor.
@@ -34,19 +42,20 @@ from mindgap.workflows.support.survey import SurveyResult
 #: - `fails`, `hangs`, `crashes`: an error, no answer in time, the end of the process.
 #: - `untried`: it was not asked.
 CellWord = Literal[
-    "agrees", "decomposed", "random", "uninitialised", "not compared", "not judged", "differs", "wrong shape",
-    "falls back", "refuses", "fails", "hangs", "crashes", "untried",
+    "agrees", "decomposed", "random", "uninitialised", "not compared", "not judged",
+    "differs beside others", "differs", "wrong shape", "falls back", "refuses", "fails", "hangs", "crashes", "untried",
 ]  # fmt: skip
 CELL_WORDS: Final[tuple[CellWord, ...]] = (
-    "agrees", "decomposed", "random", "uninitialised", "not compared", "not judged", "differs", "wrong shape",
-    "falls back", "refuses", "fails", "hangs", "crashes", "untried",
+    "agrees", "decomposed", "random", "uninitialised", "not compared", "not judged",
+    "differs beside others", "differs", "wrong shape", "falls back", "refuses", "fails", "hangs", "crashes", "untried",
 )  # fmt: skip
 #: What runs and is not known to be wrong.
 USABLE: Final[frozenset[CellWord]] = frozenset(
     {"agrees", "decomposed", "random", "uninitialised", "not compared", "not judged"}
 )
 #: What runs.
-RUNS: Final[frozenset[CellWord]] = USABLE | frozenset[CellWord]({"differs", "wrong shape"})
+RUNS: Final[frozenset[CellWord]] = USABLE | frozenset[CellWord]({"differs beside others", "differs", "wrong shape"})
+_FINDINGS: Final = RUNS - USABLE
 Pass = Literal["forward", "backward"]
 
 #: How platforms say that the device's package, or the runtime, ran an operator on the processor.
@@ -54,7 +63,8 @@ _FELL_BACK: Final = re.compile(r"\bran on the CPU, the platform is\b|\bruns .* o
 _BY_STATUS: Final[Mapping[str, CellWord]] = {"crash": "crashes", "timeout": "hangs"}
 _BY_WORD: Final[Mapping[str, CellWord]] = {
     RANDOM: "random", UNINITIALISED: "uninitialised", NOT_JUDGED: "not judged", NO_REFERENCE: "not compared",
-    "reference_failed": "not compared", "structural": "wrong shape", "failed": "fails",
+    BESIDE_OTHERS: "differs beside others", "reference_failed": "not compared", "structural": "wrong shape",
+    "failed": "fails",
 }  # fmt: skip
 
 
@@ -199,7 +209,7 @@ def findings_of(matrix: Matrix) -> list[Finding]:
     for platform, cells in matrix.cells.items():
         for key in matrix.keys:
             cell = cells[key]
-            if cell.word in ("differs", "wrong shape"):
+            if cell.word in _FINDINGS:
                 groups.setdefault((platform, cell.culprit or key.op, cell.verdict), []).append(key)
     found = [
         Finding(p, culprit, verdict, matrix.cells[p][keys[0]].policy, tuple(keys), matrix.cells[p][keys[0]].reason)

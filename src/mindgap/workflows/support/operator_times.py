@@ -14,7 +14,7 @@ from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.support.probes import form_of
-from mindgap.workflows.support.single_calls import calls
+from mindgap.workflows.support.single_calls import each_call
 
 #: Operands and results of a call that take more than this are not timed alone.
 MOST_BYTES: Final = 256 << 20
@@ -54,12 +54,17 @@ def operator_times(
 ) -> OperatorTimes:  # fmt: skip
     """Times each distinct call once for all its repetitions in the graph: the median of the runs after the first.
 
-    Raises what the graph's run on the CPU does: `MindgapError` for an input that cannot be made.
+    Operands of the first call of each form are held, of no other. Raises what the graph's run on the CPU does:
+    `MindgapError` for an input that cannot be made.
     """
     alone: dict[tuple[str, str], tuple[Graph, int]] = {}
-    for call in calls(graph, tensors, MOST_BYTES):
+
+    def tally(call: Graph) -> None:
         key = call.nodes[0].op, form_of(call)
-        alone[key] = alone.get(key, (call, 0))[0], alone.get(key, (call, 0))[1] + 1
+        first, so_far = alone.get(key, (call, 0))
+        alone[key] = first, so_far + 1
+
+    each_call(graph, tally, tensors, MOST_BYTES)
     found: dict[str, list[tuple[Graph, int]]] = {}
     for (op, _), each in alone.items():
         found.setdefault(op, []).append(each)

@@ -106,7 +106,7 @@ class _Collector:
         """Collects the calls of one entry's graph; none if it does not run here, such as with custom operators."""
         self.operators.update(entry.operators)
         try:
-            cuts = list(calls(self._catalogue.graph(entry), self._tensors))
+            cuts = calls(self._catalogue.graph(entry), self._tensors)
         except (MindgapError, RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
             return
         taken: dict[Key, int] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -31,31 +31,40 @@ MOST_BYTES: Final = 1 << 18
 _HELD: Final = frozenset(TORCH_DTYPES.values())
 
 
-def calls(graph: Graph, tensors: TensorStore | None = None, most_bytes: int = MOST_BYTES) -> Iterator[Graph]:
-    """Yields each call of a graph as a separate graph, by running the graph once on the CPU.
+def calls(graph: Graph, tensors: TensorStore | None = None) -> list[Graph]:
+    """Returns the calls of a graph whose tensors take at most `MOST_BYTES`, as `each_call` makes them."""
+    found: list[Graph] = []
+    each_call(graph, found.append, tensors)
+    return found
 
-    Operands that are inputs which nothing wrote to keep their recipes; others travel as their bytes. Left out are calls
-    that give no tensor and write none, and those whose tensors are bigger than `most_bytes`. Raises what the run does:
-    `MindgapError` for an input that cannot be made, anything for a call that fails.
+
+def each_call(
+    graph: Graph, take: Callable[[Graph], None], tensors: TensorStore | None = None, most_bytes: int = MOST_BYTES
+) -> None:
+    """Hands each call of a graph to `take` as a separate graph, by running the graph once on the CPU.
+
+    A call is handed over when it has run, so that only what `take` keeps stays in memory. Operands that are inputs
+    which nothing wrote to keep their recipes; others travel as their bytes. Left out are calls that give no tensor and
+    write none, and those whose tensors are bigger than `most_bytes`. Raises what the run does: `MindgapError` for an
+    input that cannot be made, anything for a call that fails.
     """
     tape = Tape(graph)
     arrays = materialise_all(graph, tensors)
     given = input_tensors(graph, arrays)
-    cutter = _Cutter(graph, frozenset(tape.written_inputs), most_bytes)
+    cutter = _Cutter(graph, frozenset(tape.written_inputs), most_bytes, take)
     with torch.no_grad():
         tape.run(given, call=cutter.call)
-    yield from cutter.found
 
 
 class _Cutter:
-    def __init__(self, graph: Graph, written: frozenset[int], most_bytes: int) -> None:
+    def __init__(self, graph: Graph, written: frozenset[int], most_bytes: int, take: Callable[[Graph], None]) -> None:
         self._graph = graph
         self._most_bytes = most_bytes
         self._written = written
-        self.found: list[Graph] = []
+        self._take = take
 
     def call(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Runs the call, and records it as a graph with the operands' values before the call."""
+        """Runs the call, and hands it over as a graph with the operands' values before the call."""
         node = self._graph.nodes[index]
         held: dict[int, torch.Tensor] = {}
         for arg, bound in zip(node.args, args, strict=True):
@@ -66,7 +75,7 @@ class _Cutter:
         result = function(*args, **kwargs)
         cut = None if inputs is None else _graph(node, inputs, flatten_result(result), self._most_bytes)
         if cut is not None:
-            self.found.append(cut)
+            self._take(cut)
         return result
 
     def _inputs(self, node: Node, held: dict[int, torch.Tensor]) -> dict[int, Input] | None:

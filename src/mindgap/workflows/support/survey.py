@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.results.store import Store, Writer
 from mindgap.run.local import fingerprint_of
@@ -39,7 +40,8 @@ _SHARES = (2 / 3, 8 / 9)
 
 @dataclass(frozen=True)
 class SurveyResult:
-    """The result of a survey. `keys`: all keys. `absent`: platforms that are not available, and why.
+    """The result of a survey. `keys`: all keys. `absent`: platforms that are not available, or whose host was lost, and
+    why.
 
     `untried`: keys beyond a platform's budget. `cpu_seconds`: processor seconds of this survey. `agreements`: how what
     runs compares with the reference, by fingerprint; empty where that was not asked.
@@ -69,7 +71,8 @@ def survey_platforms(
     What the store knows of a platform's fingerprint is not asked again; what is asked is in the store within seconds,
     so that a run that is killed goes on where it was. `budget_s`: processor seconds for each platform. `jobs`:
     platforms at a time. `pool`: workers to use, which must have all platforms. `compare`: what runs is compared with
-    `cpu/eager` and judged, within the same budget. Raises `PlatformError` for a platform that is not known; one that is
+    `cpu/eager` and judged, within the same budget. A platform whose host is lost is `absent`, and the others are asked
+    on. Raises `PlatformError` for a platform that is not known; one that is
     known and cannot be opened is `absent`.
     """
     needed = [*dict.fromkeys([*platforms, CPU_EAGER] if compare else platforms)]
@@ -87,12 +90,13 @@ def survey_platforms(
         session = _Survey(workers, writer, probes, read_support(store, present), budget_s, on_progress, comparer)
         with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-ask") as threads:
             try:
-                list(threads.map(session.ask, present))
+                list(threads.map(session.ask_if_reached, present))
             except BaseException:
                 # The threads are waited for: without this, until their platforms are surveyed.
                 session.interrupted.set()
                 raise
     agreements = comparer.found if comparer is not None else {}
+    absent |= session.lost
     return SurveyResult(session.support(), _keys(probes), absent, session.untried, session.cpu_seconds, agreements)
 
 
@@ -165,10 +169,21 @@ class _Survey:
         self._new: dict[str, dict[Key, SupportAnswer]] = {fingerprint: {} for fingerprint in known.platforms.values()}
         self.untried: dict[str, list[Key]] = {}
         self.cpu_seconds: dict[str, float] = {}
+        #: Platforms whose host was lost, and why.
+        self.lost: dict[PlatformName, str] = {}
         #: Set where nobody waits for the answers any more.
         self.interrupted = threading.Event()
 
-    def ask(self, platform: PlatformName) -> None:
+    def ask_if_reached(self, platform: PlatformName) -> None:
+        """Surveys one platform. Where its host is lost it is left out; the answers until then are in the store."""
+        try:
+            self._ask(platform)
+        except HostProblem as problem:
+            reason = f"{problem}; what it answered before is in the store, and another run goes on from there"
+            _log.warning("%s: %s", platform, reason)
+            self.lost[platform] = reason
+
+    def _ask(self, platform: PlatformName) -> None:
         """Surveys one platform for unknown keys. Names of the same platform are surveyed one after the other."""
         fingerprint = self._known.platforms[platform]
         budget = SurveyBudget(self._budget_s)
@@ -211,8 +226,8 @@ class _Survey:
         self._told(platform, done, total, what)
 
     def support(self) -> SupportTable:
-        """Returns all answers, earlier and new."""
-        platforms = self._known.platforms
+        """Returns all answers, earlier and new, of platforms whose hosts were not lost."""
+        platforms = {name: each for name, each in self._known.platforms.items() if name not in self.lost}
         return SupportTable({f: {**self._known.answers(f), **self._new[f]} for f in self._new}, platforms)
 
 
