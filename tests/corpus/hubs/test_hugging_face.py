@@ -387,6 +387,12 @@ def test_a_text_that_does_not_fit_is_one_line(tmp_path, text, words, said):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.parametrize("option", ["batch=2", "length=5"])
+def test_a_text_goes_with_no_batch_and_no_length(tmp_path, option):
+    with pytest.raises(SourceError, match=f"--text gives one example of its own length: leave {option} out"):
+        open_source(f"hub:{folder(tmp_path / 'gpt', GPT)}?{option}&text=once")
+
+
 def test_a_folder_without_a_tokenizer_and_a_model_without_tokens_take_no_text(tmp_path):
     at = checkpoint(tmp_path / "gpt")
     for path in at.glob("token*"):

@@ -81,6 +81,12 @@ def _maker(model: HubModel, chosen: SourceOptions) -> _Maker:
     """Returns the function that builds the model, chosen by the form of its configuration. Raises `SourceError` if
     none fits."""
     config = model.config
+    if chosen.text is not None:
+        for name, given in (("batch", chosen.batch), ("length", chosen.length)):
+            if given is not None:
+                raise SourceError(
+                    f"{model.source}: --text gives one example of its own length: leave {name}={given} out"
+                )
     if chosen.text is not None and any(isinstance(config.get(each), str) for each in ("architecture", "_class_name")):
         raise SourceError(f"{model.source}: --text is for language models of transformers, and this is none")
     if isinstance(config.get("architecture"), str):
