@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,20 @@ import onnx
 import onnxruntime
 import openvino
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from cli.command_line import mindgap
 from mindgap.graph.compare.culprit import DtypePolicy
+from mindgap.judge.pipeline.model_files import products_with_integers, quantised_operands
+from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import parse
 from mindgap.platforms.onnxruntime import backend as onnxruntime_backend
 from mindgap.platforms.openvino.backend import properties
 from mindgap.results.advice import advised
 from mindgap.results.rows import Row
+from mindgap.run.outcome import Outcome
+from oracle.bench import build
 
 X = np.random.default_rng(1).standard_normal((8, 64)).astype(np.float32)
 WEIGHT = np.random.default_rng(0).integers(0, 256, (64, 32)).astype(np.uint8)
@@ -68,6 +75,51 @@ def test_the_policy_comes_with_the_setting_that_leaves_it_out(platform: str, set
     policy = DtypePolicy("float32", "int8", products=True)
     advice = advised(Row("m", parse(platform), "ok", "reduced_precision", {}, policy, "platform")).advice
     assert f"compare {platform}@activations=float instead" in advice and setting in advice
+
+
+def _product(weight: Any) -> Any:
+    """A graph that multiplies an input by a weight, converted to float32."""
+    calls = [("w", "aten.to.dtype", "i1", torch.float32), ("y", "aten.matmul.default", "i0", "w")]
+    graph = build([np.ones((1, 2), np.float32), weight], calls, ["y"])
+    return dataclasses.replace(graph, inputs=(graph.inputs[0], dataclasses.replace(graph.inputs[1], role="buffer")))
+
+
+def test_products_with_integer_weights_are_counted() -> None:
+    assert products_with_integers(_product(np.ones((2, 2), np.int8))) == 1
+    assert products_with_integers(_product(np.ones((2, 2), np.float64))) == 0
+    fed = dataclasses.replace(_product(np.ones((2, 2), np.int8)).inputs[1], role="input")
+    graph = _product(np.ones((2, 2), np.int8))
+    assert products_with_integers(dataclasses.replace(graph, inputs=(graph.inputs[0], fed))) == 0, "no weight"
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "weight", "floats", "explained"),
+    [
+        ([[1.0, 1.99]], np.int8, [[1.0, 2.0]], True),
+        ([[1.0, 1.99]], np.float64, [[1.0, 2.0]], False),
+        ([[1.0, 1.99]], np.int8, [[1.0, 1.99]], False),
+        ([[1.0, 2.0]], np.int8, [[1.0, 2.0]], False),
+        ([[1.0, 1.5]], np.int8, [[1.0, 2.0]], False),
+        ([[1e6, -1e6]], np.int8, [[1.0, 2.0]], False),
+        ([[0.0, 0.0]], np.int8, [[1.0, 2.0]], False),
+        ([[np.nan, np.nan]], np.int8, [[1.0, 2.0]], False),
+        ([[1.0, 2.0, 0.0]], np.int8, [[1.0, 2.0]], False),
+    ],
+)
+def test_quantised_operands_explain_what_eight_bits_do_and_no_more(
+    runtimes: Any, weight: Any, floats: Any, explained: bool
+) -> None:
+    right = np.float32([[1.0, 2.0]])
+    comparison: Any = SimpleNamespace(
+        graph=_product(np.ones((2, 2), weight)),
+        beyond_rounding=lambda platform, outputs: [not np.array_equal(outputs[0], right)],
+        whole_reference=lambda: Outcome(parse("cpu/eager"), "", "ok", arrays=(right,)),
+    )
+    run = OwnRun(parse("onnxruntime/cpu"), "m.onnx", (np.float32(runtimes),), (right,), file=True)
+    found = quantised_operands(comparison, run, lambda other: OwnRun(other, "m.onnx", (np.float32(floats),), file=True))
+    assert (found is not None) == explained
+    if found is not None:
+        assert (found.verdict, found.blame) == ("reduced_precision", "platform")
 
 
 @pytest.mark.nightly

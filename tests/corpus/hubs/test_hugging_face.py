@@ -18,6 +18,7 @@ from mindgap.cli.sources import capture_options, with_options
 from mindgap.graph import Stored, Uniform, materialise, materialise_all
 from mindgap.graph.tensors import TensorStore
 from mindgap.models.corpus import CaptureFailure, SourceError, capture_source, open_source
+from mindgap.models.corpus.hubs import hugging_face
 from mindgap.models.corpus.hubs.hugging_face import SeededInstead
 
 BERT = {
@@ -174,11 +175,46 @@ def test_layers_cut_a_deep_model(tmp_path):
 
 def test_a_model_that_is_too_wide_is_refused_before_memory_is_taken(tmp_path):
     folder(tmp_path / "wide", {**BERT, "hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 400})
-    narrower = "dtype=bfloat16 halves that, and with"
+    narrower = r"with \?dtype=bfloat16 it takes [\d.]+, and with"
     with pytest.raises(SourceError, match=rf"[\d,]+ parameters, [\d.]+ GiB in float32, .* {narrower} \?layers=2"):
         built(f"hub:{tmp_path}/wide")
     with pytest.raises(SourceError, match=r"GiB in bfloat16, and this machine has [\d.]+: with \?layers=2"):
         built(f"hub:{tmp_path}/wide?dtype=bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("config", "loaded", "options", "said"),
+    [
+        ({}, True, "", r"GiB in float32, [^:]+: with \?layers=2"),
+        ({}, True, "?dtype=bfloat16", r"GiB in float32, [^:]+: with \?layers=2"),
+        ({"dtype": "bfloat16"}, True, "", r"GiB in bfloat16, [^:]+: with \?layers=2"),
+        (
+            {"dtype": "bfloat16"},
+            True,
+            "?dtype=float64",
+            r"GiB in float64, [^:]+: without dtype=float64 it takes [\d.]+",
+        ),
+        ({}, False, "?layers=2", r"GiB in float32, [^:]+: with \?dtype=bfloat16 it takes [\d.]+$"),
+        ({}, False, "?layers=2&dtype=bfloat16", r"GiB in bfloat16, [^:]+: take a machine with more memory"),
+        ({"dtype": {}}, True, "", r"GiB in float32, [^:]+: with \?layers=2"),
+        ({"dtype": "int8"}, True, "", r"GiB in float32, [^:]+: with \?layers=2"),
+    ],
+)
+def test_the_size_is_of_the_widest_dtype_and_the_advice_has_an_effect(
+    tmp_path, monkeypatch, config, loaded, options, said
+):
+    monkeypatch.setattr(hugging_face, "memory_bytes", lambda: 1000)
+    weights = {"model__safetensors": b""} if loaded else {}
+    folder(tmp_path / "some", {**BERT, **config}, **weights)
+    with pytest.raises(SourceError, match=said):
+        built(f"hub:{tmp_path}/some{options}")
+
+
+def test_a_network_in_float32_gets_no_advice_that_it_cannot_take(tmp_path, monkeypatch):
+    monkeypatch.setattr(hugging_face, "memory_bytes", lambda: 1000)
+    folder(tmp_path / "unet", UNET)
+    with pytest.raises(SourceError, match=r"GiB in float32, [^:]+: take a machine with more memory"):
+        built(f"hub:{tmp_path}/unet?dtype=bfloat16")
 
 
 def test_timm_s_layout(tmp_path):
@@ -349,6 +385,12 @@ def test_a_text_that_does_not_fit_is_one_line(tmp_path, text, words, said):
     with pytest.raises(SourceError, match=re.escape(said)) as raised:
         built(with_options(f"hub:{at}", capture_options(None, False, None, text)))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("option", ["batch=2", "length=5"])
+def test_a_text_goes_with_no_batch_and_no_length(tmp_path, option):
+    with pytest.raises(SourceError, match=f"--text gives one example of its own length: leave {option} out"):
+        open_source(f"hub:{folder(tmp_path / 'gpt', GPT)}?{option}&text=once")
 
 
 def test_a_folder_without_a_tokenizer_and_a_model_without_tokens_take_no_text(tmp_path):

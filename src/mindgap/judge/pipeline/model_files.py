@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from mindgap.graph import Graph, operands
 from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
+from mindgap.graph.operators import traits
 from mindgap.judge.oracle import OracleError
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.models.own_path.runs import OwnRun
@@ -24,6 +26,13 @@ from mindgap.results.rows import OwnPathStatus
 
 #: What such an alternative remedies (`platforms.protocol.Alternative`).
 _REMEDIES: Final = "int8"
+#: Dtypes of weights that make a runtime quantise the other operand. Integers of fewer bits are in bytes here.
+_INTEGERS: Final = frozenset({"int8", "uint8"})
+#: How far operands of 8 bits may lead, of the largest magnitude: a step of 8 bits for each product, at least as far as
+#: a choice of precision leads elsewhere (`own_path._PRECISION`), and never as far as an output of zeros is off (1).
+_STEP: Final = 1 / 127
+_LEAST_FAR: Final = 0.05
+_FURTHEST: Final = 0.25
 #: The reference evaluator takes the side that is nearer to it by this factor.
 _NEARER: Final = 0.1
 _OPEN: Final = "Whether the runtime or mindgap's translation is wrong is open: ONNX's reference evaluator"
@@ -34,24 +43,52 @@ def quantised_operands(
 ) -> Fault | None:
     """Returns the policy as a fault, where the program is right on the same platform with float operands; else None.
 
+    The policy explains outputs of the reference's number, shapes and dtypes, finite where the reference is, and no
+    further off than 8 bits lead, of a graph that multiplies by integer weights.
     `run`: what the program gave. `run_program`: runs it on another platform.
     """
+    products = products_with_integers(comparison.graph)
+    whole = comparison.whole_reference().arrays
+    if not products or not run.outputs or whole is None:
+        return None
+    apart = distance(run.outputs, whole[: len(run.outputs)])
+    if apart > min(max(_LEAST_FAR, products * _STEP), _FURTHEST):
+        return None
     option = next((each.option for each in alternatives(run.platform) if each.remedies == _REMEDIES), None)
     other = None if option is None else run_program(with_option(run.platform, option))
-    reference = comparison.whole_reference().arrays
-    if option is None or other is None or not other.outputs or reference is None:
+    if option is None or other is None or not other.outputs or len(other.outputs) != len(run.outputs):
         return None
+    rest = whole[len(run.outputs) :]
     try:
-        if any(comparison.beyond_rounding(run.platform, (*other.outputs, *reference[len(other.outputs) :]))):
+        # Where the first outputs are right, what is wrong is a second call, or other arguments.
+        if not any(comparison.beyond_rounding(run.platform, (*run.outputs, *rest))):
+            return None
+        if any(comparison.beyond_rounding(run.platform, (*other.outputs, *rest))):
             return None
     except OracleError:  # nothing says then that it is right
         return None
-    apart = distance(run.outputs or (), reference[: len(run.outputs or ())])
     detail = (
         f"{run.words} quantises the float operands of products with integer weights to 8 bits: {apart:.2g} of the "
         f"largest magnitude, and rounding alone with {option}"
     )
-    return Fault(DtypePolicy("float32", _REMEDIES, products=True), "reduced_precision", detail=detail)
+    return Fault(DtypePolicy("float32", _REMEDIES, products=True), "reduced_precision", "platform", detail=detail)
+
+
+def products_with_integers(graph: Graph) -> int:
+    """Returns how many nodes sum products of a value and of weights that are made of a matrix of 8-bit integers."""
+    fixed = [given.role not in ("input", "random") for given in graph.inputs]
+    integer = [
+        known and given.spec.dtype in _INTEGERS and len(given.spec.shape) > 1
+        for known, given in zip(fixed, graph.inputs, strict=True)
+    ]
+    found = 0
+    for node in graph.nodes:
+        read = operands(node)
+        known, of_integers = all(fixed[n] for n in read), any(integer[n] for n in read)
+        found += traits(node.op).contracts and of_integers and not known
+        fixed += [known] * len(node.outputs)
+        integer += [known and of_integers] * len(node.outputs)
+    return found
 
 
 def decided_by_reference(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from mindgap.aten.tensors import TORCH_DTYPES, torch_dtype_name
-from mindgap.graph import Normal
+from mindgap.graph import Normal, kind_of
 from mindgap.models.corpus.hubs.hugging_face_folder import HubModel, located
 from mindgap.models.corpus.hubs.tokenizer import encoded_text, with_text
 from mindgap.models.corpus.libraries import import_library, silence_output, stay_offline
@@ -81,6 +81,12 @@ def _maker(model: HubModel, chosen: SourceOptions) -> _Maker:
     """Returns the function that builds the model, chosen by the form of its configuration. Raises `SourceError` if
     none fits."""
     config = model.config
+    if chosen.text is not None:
+        for name, given in (("batch", chosen.batch), ("length", chosen.length)):
+            if given is not None:
+                raise SourceError(
+                    f"{model.source}: --text gives one example of its own length: leave {name}={given} out"
+                )
     if chosen.text is not None and any(isinstance(config.get(each), str) for each in ("architecture", "_class_name")):
         raise SourceError(f"{model.source}: --text is for language models of transformers, and this is none")
     if isinstance(config.get("architecture"), str):
@@ -130,8 +136,9 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
     config = model_class.config_class.from_dict(table)
     # One matrix product for all experts: the other ways loop over what the router decided.
     config._experts_implementation = "batched_mm"
-    dtype = _file_dtype(model, chosen)
-    _refuse_size(source, dtype, lambda: model_class(config))
+    loaded = model.safetensors and chosen.layers is None
+    dtype = _dtype_of_files(model) if loaded else chosen.dtype or "float32"
+    _refuse_size(source, chosen, dtype, lambda: model_class(config), shrinks=True, narrows=not loaded)
     registry = TensorRegistry()
     built, seeded = _weights(source, model, chosen, registry, lambda: _in_dtype(dtype, lambda: model_class(config)),
                              lambda absent: _pretrained(model_class, model, absent, config=config))  # fmt: skip
@@ -153,7 +160,7 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
     table = _architecture(model.config)
     if chosen.layers is not None:
         raise SourceError(f"{source.text}: a network of diffusers keeps its layers; leave layers= out")
-    _refuse_size(source, _file_dtype(model, chosen), lambda: model_class.from_config(table))
+    _refuse_size(source, chosen, "float32", lambda: model_class.from_config(table))
     registry = TensorRegistry()
     built, seeded = _weights(source, model, chosen, registry, lambda: model_class.from_config(table),
                              lambda absent: _pretrained(model_class, model, absent))  # fmt: skip
@@ -190,7 +197,7 @@ def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Sour
     def create() -> nn.Module:
         return timm.create_model(architecture, pretrained=False, **arguments)
 
-    _refuse_size(source, _file_dtype(model, chosen), create)
+    _refuse_size(source, chosen, "float32", create)
     if not model.safetensors:
         return with_pictures(construct(source, chosen, create), shapes, chosen)
     registry = TensorRegistry()
@@ -211,25 +218,49 @@ def _architecture(config: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _refuse_size(source: Source, dtype: str, make: Callable[[], nn.Module]) -> None:
-    """Raises `SourceError` if the model has too many parameters, before memory is taken for them. `dtype`: theirs."""
+def _refuse_size(
+    source: Source,
+    chosen: SourceOptions,
+    made: str,
+    make: Callable[[], nn.Module],
+    *,
+    shrinks: bool = False,
+    narrows: bool = False,
+) -> None:
+    """Raises `SourceError` if the model has too many parameters, before memory is taken for them.
+
+    `made`: the dtype in which it is made, before it has that of the options. `shrinks`: it takes `layers=`.
+    `narrows`: it is made in the dtype of the options.
+    """
     count = parameters_on_meta(make)
     if count is None:
         return
-    needed, memory = count * TORCH_DTYPES[dtype].itemsize / 2**30, memory_bytes() / 2**30
-    if needed > memory * _MOST_OF_MEMORY:
-        narrower = "dtype=bfloat16 halves that, and " if TORCH_DTYPES[dtype].itemsize > 2 else ""
-        raise SourceError(
-            f"{source.text}: {count:,} parameters, {needed:.1f} GiB in {dtype}, and this machine has {memory:.1f}: "
-            f"{narrower}with ?layers=2 it is built with two layers"
-        )
+    asked = chosen.dtype or made
+    widest = max(made, asked, key=_bytes_of)
+    needed, memory = count * _bytes_of(widest) / 2**30, memory_bytes() / 2**30
+    if needed <= memory * _MOST_OF_MEMORY:
+        return
+    advice: list[str] = []
+    if narrows and _bytes_of(made) > 2:
+        advice.append(f"with ?dtype=bfloat16 it takes {count * 2 / 2**30:.1f}")
+    elif _bytes_of(asked) > _bytes_of(made):
+        advice.append(f"without dtype={asked} it takes {count * _bytes_of(made) / 2**30:.1f}")
+    if shrinks and (chosen.layers or 3) > 2:
+        advice.append("with ?layers=2 it is built with two layers")
+    raise SourceError(
+        f"{source.text}: {count:,} parameters, {needed:.1f} GiB in {widest}, and this machine has {memory:.1f}: "
+        f"{', and '.join(advice) or 'take a machine with more memory'}"
+    )
 
 
-def _file_dtype(model: HubModel, chosen: SourceOptions) -> str:
-    """Returns the dtype in which a model is built: that of its files, else that of the options."""
-    named = model.config.get("dtype", model.config.get("torch_dtype"))
-    loaded = model.safetensors and chosen.layers is None
-    return named if loaded and named in TORCH_DTYPES else (chosen.dtype if not loaded else None) or "float32"
+def _bytes_of(dtype: str) -> int:
+    return TORCH_DTYPES[dtype].itemsize
+
+
+def _dtype_of_files(model: HubModel) -> str:
+    """Returns the floating dtype that a configuration names for its weights, else float32."""
+    named: object = model.config.get("dtype", model.config.get("torch_dtype"))
+    return named if isinstance(named, str) and named in TORCH_DTYPES and kind_of(named) == "float" else "float32"
 
 
 def _in_dtype(dtype: str, make: Callable[[], nn.Module]) -> nn.Module:
