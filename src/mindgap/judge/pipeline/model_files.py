@@ -17,7 +17,6 @@ from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
 from mindgap.graph.operators import traits
-from mindgap.judge.oracle import OracleError
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName
@@ -47,6 +46,8 @@ def quantised_operands(
     further off than 8 bits lead, of a graph that multiplies by integer weights.
     `run`: what the program gave. `run_program`: runs it on another platform.
     """
+    from mindgap.judge.oracle import OracleError
+
     products = products_with_integers(comparison.graph)
     whole = comparison.whole_reference().arrays
     if not products or not run.outputs or whole is None:
