@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -23,8 +24,15 @@ from misbehaving import graph
 from mindgap.findings.reduction.reproducer import verify
 from mindgap.findings.script.form import FAULT
 from mindgap.graph import Graph, Input, Node, Ref, Stored, TensorSpec, TensorStore, tensor_key
-from mindgap.platforms.environments import Host, HostProblem, find_host
-from mindgap.platforms.environments.host_connection import HostLink, Order, run_script_there, run_there, versions_there
+from mindgap.platforms.environments import Host, HostProblem, find_host, host_worker
+from mindgap.platforms.environments.host_connection import (
+    HostConnection,
+    HostLink,
+    Order,
+    run_script_there,
+    run_there,
+    versions_there,
+)
 from mindgap.platforms.environments.host_worker import GREETING, PROTOCOL, PYTHON
 from mindgap.platforms.listing import list_hosts
 from mindgap.platforms.name import parse
@@ -141,6 +149,35 @@ def test_nothing_is_left_there_when_the_driver_ends(write_host: Write) -> None:
     assert there and not psutil.wait_procs(there, timeout=10)[1]
 
 
+def test_no_folder_is_left_there(write_host: Write, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (left := tmp_path / "tmp/mindgap-hosted-killed").mkdir()
+    os.utime(left, (0, 0))
+    write_host(f"env TMPDIR={tmp_path}/tmp {WORKER}")
+    with WorkerPool([ZOO]) as pool:
+        pool.run(job())
+        (made,) = (tmp_path / "tmp").iterdir()
+        assert made != left, "what a killed process left goes with the next"
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_what_runs_there_dies_with_its_parent(write_host: Write) -> None:
+    connection = HostConnection(find_host("edge"), Order(["/bin/sleep", "100"]), 20.0)
+    until = time.monotonic() + 10
+    while not (there := psutil.Process(connection.process.pid).children()) and time.monotonic() < until:
+        time.sleep(0.01)
+    connection.process.kill()
+    connection.end()
+    assert there and not psutil.wait_procs(there, timeout=10)[1]
+
+
+@pytest.mark.parametrize("line", [b"no order\n", b"{}\n", b'{"command": "ls"}\n', b""])
+def test_a_line_that_is_no_order_is_named(line: bytes) -> None:
+    done = subprocess.run(WORKER.split(), input=line, capture_output=True, check=False)
+    said = b"" if not line else b"mindgap worker: what came is no order: the command of a host starts it, no person\n"
+    assert (done.returncode, done.stderr) == (2 if line else 0, said)
+
+
 def test_a_full_disk_there_is_one_line(write_host: Write, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("no folder can be made here")
     store = TensorStore(tmp_path / "here")
@@ -179,6 +216,8 @@ sys.stdin.readline()
         ({"problem": "no temporary folder can be made: No space left on device"}, "No space left on device there"),
         ({"terminal": True}, "its command gives a terminal, which changes bytes: leave -t out"),
         ({"protocol": "six"}, "its greeting cannot be read"),
+        ({"python": "3.x"}, "its greeting cannot be read"),
+        ({"missing": 5}, "its greeting cannot be read"),
     ],
 )
 def test_what_the_other_side_lacks_is_named(
@@ -223,11 +262,78 @@ def test_a_program_there_that_ends_is_told_from_a_connection_that_does(write_hos
 
 
 def test_records_on_standard_error_arrive_in_pieces() -> None:
-    text = b"one\x1ealive\x1e two\n\x1eended " + b'{"status": -11, "oom": false}' + b"\x1ethree"
+    text = b"one\x1ealive\x1e two\n\x1eended " + b'{"status": -11, "oom": false, "cpu": 1.5}' + b"\x1ethree"
     for size in (1, 2, 7, 100):
         link = HostLink(Host("edge", ("true",)))
         rest = b"".join(link.without_records(text[at : at + size]) for at in range(0, len(text), size))
-        assert rest == b"one two\nthree" and link.ended == {"status": -11, "oom": False}
+        assert rest == b"one two\nthree" and link.ended == {"status": -11, "oom": False, "cpu": 1.5}
+
+
+@pytest.mark.parametrize("told", ['{"x":1}', "[1]", '{"status": 1, "oom": false, "cpu": NaN}', "[" * 100_000])
+def test_a_record_that_is_none_tells_no_end(told: str) -> None:
+    link = HostLink(Host("edge", ("true",)))
+    assert link.without_records(f"a\x1eended {told}\x1eb".encode()) == b"ab" and link.ended is None
+
+
+ANSWERING = """import os, struct
+from mindgap.run.channel import FrameReader, send_frame
+tell = lambda *answer, **more: send_frame(1, dict(*answer, **more))
+tell(kind="ready", protocol=PROTOCOL, description={}, fingerprint="f", cpu=0.5)
+FrameReader(0).next()
+ANSWER
+os.read(0, 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ("tell(clock='stop', cpu='x')", "processor seconds that are no number"),
+        ("tell(kind='need', tensors=5)", "it asks for tensors, and names none"),
+        ("tell(kind='need', tensors=['SECRET'])", "a tensor that no graph of the job has"),
+        ("os.write(1, struct.pack('<4sIQQ', b'mgap', 10, 1 << 41, 0))", "for which there is no memory"),
+        ("tell(kind='outcome', rss=1, status='fine', outputs=[], timings={})", "an answer that is no outcome"),
+    ],
+)
+def test_a_damaged_answer_is_an_outcome(write_host: Write, tmp_path: Path, answer: str, line: str) -> None:
+    store = TensorStore(tmp_path / "here")
+    answer = answer.replace("SECRET", tensor_key(np.ones(30_000, np.float32)))
+    store.put(np.ones(30_000, np.float32))
+    text = OTHER.replace("CHANGED", "{}") + ANSWERING.replace("PROTOCOL", str(PROTOCOL)).replace("ANSWER", answer)
+    (tmp_path / "other.py").write_text(text)
+    write_host(f"{sys.executable} other.py")
+    with WorkerPool([ZOO], tensors=store) as pool:
+        outcome = pool.run(job(confirmed=False))
+    assert outcome.status == "crash" and outcome.message.startswith("garbage on the channel: ")
+    assert line in outcome.message
+
+
+def test_only_a_killed_process_ran_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_worker, "oom_kills", lambda: 8)
+    assert host_worker._ended(-signal.SIGKILL, 7)["oom"] and not host_worker._ended(-signal.SIGKILL, 8)["oom"]
+    assert not host_worker._ended(-signal.SIGSEGV, 7)["oom"]
+
+
+def test_a_worker_there_that_reads_nothing_is_replaced(write_host: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mindgap.platforms.environments.host_connection.STALLED_S", 0.5)
+    with WorkerPool([ZOO]) as pool:
+        assert is_right(pool.run(job(want="outputs")))
+        next(iter(psutil.Process(pool.pids()[ZOO]).children())).suspend()
+        assert is_right(pool.run(job(want="outputs", deadline_s=0.6))), "by another worker"
+        assert pool.starts(ZOO) == 2
+
+
+def test_a_worker_there_that_holds_its_answer_back_is_a_timeout(
+    write_host: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mindgap.platforms.environments.host_connection.STALLED_S", 0.5)
+    answer = "tell(clock='start'); tell(clock='stop', cpu=1.0)"
+    text = OTHER.replace("CHANGED", "{}") + ANSWERING.replace("PROTOCOL", str(PROTOCOL)).replace("ANSWER", answer)
+    (tmp_path / "other.py").write_text(text + "\n")
+    write_host(f"{sys.executable} other.py")
+    with WorkerPool([ZOO]) as pool:
+        outcome = pool.run(job(deadline_s=0.6))
+    assert outcome.status == "timeout" and "nothing came of an answer for 0.6 s" in outcome.message
 
 
 # -- names and files --

@@ -166,6 +166,8 @@ class WorkerClient:
             )
         if header.get("kind") != "ready" or header.get("protocol") != PROTOCOL:
             raise CannotOpen("the worker speaks another version of the protocol than this mindgap", permanent=True)
+        if not isinstance(header.get("description", {}), dict) or not isinstance(header.get("fingerprint", ""), str):
+            raise CannotOpen("the worker does not describe its platform", permanent=True)
         return header
 
     def attempt(

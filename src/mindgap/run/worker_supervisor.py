@@ -21,11 +21,11 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
-from mindgap.graph import MindgapError, TensorStore
+from mindgap.graph import Graph, MindgapError, TensorStore, stored_keys
 from mindgap.platforms.environments import Host, HostProblem
 from mindgap.platforms.environments.host_connection import HostLink
 from mindgap.platforms.name import PlatformName
@@ -144,7 +144,7 @@ class WorkerSupervisor:
                 limits = RequestLimits(max(left_s, LEAST_S), self.limits.memory_bytes, until=until)
                 frame = worker.ask(*asked, limits)
                 if frame.header.get("kind") == "need":
-                    self._send_tensors(worker, frame, until)
+                    self._send_tensors(worker, frame, [job.graph for job in jobs], until)
                     frame = worker.ask(*asked, limits)
                 return self._read_prepared(worker, frame, digests)
 
@@ -244,15 +244,21 @@ class WorkerSupervisor:
             frame = worker.ask(*job_frame(job, digest, bytes_of(job.graph)), limits)
         sent.add(digest)
         if frame.header.get("kind") == "need" and self._host is not None:
-            self._send_tensors(worker, frame, job.until)
+            self._send_tensors(worker, frame, [job.graph], job.until)
             worker.stage = "running"
             frame = worker.ask(*job_frame(job, digest, None), limits)
         return self._read(worker, frame, digest)
 
-    def _send_tensors(self, worker: WorkerProcess, frame: Frame, until: float | None) -> None:
-        """Sends the tensors that a host lacks. Raises `WorkerFailed`, and `HostProblem` where it cannot keep them."""
-        assert self._host is not None and self._tensors is not None
-        for key in frame.header["tensors"]:
+    def _send_tensors(self, worker: WorkerProcess, frame: Frame, graphs: Sequence[Graph], until: float | None) -> None:
+        """Sends the tensors of graphs that a host lacks, and no other. Raises `WorkerFailed`, and `HostProblem` where
+        it cannot keep them."""
+        asked: Any = frame.header.get("tensors")
+        if self._host is None or self._tensors is None or not isinstance(asked, list):
+            raise _invalid_answer(worker, "it asks for tensors, and names none")
+        keys = {key for graph in graphs for key in stored_keys(graph)}
+        for key in cast("list[Any]", asked):
+            if not isinstance(key, str) or key not in keys:
+                raise _invalid_answer(worker, "it asks for a tensor that no graph of the job has")
             data = np.memmap(self._tensors.file(key), np.uint8, "r")
             worker.stage = "getting the tensors"
             limits = RequestLimits(self.limits.start_s, until=until)
@@ -271,8 +277,11 @@ class WorkerSupervisor:
             raise MindgapError(str(frame.header.get("message")))
         if frame.header.get("kind") != "prepared":
             raise _invalid_answer(worker, f"an answer that says {frame.header.get('kind')!r}")
+        held = frame.header.get("held")
+        if not isinstance(held, int):
+            raise _invalid_answer(worker, "it does not say what it holds")
         self._sent_to(worker).update(digests)
-        return Prepared("ok", int(frame.header["held"]), str(frame.header["message"]))
+        return Prepared("ok", held, str(frame.header.get("message", "")))
 
     def _read(self, worker: WorkerProcess, frame: Frame, digest: str) -> Outcome:
         if frame.header.get("kind") == "refused":
@@ -282,7 +291,7 @@ class WorkerSupervisor:
                 raise ValueError(frame.header["kind"])
             outcome = read_outcome(frame, self.platform, digest, self.fingerprint)
             rss = int(frame.header["rss"])
-        except (KeyError, TypeError, ValueError, StopIteration, RuntimeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError) as error:
             raise _invalid_answer(worker, f"an answer that is no outcome ({error})") from error
         if rss > self.limits.recycle_bytes:
             self._client.close()
