@@ -149,6 +149,16 @@ def test_nothing_is_left_there_when_the_driver_ends(write_host: Write) -> None:
     assert there and not psutil.wait_procs(there, timeout=10)[1]
 
 
+def test_processor_time_is_that_of_the_worker_there(write_host: Write) -> None:
+    with WorkerPool([ZOO]) as pool:
+        pool.run(job())
+        meter = pool.meter(ZOO)
+        spent = pool.run(job("burn", repeat=1)).timings["cpu"]
+        assert 0.1 <= spent < 1.0 and meter.read() == pytest.approx(spent)
+        assert pool.run(job("segfault")).status == "crash"
+        assert meter.read() > 0.05, "its start, and what it spent until it ended"
+
+
 def test_no_folder_is_left_there(write_host: Write, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     (left := tmp_path / "tmp/mindgap-hosted-killed").mkdir()

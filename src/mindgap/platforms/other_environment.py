@@ -132,11 +132,20 @@ def probe_all(where: Environment | Host, places: Sequence[str]) -> dict[str, Ava
         return dict.fromkeys(places, Availability(False, str(error)))
     try:
         found: dict[str, dict[str, Any]] = json.loads(answer)
-        return {place: Availability(**found[place]) for place in places}
-    except (ValueError, KeyError, TypeError):
+        return {place: _availability(found[place]) for place in places}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         said = printed.strip().splitlines()[-1:] or [f"status {status}"]
         reason = f"{where_words(where)} cannot be probed: {said[0]}"
         return dict.fromkeys(places, Availability(False, reason))
+
+
+def _availability(told: Mapping[str, Any]) -> Availability:
+    """Reads what a probe there told. Raises TypeError, ValueError or AttributeError where it is something else."""
+    found = Availability(**told)
+    texts = (found.reason, found.hardware, found.execution, *found.versions.values())
+    if not isinstance(found.available, bool) or not all(isinstance(text, str) for text in texts):
+        raise TypeError
+    return found
 
 
 def _answer(command: Sequence[str], limit_s: float) -> tuple[int, str, str]:

@@ -17,7 +17,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Forkable
 from mindgap.platforms.registry import find
-from mindgap.run.cpu import CpuAccount
+from mindgap.run.cpu import AccountMeter, CpuAccount, CpuMeter
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.system import memory_bytes
@@ -177,6 +177,12 @@ class WorkerPool:
     def starts(self, platform: PlatformName) -> int:
         """Returns how many workers have been started for the platform."""
         return self._supervisor(platform).starts
+
+    def meter(self, platform: PlatformName) -> CpuMeter | AccountMeter:
+        """Makes what reads the processor seconds of the platform's workers from now on, wherever they run."""
+        if platform.host:
+            return AccountMeter(self.cpu, platform)
+        return CpuMeter(lambda: self.pids().get(platform))
 
     def traffic(self, platform: PlatformName) -> tuple[int, int]:
         """Returns the bytes sent to the host of a platform for its jobs, and received from it."""

@@ -272,8 +272,8 @@ def versions_there(host: Host, packages: tuple[str, ...]) -> Mapping[str, str]:
     """The versions of packages there; those that are not installed are left out. Raises `HostProblem`."""
     status, out, err = run_there(host, Order([PYTHON, START, "--versions", "", *packages]), LOST_S)
     try:
-        return dict(json.loads(out))
-    except (ValueError, TypeError):
+        return {name: str(version) for name, version in dict(json.loads(out)).items()}
+    except (ValueError, TypeError, RecursionError):
         said = _last_line(err.encode()) or f"status {status}"
         raise HostProblem(f"host {host.name}: its Python does not tell versions: {said}") from None
 
