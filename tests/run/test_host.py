@@ -21,6 +21,7 @@ import psutil
 import pytest
 from misbehaving import graph
 
+from mindgap.cli.env import platforms
 from mindgap.findings.reduction.reproducer import verify
 from mindgap.findings.script.form import FAULT
 from mindgap.graph import Graph, Input, Node, Ref, Stored, TensorSpec, TensorStore, tensor_key
@@ -34,7 +35,7 @@ from mindgap.platforms.environments.host_connection import (
     versions_there,
 )
 from mindgap.platforms.environments.host_worker import GREETING, PROTOCOL, PYTHON
-from mindgap.platforms.listing import list_hosts
+from mindgap.platforms.listing import known_hosts, list_hosts
 from mindgap.platforms.name import parse
 from mindgap.platforms.other_environment import probe_all
 from mindgap.platforms.protocol import PlatformError
@@ -346,6 +347,48 @@ def test_a_worker_there_that_holds_its_answer_back_is_a_timeout(
     assert outcome.status == "timeout" and "nothing came of an answer for 0.6 s" in outcome.message
 
 
+REBOOTING = """import sys
+from mindgap.platforms.environments import host_worker
+with open("boots", "a+") as file:
+    file.write(".")
+    host_worker._boot = lambda boots=file.tell(): BOOT
+sys.exit(host_worker.main())
+"""
+
+
+@pytest.mark.parametrize("boot", ["'same'", "f'boot {boots}'"])
+def test_a_graph_that_takes_the_machine_down_twice_is_a_crash(write_host: Write, tmp_path: Path, boot: str) -> None:
+    (tmp_path / "other.py").write_text(REBOOTING.replace("BOOT", boot))
+    write_host(f"{sys.executable} other.py")
+    with WorkerPool([ZOO]) as pool:
+        if "boots" in boot:
+            outcome = pool.run(job("take_down"))
+            assert (outcome.status, pool.starts(ZOO)) == ("crash", 3)
+            assert outcome.message == "the machine went down twice while it ran this graph"
+            assert pool.run(job()).status == "ok"
+        else:
+            with pytest.raises(
+                HostProblem, match=r"the connection was lost: nothing says why, while running \(twice\)"
+            ):
+                pool.run(job("take_down"))
+
+
+def test_closing_waits_for_no_host(write_host: Write) -> None:
+    def ask(pool: WorkerPool) -> None:
+        with pytest.raises(HostProblem, match="nobody waits for it any more"):
+            pool.run(job())
+
+    write_host("sleep 100", connect_s=60)
+    with WorkerPool([ZOO]) as pool:
+        asking = threading.Thread(target=ask, args=(pool,))
+        asking.start()
+        while not psutil.Process().children():
+            time.sleep(0.01)
+        started = time.monotonic()
+    asking.join(10)
+    assert not asking.is_alive() and time.monotonic() - started < 10
+
+
 # -- names and files --
 
 
@@ -385,6 +428,38 @@ def test_the_file_of_a_folder_above_counts(write_host: Write, tmp_path: Path, mo
     (tmp_path / "a/b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a/b")
     assert find_host("edge").command[-2:] == ("mindgap", "worker")
+
+
+def test_a_file_of_somebody_else_is_refused_by_name(
+    write_host: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    owner = (tmp_path / "mindgap.toml").stat().st_uid
+    if owner == 0:
+        os.chown(tmp_path / "mindgap.toml", 12345, -1)
+        owner = 12345
+    for user in (owner + 1, 0 if owner else 1):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        with pytest.raises(HostProblem, match=f"^{tmp_path}/mindgap.toml belongs to neither you nor root") as raised:
+            known_hosts()
+        assert "\n" not in str(raised.value)
+    monkeypatch.setattr(os, "geteuid", lambda: owner)
+    assert find_host("edge").name == "edge"
+
+
+def test_hosts_are_listed_without_a_connection_until_it_is_asked_for(
+    write_host: Write, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_host(f"sh -c 'echo connected >> {tmp_path}/log; exit 1'")
+    monkeypatch.setattr("mindgap.platforms.listing.list_platforms", list)
+    platforms(as_json=True)
+    (told,) = json.loads(capfd.readouterr().out)
+    assert (told["platform"], told["available"]) == ("*@host=edge", False)
+    assert told["reason"] == "not asked; --hosts asks" and not (tmp_path / "log").exists()
+    platforms(as_json=True, ask_hosts=True)
+    (told,) = json.loads(capfd.readouterr().out)
+    assert "ended with status 1" in told["reason"] and (tmp_path / "log").exists()
 
 
 def test_a_host_that_is_silent_is_lost(write_host: Write, monkeypatch: pytest.MonkeyPatch) -> None:

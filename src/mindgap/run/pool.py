@@ -22,7 +22,7 @@ from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.system import memory_bytes
 from mindgap.run.worker_client import WorkerStart
-from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor, run_batch
+from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor
 
 if TYPE_CHECKING:
     from typing import Self
@@ -50,6 +50,8 @@ def make_shared() -> Path:
 
 
 _SERVICE: Final = "mindgap.run.worker:platform_service"
+#: Fewer graphs than a worker keeps, so that none is forgotten before its job comes.
+BATCH_SIZE: Final = 128
 #: Variables of this process that a worker on a host starts with too: no result depends on them.
 _TAKEN_ALONG: Final = ("MINDGAP_LOG", "OMP_WAIT_POLICY")
 #: Resident bytes at which a worker empties its caches while one large graph has the machine for itself.
@@ -258,3 +260,21 @@ class WorkerPool:
         while not self._closed.wait(min(5.0, idle_s / 4)):
             for supervisor in [*self._supervisors.values()]:
                 supervisor.stop_if_idle(idle_s)
+
+
+def run_batch(supervisor: WorkerSupervisor, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
+    """Runs jobs after loading their graphs together, at most `BATCH_SIZE`. If that fails, each half separately."""
+    if len(jobs) > BATCH_SIZE:
+        return run_batch(supervisor, jobs[:BATCH_SIZE], deadline_s) + run_batch(
+            supervisor, jobs[BATCH_SIZE:], deadline_s
+        )
+    if len(jobs) > 1 and supervisor.prepare(jobs, deadline_s).status != "ok":
+        middle = len(jobs) // 2
+        return run_batch(supervisor, jobs[:middle], deadline_s) + run_batch(supervisor, jobs[middle:], deadline_s)
+    outcomes: list[Outcome] = []
+    for number, job in enumerate(jobs, start=1):
+        outcomes.append(supervisor.run(job))
+        if outcomes[-1].status in ("crash", "timeout", "oom") and number < len(jobs):
+            # What was loaded for the others went with the worker.
+            return outcomes + run_batch(supervisor, jobs[number:], deadline_s)
+    return outcomes

@@ -12,7 +12,8 @@ given up, and every later job gets the same failure. A start that times out, or 
 tried again. A start that was killed from outside counts as a quarter of a failure.
 
 Of a worker on a host, a lost connection is no outcome. The host is waited for, and the job is sent again, once. Where
-that does not help either, `HostProblem` is raised: nothing is known of the platform. The next job tries again.
+that does not help either, `HostProblem` is raised: nothing is known of the platform. The next job tries again. Where
+the machine there was started anew after both losses, the graph takes it down: `crash`.
 """
 
 from __future__ import annotations
@@ -45,8 +46,6 @@ _OUTSIDE: Final = 0.25
 _BACK_OFF_S: Final = 0.2
 #: A host that was not reached is not tried again for so long.
 _HOST_PAUSE_S: Final = 5.0
-#: Fewer graphs than a worker keeps, so that none is forgotten before its job comes.
-BATCH_SIZE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,11 +215,17 @@ class WorkerSupervisor:
 
     def _run(self, job: Job, digest: str) -> Outcome:
         tries = 0
+        boots: list[str] = []
 
         def asked(worker: WorkerProcess) -> Outcome:
             nonlocal tries
             tries += 1
-            return self._ask(worker, job, digest)
+            try:
+                return self._ask(worker, job, digest)
+            except WorkerFailed as failed:
+                if failed.lost and worker.link is not None and worker.phase == "computing":
+                    boots.append(str(worker.link.greeting.get("boot", "")))
+                raise
 
         def retry(failed: WorkerFailed, fresh: bool) -> bool:
             return if_doubtful(failed, fresh) and (job.confirmed or failed.outside or failed.lost)
@@ -228,9 +233,23 @@ class WorkerSupervisor:
         try:
             return self._client.attempt(asked, retry, job.purpose, self._ready)
         except WorkerFailed as failed:
+            if failed.lost and self._was_taken_down(boots):
+                failed = WorkerFailed("crash", "the machine went down twice while it ran this graph", failed.tail)
+                return self._failed(digest, failed, "")
             if failed.lost:
                 raise HostProblem(failed.message + (" (twice)" if tries > 1 else "")) from None
             return self._failed(digest, failed, " (twice: the second time on a fresh worker)" if tries > 1 else "")
+
+    def _was_taken_down(self, boots: Sequence[str]) -> bool:
+        """Whether a host was started anew after each of two losses of a job that it computed. `boots`: what its kernel
+        called each start before. A link that is lost tells nothing of the graph."""
+        if len(boots) < 2 or "" in boots or boots[0] == boots[1]:
+            return False
+        try:
+            link = self._ready().link
+        except WorkerFailed:
+            return False
+        return link is not None and link.greeting.get("boot", "") not in ("", *boots)
 
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
         """Sends the job once. Raises `WorkerFailed`, and `MindgapError` for bad input."""
@@ -345,7 +364,7 @@ class WorkerSupervisor:
                 if self._client.closing or time.monotonic() + pause_s > until:
                     self._unreached = time.monotonic(), failed
                     raise
-                time.sleep(pause_s)
+                self._client.pause(pause_s)
                 pause_s = min(2 * pause_s, _HOST_PAUSE_S)
                 continue
             self._unreached = None
@@ -364,24 +383,6 @@ class WorkerSupervisor:
         message = f"{first}\n{failed.tail}" if failed.tail else first
         told = signature("\n".join([self._message(failed), *_last_words(failed.tail)]))
         return Outcome(self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint)
-
-
-def run_batch(supervisor: WorkerSupervisor, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
-    """Runs jobs after loading their graphs together, at most `BATCH_SIZE`. If that fails, each half separately."""
-    if len(jobs) > BATCH_SIZE:
-        return run_batch(supervisor, jobs[:BATCH_SIZE], deadline_s) + run_batch(
-            supervisor, jobs[BATCH_SIZE:], deadline_s
-        )
-    if len(jobs) > 1 and supervisor.prepare(jobs, deadline_s).status != "ok":
-        middle = len(jobs) // 2
-        return run_batch(supervisor, jobs[:middle], deadline_s) + run_batch(supervisor, jobs[middle:], deadline_s)
-    outcomes: list[Outcome] = []
-    for number, job in enumerate(jobs, start=1):
-        outcomes.append(supervisor.run(job))
-        if outcomes[-1].status in ("crash", "timeout", "oom") and number < len(jobs):
-            # What was loaded for the others went with the worker.
-            return outcomes + run_batch(supervisor, jobs[number:], deadline_s)
-    return outcomes
 
 
 #: What runtimes print before they abort.

@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any, Final, cast
@@ -33,6 +33,8 @@ from mindgap.platforms.environments.host_worker import (
 _MOST_BANNER: Final = 1 << 16
 #: How much of what came on standard error is kept while it starts.
 _TAIL: Final = 1 << 13
+#: How often it looks whether somebody still waits.
+_LOOK_S: Final = 0.2
 _READ: Final = 1 << 16
 #: A host that gives no sign of life for so long is lost.
 LOST_S: Final = 30.0
@@ -117,9 +119,13 @@ class HostLink:
 class HostConnection:
     """The command of a host, with a process there behind it. Standard streams are pipes of this process."""
 
-    def __init__(self, host: Host, order: Order, within_s: float) -> None:
-        """Starts it and orders what to run. Raises `HostProblem` where no worker of this mindgap answers in time."""
+    def __init__(
+        self, host: Host, order: Order, within_s: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Starts it and orders what to run. Raises `HostProblem` where no worker of this mindgap answers in time, or
+        nobody waits for it any more (`cancelled`)."""
         self.link = HostLink(host)
+        self._cancelled = cancelled
         self._host = host
         try:
             self.process = subprocess.Popen(
@@ -146,7 +152,9 @@ class HostConnection:
             poll.register(fd, select.POLLIN)
         until = time.monotonic() + within_s
         while (left := until - time.monotonic()) > 0:
-            for fd, _ in poll.poll(left * 1000):
+            if self._cancelled():
+                raise HostProblem(f"host {self._host.name}: nobody waits for it any more")
+            for fd, _ in poll.poll(min(left, _LOOK_S) * 1000):
                 # Of standard output no byte behind the greeting is taken: nothing is sent before the order.
                 data = os.read(fd, _READ)
                 if not data and fd == out:

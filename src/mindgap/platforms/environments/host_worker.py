@@ -141,9 +141,19 @@ def _greeting() -> "dict[str, object]":
         "system": platform.system(),
         "libc": " ".join(platform.libc_ver()).strip(),
         "byte_order": sys.byteorder,
+        "boot": _boot(),
         "terminal": os.isatty(0) or os.isatty(1),
         "missing": [name for name in NEEDED if importlib.util.find_spec(name) is None],
     }
+
+
+def _boot() -> str:
+    """Returns what the kernel calls this start of the machine; empty if unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def _read_line() -> bytes:
