@@ -150,6 +150,17 @@ def test_nothing_is_left_there_when_the_driver_ends(write_host: Write) -> None:
     assert there and not psutil.wait_procs(there, timeout=10)[1]
 
 
+def test_files_of_this_machine_are_not_named_there(write_host: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_host(f"env ZOO_FILES=/there {WORKER}")
+    name = parse("misbehaving:BACKEND@flag=file,host=edge")
+    backend, options = find(name)
+    assert backend.environment(options) == {}, "this machine lacks the file"
+    monkeypatch.setenv("ZOO_FILES", "/here")
+    assert backend.environment(options) == {} and backend.environment({"flag": "text"}) == {"ZOO_FLAG": "text"}
+    with WorkerPool([name]) as pool:
+        assert pool.describe(name)["flag"] == "/there/file"
+
+
 def test_processor_time_is_that_of_the_worker_there(write_host: Write) -> None:
     with WorkerPool([ZOO]) as pool:
         pool.run(job())

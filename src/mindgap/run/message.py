@@ -129,7 +129,8 @@ def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Arra
 
 
 def read_outcome(frame: Frame, platform: PlatformName, digest: str, fingerprint: str) -> Outcome:
-    """Decodes an outcome. Raises KeyError, TypeError, ValueError or IndexError for a frame that is no outcome."""
+    """Decodes an outcome. Raises KeyError, TypeError, ValueError, AttributeError or RuntimeError for a frame that is
+    none."""
     header = frame.header
     rest = iter(frame.arrays)
     whole: int | None = header.get("whole")
@@ -162,10 +163,11 @@ def read_outcome(frame: Frame, platform: PlatformName, digest: str, fingerprint:
 
 
 def _check_types(header: Mapping[str, Any]) -> None:
-    """Raises ValueError for a field that has another type than an outcome's, which another machine may send."""
+    """Raises ValueError or AttributeError for a field of another type than an outcome's: another machine sent it."""
     texts = (header.get("message", ""), header.get("signature", ""), header.get("op") or "")
-    tables = (header["timings"], header.get("facts", {}), header.get("counts") or {})
-    numbers = (*dict(header["timings"]).values(), *dict(header.get("counts") or {}).values())
+    none = dict[str, Any]()
+    tables: tuple[Any, ...] = (header["timings"], header.get("counts") or none, header.get("facts", none))
+    numbers = [number for table in tables[:2] for number in table.values()]
     if not (
         header["status"] in get_args(Status)
         and all(isinstance(text, str) for text in texts)
