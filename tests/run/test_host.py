@@ -297,7 +297,7 @@ def test_a_record_that_is_none_tells_no_end(told: str) -> None:
     assert link.without_records(f"a\x1eended {told}\x1eb".encode()) == b"ab" and link.ended is None
 
 
-ANSWERING = """import os, struct
+ANSWERING = """import os
 from mindgap.run.channel import FrameReader, send_frame
 tell = lambda *answer, **more: send_frame(1, dict(*answer, **more))
 tell(kind="ready", protocol=PROTOCOL, description={}, fingerprint="f", cpu=0.5)
@@ -313,7 +313,6 @@ os.read(0, 1)
         ("tell(clock='stop', cpu='x')", "processor seconds that are no number"),
         ("tell(kind='need', tensors=5)", "it asks for tensors, and names none"),
         ("tell(kind='need', tensors=['SECRET'])", "a tensor that no graph of the job has"),
-        ("os.write(1, struct.pack('<4sIQQ', b'mgap', 10, 1 << 41, 0))", "for which there is no memory"),
         ("tell(kind='outcome', rss=1, status='fine', outputs=[], timings={})", "an answer that is no outcome"),
     ],
 )
@@ -375,7 +374,9 @@ def test_a_graph_that_takes_the_machine_down_twice_is_a_crash(write_host: Write,
         if "boots" in boot:
             outcome = pool.run(job("take_down"))
             assert (outcome.status, pool.starts(ZOO)) == ("crash", 3)
-            assert outcome.message == "the machine went down twice while it ran this graph"
+            assert (
+                outcome.message == "the machine went down while it ran this (twice: the second time on a fresh worker)"
+            )
             assert pool.run(job()).status == "ok"
         else:
             with pytest.raises(

@@ -18,11 +18,12 @@ the machine there was started anew after both losses, the graph takes it down: `
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
@@ -32,13 +33,15 @@ from mindgap.platforms.environments.host_connection import HostLink
 from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
-from mindgap.run.failure_signature import signature
+from mindgap.run.failure_signature import last_words, signature
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.identity import bytes_of, digest_of
 from mindgap.run.message import job_frame, prepare_frame, read_outcome
-from mindgap.run.outcome import Job, Outcome, Prepared, Status, check_job
+from mindgap.run.outcome import Job, Outcome, Prepared, Purpose, Status, check_job
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
-from mindgap.run.worker_client import LEAST_S, CannotOpen, WorkerClient, WorkerStart, if_doubtful
+from mindgap.run.worker_client import LEAST_S, CannotOpen, Retry, WorkerClient, WorkerStart, if_doubtful
+
+T = TypeVar("T")
 
 START_ATTEMPTS: Final = 3
 #: What being killed from outside counts for among them.
@@ -148,12 +151,8 @@ class WorkerSupervisor:
                 return self._read_prepared(worker, frame, digests)
 
             try:
-                return self._client.attempt(
-                    loaded, lambda failed, _: failed.lost, "judging" if first else "running", self._ready
-                )
+                return self._attempt(loaded, lambda failed, _: failed.lost, "judging" if first else "running")
             except WorkerFailed as failed:
-                if failed.lost:
-                    raise HostProblem(failed.message) from None
                 status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
                 return Prepared(status, message=f"{self._message(failed)}\n{failed.tail}".strip())
             finally:
@@ -215,41 +214,48 @@ class WorkerSupervisor:
 
     def _run(self, job: Job, digest: str) -> Outcome:
         tries = 0
-        boots: list[str] = []
 
         def asked(worker: WorkerProcess) -> Outcome:
             nonlocal tries
             tries += 1
-            try:
-                return self._ask(worker, job, digest)
-            except WorkerFailed as failed:
-                if failed.lost and worker.link is not None and worker.phase == "computing":
-                    boots.append(str(worker.link.greeting.get("boot", "")))
-                raise
+            return self._ask(worker, job, digest)
 
         def retry(failed: WorkerFailed, fresh: bool) -> bool:
             return if_doubtful(failed, fresh) and (job.confirmed or failed.outside or failed.lost)
 
         try:
-            return self._client.attempt(asked, retry, job.purpose, self._ready)
+            return self._attempt(asked, retry, job.purpose)
         except WorkerFailed as failed:
-            if failed.lost and self._was_taken_down(boots):
-                failed = WorkerFailed("crash", "the machine went down twice while it ran this graph", failed.tail)
-                return self._failed(digest, failed, "")
-            if failed.lost:
-                raise HostProblem(failed.message + (" (twice)" if tries > 1 else "")) from None
             return self._failed(digest, failed, " (twice: the second time on a fresh worker)" if tries > 1 else "")
 
-    def _was_taken_down(self, boots: Sequence[str]) -> bool:
-        """Whether a host was started anew after each of two losses of a job that it computed. `boots`: what its kernel
-        called each start before. A link that is lost tells nothing of the graph."""
-        if len(boots) < 2 or "" in boots or boots[0] == boots[1]:
-            return False
+    def _attempt(self, work: Callable[[WorkerProcess], T], retry: Retry, purpose: Purpose) -> T:
+        """As `WorkerClient.attempt`. Raises `HostProblem` where the connection to a host is lost, unless the machine
+        there was started anew after both losses of what it computed: a link that is lost tells nothing of a graph."""
+        boots: list[str] = []
+
+        def noted(worker: WorkerProcess) -> T:
+            try:
+                return work(worker)
+            except WorkerFailed as failed:
+                if failed.lost and worker.link is not None:
+                    boots.append(str(worker.link.greeting.get("boot", "")) if worker.phase == "computing" else "")
+                raise
+
         try:
+            return self._client.attempt(noted, retry, purpose, self._ready)
+        except WorkerFailed as failed:
+            if not failed.lost:
+                raise
+            if len(boots) > 1 and "" not in boots and boots[0] != boots[1] and self._boot() not in ("", *boots):
+                raise WorkerFailed("crash", "the machine went down while it ran this", failed.tail) from None
+            raise HostProblem(failed.message + (" (twice)" if len(boots) > 1 else "")) from None
+
+    def _boot(self) -> str:
+        """What the kernel of the host calls its latest start; empty if unknown."""
+        with contextlib.suppress(WorkerFailed):
             link = self._ready().link
-        except WorkerFailed:
-            return False
-        return link is not None and link.greeting.get("boot", "") not in ("", *boots)
+            return "" if link is None else str(link.greeting.get("boot", ""))
+        return ""
 
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
         """Sends the job once. Raises `WorkerFailed`, and `MindgapError` for bad input."""
@@ -381,16 +387,8 @@ class WorkerSupervisor:
         status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
         first = self._message(failed) + retried
         message = f"{first}\n{failed.tail}" if failed.tail else first
-        told = signature("\n".join([self._message(failed), *_last_words(failed.tail)]))
+        told = signature("\n".join([self._message(failed), *last_words(failed.tail)]))
         return Outcome(self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint)
-
-
-#: What runtimes print before they abort.
-_FATAL: Final = ("terminate called", "what():", "assertion", "check failed", "fatal:")
-
-
-def _last_words(tail: str) -> list[str]:
-    return [line for line in tail.splitlines() if any(words in line.lower() for words in _FATAL)][-2:]
 
 
 def _invalid_answer(worker: WorkerProcess, what: str) -> WorkerFailed:
