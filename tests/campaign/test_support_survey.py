@@ -88,7 +88,7 @@ def test_what_the_budget_did_not_reach_is_said(
 ) -> None:
     # The first job is begun whatever the budget is, and takes all of it, as a platform that compiles does.
     monkeypatch.setattr("mindgap.workflows.support.prober._FIRST", 1)
-    monkeypatch.setattr("mindgap.workflows.support.prober.CpuMeter.read", lambda self: 7.0)
+    monkeypatch.setattr("mindgap.run.cpu.CpuMeter.read", lambda self: 7.0)
     said: list[str] = []
     options = RunOptions(jobs=1, notify=said.append, support=tmp_path / "support", coverage_minutes=0.1)
     campaign(6, "toys:SLOW", options=options)

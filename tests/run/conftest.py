@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -44,3 +45,17 @@ def make_pool() -> Iterator[Callable[..., WorkerPool]]:
     yield make
     for pool in pools:
         pool.close()
+
+
+@pytest.fixture
+def write_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Writes the command of the host `edge`, by default one that works, with a home of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(command: str = "", **more: object) -> None:
+        command = command or f"env MINDGAP_HOME={tmp_path}/there {sys.executable} -m mindgap worker"
+        lines = [f"command = {json.dumps(command)}", *(f"{key} = {value}" for key, value in more.items())]
+        (tmp_path / "mindgap.toml").write_text("\n".join(["[hosts.edge]", *lines, ""]))
+
+    write()
+    return write

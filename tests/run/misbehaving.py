@@ -28,6 +28,7 @@ from mindgap.platforms.protocol import (
     Availability,
     CompileFailure,
     Fallback,
+    NotOnThisMachine,
     PlatformError,
     Unsupported,
     ValueDigest,
@@ -68,6 +69,10 @@ class Run:
 
     def segfault(self, x: Array) -> None:
         ctypes.string_at(0)
+
+    def take_down(self, x: Array) -> None:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(20)
 
     def exit(self, x: Array) -> None:
         os._exit(3)
@@ -263,7 +268,10 @@ class ZooBackend:
     def environment(self, options: Mapping[str, str]) -> Mapping[str, str]:
         if options.get("start", "ok") not in self.options["start"].split("|"):
             raise PlatformError(f"start={options['start']} is not one of {self.options['start']}")
-        return {"ZOO_FLAG": options["flag"]} if "flag" in options else {}
+        if options.get("flag") == "file" and "ZOO_FILES" not in os.environ:
+            raise NotOnThisMachine("flag=file: there is none")
+        flag = f"{os.environ['ZOO_FILES']}/file" if options.get("flag") == "file" else options.get("flag")
+        return {} if flag is None else {"ZOO_FLAG": flag}
 
     def open(self, options: Mapping[str, str]) -> Zoo:
         start = options.get("start", "ok")

@@ -14,8 +14,7 @@ from misbehaving import graph
 from mindgap.graph import Graph, Input, MindgapError, Stored
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Job
-from mindgap.run.pool import WorkerPool
-from mindgap.run.worker_supervisor import BATCH_SIZE
+from mindgap.run.pool import BATCH_SIZE, WorkerPool
 
 BATCHING = "batch_platform:BACKEND"
 MakePool = Callable[..., WorkerPool]

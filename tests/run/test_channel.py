@@ -161,3 +161,12 @@ def test_an_array_whose_numbers_are_not_native_is_sent_as_native() -> None:
     array = np.array([1.5, -2.0], ">f4" if sys.byteorder == "little" else "<f4")
     (frame,) = received(b"".join(encode_frame({}, [array])), 1000)
     assert np.array_equal(frame.arrays[0], array) and frame.arrays[0].dtype.isnative
+
+
+def test_a_frame_for_which_there_is_no_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(size: int, dtype: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", full)
+    with pytest.raises(ChannelError, match=f"a frame of {1 << 41} bytes, for which there is no memory"):
+        next(received(struct.pack("<4sIQQ", b"mgap", 10, 1 << 41, 0), 24))

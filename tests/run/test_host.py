@@ -5,10 +5,10 @@ The host here is a plain command on this machine, with a home of its own. `test_
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -20,38 +20,25 @@ import psutil
 import pytest
 from misbehaving import graph
 
-from mindgap.findings.reduction.reproducer import verify
-from mindgap.findings.script.form import FAULT
 from mindgap.graph import Graph, Input, Node, Ref, Stored, TensorSpec, TensorStore, tensor_key
-from mindgap.platforms.environments import Host, HostProblem, find_host
-from mindgap.platforms.environments.host_connection import HostLink, Order, run_script_there, run_there, versions_there
+from mindgap.platforms.environments import Host, HostProblem, find_host, host_worker
+from mindgap.platforms.environments.host_connection import (
+    HostConnection,
+    HostLink,
+    Order,
+    run_script_there,
+    run_there,
+    versions_there,
+)
 from mindgap.platforms.environments.host_worker import GREETING, PROTOCOL, PYTHON
-from mindgap.platforms.listing import list_hosts
 from mindgap.platforms.name import parse
-from mindgap.platforms.other_environment import probe_all
-from mindgap.platforms.protocol import PlatformError
-from mindgap.platforms.registry import canonical, find
+from mindgap.platforms.registry import find
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.graph_survey import may_lack
 
 ZOO = parse("misbehaving:BACKEND@host=edge")
 WORKER = f"{sys.executable} -m mindgap worker"
 Write = Callable[..., None]
-
-
-@pytest.fixture
-def write_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes the command of the host `edge`, by default one that works, with a home of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(command: str = "", **more: object) -> None:
-        command = command or f"env MINDGAP_HOME={tmp_path}/there {WORKER}"
-        lines = [f"command = {json.dumps(command)}", *(f"{key} = {value}" for key, value in more.items())]
-        (tmp_path / "mindgap.toml").write_text("\n".join(["[hosts.edge]", *lines, ""]))
-
-    write()
-    return write
 
 
 def job(what: str = "add", **settings: object) -> Job:
@@ -141,6 +128,56 @@ def test_nothing_is_left_there_when_the_driver_ends(write_host: Write) -> None:
     assert there and not psutil.wait_procs(there, timeout=10)[1]
 
 
+def test_files_of_this_machine_are_not_named_there(write_host: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_host(f"env ZOO_FILES=/there {WORKER}")
+    name = parse("misbehaving:BACKEND@flag=file,host=edge")
+    backend, options = find(name)
+    assert backend.environment(options) == {}, "this machine lacks the file"
+    monkeypatch.setenv("ZOO_FILES", "/here")
+    assert backend.environment(options) == {} and backend.environment({"flag": "text"}) == {"ZOO_FLAG": "text"}
+    with WorkerPool([name]) as pool:
+        assert pool.describe(name)["flag"] == "/there/file"
+
+
+def test_processor_time_is_that_of_the_worker_there(write_host: Write) -> None:
+    with WorkerPool([ZOO]) as pool:
+        pool.run(job())
+        meter = pool.meter(ZOO)
+        spent = pool.run(job("burn", repeat=1)).timings["cpu"]
+        assert 0.1 <= spent < 1.0 and meter.read() == pytest.approx(spent)
+        assert pool.run(job("segfault")).status == "crash"
+        assert meter.read() > 0.05, "its start, and what it spent until it ended"
+
+
+def test_no_folder_is_left_there(write_host: Write, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    (left := tmp_path / "tmp/mindgap-hosted-killed").mkdir()
+    os.utime(left, (0, 0))
+    write_host(f"env TMPDIR={tmp_path}/tmp {WORKER}")
+    with WorkerPool([ZOO]) as pool:
+        pool.run(job())
+        (made,) = (tmp_path / "tmp").iterdir()
+        assert made != left, "what a killed process left goes with the next"
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_what_runs_there_dies_with_its_parent(write_host: Write) -> None:
+    connection = HostConnection(find_host("edge"), Order(["/bin/sleep", "100"]), 20.0)
+    until = time.monotonic() + 10
+    while not (there := psutil.Process(connection.process.pid).children()) and time.monotonic() < until:
+        time.sleep(0.01)
+    connection.process.kill()
+    connection.end()
+    assert there and not psutil.wait_procs(there, timeout=10)[1]
+
+
+@pytest.mark.parametrize("line", [b"no order\n", b"{}\n", b'{"command": "ls"}\n', b""])
+def test_a_line_that_is_no_order_is_named(line: bytes) -> None:
+    done = subprocess.run(WORKER.split(), input=line, capture_output=True, check=False)
+    said = b"" if not line else b"mindgap worker: what came is no order: the command of a host starts it, no person\n"
+    assert (done.returncode, done.stderr) == (2 if line else 0, said)
+
+
 def test_a_full_disk_there_is_one_line(write_host: Write, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("no folder can be made here")
     store = TensorStore(tmp_path / "here")
@@ -179,6 +216,8 @@ sys.stdin.readline()
         ({"problem": "no temporary folder can be made: No space left on device"}, "No space left on device there"),
         ({"terminal": True}, "its command gives a terminal, which changes bytes: leave -t out"),
         ({"protocol": "six"}, "its greeting cannot be read"),
+        ({"python": "3.x"}, "its greeting cannot be read"),
+        ({"missing": 5}, "its greeting cannot be read"),
     ],
 )
 def test_what_the_other_side_lacks_is_named(
@@ -223,52 +262,121 @@ def test_a_program_there_that_ends_is_told_from_a_connection_that_does(write_hos
 
 
 def test_records_on_standard_error_arrive_in_pieces() -> None:
-    text = b"one\x1ealive\x1e two\n\x1eended " + b'{"status": -11, "oom": false}' + b"\x1ethree"
+    text = b"one\x1ealive\x1e two\n\x1eended " + b'{"status": -11, "oom": false, "cpu": 1.5}' + b"\x1ethree"
     for size in (1, 2, 7, 100):
         link = HostLink(Host("edge", ("true",)))
         rest = b"".join(link.without_records(text[at : at + size]) for at in range(0, len(text), size))
-        assert rest == b"one two\nthree" and link.ended == {"status": -11, "oom": False}
+        assert rest == b"one two\nthree" and link.ended == {"status": -11, "oom": False, "cpu": 1.5}
 
 
-# -- names and files --
+@pytest.mark.parametrize("told", ['{"x":1}', "[1]", '{"status": 1, "oom": false, "cpu": NaN}', "[" * 100_000])
+def test_a_record_that_is_none_tells_no_end(told: str) -> None:
+    link = HostLink(Host("edge", ("true",)))
+    assert link.without_records(f"a\x1eended {told}\x1eb".encode()) == b"ab" and link.ended is None
 
 
-def test_the_host_is_part_of_the_name(write_host: Write) -> None:
-    name = canonical("cpu/eager@threads=1,host=edge")
-    assert name == "cpu/eager@host=edge,threads=1" and name.host == "edge" and name.backend_options == {"threads": "1"}
-    assert canonical("cpu/eager@host=elsewhere") == "cpu/eager@host=elsewhere", "as in the plan of another machine"
-    assert may_lack(name, parse("cpu/eager")) and not may_lack(name, parse("cpu/eager@host=edge"))
-    with pytest.raises(HostProblem, match=r"no host egde .did you mean edge.*under \[hosts.egde\] in a mindgap.toml"):
-        find("cpu/eager@host=egde")
-    with pytest.raises(PlatformError, match="names a host and an environment of this machine"):
-        find("cpu/eager@host=edge,env=other")
+ANSWERING = """import os
+from mindgap.run.channel import FrameReader, send_frame
+tell = lambda *answer, **more: send_frame(1, dict(*answer, **more))
+tell(kind="ready", protocol=PROTOCOL, description={}, fingerprint="f", cpu=0.5)
+FrameReader(0).next()
+ANSWER
+os.read(0, 1)
+"""
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("answer", "line"),
     [
-        ("[hosts.edge]\n", r"\[hosts.edge\] has no command that starts a worker there: write command = "),
-        ("[hosts.edge]\ncommand = 'ssh \"edge'\n", "No closing quotation"),
-        ("[hosts.edge]\ncommand = ['ssh', 3]\n", "has no command that starts a worker there"),
-        ("[hosts.edge]\ncommand = 'x'\nport = 22\n", "has no key port: known are command, connect_s"),
-        ("[hosts.edge]\ncommand = 'x'\nwait_s = 'long'\n", "wait_s = 'long': it takes a number, at least 0"),
-        ("[hosts.edge]\ncommand = 'x'\nworkers = 0\n", "workers = 0: it takes a number, at least 1"),
-        ("[hosts.'a,b']\ncommand = 'x'\n", "a host's name has letters"),
-        ("hosts = 3\n", r"hosts is no table: write \[hosts.edge\] and command = "),
-        ("[hosts\n", "mindgap.toml cannot be read"),
+        ("tell(clock='stop', cpu='x')", "processor seconds that are no number"),
+        ("tell(kind='need', tensors=5)", "it asks for tensors, and names none"),
+        ("tell(kind='need', tensors=['SECRET'])", "a tensor that no graph of the job has"),
+        ("tell(kind='outcome', rss=1, status='fine', outputs=[], timings={})", "an answer that is no outcome"),
     ],
 )
-def test_a_wrong_file_is_one_line(write_host: Write, tmp_path: Path, text: str, line: str) -> None:
-    (tmp_path / "mindgap.toml").write_text(text)
-    with pytest.raises(HostProblem, match=line) as raised:
-        find("cpu/eager@host=edge")
-    assert "\n" not in str(raised.value)
+def test_a_damaged_answer_is_an_outcome(write_host: Write, tmp_path: Path, answer: str, line: str) -> None:
+    store = TensorStore(tmp_path / "here")
+    answer = answer.replace("SECRET", tensor_key(np.ones(30_000, np.float32)))
+    store.put(np.ones(30_000, np.float32))
+    text = OTHER.replace("CHANGED", "{}") + ANSWERING.replace("PROTOCOL", str(PROTOCOL)).replace("ANSWER", answer)
+    (tmp_path / "other.py").write_text(text)
+    write_host(f"{sys.executable} other.py")
+    with WorkerPool([ZOO], tensors=store) as pool:
+        outcome = pool.run(job(confirmed=False))
+    assert outcome.status == "crash" and outcome.message.startswith("garbage on the channel: ")
+    assert line in outcome.message
 
 
-def test_the_file_of_a_folder_above_counts(write_host: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a/b").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "a/b")
-    assert find_host("edge").command[-2:] == ("mindgap", "worker")
+def test_only_a_killed_process_ran_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_worker, "oom_kills", lambda: 8)
+    assert host_worker._ended(-signal.SIGKILL, 7)["oom"] and not host_worker._ended(-signal.SIGKILL, 8)["oom"]
+    assert not host_worker._ended(-signal.SIGSEGV, 7)["oom"]
+
+
+def test_a_worker_there_that_reads_nothing_is_replaced(write_host: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mindgap.platforms.environments.host_connection.STALLED_S", 0.5)
+    with WorkerPool([ZOO]) as pool:
+        assert is_right(pool.run(job(want="outputs")))
+        next(iter(psutil.Process(pool.pids()[ZOO]).children())).suspend()
+        assert is_right(pool.run(job(want="outputs", deadline_s=0.6))), "by another worker"
+        assert pool.starts(ZOO) == 2
+
+
+def test_a_worker_there_that_holds_its_answer_back_is_a_timeout(
+    write_host: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mindgap.platforms.environments.host_connection.STALLED_S", 0.5)
+    answer = "tell(clock='start'); tell(clock='stop', cpu=1.0)"
+    text = OTHER.replace("CHANGED", "{}") + ANSWERING.replace("PROTOCOL", str(PROTOCOL)).replace("ANSWER", answer)
+    (tmp_path / "other.py").write_text(text + "\n")
+    write_host(f"{sys.executable} other.py")
+    with WorkerPool([ZOO]) as pool:
+        outcome = pool.run(job(deadline_s=0.6))
+    assert outcome.status == "timeout" and "nothing came of an answer for 0.6 s" in outcome.message
+
+
+REBOOTING = """import sys
+from mindgap.platforms.environments import host_worker
+with open("boots", "a+") as file:
+    file.write(".")
+    host_worker._boot = lambda boots=file.tell(): BOOT
+sys.exit(host_worker.main())
+"""
+
+
+@pytest.mark.parametrize("boot", ["'same'", "f'boot {boots}'"])
+def test_a_graph_that_takes_the_machine_down_twice_is_a_crash(write_host: Write, tmp_path: Path, boot: str) -> None:
+    (tmp_path / "other.py").write_text(REBOOTING.replace("BOOT", boot))
+    write_host(f"{sys.executable} other.py")
+    with WorkerPool([ZOO]) as pool:
+        if "boots" in boot:
+            outcome = pool.run(job("take_down"))
+            assert (outcome.status, pool.starts(ZOO)) == ("crash", 3)
+            assert (
+                outcome.message == "the machine went down while it ran this (twice: the second time on a fresh worker)"
+            )
+            assert pool.run(job()).status == "ok"
+        else:
+            with pytest.raises(
+                HostProblem, match=r"the connection was lost: nothing says why, while running \(twice\)"
+            ):
+                pool.run(job("take_down"))
+
+
+def test_closing_waits_for_no_host(write_host: Write) -> None:
+    def ask(pool: WorkerPool) -> None:
+        with pytest.raises(HostProblem, match="nobody waits for it any more"):
+            pool.run(job())
+
+    write_host("sleep 100", connect_s=60)
+    with WorkerPool([ZOO]) as pool:
+        asking = threading.Thread(target=ask, args=(pool,))
+        asking.start()
+        while not psutil.Process().children():
+            time.sleep(0.01)
+        started = time.monotonic()
+    asking.join(10)
+    assert not asking.is_alive() and time.monotonic() - started < 10
 
 
 def test_a_host_that_is_silent_is_lost(write_host: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,21 +394,3 @@ def test_a_host_that_is_silent_is_lost(write_host: Write, monkeypatch: pytest.Mo
         for each in stopped:
             if each.is_running():
                 each.kill()
-
-
-def test_a_script_is_verified_there(write_host: Write) -> None:
-    fault = "import os, sys\nprint(os.environ['THERE'])\nprint('FAULT')\nsys.exit(1)\n".replace("FAULT", FAULT)
-    write_host(f"env THERE=there {WORKER}")
-    assert verify(fault, host="edge") == (True, f"there\n{FAULT}\n", "")
-    write_host("false")
-    shown, printed, _ = verify(fault, host="edge")
-    assert not shown and "host edge: its command false ended with status 1" in printed
-
-
-def test_the_platforms_of_a_host_are_listed_or_the_reason_once(write_host: Write) -> None:
-    found = probe_all(find_host("edge"), ["misbehaving:BACKEND", "misbehaving:NOTHING"])
-    assert found["misbehaving:BACKEND"].available and "NOTHING" in found["misbehaving:NOTHING"].reason
-    write_host("sh -c 'echo edge: no route to host >&2; exit 255'")
-    (info,) = list_hosts()
-    assert (info.platform, info.host, info.available) == ("*@host=edge", "edge", False)
-    assert info.reason.endswith("ended with status 255: edge: no route to host")

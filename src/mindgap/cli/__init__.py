@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if list(given) == ["worker"]:
         from mindgap.platforms.environments import host_worker
 
-        host_worker.main()
+        return host_worker.main()
     if "--help" not in given and next((part for part in given if not part.startswith("-")), "") in _WITH_WORKERS:
         from mindgap.run import forking
 

@@ -26,16 +26,19 @@ from mindgap.platforms.listing import find_recipe, recipes
 
 def platforms(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per platform, in a list.")] = False,
+    ask_hosts: Annotated[
+        bool, typer.Option("--hosts", help="Connect to the hosts of mindgap.toml, and list their platforms.")
+    ] = False,
 ) -> None:
-    """List every platform, also of the hosts of a mindgap.toml: there (in which environment, if not mindgap's own) or
-    not and why, versions, hardware, options.
+    """List every platform: there (in which environment, if not mindgap's own) or not and why, versions, hardware,
+    options. Hosts of a mindgap.toml are named; --hosts runs their commands, and lists their platforms.
 
     Example: mindgap platforms --json
     """
     with result_stream() as out:
-        from mindgap.platforms.listing import list_hosts, list_platforms
+        from mindgap.platforms.listing import known_hosts, list_hosts, list_platforms
 
-        found = [*list_platforms(), *list_hosts()]
+        found = [*list_platforms(), *(list_hosts() if ask_hosts else known_hosts())]
         if as_json:
             json.dump([dataclasses.asdict(info) for info in found], out, indent=1, default=str)
             out.write("\n")

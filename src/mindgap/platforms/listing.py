@@ -67,12 +67,21 @@ def list_hosts() -> list[PlatformInfo]:
         return [info for infos in threads.map(_of_host, known) for info in infos]
 
 
+def known_hosts() -> list[PlatformInfo]:
+    """Lists the known hosts, one entry `*@host=NAME` each, without a connection. Raises as `list_hosts` does."""
+    return [_whole_host(host, "not asked; --hosts asks") for host in hosts().values()]
+
+
+def _whole_host(host: Host, reason: str) -> PlatformInfo:
+    return PlatformInfo(f"*@{HOST}={host.name}", "", False, reason, "", {}, {}, host=host.name)
+
+
 def _of_host(host: Host) -> list[PlatformInfo]:
     there = {name: place for name, place in places().items() if not isinstance(registered(name), BrokenBackend)}
     found = probe_all(host, list(there.values()))
     reasons = {each.reason for each in found.values()}
     if len(reasons) == 1 and all(not each.available for each in found.values()):
-        return [PlatformInfo(f"*@{HOST}={host.name}", "", False, reasons.pop(), "", {}, {}, host=host.name)]
+        return [_whole_host(host, reasons.pop())]
     named = {name: PlatformName(name, {HOST: host.name}) for name in there}
     return [_told(str(named[name]), _backend(name, host), found[place]) for name, place in there.items()]
 

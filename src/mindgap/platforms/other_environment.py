@@ -14,7 +14,15 @@ from typing import Any, Final
 
 from mindgap.platforms.environments import Environment, EnvironmentProblem, EnvironmentRecipe, Host, read_recipe
 from mindgap.platforms.environments.host_connection import Order, module_there, python_there, run_there, versions_there
-from mindgap.platforms.protocol import Availability, Backend, HasRecipe, Options, Platform, PlatformError
+from mindgap.platforms.protocol import (
+    Availability,
+    Backend,
+    HasRecipe,
+    NotOnThisMachine,
+    Options,
+    Platform,
+    PlatformError,
+)
 
 _PROBE_S: Final = 120.0
 _PROBES: Final = "mindgap.platforms.environment_process"
@@ -37,7 +45,16 @@ class BackendInEnvironment:
         return self.backend.options
 
     def environment(self, options: Options) -> Mapping[str, str]:
-        return self.backend.environment(options)
+        """As `protocol.Backend` has it. Variables that name files of this machine do not go to a host: the worker there
+        sets them as they are there."""
+        try:
+            found = self.backend.environment(options)
+        except NotOnThisMachine:
+            if isinstance(self.where, Host):
+                return {}
+            raise
+        here = isinstance(self.where, Environment)
+        return {name: value for name, value in found.items() if here or not os.path.isabs(value)}
 
     def service_options(self) -> dict[str, Any]:
         """The options of `run.worker.platform_service` there. Raises `EnvironmentProblem` where no worker can run; of a
@@ -132,11 +149,20 @@ def probe_all(where: Environment | Host, places: Sequence[str]) -> dict[str, Ava
         return dict.fromkeys(places, Availability(False, str(error)))
     try:
         found: dict[str, dict[str, Any]] = json.loads(answer)
-        return {place: Availability(**found[place]) for place in places}
-    except (ValueError, KeyError, TypeError):
+        return {place: _availability(found[place]) for place in places}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         said = printed.strip().splitlines()[-1:] or [f"status {status}"]
         reason = f"{where_words(where)} cannot be probed: {said[0]}"
         return dict.fromkeys(places, Availability(False, reason))
+
+
+def _availability(told: Mapping[str, Any]) -> Availability:
+    """Reads what a probe there told. Raises TypeError, ValueError or AttributeError where it is something else."""
+    found = Availability(**told)
+    texts: list[Any] = [found.reason, found.hardware, found.execution, *found.versions.values()]
+    if told["available"] not in (True, False) or not all(isinstance(text, str) for text in texts):
+        raise TypeError
+    return found
 
 
 def _answer(command: Sequence[str], limit_s: float) -> tuple[int, str, str]:

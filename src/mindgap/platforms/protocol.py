@@ -49,6 +49,10 @@ class PlatformError(MindgapError):
     """A platform is used wrongly: unknown name, option or value."""
 
 
+class NotOnThisMachine(PlatformError):
+    """A value names something that this machine lacks. A host may have it."""
+
+
 class Unsupported(Exception):
     """A typed refusal: this platform does not implement this operator or dtype.
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.platforms.host_runtime import Option
-from mindgap.platforms.protocol import EXECUTION, Fallback, Options, PlatformError
+from mindgap.platforms.protocol import EXECUTION, Fallback, NotOnThisMachine, Options
 
 #: The variable that names the only drivers that the loader may use.
 VARIABLE: Final = "VK_DRIVER_FILES"
@@ -38,16 +38,16 @@ DEVICE: Final = Option(
 
 
 def variables(options: Options) -> Mapping[str, str]:
-    """The environment variables of a worker with the option `device`. Raises `PlatformError` for an absent driver."""
+    """The variables of a worker with the option `device`. Raises `NotOnThisMachine` for an absent driver."""
     device = options.get("device", "default")
     return {} if device == "default" else {VARIABLE: str(driver_file(device))}
 
 
 def driver_file(device: str) -> Path:
-    """The file that describes a software driver. Raises `PlatformError` where there is none."""
+    """The file that describes a software driver. Raises `NotOnThisMachine` where there is none."""
     found = next((each for folder in _FOLDERS for each in sorted(Path(folder).glob(SOFTWARE[device]))), None)
     if found is None:
-        raise PlatformError(
+        raise NotOnThisMachine(
             f"device={device}: no such Vulkan driver in {', '.join(_FOLDERS)}: {_REMEDY[device]}, or name its file in "
             f"{VARIABLE} and leave the option out"
         )

@@ -153,7 +153,10 @@ class FrameReader:
         _, self._header_length, size, self._checksum = _PREFIX.unpack(self._prefix)
         if not 2 <= self._header_length <= min(size, _MAX_HEADER) or size > _MAX_BODY:
             raise ChannelError(f"a frame of {size} bytes with a header of {self._header_length}")
-        self._body = np.empty(size, np.uint8)
+        try:
+            self._body = np.empty(size, np.uint8)
+        except MemoryError:
+            raise ChannelError(f"a frame of {size} bytes, for which there is no memory") from None
 
     def _pull_body(self, body: Array) -> None:
         got = os.readv(self._fd, [body[self._filled : self._filled + _READ].data])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -111,3 +112,20 @@ class SpawnedProcess:
         for pipe in self._pipes:
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+def readable(fd: int, wait_s: float) -> bool:
+    """Waits for a byte or the end of a pipe. Returns whether there is one."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(wait_s * 1000))
+
+
+def widen(*pipes: int) -> None:
+    """Enlarges pipes where the system allows it: large arrays then need fewer context switches."""
+    if hasattr(select, "epoll"):
+        import fcntl
+
+        for fd in pipes:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 1 << 20)

@@ -31,6 +31,10 @@ class CpuAccount:
         with self._lock:
             return dict(self._seconds)
 
+    def of(self, name: str) -> float:
+        """Returns the sum of the platform or judge `name`, for all purposes."""
+        return sum(seconds for (_, each), seconds in self.snapshot().items() if each == name)
+
 
 def seconds_of(process: psutil.Process, children: Iterable[psutil.Process] = ()) -> float:
     """Returns the processor seconds of a process, of the children that it has waited for, and of `children`.
@@ -69,6 +73,19 @@ class CpuMeter:
         was_pid, was = self._last
         self._last = (pid, now)
         return max(0.0, now - was if pid == was_pid else now)
+
+
+class AccountMeter:
+    """Reads the processor seconds of one platform's workers on a host, which come with their answers."""
+
+    def __init__(self, account: CpuAccount, name: str) -> None:
+        self._account, self._name = account, name
+        self._last = account.of(name)
+
+    def read(self) -> float:
+        """Returns the seconds since the last reading, those of workers that have ended included."""
+        was, self._last = self._last, self._account.of(self._name)
+        return self._last - was
 
 
 def _cpu_seconds(pid: int | None) -> float:

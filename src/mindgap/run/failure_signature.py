@@ -94,3 +94,12 @@ def _normalise(line: str) -> str:
     for pattern, replacement in _STEPS:
         line = pattern.sub(replacement, line)
     return line.strip()
+
+
+#: What runtimes print before they abort.
+_FATAL: Final = ("terminate called", "what():", "assertion", "check failed", "fatal:")
+
+
+def last_words(tail: str) -> list[str]:
+    """Returns the last lines, at most two, that a runtime printed because it aborted."""
+    return [line for line in tail.splitlines() if any(words in line.lower() for words in _FATAL)][-2:]

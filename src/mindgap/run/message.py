@@ -9,7 +9,8 @@ worker → parent   ready      the platform's description and fingerprint; first
                   stage      the next stage of a graph that the worker had not loaded
                   need       the worker lacks the graph, or, on a host, `tensors`: the job is to be sent again with it,
                              or after them
-                  clock      on a host: `start`, the request is there; `stop`, the answer is being sent
+                  clock      on a host: `start`, the request is there; `stop`, the answer is being sent, with `cpu`,
+                             the worker's processor seconds so far
                   unable     a host cannot keep a tensor: it is no fact of the platform
                   refused    bad input: the job could not be begun
                   outcome
@@ -19,15 +20,15 @@ worker → parent   ready      the platform's description and fingerprint; first
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 
-from mindgap.graph import Graph
+from mindgap.graph import DTYPES, Graph
 from mindgap.graph.compare.digest import Digested, Sketch
 from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Array, Frame
-from mindgap.run.outcome import Job, Outcome
+from mindgap.run.outcome import Job, Outcome, Status
 
 #: The exit status of a worker that saw itself past its memory limit.
 OOM_EXIT: Final = 86
@@ -128,7 +129,8 @@ def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Arra
 
 
 def read_outcome(frame: Frame, platform: PlatformName, digest: str, fingerprint: str) -> Outcome:
-    """Decodes an outcome. Raises KeyError, TypeError, ValueError or IndexError for a frame that is no outcome."""
+    """Decodes an outcome. Raises KeyError, TypeError, ValueError, AttributeError or RuntimeError for a frame that is
+    none."""
     header = frame.header
     rest = iter(frame.arrays)
     whole: int | None = header.get("whole")
@@ -137,6 +139,7 @@ def read_outcome(frame: Frame, platform: PlatformName, digest: str, fingerprint:
     if count := header.get("repeats", 0):
         first = arrays or ()
         repeats = [first] + [tuple(next(rest) for _ in first) for _ in range(count - 1)]
+    _check_types(header)
     present: Sequence[bool] | None = header.get("values")
     values = None if present is None else tuple(next(rest) if there else None for there in present)
     return Outcome(
@@ -159,6 +162,21 @@ def read_outcome(frame: Frame, platform: PlatformName, digest: str, fingerprint:
     )
 
 
+def _check_types(header: Mapping[str, Any]) -> None:
+    """Raises ValueError or AttributeError for a field of another type than an outcome's: another machine sent it."""
+    texts = (header.get("message", ""), header.get("signature", ""), header.get("op") or "")
+    none = dict[str, Any]()
+    tables: tuple[Any, ...] = (header["timings"], header.get("counts") or none, header.get("facts", none))
+    numbers = [number for table in tables[:2] for number in table.values()]
+    if not (
+        header["status"] in get_args(Status)
+        and all(isinstance(text, str) for text in texts)
+        and all(isinstance(table, dict) for table in tables)
+        and all(isinstance(number, (int, float)) for number in numbers)
+    ):
+        raise ValueError("a field of another type")
+
+
 def _tuple_or_none(found: Sequence[Any] | None) -> tuple[Any, ...] | None:
     return None if found is None else tuple(found)
 
@@ -175,6 +193,8 @@ def _digested_row(found: Digested) -> list[Any]:
 
 def _read_digested(row: Sequence[Any]) -> Digested:
     dtype, shape, digest, fields = row
+    if dtype not in DTYPES or not isinstance(digest, str) or not all(isinstance(size, int) for size in shape):
+        raise ValueError(f"a digest of {dtype}{shape}"[:200])
     values: dict[str, Any] = dict(zip(_SKETCH_FIELDS, fields, strict=True))
     values["sample"] = tuple(values["sample"])
     return Digested(dtype, tuple(shape), digest, Sketch(**values))

@@ -17,12 +17,12 @@ from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Forkable
 from mindgap.platforms.registry import find
-from mindgap.run.cpu import CpuAccount
+from mindgap.run.cpu import AccountMeter, CpuAccount, CpuMeter
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.system import memory_bytes
 from mindgap.run.worker_client import WorkerStart
-from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor, run_batch
+from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor
 
 if TYPE_CHECKING:
     from typing import Self
@@ -50,6 +50,8 @@ def make_shared() -> Path:
 
 
 _SERVICE: Final = "mindgap.run.worker:platform_service"
+#: Fewer graphs than a worker keeps, so that none is forgotten before its job comes.
+BATCH_SIZE: Final = 128
 #: Variables of this process that a worker on a host starts with too: no result depends on them.
 _TAKEN_ALONG: Final = ("MINDGAP_LOG", "OMP_WAIT_POLICY")
 #: Resident bytes at which a worker empties its caches while one large graph has the machine for itself.
@@ -178,6 +180,12 @@ class WorkerPool:
         """Returns how many workers have been started for the platform."""
         return self._supervisor(platform).starts
 
+    def meter(self, platform: PlatformName) -> CpuMeter | AccountMeter:
+        """Makes what reads the processor seconds of the platform's workers from now on, wherever they run."""
+        if platform.host:
+            return AccountMeter(self.cpu, platform)
+        return CpuMeter(lambda: self.pids().get(platform))
+
     def traffic(self, platform: PlatformName) -> tuple[int, int]:
         """Returns the bytes sent to the host of a platform for its jobs, and received from it."""
         return self._supervisor(platform).traffic
@@ -252,3 +260,21 @@ class WorkerPool:
         while not self._closed.wait(min(5.0, idle_s / 4)):
             for supervisor in [*self._supervisors.values()]:
                 supervisor.stop_if_idle(idle_s)
+
+
+def run_batch(supervisor: WorkerSupervisor, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
+    """Runs jobs after loading their graphs together, at most `BATCH_SIZE`. If that fails, each half separately."""
+    if len(jobs) > BATCH_SIZE:
+        return run_batch(supervisor, jobs[:BATCH_SIZE], deadline_s) + run_batch(
+            supervisor, jobs[BATCH_SIZE:], deadline_s
+        )
+    if len(jobs) > 1 and supervisor.prepare(jobs, deadline_s).status != "ok":
+        middle = len(jobs) // 2
+        return run_batch(supervisor, jobs[:middle], deadline_s) + run_batch(supervisor, jobs[middle:], deadline_s)
+    outcomes: list[Outcome] = []
+    for number, job in enumerate(jobs, start=1):
+        outcomes.append(supervisor.run(job))
+        if outcomes[-1].status in ("crash", "timeout", "oom") and number < len(jobs):
+            # What was loaded for the others went with the worker.
+            return outcomes + run_batch(supervisor, jobs[number:], deadline_s)
+    return outcomes

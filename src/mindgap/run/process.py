@@ -18,14 +18,14 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 import psutil
 
-from mindgap.platforms.environments.host_connection import HostLink, silence
-from mindgap.platforms.environments.host_worker import BEAT_S
+from mindgap.platforms.environments.host_connection import HANGING_UP_S, HostLink, are_seconds, patience_s, silence
+from mindgap.platforms.environments.host_worker import BEAT_S, oom_kills
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
-from mindgap.run.child_process import ChildProcess, SpawnedProcess
+from mindgap.run.child_process import ChildProcess, SpawnedProcess, readable, widen
 from mindgap.run.cpu import seconds_of
 from mindgap.run.message import OOM_EXIT
 from mindgap.run.message_cleaning import telling_lines
@@ -81,12 +81,12 @@ class WorkerProcess:
     def __init__(self, process: ChildProcess, link: HostLink | None = None) -> None:
         """`link`: of a worker on a host, whose connection `process` is."""
         self.link = link
-        self._oom_kills = _oom_kills()
+        self._oom_kills = oom_kills()
         self._process = process
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         for fd in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(fd, False)
-        _widen(self._stdin, self._stdout)
+        widen(self._stdin, self._stdout)
         self._reader = FrameReader(self._stdout)
         self._tail = bytearray()
         self._stderr_open = True
@@ -96,6 +96,8 @@ class WorkerProcess:
         self._cpu_total = self._cpu_reported = 0.0
         self.pid = process.pid
         self.stage = "starting"
+        #: Of a worker on a host: what the exchange waits for.
+        self.phase: Literal["sending", "computing", "answering"] = "computing"
         self.jobs = 0
 
     @property
@@ -123,8 +125,12 @@ class WorkerProcess:
         return self._exchange([], limits)
 
     def stop(self) -> None:
-        """Kills the process and all that it started, and reaps it. May be called again."""
+        """Kills the process and all that it started, and reaps it. On a host, what runs there has a second to tidy up.
+        May be called again."""
         if not self._process.reaped:
+            if self.link is not None:
+                self._process.hang_up()
+                self._running_after(HANGING_UP_S)
             self._process.kill_group()
             self._process.kill()
             self._reap()
@@ -136,8 +142,10 @@ class WorkerProcess:
         until = math.inf if self.link is not None and pending else started + limits.deadline_s
         no_longer = limits.until if self.link is not None and limits.until is not None else math.inf
         if self.link is not None:
-            self.link.heard = started
-            self.link.sent += sum(map(len, pending))
+            size = sum(map(len, pending))
+            self.link.heard = self.link.moved = started
+            self.link.sent, self.link.in_flight = self.link.sent + size, size
+            self.phase = "sending" if pending else "computing"
         cpu_until = None if limits.cpu_s is None else self.cpu_seconds() + limits.cpu_s
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
@@ -159,13 +167,15 @@ class WorkerProcess:
                     if fd == self._stderr:
                         self._take_stderr(poll)
                     elif fd == self._stdin:
-                        pending = write_some(fd, pending)
+                        rest = write_some(fd, pending)
+                        if self.link is not None and rest is not pending:
+                            self.link.moved = time.monotonic()
+                        pending = rest
                         if not pending:
                             poll.unregister(fd)
                     elif (frame := self._pulled()) is not None:
                         if "clock" in frame.header:
-                            begins = frame.header["clock"] == "start"
-                            until = time.monotonic() + limits.deadline_s if begins else math.inf
+                            until = self._clock(begins=frame.header["clock"] == "start", seconds=limits.deadline_s)
                         elif "stage" in frame.header:
                             self.stage = str(frame.header["stage"])
                         else:
@@ -181,14 +191,24 @@ class WorkerProcess:
             self.stop()
             raise
 
+    def _clock(self, *, begins: bool, seconds: float) -> float:
+        """Notes that a host has the request, or that its answer leaves. Returns the moment of the deadline."""
+        assert self.link is not None
+        self.link.in_flight = 0
+        self.phase = "computing" if begins else "answering"
+        return time.monotonic() + seconds if begins else math.inf
+
     def _pulled(self) -> Frame | None:
         """Reads what is there. Returns a frame if one is complete."""
         before = self._reader.received
         frame = self._reader.pull()
         if self.link is not None:
             self.link.alive(self._reader.received - before)
-            if frame is not None:
-                self._cpu_total += float(frame.header.get("cpu_seconds", 0.0))
+            self.link.moved = self.link.heard
+            if frame is not None and "cpu" in frame.header:
+                if not are_seconds(frame.header["cpu"]):
+                    raise ChannelError("processor seconds that are no number")
+                self._cpu_total = max(self._cpu_total, frame.header["cpu"])
         return frame
 
     def kill(self) -> None:
@@ -199,8 +219,10 @@ class WorkerProcess:
         """Does the slow checks: death without a closed pipe, memory limit, processor time limit, silence of a host."""
         if self.link is not None and self.link.silent:
             raise self._lost(silence())
+        if self.link is not None and self.phase != "computing" and self.link.stalled(limits.deadline_s):
+            self._stalled(patience_s(limits.deadline_s))
         # A child that inherited the pipe keeps it open; what the worker wrote before it died is still read.
-        if not self._process.running() and not _readable(self._stdout, 0.0):
+        if not self._process.running() and not readable(self._stdout, 0.0):
             raise ChannelClosed
         if cpu_until is not None and limits.cpu_s is not None and self.cpu_seconds() > cpu_until:
             raise self._timed_out(f"no answer within {limits.cpu_s:g} s of processor time")
@@ -212,6 +234,13 @@ class WorkerProcess:
             self.stop()
             message = f"out of memory: {used >> 20} MiB resident where {limits.memory_bytes >> 20} MiB are allowed"
             raise WorkerFailed("oom", f"{message}, while {self.stage}", self.tail)
+
+    def _stalled(self, seconds: float) -> NoReturn:
+        """Raises the error for a worker on a host that hangs where no deadline counts. One that took no request tells
+        nothing of it."""
+        if self.phase == "sending":
+            raise self._lost(f"the worker there has read nothing for {seconds:g} s")
+        raise self._timed_out(f"nothing came of an answer for {seconds:g} s")
 
     def memory_bytes(self) -> int:
         """Returns the resident bytes of the worker and its child processes (up to 1 s old) that no file backs: mapped
@@ -249,8 +278,9 @@ class WorkerProcess:
 
     def _read_cpu(self) -> None:
         """Reads the processor time so far. The time of an ended child that nobody waited for may be lost. A host tells
-        its worker's with each answer."""
+        its worker's with each answer, and when it has ended."""
         if self.link is not None:
+            self._cpu_total = max(self._cpu_total, (self.link.ended or {}).get("cpu", 0.0))
             return
         with contextlib.suppress(psutil.Error):
             if self._watched is None:
@@ -282,17 +312,21 @@ class WorkerProcess:
         if self.link is not None:
             return self._died_there(self.link)
         self._drain_stderr()
-        deadline = time.monotonic() + 1.0
-        while self._process.running() and time.monotonic() < deadline:
-            time.sleep(0.002)
-        hung_up = self._process.running()
+        hung_up = self._running_after(1.0)
         self._process.kill_group()
         code = self._reap()
         self._drain_stderr()
         self.stop()
         if hung_up:
             return WorkerFailed("crash", f"closed its channel while {self.stage}", self.tail)
-        return self._ended(code, code == -signal.SIGKILL and _oom_kills() > self._oom_kills)
+        return self._ended(code, code == -signal.SIGKILL and oom_kills() > self._oom_kills)
+
+    def _running_after(self, seconds: float) -> bool:
+        """Waits for the process to end. Returns whether it still runs."""
+        deadline = time.monotonic() + seconds
+        while (running := self._process.running()) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return running
 
     def _died_there(self, link: HostLink) -> WorkerFailed:
         """Returns the error that describes why a worker on a host ended, or that its connection was lost."""
@@ -301,14 +335,14 @@ class WorkerProcess:
             last = self.tail.splitlines()[-1:] or ["nothing says why"]
             return self._lost(f"the connection was lost: {last[0]}")
         self.stop()
-        return self._ended(int(link.ended["status"]), bool(link.ended["oom"]))
+        return self._ended(link.ended["status"], link.ended["oom"])
 
     def _told(self) -> bool:
         """Waits for the host to tell how the process there ended. Returns whether it did."""
         assert self.link is not None
         until = time.monotonic() + _TELLING_S
         while self._stderr_open and self.link.ended is None and time.monotonic() < until:
-            if _readable(self._stderr, _QUIET_S):
+            if readable(self._stderr, _QUIET_S):
                 self._take_stderr()
         return self.link.ended is not None
 
@@ -344,7 +378,7 @@ class WorkerProcess:
     def _drain_stderr(self, wait_s: float = 0.0) -> None:
         """Reads standard error until it is quiet for `wait_s`; does not wait for a child that goes on printing."""
         until = time.monotonic() + _LAST_WORDS_S
-        while self._stderr_open and time.monotonic() < until and _readable(self._stderr, wait_s):
+        while self._stderr_open and time.monotonic() < until and readable(self._stderr, wait_s):
             self._take_stderr()
             wait_s = min(wait_s, _QUIET_S)
 
@@ -354,12 +388,6 @@ def spawned(command: Sequence[str], environment: Mapping[str, str]) -> WorkerPro
     return WorkerProcess(SpawnedProcess.start(command, environment))
 
 
-def _readable(fd: int, wait_s: float) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(wait_s * 1000))
-
-
 def _signal_name(number: int) -> str:
     if number == signal.SIGILL:
         return "SIGILL (an instruction that the processor lacks, or the emulator in its place)"
@@ -367,22 +395,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _widen(*pipes: int) -> None:
-    """Enlarges pipes where the system allows it: large arrays then need fewer context switches."""
-    if hasattr(select, "epoll"):
-        import fcntl
-
-        for fd in pipes:
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 1 << 20)
-
-
-def _oom_kills() -> int:
-    """Returns how many processes this kernel has killed for lack of memory; 0 if unknown."""
-    try:
-        with open("/proc/vmstat", encoding="ascii") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
-    except OSError:
-        return 0

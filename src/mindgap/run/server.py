@@ -25,6 +25,7 @@ import io
 import json
 import logging
 import os
+import resource
 import select
 import signal
 import sys
@@ -120,7 +121,7 @@ def _serve(service: Service, channel: Channel, remote: bool) -> NoReturn:
     # What a framework brings along is garbage only at the end: no collection need walk through it.
     gc.collect()
     gc.freeze()
-    channel.send({"kind": "ready", "protocol": PROTOCOL, **service.about})
+    channel.send({"kind": "ready", "protocol": PROTOCOL, "cpu": _cpu_seconds(), **service.about})
     while True:
         frame = channel.receive()
         if remote:
@@ -131,8 +132,14 @@ def _serve(service: Service, channel: Channel, remote: bool) -> NoReturn:
         except MindgapError as error:
             header, arrays = {"kind": "refused", "message": str(error)}, ()
         if remote:
-            channel.send({"clock": "stop"})
+            channel.send({"clock": "stop", "cpu": _cpu_seconds()})
         channel.send({"cpu_seconds": time.process_time() - before, **header}, arrays)
+
+
+def _cpu_seconds() -> float:
+    """Returns the processor seconds of this process so far, and of the children that it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _claim_channel() -> tuple[int, int]:

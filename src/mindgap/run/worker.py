@@ -40,6 +40,9 @@ def platform_service(
     """
     name = parse(platform)
     found, options = find(name) if backend is None else (backend_at(backend), name.backend_options)
+    if host:
+        # Those that name files of this machine.
+        os.environ.update(found.environment(options))
     availability = probed(found, environment, layered)
     if not availability.available:
         raise MindgapError(f"platform {platform} is not available: {availability.reason}")

@@ -86,7 +86,7 @@ class WorkerStart:
         if isinstance(self.where, Host):
             asked = [self.service, "--parent", PARENT, "--options", json.dumps(dict(options)), "--remote"]
             command = module_there(SERVER, *asked, "--memory-limit", MEMORY)
-            made = HostConnection(self.where, Order(command, self.variables), limits.deadline_s)
+            made = HostConnection(self.where, Order(command, self.variables), limits.deadline_s, cancelled)
             return WorkerProcess(SpawnedProcess(made.process), made.link)
         arguments = [self.service, "--parent", str(os.getpid()), "--options", json.dumps(dict(options))]
         if limits.memory_bytes is not None:
@@ -166,6 +166,8 @@ class WorkerClient:
             )
         if header.get("kind") != "ready" or header.get("protocol") != PROTOCOL:
             raise CannotOpen("the worker speaks another version of the protocol than this mindgap", permanent=True)
+        if not isinstance(header.get("description", {}), dict) or not isinstance(header.get("fingerprint", ""), str):
+            raise CannotOpen("the worker does not describe its platform", permanent=True)
         return header
 
     def attempt(
@@ -222,6 +224,12 @@ class WorkerClient:
         if worker is not None:
             worker.stop()
             self._charge(worker, purpose)
+
+    def pause(self, seconds: float) -> None:
+        """Waits, unless another thread shuts it."""
+        until = time.monotonic() + seconds
+        while not self.closing and time.monotonic() < until:
+            time.sleep(min(0.2, seconds))
 
     def shut(self, lock: Lock) -> None:
         """Ends the process from another thread, also in the middle of a request, and starts no other. `lock`: held by

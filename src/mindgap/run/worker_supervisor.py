@@ -12,32 +12,36 @@ given up, and every later job gets the same failure. A start that times out, or 
 tried again. A start that was killed from outside counts as a quarter of a failure.
 
 Of a worker on a host, a lost connection is no outcome. The host is waited for, and the job is sent again, once. Where
-that does not help either, `HostProblem` is raised: nothing is known of the platform. The next job tries again.
+that does not help either, `HostProblem` is raised: nothing is known of the platform. The next job tries again. Where
+the machine there was started anew after both losses, the graph takes it down: `crash`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
-from mindgap.graph import MindgapError, TensorStore
+from mindgap.graph import Graph, MindgapError, TensorStore, stored_keys
 from mindgap.platforms.environments import Host, HostProblem
 from mindgap.platforms.environments.host_connection import HostLink
 from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
-from mindgap.run.failure_signature import signature
+from mindgap.run.failure_signature import last_words, signature
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.identity import bytes_of, digest_of
 from mindgap.run.message import job_frame, prepare_frame, read_outcome
-from mindgap.run.outcome import Job, Outcome, Prepared, Status, check_job
+from mindgap.run.outcome import Job, Outcome, Prepared, Purpose, Status, check_job
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
-from mindgap.run.worker_client import LEAST_S, CannotOpen, WorkerClient, WorkerStart, if_doubtful
+from mindgap.run.worker_client import LEAST_S, CannotOpen, Retry, WorkerClient, WorkerStart, if_doubtful
+
+T = TypeVar("T")
 
 START_ATTEMPTS: Final = 3
 #: What being killed from outside counts for among them.
@@ -45,8 +49,6 @@ _OUTSIDE: Final = 0.25
 _BACK_OFF_S: Final = 0.2
 #: A host that was not reached is not tried again for so long.
 _HOST_PAUSE_S: Final = 5.0
-#: Fewer graphs than a worker keeps, so that none is forgotten before its job comes.
-BATCH_SIZE: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +146,13 @@ class WorkerSupervisor:
                 limits = RequestLimits(max(left_s, LEAST_S), self.limits.memory_bytes, until=until)
                 frame = worker.ask(*asked, limits)
                 if frame.header.get("kind") == "need":
-                    self._send_tensors(worker, frame, until)
+                    self._send_tensors(worker, frame, [job.graph for job in jobs], until)
                     frame = worker.ask(*asked, limits)
                 return self._read_prepared(worker, frame, digests)
 
             try:
-                return self._client.attempt(
-                    loaded, lambda failed, _: failed.lost, "judging" if first else "running", self._ready
-                )
+                return self._attempt(loaded, lambda failed, _: failed.lost, "judging" if first else "running")
             except WorkerFailed as failed:
-                if failed.lost:
-                    raise HostProblem(failed.message) from None
                 status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
                 return Prepared(status, message=f"{self._message(failed)}\n{failed.tail}".strip())
             finally:
@@ -226,11 +224,38 @@ class WorkerSupervisor:
             return if_doubtful(failed, fresh) and (job.confirmed or failed.outside or failed.lost)
 
         try:
-            return self._client.attempt(asked, retry, job.purpose, self._ready)
+            return self._attempt(asked, retry, job.purpose)
         except WorkerFailed as failed:
-            if failed.lost:
-                raise HostProblem(failed.message + (" (twice)" if tries > 1 else "")) from None
             return self._failed(digest, failed, " (twice: the second time on a fresh worker)" if tries > 1 else "")
+
+    def _attempt(self, work: Callable[[WorkerProcess], T], retry: Retry, purpose: Purpose) -> T:
+        """As `WorkerClient.attempt`. Raises `HostProblem` where the connection to a host is lost, unless the machine
+        there was started anew after both losses of what it computed: a link that is lost tells nothing of a graph."""
+        boots: list[str] = []
+
+        def noted(worker: WorkerProcess) -> T:
+            try:
+                return work(worker)
+            except WorkerFailed as failed:
+                if failed.lost and worker.link is not None:
+                    boots.append(str(worker.link.greeting.get("boot", "")) if worker.phase == "computing" else "")
+                raise
+
+        try:
+            return self._client.attempt(noted, retry, purpose, self._ready)
+        except WorkerFailed as failed:
+            if not failed.lost:
+                raise
+            if len(boots) > 1 and "" not in boots and boots[0] != boots[1] and self._boot() not in ("", *boots):
+                raise WorkerFailed("crash", "the machine went down while it ran this", failed.tail) from None
+            raise HostProblem(failed.message + (" (twice)" if len(boots) > 1 else "")) from None
+
+    def _boot(self) -> str:
+        """What the kernel of the host calls its latest start; empty if unknown."""
+        with contextlib.suppress(WorkerFailed):
+            link = self._ready().link
+            return "" if link is None else str(link.greeting.get("boot", ""))
+        return ""
 
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
         """Sends the job once. Raises `WorkerFailed`, and `MindgapError` for bad input."""
@@ -244,15 +269,21 @@ class WorkerSupervisor:
             frame = worker.ask(*job_frame(job, digest, bytes_of(job.graph)), limits)
         sent.add(digest)
         if frame.header.get("kind") == "need" and self._host is not None:
-            self._send_tensors(worker, frame, job.until)
+            self._send_tensors(worker, frame, [job.graph], job.until)
             worker.stage = "running"
             frame = worker.ask(*job_frame(job, digest, None), limits)
         return self._read(worker, frame, digest)
 
-    def _send_tensors(self, worker: WorkerProcess, frame: Frame, until: float | None) -> None:
-        """Sends the tensors that a host lacks. Raises `WorkerFailed`, and `HostProblem` where it cannot keep them."""
-        assert self._host is not None and self._tensors is not None
-        for key in frame.header["tensors"]:
+    def _send_tensors(self, worker: WorkerProcess, frame: Frame, graphs: Sequence[Graph], until: float | None) -> None:
+        """Sends the tensors of graphs that a host lacks, and no other. Raises `WorkerFailed`, and `HostProblem` where
+        it cannot keep them."""
+        asked: Any = frame.header.get("tensors")
+        if self._host is None or self._tensors is None or not isinstance(asked, list):
+            raise _invalid_answer(worker, "it asks for tensors, and names none")
+        keys = {key for graph in graphs for key in stored_keys(graph)}
+        for key in cast("list[Any]", asked):
+            if not isinstance(key, str) or key not in keys:
+                raise _invalid_answer(worker, "it asks for a tensor that no graph of the job has")
             data = np.memmap(self._tensors.file(key), np.uint8, "r")
             worker.stage = "getting the tensors"
             limits = RequestLimits(self.limits.start_s, until=until)
@@ -271,8 +302,11 @@ class WorkerSupervisor:
             raise MindgapError(str(frame.header.get("message")))
         if frame.header.get("kind") != "prepared":
             raise _invalid_answer(worker, f"an answer that says {frame.header.get('kind')!r}")
+        held = frame.header.get("held")
+        if not isinstance(held, int):
+            raise _invalid_answer(worker, "it does not say what it holds")
         self._sent_to(worker).update(digests)
-        return Prepared("ok", int(frame.header["held"]), str(frame.header["message"]))
+        return Prepared("ok", held, str(frame.header.get("message", "")))
 
     def _read(self, worker: WorkerProcess, frame: Frame, digest: str) -> Outcome:
         if frame.header.get("kind") == "refused":
@@ -282,7 +316,7 @@ class WorkerSupervisor:
                 raise ValueError(frame.header["kind"])
             outcome = read_outcome(frame, self.platform, digest, self.fingerprint)
             rss = int(frame.header["rss"])
-        except (KeyError, TypeError, ValueError, StopIteration, RuntimeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError) as error:
             raise _invalid_answer(worker, f"an answer that is no outcome ({error})") from error
         if rss > self.limits.recycle_bytes:
             self._client.close()
@@ -336,7 +370,7 @@ class WorkerSupervisor:
                 if self._client.closing or time.monotonic() + pause_s > until:
                     self._unreached = time.monotonic(), failed
                     raise
-                time.sleep(pause_s)
+                self._client.pause(pause_s)
                 pause_s = min(2 * pause_s, _HOST_PAUSE_S)
                 continue
             self._unreached = None
@@ -353,34 +387,8 @@ class WorkerSupervisor:
         status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
         first = self._message(failed) + retried
         message = f"{first}\n{failed.tail}" if failed.tail else first
-        told = signature("\n".join([self._message(failed), *_last_words(failed.tail)]))
+        told = signature("\n".join([self._message(failed), *last_words(failed.tail)]))
         return Outcome(self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint)
-
-
-def run_batch(supervisor: WorkerSupervisor, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
-    """Runs jobs after loading their graphs together, at most `BATCH_SIZE`. If that fails, each half separately."""
-    if len(jobs) > BATCH_SIZE:
-        return run_batch(supervisor, jobs[:BATCH_SIZE], deadline_s) + run_batch(
-            supervisor, jobs[BATCH_SIZE:], deadline_s
-        )
-    if len(jobs) > 1 and supervisor.prepare(jobs, deadline_s).status != "ok":
-        middle = len(jobs) // 2
-        return run_batch(supervisor, jobs[:middle], deadline_s) + run_batch(supervisor, jobs[middle:], deadline_s)
-    outcomes: list[Outcome] = []
-    for number, job in enumerate(jobs, start=1):
-        outcomes.append(supervisor.run(job))
-        if outcomes[-1].status in ("crash", "timeout", "oom") and number < len(jobs):
-            # What was loaded for the others went with the worker.
-            return outcomes + run_batch(supervisor, jobs[number:], deadline_s)
-    return outcomes
-
-
-#: What runtimes print before they abort.
-_FATAL: Final = ("terminate called", "what():", "assertion", "check failed", "fatal:")
-
-
-def _last_words(tail: str) -> list[str]:
-    return [line for line in tail.splitlines() if any(words in line.lower() for words in _FATAL)][-2:]
 
 
 def _invalid_answer(worker: WorkerProcess, what: str) -> WorkerFailed:

@@ -59,9 +59,9 @@ class Host:
 
 
 def hosts() -> Mapping[str, Host]:
-    """Returns the known hosts by name. Raises `HostProblem` for a `mindgap.toml` that is wrong."""
+    """Returns the known hosts by name. Raises `HostProblem` for a `mindgap.toml` that is wrong, or somebody else's."""
     file = _file()
-    own: Mapping[str, Host] = {} if file is None else _read(file, file.stat().st_mtime_ns)
+    own: Mapping[str, Host] = {} if file is None else _read(file, _trusted(file).st_mtime_ns)
     return {**own, **_of_plan(os.environ.get(_OF_PLAN, ""))}
 
 
@@ -95,6 +95,17 @@ def use_hosts_of_plan(table: Mapping[str, Mapping[str, Any]]) -> None:
 def _file() -> Path | None:
     folder = Path.cwd()
     return next((at / FILE for at in (folder, *folder.parents) if (at / FILE).is_file()), None)
+
+
+def _trusted(file: Path) -> os.stat_result:
+    """Raises `HostProblem` for a file of somebody else, whose commands would run as this user."""
+    found = file.stat()
+    if found.st_uid not in (0, os.geteuid()):
+        raise HostProblem(
+            f"{file} belongs to neither you nor root (user {found.st_uid}), and its commands would run as you: make it "
+            f"yours (chown) or remove it; a {FILE} of your own in the working directory comes first"
+        )
+    return found
 
 
 @cache

@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any, Final, cast
@@ -33,14 +33,24 @@ from mindgap.platforms.environments.host_worker import (
 _MOST_BANNER: Final = 1 << 16
 #: How much of what came on standard error is kept while it starts.
 _TAIL: Final = 1 << 13
+#: How often it looks whether somebody still waits.
+_LOOK_S: Final = 0.2
 _READ: Final = 1 << 16
 #: A host that gives no sign of life for so long is lost.
 LOST_S: Final = 30.0
+#: A worker there that reads nothing, or sends no byte of an answer that is ready, hangs after so long; besides what is
+#: on its way takes, which are at most so many bytes on a link that passes so many in a second.
+STALLED_S: Final = 30.0
+_MOST_BUFFERED: Final = 1 << 23
+_SLOWEST: Final = 1 << 13
 #: The longest record on standard error.
 _MOST_RECORD: Final = 512
 _RECORD: Final = re.compile(rf"{MARK}([^{MARK}]*){MARK}".encode())
 #: How long what has ended may take to close its streams.
 _ENDING_S: Final = 3.0
+#: How long what runs there may take to end itself once it is hung up on.
+HANGING_UP_S: Final = 1.0
+_VERSION: Final = re.compile(r"[0-9]{1,6}\.[0-9]{1,6}")
 _PASSWORD: Final = "mindgap answers no prompt: set up a key, and try the command with `ssh -o BatchMode=yes`"
 
 
@@ -62,7 +72,9 @@ class HostLink:
     """What one connection has told so far.
 
     `greeting`: what answered. `heard`: when the last byte came (`time.monotonic`). `ended`: how the process there
-    ended, `status` and `oom`; None while it runs, and where the connection was lost first. `sent`, `received`: bytes.
+    ended, `status`, `oom` and `cpu` (its processor seconds); None while it runs, and where the connection was lost
+    first. `sent`, `received`: bytes. `moved`: when the last byte of a frame was written or came. `in_flight`: bytes of
+    a request that were written, and may be on their way.
     """
 
     host: Host
@@ -71,6 +83,8 @@ class HostLink:
     ended: Mapping[str, Any] | None = None
     sent: int = 0
     received: int = 0
+    moved: float = field(default_factory=time.monotonic)
+    in_flight: int = 0
     _kept: bytes = b""
 
     def alive(self, count: int) -> None:
@@ -83,14 +97,18 @@ class HostLink:
         """Whether the host has given no sign of life for too long."""
         return time.monotonic() - self.heard > LOST_S
 
+    def stalled(self, deadline_s: float) -> bool:
+        """Whether no byte of a frame has moved for longer than a slow link needs."""
+        on_their_way_s = min(self.in_flight, _MOST_BUFFERED) / _SLOWEST
+        return time.monotonic() - self.moved > patience_s(deadline_s) + on_their_way_s
+
     def without_records(self, data: bytes) -> bytes:
         """Takes the records out of what came on standard error, which may arrive in pieces."""
         data, self._kept = self._kept + data, b""
         for found in _RECORD.findall(data):
             text = found.decode(errors="replace")
             if text.startswith(ENDED):
-                with contextlib.suppress(ValueError):
-                    self.ended = json.loads(text.removeprefix(ENDED))
+                self.ended = _end_told(text.removeprefix(ENDED)) or self.ended
         rest = _RECORD.sub(b"", data)
         begun = rest.rfind(MARK.encode())
         if begun >= 0 and len(rest) - begun < _MOST_RECORD:
@@ -101,9 +119,13 @@ class HostLink:
 class HostConnection:
     """The command of a host, with a process there behind it. Standard streams are pipes of this process."""
 
-    def __init__(self, host: Host, order: Order, within_s: float) -> None:
-        """Starts it and orders what to run. Raises `HostProblem` where no worker of this mindgap answers in time."""
+    def __init__(
+        self, host: Host, order: Order, within_s: float, cancelled: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Starts it and orders what to run. Raises `HostProblem` where no worker of this mindgap answers in time, or
+        nobody waits for it any more (`cancelled`)."""
         self.link = HostLink(host)
+        self._cancelled = cancelled
         self._host = host
         try:
             self.process = subprocess.Popen(
@@ -130,7 +152,9 @@ class HostConnection:
             poll.register(fd, select.POLLIN)
         until = time.monotonic() + within_s
         while (left := until - time.monotonic()) > 0:
-            for fd, _ in poll.poll(left * 1000):
+            if self._cancelled():
+                raise HostProblem(f"host {self._host.name}: nobody waits for it any more")
+            for fd, _ in poll.poll(min(left, _LOOK_S) * 1000):
                 # Of standard output no byte behind the greeting is taken: nothing is sent before the order.
                 data = os.read(fd, _READ)
                 if not data and fd == out:
@@ -145,9 +169,9 @@ class HostConnection:
             if found and after.endswith(b"\n"):
                 self.link.alive(len(after))
                 return _read(self._host, after)
-            if len(before) > _MOST_BANNER:
+            if max(len(before), len(after)) > _MOST_BANNER:
                 raise HostProblem(
-                    f"host {self._host.name}: {len(before)} bytes came on standard output and no greeting of mindgap: "
+                    f"host {self._host.name}: {len(got)} bytes came on standard output and no greeting of mindgap: "
                     f"its command {self._host.words} starts something else"
                 )
         last = _last_line(said) or _last_line(got)
@@ -196,6 +220,10 @@ class HostConnection:
 
     def end(self) -> None:
         """Ends the command, and with it what runs there. May be called again."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(HANGING_UP_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if self.process.poll() is None:
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -252,8 +280,8 @@ def versions_there(host: Host, packages: tuple[str, ...]) -> Mapping[str, str]:
     """The versions of packages there; those that are not installed are left out. Raises `HostProblem`."""
     status, out, err = run_there(host, Order([PYTHON, START, "--versions", "", *packages]), LOST_S)
     try:
-        return dict(json.loads(out))
-    except (ValueError, TypeError):
+        return {name: str(version) for name, version in dict(json.loads(out)).items()}
+    except (ValueError, TypeError, RecursionError):
         said = _last_line(err.encode()) or f"status {status}"
         raise HostProblem(f"host {host.name}: its Python does not tell versions: {said}") from None
 
@@ -277,24 +305,54 @@ def run_script_there(host: Host, text: str, code: str, limit_s: float) -> tuple[
     return run_there(host, replace(order, files={"script.py": text}), limit_s)
 
 
+def patience_s(deadline_s: float) -> float:
+    """How long a worker there may read nothing, or hold an answer back, that is allowed so many seconds for a job."""
+    return max(STALLED_S, deadline_s)
+
+
 def silence() -> str:
     """The words for a host that gives no sign of life."""
     return f"the connection was lost: no sign of life for {LOST_S:g} s"
 
 
-def _read(host: Host, line: bytes) -> Mapping[str, Any]:
+def _end_told(text: str) -> Mapping[str, Any] | None:
+    """Reads how the process there ended. None for a record that does not say so."""
+    found = _object(text)
+    right = isinstance(found.get("status"), int) and isinstance(found.get("oom"), bool)
+    return found if right and are_seconds(found.get("cpu")) else None
+
+
+def are_seconds(told: object) -> bool:
+    """Whether what another machine told can be a number of processor seconds."""
+    return isinstance(told, (int, float)) and 0 <= told < 1e9
+
+
+def _object(text: str | bytes) -> dict[str, Any]:
+    """Reads a JSON object that another machine sent; an empty one where it is none."""
     try:
-        greeting: Any = json.loads(line)
-        if isinstance(greeting, dict) and isinstance(greeting["protocol"], int):
-            return cast("dict[str, Any]", greeting)
-    except (ValueError, KeyError):
-        pass
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _read(host: Host, line: bytes) -> Mapping[str, Any]:
+    greeting = _object(line)
+    python, missing = greeting.get("python", "0.0"), greeting.get("missing", [])
+    if (
+        isinstance(greeting.get("protocol"), int)
+        and isinstance(python, str)
+        and _VERSION.match(python)
+        and isinstance(missing, list)
+        and all(isinstance(name, str) for name in cast("list[Any]", missing))
+    ):
+        return greeting
     raise HostProblem(f"host {host.name}: its greeting cannot be read: {line[:80]!r}")
 
 
 def _checked(host: Host, greeting: Mapping[str, Any]) -> Mapping[str, Any]:
     """Raises `HostProblem` for a greeting of something that cannot run this mindgap's workers."""
-    there, python = f"host {host.name}:", str(greeting.get("python", "0"))
+    there, python = f"host {host.name}:", str(greeting.get("python", "0.0"))
     if greeting["protocol"] != PROTOCOL:
         raise HostProblem(
             f"{there} mindgap {greeting.get('mindgap')} there speaks protocol {greeting['protocol']}, mindgap "
@@ -306,7 +364,7 @@ def _checked(host: Host, greeting: Mapping[str, Any]) -> Mapping[str, Any]:
         )
     oldest = ".".join(map(str, OLDEST_PYTHON))
     if (
-        tuple(int(part) for part in python.split(".")[:2]) < OLDEST_PYTHON
+        tuple(int(part) for part in re.findall("[0-9]+", python)[:2]) < OLDEST_PYTHON
         or greeting.get("implementation") != "CPython"
     ):
         raise HostProblem(

@@ -8,8 +8,10 @@ Standard library only, so that what another Python lacks is named, not met as an
 """
 
 import contextlib
+import fcntl
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -18,10 +20,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 #: Raised when either side would misread the other: a worker of a host is another installation.
-PROTOCOL = 6
+PROTOCOL = 7
 #: Begins the greeting and surrounds a record on standard error. No text has it.
 MARK = "\x1e"
 GREETING = MARK + "mindgap-host "
@@ -36,19 +39,27 @@ NEEDED = ("numpy", "ml_dtypes", "xxhash", "zstandard")
 PYTHON, START, PACKAGE, FOLDER, PARENT, MEMORY = "{python}", "{start}", "{package}", "{folder}", "{parent}", "{memory}"
 #: The share of the machine's memory that a worker may hold.
 _SHARE = 0.8
+_PREFIX = "mindgap-hosted-"
+#: A folder that is younger may have no lock yet.
+_YOUNG_S = 60.0
+_PR_SET_PDEATHSIG = 1
 _HERE = os.path.dirname(os.path.abspath(__file__))
 #: How long a process that hangs has to print where.
 _LAST_WORDS_S = 0.3
 
 
-def main() -> None:
-    """Greets, reads an order, and runs it until it ends or the connection does."""
+def main() -> int:
+    """Greets, reads an order, and runs it until it ends or the connection does. Returns the exit status."""
     folder, problem = _folder()
     try:
         os.write(1, (GREETING + json.dumps({**_greeting(), "problem": problem}) + "\n").encode())
-        order = _read_order()
-        if order is None or problem:
-            return
+        line = _read_line()
+        if not line or problem:
+            return 0
+        order = _order(line)
+        if order is None:
+            os.write(2, b"mindgap worker: what came is no order: the command of a host starts it, no person\n")
+            return 2
         for name, text in order["files"].items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
                 file.write(text)
@@ -57,12 +68,14 @@ def main() -> None:
             variables.pop(name, None)
             if value is not None:
                 variables[name] = value
-        before = _oom_kills()
-        process = subprocess.Popen(_command(order["command"], folder), env=variables, start_new_session=True)
+        before = oom_kills()
+        process = subprocess.Popen(
+            _command(order["command"], folder), env=variables, start_new_session=True, preexec_fn=_die_together()
+        )
         threading.Thread(target=_attend, args=(process,), daemon=True).start()
         status = process.wait()
         _kill(process.pid)
-        _record(ENDED + json.dumps({"status": status, "oom": _oom_kills() > before}))
+        _record(ENDED + json.dumps(_ended(status, before)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
@@ -71,9 +84,43 @@ def main() -> None:
 def _folder() -> "tuple[str, str]":
     """Makes the order's folder. Returns it, and why there is none."""
     try:
-        return tempfile.mkdtemp(prefix="mindgap-host-"), ""
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
+        with contextlib.suppress(OSError):
+            # Held, with the lock, until this process ends, however it does.
+            fcntl.flock(os.open(folder, os.O_RDONLY), fcntl.LOCK_EX)
+            _remove_left(os.path.dirname(folder))
+        return folder, ""
     except OSError as error:
         return "", "no temporary folder can be made: %s" % (error.strerror or error)
+
+
+def _remove_left(parent: str) -> None:
+    """Removes the folders of processes like this one that were killed."""
+    for name in os.listdir(parent):
+        path = os.path.join(parent, name)
+        with contextlib.suppress(OSError):
+            if name.startswith(_PREFIX) and time.time() - os.stat(path).st_mtime > _YOUNG_S:
+                held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
+                finally:
+                    os.close(held)
+
+
+def _die_together() -> "Callable[[], None]":
+    """Makes what a child process calls before its program, so that the kernel ends it with this one (Linux)."""
+    import ctypes
+
+    library, parent = ctypes.CDLL(None), os.getpid()
+
+    def ask() -> None:
+        if hasattr(library, "prctl"):
+            library.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask
 
 
 def own_version() -> str:
@@ -94,20 +141,40 @@ def _greeting() -> "dict[str, object]":
         "system": platform.system(),
         "libc": " ".join(platform.libc_ver()).strip(),
         "byte_order": sys.byteorder,
+        "boot": _boot(),
         "terminal": os.isatty(0) or os.isatty(1),
         "missing": [name for name in NEEDED if importlib.util.find_spec(name) is None],
     }
 
 
-def _read_order() -> "dict[str, Any] | None":
-    """Nothing follows the order until it is answered, so that no byte of a frame is taken. None: nobody orders."""
+def _boot() -> str:
+    """Returns what the kernel calls this start of the machine; empty if unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _read_line() -> bytes:
+    """Nothing follows the order until it is answered, so that no byte of a frame is taken. Empty: nobody orders."""
     line = b""
     while not line.endswith(b"\n"):
         got = os.read(0, 1 << 16)
         if not got:
-            return None
+            return b""
         line += got
-    return json.loads(line)
+    return line
+
+
+def _order(line: bytes) -> "dict[str, Any] | None":
+    """Reads the order. None for a line that is none."""
+    try:
+        order = json.loads(line)
+        right = order["command"] and all(isinstance(each, str) for each in order["command"])
+        return order if right and isinstance(order["files"], dict) and isinstance(order["variables"], dict) else None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _command(command: "list[str]", folder: str) -> "list[str]":
@@ -161,7 +228,14 @@ def _record(text: str) -> bool:
     return True
 
 
-def _oom_kills() -> int:
+def _ended(status: int, before: int) -> "dict[str, object]":
+    """How the process ended. `before`: how many processes this kernel had killed for lack of memory before it."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    oom = status == -signal.SIGKILL and oom_kills() > before
+    return {"status": status, "oom": oom, "cpu": used.ru_utime + used.ru_stime}
+
+
+def oom_kills() -> int:
     """Returns how many processes this kernel has killed for lack of memory; 0 if unknown."""
     try:
         with open("/proc/vmstat") as file:
@@ -171,4 +245,4 @@ def _oom_kills() -> int:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

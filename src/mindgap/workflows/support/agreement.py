@@ -25,7 +25,6 @@ from mindgap.results.rows import Row, identities
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
 from mindgap.results.store.records import writable
-from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.key import Key
@@ -203,7 +202,7 @@ class AgreementMeter:
     def judge(self, budget: SurveyBudget, on_progress: Callable[[int, int, str], None]) -> None:
         """Judges what waits, float32 first, until the budget is gone; what is left is kept as `not_judged`."""
         queue = sorted(self._waiting, key=lambda each: (plain_first(each.probe.key), each.probe.key))
-        meter = CpuMeter(lambda: self._pool.pids().get(self._platform))
+        meter = self._pool.meter(self._platform)
         for done, waiting in enumerate(queue):
             on_progress(done, len(queue), f"judging {waiting.probe.op}")
             if budget.gone:

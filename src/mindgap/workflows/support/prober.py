@@ -9,7 +9,6 @@ from typing import Final
 
 from mindgap.graph import Graph, concatenate
 from mindgap.platforms.name import PlatformName
-from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.answers import SupportAnswer, answer_of
@@ -130,7 +129,7 @@ class _Asker:
         self._on_run = on_run
         self._attach = attach
         self.budget = budget
-        self._meter = CpuMeter(lambda: pool.pids().get(platform))
+        self._meter = pool.meter(platform)
         #: Operators that were refused where they are plainest.
         self.refused: set[str] = set()
 

@@ -21,7 +21,6 @@ from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, mod
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
-from mindgap.run.cpu import CpuMeter
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import BLOCK, Case, CaseSource
@@ -58,7 +57,7 @@ def run_batch(pool: WorkerPool, batch: Sequence[tuple[Case, Job]]) -> Iterator[t
     if not batch:
         return
     platform = batch[0][1].platform
-    meter = CpuMeter(lambda: pool.pids().get(platform))
+    meter = pool.meter(platform)
     started = time.monotonic()
     if len(batch) == 1:
         outcomes = [pool.run(batch[0][1])]
