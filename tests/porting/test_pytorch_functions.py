@@ -1,6 +1,7 @@
 """Measuring of PyTorch's functions: which calls count, without workers."""
 
 from collections import Counter
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -36,3 +37,8 @@ def test_the_first_call_of_the_source_is_a_cold_one_for_every_target(monkeypatch
         assert found == (101.0, 101.0, [1.0, 1.0], [1.0, 1.0])
     # One cold call on the source, and two in turn with each target.
     assert pool.jobs[str(canonical("cpu/eager"))] == 5
+
+
+def test_versions_of_the_runtimes_are_recorded() -> None:
+    functions = PyTorchFunctions(["cpu/jit", "onnxruntime/cpu"], PortingSettings(), default_tensor_store())
+    assert functions.versions()["onnxruntime"] == version("onnxruntime")

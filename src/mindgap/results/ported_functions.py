@@ -45,7 +45,7 @@ _WARM_SOURCE: Final = "the source's first call was measured warm for every targe
 class PortingSettings:
     """top, per_decile: how many of the most used functions, and how many at random of each decile of usage.
     seed: of the draw, and of the files that are scanned.
-    files: Python files that are parsed for one framework at most.
+    files: Python files that are parsed for one framework at most, those of named folders always.
     processes: in which each function is measured; rounds: calls in each of them, after the first.
     deadline_s, memory_bytes: of one function in one process; of one graph on a platform."""
 
@@ -138,7 +138,7 @@ class DrawnFunction:
 class FrameworkDraw:
     """The functions of one framework.
 
-    versions: of the framework's packages.
+    versions: of the framework's packages, and of the packages of PyTorch's platforms.
     source: what calls are compared with (`cpu/eager`).
     files, calls: Python files that were parsed, and calls of public functions in them.
     public, used: public functions of the framework; those that are called at least once.

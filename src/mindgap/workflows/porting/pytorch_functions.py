@@ -15,7 +15,7 @@ from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.corpus.operator_samples.public_names import sources_of
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments.environment import installed
-from mindgap.platforms.listing import list_platforms
+from mindgap.platforms.listing import PlatformInfo, list_platforms
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.ported_functions import (
@@ -70,6 +70,7 @@ class PyTorchFunctions:
         self._client = SourceClient(tensors, settings.deadline_s)
         self._session = Session(tensors=tensors)
         self._graphs: dict[tuple[str, str], Graph] = {}
+        self._infos: dict[PlatformName, PlatformInfo | None] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +112,13 @@ class PyTorchFunctions:
         )  # fmt: skip
 
     def versions(self) -> Mapping[str, str]:
-        return installed(("torch",))
+        """The versions of PyTorch and of the packages of the platforms that are available."""
+        found = dict(installed(("torch",)))
+        for info in filter(None, map(self._info, self._wanted)):
+            if info.available:
+                where = f" in {info.environment}" if info.environment else ""
+                found |= {f"{package}{where}": version for package, version in info.versions.items()}
+        return found
 
     def targets(self) -> dict[str, str]:
         """Returns the platforms, and why one is not available, empty where it is."""
@@ -199,12 +206,18 @@ class PyTorchFunctions:
 
     def _missing(self, platform: PlatformName) -> str:
         """Why a platform is not available, empty where it is."""
-        for info in list_platforms({platform.device_mode}):
-            if info.platform == platform.device_mode:
-                if info.available and "pjrt=tpu" in platform:
-                    return "" if _has_tpu() else "PJRT finds no TPU here (/dev/accel* and /dev/vfio are not there)"
-                return "" if info.available else info.reason
-        return "no such platform"
+        info = self._info(platform)
+        if info is None:
+            return "no such platform"
+        if info.available and "pjrt=tpu" in platform:
+            return "" if _has_tpu() else "PJRT finds no TPU here (/dev/accel* and /dev/vfio are not there)"
+        return "" if info.available else info.reason
+
+    def _info(self, platform: PlatformName) -> PlatformInfo | None:
+        if platform not in self._infos:
+            listed = list_platforms({platform.device_mode})
+            self._infos[platform] = next((each for each in listed if each.platform == platform.device_mode), None)
+        return self._infos[platform]
 
     def _samples(self, function: str) -> list[str]:
         """The sources of single samples of a function. Raises `MindgapError`."""
