@@ -291,6 +291,10 @@ def _check_seconds(latency: Latency) -> None:
     processes = {len(latency.source_first), len(latency.target_first), len(latency.source), len(latency.target)}
     if processes == {0} or len(processes) > 1 or rounds[0] != rounds[1] or 0 in rounds[0]:
         raise ValueError("source and target have other numbers of processes or rounds, or none")
-    sides: tuple[tuple[Any, ...], ...] = (latency.source_first, latency.target_first, *latency.source, *latency.target)
-    if not all(isinstance(each, (int, float)) and 0 < each < math.inf for side in sides for each in side):
+    sides = (latency.source_first, latency.target_first, *latency.source, *latency.target)
+    if not all(_is_positive(each) for side in sides for each in side):
         raise ValueError("seconds are positive numbers")
+
+
+def _is_positive(seconds: Any) -> bool:
+    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 < seconds < math.inf
