@@ -47,11 +47,11 @@ def main() -> int:
     found = compare_studies(first, second)
     for each in found.differences:
         print(f"{each.framework} {each.function} on {each.target}: {each.what} {each.before}, then {each.after}")
-    classes = sum(each.what == "class" for each in found.differences)
-    ratios = len(found.differences) - classes
+    ratios = sum(each.what == "slow-down" for each in found.differences)
+    others = len(found.differences) - ratios
     print(
-        f"{found.cells - classes} of {found.cells} classes agree, "
-        f"{found.slowdowns - ratios} of {found.slowdowns} slow-downs agree"
+        f"{found.cells - others} of {found.cells} classes agree, {found.slowdowns - ratios} of {found.slowdowns} "
+        f"slow-downs agree, and {found.undetermined} are not determined"
     )
     return 1 if found.differences else 0
 

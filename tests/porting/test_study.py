@@ -1,14 +1,18 @@
 """Whole studies on real frameworks: a few functions of each, twice."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments.recipe import made_environment
-from mindgap.results.ported_functions import CLASSES, PortingSettings
+from mindgap.results.ported_functions import CLASSES, FrameworkDraw, PortingSettings
 from mindgap.studies.portability.repeated import compare_studies
+from mindgap.workflows.porting import study as study_workflow
 from mindgap.workflows.porting.study import PortingRequest, run_portability
+from studies.ported_study import ported_study
 
 PROGRAMS = {
     "pytorch": "import torch\ntorch.add(1, 2)\ntorch.add(3, 4)\ntorch.lgamma(1)\ntorch.nn.ReLU()\ntorch.tensor(1)\n",
@@ -62,3 +66,37 @@ def test_an_environment_that_is_not_there_is_named(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path))
     with pytest.raises(MindgapError, match=r"jax: no environment jax.*mindgap env create jax"):
         run_portability(PortingRequest(("jax",)), tmp_path / "study.jsonl", lambda done, total, what: None)
+
+
+class FoundFramework:
+    """A framework of which only targets and versions are asked."""
+
+    name = "tensorflow"
+
+    def __init__(self, targets: dict[str, str], versions: dict[str, str]) -> None:
+        self._targets, self._versions = targets, versions
+
+    def targets(self) -> dict[str, str]:
+        return self._targets
+
+    def versions(self) -> dict[str, str]:
+        return self._versions
+
+
+def refreshed(targets: dict[str, str], here: dict[str, str], **changes: Any) -> FrameworkDraw:
+    study, found = ported_study(), FoundFramework(targets, here)
+    draw = replace(study.draws["tensorflow"], **changes)
+    return study_workflow._refreshed(draw, found, study, Path("s.jsonl"))  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_target_that_came_is_available_when_a_study_goes_on_and_results_stay() -> None:
+    found = refreshed({"cuda/eager": "", "cpu/xla": "it is gone"}, {"tensorflow": "2.0", "cuda": "13"})
+    assert found.targets == {"cpu/graph": "", "cpu/xla": "", "cuda/eager": ""}
+    assert found.versions == {"tensorflow": "2.0", "cuda": "13"}
+
+
+def test_a_study_of_another_runtime_or_with_wrong_seconds_does_not_go_on() -> None:
+    with pytest.raises(MindgapError, match=r"ran with \{'onnx': '1'\}, and here is \{'onnx': '2'\}"):
+        refreshed({}, {"onnx": "2"}, versions={"tensorflow": "2.0", "onnx": "1"})
+    with pytest.raises(MindgapError, match=r"s.jsonl: warm; give --out another file"):
+        refreshed({}, {"tensorflow": "2.0"}, untimed={"paper's": "warm"})

@@ -28,11 +28,25 @@ def test_calls_are_counted_by_full_name_and_no_file_is_run(package: Path) -> Non
 def test_a_file_that_is_in_two_folders_at_the_same_place_counts_once(package: Path, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
     copy = tmp_path_factory.mktemp("copy")
     (copy / "a.py").write_text((package / "a.py").read_text())
-    assert count_calls([package, copy], "jax", seed=0).calls == count_calls([package], "jax", seed=0).calls
+    both = count_calls([], "jax", packages=[package, copy], seed=0)
+    assert both.calls == count_calls([package], "jax", seed=0).calls
+
+
+def test_projects_are_parsed_whole_and_first(package: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Two projects may each have a `train.py`, and the limit of files is one of packages."""
+    project = tmp_path_factory.mktemp("projects")
+    for name, function in (("a", "cos"), ("b", "tan")):
+        (project / name).mkdir()
+        (project / name / "train.py").write_text(f"from jax import numpy\nnumpy.{function}(1)\n")
+    folders = [project / "a", project / "b"]
+    assert count_calls(folders, "jax", packages=[package], seed=0, most=1).calls == {
+        "jax.numpy.cos": 1, "jax.numpy.tan": 1,
+    }  # fmt: skip
+    assert count_calls([*folders, project], "jax", packages=[package, project], seed=0, most=4).files == 4
 
 
 def test_no_more_files_are_parsed_than_asked_for(package: Path) -> None:
-    assert count_calls([package], "jax", seed=0, most=1).files == 1
+    assert count_calls([], "jax", packages=[package], seed=0, most=1).files == 1
 
 
 def test_what_cannot_be_counted_is_named(package: Path) -> None:

@@ -50,7 +50,8 @@ def results(target: str, function: str = "np.tanh") -> list[tuple[str, str]]:
 
 
 def test_targets_are_judged_by_what_they_give() -> None:
-    assert results("same") == results("rounded") == results("same", "np.noisy") == [("", ""), ("", "")]
+    assert results("same") == results("rounded") == [("", ""), ("", "")]
+    assert [reason for reason, _ in results("same", "np.noisy")] == ["form only", "form only"]
     assert results("narrow")[0] == ("type failure", "output 0 is float16[3,4], and the source's is float32[3,4]")
     assert [reason for reason, _ in results("wrong")] == ["precision", "precision"]
     assert results("vectors") == [("not implemented", "NotImplementedError: vectors only"), ("", "")]
@@ -101,6 +102,8 @@ ONE = np.float32([1.0, 2.0, np.nan, np.inf])
         # A tie: the source's own indices change.
         (np.int32([1, 2]), np.int32([2, 1]), np.int32([2, 1]), ""),
         (np.array([b"a"], object), np.array([b"b"], object), ONE, "precision"),
+        # One element that moves to NaN says nothing of the others.
+        (ONE, np.float32([0, 1000, np.nan, np.inf]), np.float32([1, 2, np.nan, np.nan]), "precision"),
     ],
 )
 def test_outputs_are_compared(left: Any, right: Any, moved: Any, reason: str) -> None:
@@ -122,8 +125,15 @@ def test_a_result_as_near_to_float64_as_the_source_is_no_loss(right: Any, reason
     assert compared([left], [right], False, lambda: [left], list)[0] == "precision"
 
 
+def test_an_element_that_overflows_in_the_source_excuses_no_other() -> None:
+    left, exact = np.float32([np.inf, 1, 2, 3]), np.float64([1e40, 1, 2, 3])
+    found = np.float32([np.inf, 0, 0, 1000])
+    assert compared([left], [found], False, lambda: [left], lambda: [exact])[0] == "precision"
+
+
 def test_of_a_random_function_only_shape_and_dtype_are_compared() -> None:
-    assert compared([ONE], [ONE + 1], True, list, list)[0] == ""
+    assert compared([ONE], [ONE + 1], True, list, list)[0] == "form only"
+    assert compared([ONE], [ONE.copy()], True, list, list)[0] == ""
     assert compared([ONE], [ONE[:2]], True, list, list)[0] == "type failure"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
@@ -130,10 +131,11 @@ def _disagreement(earlier: PortingStudy, study: PortingStudy) -> Exit:
     found = compare_studies(earlier, study)
     for each in found.differences:
         complain(f"{each.framework} {each.function} on {each.target}: {each.what} {each.before}, now {each.after}")
-    classes = sum(each.what == "class" for each in found.differences)
+    ratios = sum(each.what == "slow-down" for each in found.differences)
+    others = len({each[:3] for each in map(astuple, found.differences) if each[3] != "slow-down"})
     complain(
-        f"{found.cells - classes} of {found.cells} classes and "
-        f"{found.slowdowns - len(found.differences) + classes} of {found.slowdowns} slow-downs agree"
+        f"{found.cells - others} of {found.cells} functions on targets have the same class and samples; "
+        f"{found.slowdowns - ratios} of {found.slowdowns} slow-downs agree, and {found.undetermined} are not determined"
     )
     return Exit.FINDINGS if found.differences else Exit.NOTHING_FOUND
 
@@ -169,10 +171,15 @@ def print_portability(study: PortingStudy, out: TextIO) -> None:
     grid = plain_table("framework", "target", "estimator", "functions", "10 %", "median", "90 %", "slower",
                        "over 10×", right=("functions", "10 %", "median", "90 %", "slower", "over 10×"))  # fmt: skip
     for row in records(tables.slowdowns(study)):
+        if row["left_out"]:
+            continue
         names = ("p10_slowdown", "median_slowdown", "p90_slowdown", "slower_share", "over_ten_times_share")
         figures = [times(row[name]) if "slowdown" in name else _whole(row[name]) for name in names]
         grid.add_row(row["framework"], row["target"], row["estimator"], str(row["functions"]), *figures)
     page.print(grid)
+    for name, draw in study.draws.items():
+        for estimator, why in draw.untimed.items():
+            page.print(Text(f"{name}, {estimator}: no figure: {why}"))
     page.print()
     for name, draw in study.draws.items():
         for function, why in [*draw.not_tried.items()][:_NAMED]:
@@ -183,8 +190,7 @@ def print_portability(study: PortingStudy, out: TextIO) -> None:
             )
     page.print()
     for row in records(tables.claims(study)):
-        word = {True: "holds", False: "does not hold", None: "not known"}[row["holds"]]
-        page.print(Text(f"{word}: {row['statement']}. Here: {row['here'] or 'no data'}"))
+        page.print(Text(f"{row['holds']}: {row['statement']}. Here: {row['here'] or 'no data'}"))
 
 
 def _whole(share: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from jinja2 import Template
 
 from mindgap.report.study_html import cell
 from mindgap.report.templates import styles, template_environment
-from mindgap.results.ported_functions import CLASSES, REASONS, FunctionCell, PortingStudy
+from mindgap.results.ported_functions import CLASSES, REASONS, Estimator, FunctionCell, PortingStudy
 from mindgap.studies.portability import tables
 from mindgap.studies.portability.slowdown import steady
 from mindgap.studies.table import records
@@ -23,8 +23,10 @@ _LEAST: Final = -3
 _MOST: Final = 5
 #: Characters of a message in the list of losses.
 _MESSAGE: Final = 140
+#: Estimators that have a strip.
+_SHOWN: Final[tuple[Estimator, ...]] = ("steady", "paper's")
 #: CSS class of each class of functions.
-_STYLES: Final = dict(zip(CLASSES, ("ok", "part", "lost", "none"), strict=True))
+_STYLES: Final = dict(zip(CLASSES, ("ok", "part", "lost", "none", "none"), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,10 @@ def portability_page(study: PortingStudy) -> str:
 def slowdown_strips(study: PortingStudy) -> list[SlowdownStrip]:
     """Returns a strip for each target with seconds, by calls after the first and by the paper's estimator."""
     return [
-        SlowdownStrip(name, target, estimator, tuple(sorted(map(tables.ESTIMATORS[estimator], latencies))))
-        for name, target, cells in tables.pairs(study)
-        if (latencies := [each.latency for each in cells if each.latency is not None])
-        for estimator in ("steady", "paper's")
+        SlowdownStrip(name, target, estimator, tuple(sorted(map(tables.RATIOS[estimator], latencies))))
+        for name, target, _ in tables.pairs(study)
+        for estimator in _SHOWN
+        if (latencies := study.latencies(name, target, estimator))
     ]
 
 
@@ -91,13 +93,21 @@ def _targets(study: PortingStudy, framework: str) -> list[str]:
 
 
 def _function_rows(study: PortingStudy, framework: str) -> list[FunctionRow]:
-    targets = _targets(study, framework)
+    targets, timed = _targets(study, framework), "steady" not in study.draws[framework].untimed
     return [
         FunctionRow(
-            each.name, each.uses, each.stratum, tuple(study.cells.get((framework, each.name, t)) for t in targets)
+            each.name,
+            each.uses,
+            each.stratum,
+            tuple(_timed(study.cells.get((framework, each.name, t)), timed) for t in targets),
         )
         for each in study.draws[framework].drawn
     ]
+
+
+def _timed(found: FunctionCell | None, timed: bool) -> FunctionCell | None:
+    """The cell, without its seconds where they tell nothing."""
+    return found if found is None or timed else replace(found, latency=None)
 
 
 def _losses(study: PortingStudy) -> list[dict[str, Any]]:
@@ -120,7 +130,7 @@ def cell_text(found: FunctionCell | None) -> str:
     """Returns what a cell shows: the ratio of later calls where it was measured, else the reason of its loss."""
     if found is None:
         return "–"
-    lost = sum(each.reason not in ("", "not compared") for each in found.samples)
+    lost = sum(each.lost for each in found.samples)
     part = f" ({lost} of {len(found.samples)} lost)" if found.word == "partial failure" else ""
     if found.latency is not None:
         return f"{times(steady(found.latency).value)}{part}"
@@ -137,7 +147,7 @@ def cell_hint(found: FunctionCell | None) -> str:
 
 
 def _paper(found: FunctionCell) -> float | None:
-    return tables.ESTIMATORS["paper's"](found.latency) if found.latency is not None else None
+    return tables.RATIOS["paper's"](found.latency) if found.latency is not None else None
 
 
 def shares_of(row: dict[str, Any], names: Sequence[str]) -> list[tuple[str, float]]:

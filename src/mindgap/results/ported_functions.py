@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -23,16 +24,28 @@ Reason = Literal["not implemented", "type failure", "time-out", "memory", "preci
 REASONS: Final[tuple[Reason, ...]] = (
     "not implemented", "type failure", "time-out", "memory", "precision", "crash", "error",
 )  # fmt: skip
-#: The classes of a function on a target. `not compared`: no sample gave an answer that could be judged.
-PortClass = Literal["success", "partial failure", "complete failure", "not compared"]
-CLASSES: Final[tuple[PortClass, ...]] = ("success", "partial failure", "complete failure", "not compared")
+#: The classes of a function on a target. `form only`: dtype and shape are the source's, and values could not be
+#: compared, as those of a random function. `not compared`: no sample gave an answer that could be judged.
+PortClass = Literal["success", "partial failure", "complete failure", "form only", "not compared"]
+CLASSES: Final[tuple[PortClass, ...]] = (
+    "success", "partial failure", "complete failure", "form only", "not compared",
+)  # fmt: skip
+#: Names of the estimators of slow-downs.
+Estimator = Literal["steady", "first call", "paper's", "medians"]
+ESTIMATORS: Final[tuple[Estimator, ...]] = ("steady", "first call", "paper's", "medians")
+#: Why no figure of later calls of PyTorch is shown.
+LATER_CALLS_OF_PYTORCH: Final = (
+    "the seconds are those of mindgap's executor, which hands arrays over and checks outputs: about 35 microseconds a "
+    "call, where the function itself takes 1 to 6"
+)
+_WARM_SOURCE: Final = "the source's first call was measured warm for every target but the first"
 
 
 @dataclass(frozen=True, slots=True)
 class PortingSettings:
     """top, per_decile: how many of the most used functions, and how many at random of each decile of usage.
     seed: of the draw, and of the files that are scanned.
-    files: Python files that are parsed for one framework at most.
+    files: Python files that are parsed for one framework at most, those of named folders always.
     processes: in which each function is measured; rounds: calls in each of them, after the first.
     deadline_s, memory_bytes: of one function in one process; of one graph on a platform."""
 
@@ -55,13 +68,19 @@ class SampleResult:
     """One call of a function on a target.
 
     sample: dtypes and shapes of its arguments, or the source that opens it.
-    reason: why it is lost, empty where it is ported. `not compared`: it ran, and nothing says whether it is right.
+    reason: why it is lost, empty where it is ported. `form only`: dtype and shape are right, and values were not
+    compared. `not compared`: it ran, and nothing says whether it is right.
     message: the target's own words, or how far results differ.
     """
 
     sample: str
-    reason: Reason | Literal["", "not compared"] = ""
+    reason: Reason | Literal["", "form only", "not compared"] = ""
     message: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the target does not do what the source does."""
+        return self.reason not in ("", "form only", "not compared")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +112,16 @@ class FunctionCell:
     @property
     def word(self) -> PortClass:
         """The class of the function: by how many of its samples that were compared are lost."""
-        compared = [each for each in self.samples if each.reason != "not compared"]
-        lost = sum(each.reason != "" for each in compared)
+        compared = [each for each in self.samples if each.reason not in ("form only", "not compared")]
+        lost = sum(each.lost for each in compared)
         if not compared:
-            return "not compared"
+            return "form only" if any(each.reason == "form only" for each in self.samples) else "not compared"
         return "success" if not lost else "complete failure" if lost == len(compared) else "partial failure"
 
     @property
     def main_loss(self) -> SampleResult | None:
         """The first sample with the most frequent reason; None where no sample is lost."""
-        lost = [each for each in self.samples if each.reason not in ("", "not compared")]
+        lost = [each for each in self.samples if each.lost]
         return max(lost, key=lambda each: sum(other.reason == each.reason for other in lost), default=None)
 
 
@@ -119,7 +138,7 @@ class DrawnFunction:
 class FrameworkDraw:
     """The functions of one framework.
 
-    versions: of the framework's packages.
+    versions: of the framework's packages, and of the packages of PyTorch's platforms.
     source: what calls are compared with (`cpu/eager`).
     files, calls: Python files that were parsed, and calls of public functions in them.
     public, used: public functions of the framework; those that are called at least once.
@@ -127,6 +146,7 @@ class FrameworkDraw:
     not_tried: names that were drawn and have no sample, with the reason; each was replaced by the next of its stratum.
     targets: all targets, with the reason why one is not available, empty for those that are.
     unreadable: files of folders that were named, not of packages, which do not parse, and why.
+    untimed: estimators whose figures tables leave out, and why.
     """
 
     framework: str
@@ -140,6 +160,7 @@ class FrameworkDraw:
     not_tried: Mapping[str, str]
     targets: Mapping[str, str]
     unreadable: Mapping[str, str] = field(default_factory=dict[str, str])
+    untimed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass
@@ -156,6 +177,12 @@ class PortingStudy:
         names = [each.name for each in self.draws[framework].drawn]
         found = (self.cells.get((framework, name, target)) for name in names)
         return [each for each in found if each is not None]
+
+    def latencies(self, framework: str, target: str, estimator: Estimator) -> list[Latency]:
+        """Returns the seconds of a target's functions; none where the draw says that they tell nothing."""
+        if estimator in self.draws[framework].untimed:
+            return []
+        return [each.latency for each in self.of(framework, target) if each.latency is not None]
 
 
 class StudyFile:
@@ -233,6 +260,13 @@ def _added(study: PortingStudy | None, data: dict[str, Any]) -> PortingStudy:
         return PortingStudy(dict(data["settings"]), str(data["machine"]))
     if kind == "draw":
         drawn = tuple(DrawnFunction(**each) for each in data.pop("drawn"))
+        if data["framework"] == "pytorch" and "untimed" not in data:
+            # Of a version that measured the first call of the source wrongly.
+            firsts = dict.fromkeys(ESTIMATORS[1:], _WARM_SOURCE)
+            data["untimed"] = {"steady": LATER_CALLS_OF_PYTORCH, **firsts}
+        for name in ("versions", "not_tried", "targets"):
+            if not isinstance(data[name], dict):
+                raise TypeError(f"{name} is no object")
         draw = FrameworkDraw(**data, drawn=drawn)
         study.draws[draw.framework] = draw
         return study
@@ -244,6 +278,23 @@ def _added(study: PortingStudy | None, data: dict[str, Any]) -> PortingStudy:
         timing["sample"], tuple(timing["source_first"]), tuple(timing["target_first"]),
         tuple(map(tuple, timing["source"])), tuple(map(tuple, timing["target"])),
     )  # fmt: skip
+    if latency is not None:
+        _check_seconds(latency)
     cell = FunctionCell(**data, samples=samples, latency=latency)
     study.cells[cell.framework, cell.function, cell.target] = cell
     return study
+
+
+def _check_seconds(latency: Latency) -> None:
+    """Raises ValueError for seconds that are not positive, or whose processes or rounds differ between the sides."""
+    rounds = [[len(each) for each in side] for side in (latency.source, latency.target)]
+    processes = {len(latency.source_first), len(latency.target_first), len(latency.source), len(latency.target)}
+    if processes == {0} or len(processes) > 1 or rounds[0] != rounds[1] or 0 in rounds[0]:
+        raise ValueError("source and target have other numbers of processes or rounds, or none")
+    sides = (latency.source_first, latency.target_first, *latency.source, *latency.target)
+    if not all(_is_positive(each) for side in sides for each in side):
+        raise ValueError("seconds are positive numbers")
+
+
+def _is_positive(seconds: Any) -> bool:
+    return isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 < seconds < math.inf

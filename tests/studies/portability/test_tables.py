@@ -53,22 +53,68 @@ def test_slowdowns_are_with_and_without_the_first_call() -> None:
     assert tables.distribution([]) == (None,) * 5
 
 
-def claim(study: PortingStudy, words: str) -> tuple[str, bool | None]:
+def claim(study: PortingStudy, words: str) -> tuple[str, str]:
     (found,) = [each for each in check_claims(study) if words in each.statement]
     return found.here, found.holds
 
 
 def test_statements_are_checked_on_the_data() -> None:
     study = ported_study()
-    assert claim(study, "over 40 %") == ("tensorflow: 33 % on cpu/xla", False)
-    assert claim(study, "22 % of TensorFlow") == ("cpu/graph 0 %, cpu/xla 33 %", True)
-    assert claim(study, "98 % of TensorFlow") == ("cpu/graph 100 %, cpu/xla 100 %", True)
-    assert claim(study, "91.8 % of JAX") == ("", None)
-    assert claim(study, "5 points")[1] is False
-    for name in ("tensorflow.f3", "tensorflow.f4"):
+    assert claim(study, "over 40 %") == ("tensorflow: cpu/xla 33 % (12–65)", "not determined")
+    assert claim(study, "22 % of TensorFlow") == ("cpu/graph 0 % (0–28), cpu/xla 33 % (12–65)", "yes")
+    assert claim(study, "98 % of TensorFlow") == ("cpu/graph 100 % (72–100), cpu/xla 100 % (68–100)", "yes")
+    assert claim(study, "91.8 % of JAX") == ("", "no data")
+    assert claim(study, "5 points")[1] == "yes"
+    for name in [f"tensorflow.f{number}" for number in range(9)]:
         lost = FunctionCell("tensorflow", name, "cpu/xla", (SampleResult("x", "crash", "it ended"),))
         study.cells["tensorflow", name, "cpu/xla"] = lost
-    assert claim(study, "over 40 %") == ("tensorflow: 56 % on cpu/xla", True)
+    assert claim(study, "over 40 %") == ("tensorflow: cpu/xla 100 % (70–100)", "yes")
+
+
+def test_jax_is_compared_by_the_papers_estimator_and_a_figure_below_on_one_target_is_said() -> None:
+    """Later calls are twice as fast on `cpu/xla`, and first calls slower."""
+    study = ported_study()
+    study.draws["jax"] = dataclasses.replace(study.draws["tensorflow"], framework="jax")
+    for (_, name, target), cell in [*study.cells.items()]:
+        seconds = latency(0.5, 0.9) if target == "cpu/graph" else cell.latency
+        study.cells["jax", name, target] = dataclasses.replace(cell, framework="jax", latency=seconds)
+    assert claim(study, "91.8 % of JAX") == ("cpu/graph 100 % (72–100), cpu/xla 0 % (0–32)", "on some targets")
+
+
+def test_seconds_of_pytorch_that_tell_nothing_have_no_figure(kept: Path) -> None:
+    lines = kept.read_text().replace('"framework": "tensorflow"', '"framework": "pytorch"').splitlines()
+    later = json.loads(lines[1])
+    del later["untimed"]  # as an earlier version wrote it
+    kept.write_text("\n".join([lines[0], json.dumps(later), *lines[2:]]) + "\n")
+    study = StudyFile(kept).read()
+    rows = records(tables.slowdowns(study))
+    assert all(row["functions"] == 0 and row["median_slowdown"] is None for row in rows)
+    assert {row["left_out"] for row in rows if row["estimator"] == "paper's"} == {
+        "the source's first call was measured warm for every target but the first"
+    }
+    assert claim(study, "81.4 %") == ("", "no data")
+    assert all(row["steady_slowdown"] is None for row in records(tables.functions(study)))
+    page = portability_page(study)
+    assert "<circle" not in page and "mindgap's executor" in page.replace("&#39;", "'") and "0.5×" not in page
+    study.draws["pytorch"] = dataclasses.replace(study.draws["pytorch"], untimed={"steady": "why"})
+    assert {r["estimator"] for r in records(tables.slowdowns(study)) if r["functions"]} == {
+        "first call", "paper's", "medians",
+    }  # fmt: skip
+
+
+def test_wide_intervals_are_counted_and_values_that_were_not_compared_are_no_success() -> None:
+    study = ported_study()
+    key = ("tensorflow", "tensorflow.f0", "cpu/xla")
+    cell, seconds = study.cells[key], latency(1.0, 2.0)
+    wide = dataclasses.replace(seconds, target=((0.5,) * 4, (5.0,) * 4))
+    form = (SampleResult("float32[3]", "form only", "the values are random"),)
+    study.cells[key] = dataclasses.replace(cell, samples=form, latency=wide)
+    rows = {(r["target"], r["estimator"]): r["wide_intervals"] for r in records(tables.slowdowns(study))}
+    assert (rows["cpu/xla", "steady"], rows["cpu/graph", "steady"], rows["cpu/xla", "paper's"]) == (1, 0, None)
+    _, xla, _ = records(tables.classes(study))
+    assert (xla["success"], xla["form_only"], xla["functions"]) == (5, 1, 8)
+    found = compare_studies(study, study)
+    assert (found.slowdowns, found.undetermined) == (17, 1)
 
 
 def test_the_file_gives_the_study_back(kept: Path) -> None:
@@ -106,13 +152,58 @@ def test_two_studies_are_compared_by_class_and_interval() -> None:
     after.cells[key] = dataclasses.replace(after.cells[key], latency=latency(5.0, 20.0))
     other = ("tensorflow", "tensorflow.f8", "cpu/xla")
     after.cells[other] = dataclasses.replace(after.cells[other], samples=(SampleResult("float32[3]"),))
+    lacking = after.cells.pop(("tensorflow", "tensorflow.f3", "cpu/graph"))
+    sample = ("tensorflow", "tensorflow.f4", "cpu/graph")
+    after.cells[sample] = dataclasses.replace(lacking, function=sample[1], samples=(SampleResult("float32[9]"),))
     found = compare_studies(before, after)
-    assert (found.cells, found.slowdowns) == (20, 18)
+    assert (found.cells, found.slowdowns) == (20, 17)
     assert [(each.function, each.what) for each in found.differences] == [
-        ("tensorflow.f0", "slow-down"), ("tensorflow.f8", "class"),
+        ("tensorflow.f0", "slow-down"), ("tensorflow.f3", "cell"), ("tensorflow.f4", "samples"),
+        ("tensorflow.f8", "class"),
     ]  # fmt: skip
-    with pytest.raises(MindgapError, match="no function on a target in common"):
-        compare_studies(before, PortingStudy({}, ""))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (PortingStudy({"processes": 2, "rounds": 4}, "Test CPU"), "no function on a target in common"),
+        (PortingStudy({"processes": 2, "rounds": 5}, "Test CPU"), "another rounds"),
+        (PortingStudy({"processes": 2, "rounds": 4}, "Other CPU"), "another machine"),
+    ],
+)
+def test_studies_that_cannot_be_compared_are_refused(other: PortingStudy, message: str) -> None:
+    with pytest.raises(MindgapError, match=message):
+        compare_studies(ported_study(), other)
+
+
+def test_studies_of_other_versions_are_refused() -> None:
+    other = ported_study()
+    other.draws["tensorflow"] = dataclasses.replace(other.draws["tensorflow"], versions={"tensorflow": "2.1"})
+    with pytest.raises(MindgapError, match="another versions of tensorflow"):
+        compare_studies(ported_study(), other)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"source": [[0.0] * 4] * 2}, {"source_first": []}, {"source": [[1.0]] * 2}, {"source": [["a"] * 4] * 2},
+        {"target": [[1.0] * 4]},
+    ],
+)  # fmt: skip
+def test_seconds_that_are_none_are_named_with_their_line(kept: Path, damage: dict[str, object]) -> None:
+    lines = kept.read_text().splitlines()
+    cell = json.loads(lines[2])
+    cell["latency"].update(damage)
+    kept.write_text("\n".join([*lines[:2], json.dumps(cell), *lines[3:]]))
+    with pytest.raises(MindgapError, match="line 3 is not of a portability study"):
+        StudyFile(kept).read()
+
+
+def test_targets_that_are_no_object_are_named(kept: Path) -> None:
+    lines = kept.read_text().splitlines()
+    kept.write_text("\n".join([lines[0], json.dumps({**json.loads(lines[1]), "targets": 3}), *lines[2:]]))
+    with pytest.raises(MindgapError, match="line 2 is not of a portability study"):
+        StudyFile(kept).read()
 
 
 def test_the_page_shows_every_function_and_target_and_needs_no_other_file() -> None:
@@ -136,7 +227,7 @@ def test_the_command_shows_a_study_in_100_columns(
     out, err = capfd.readouterr()
     assert "33 %" in out and "type failure 67 %" in out and not err
     grids = [line.rstrip() for line in out.splitlines() if line.startswith(("tensorflow  ", "framework"))]
-    assert len(grids) == 2 + 3 + 6 and max(map(len, grids)) <= 100
+    assert len(grids) == 2 + 3 + 8 and max(map(len, grids)) <= 100
     assert {path.stem for path in (tmp_path / "csv").iterdir()} == {
         table.name for table in tables.study_tables(ported_study())
     }

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mindgap.graph import MindgapError
 from mindgap.results.ported_functions import FunctionCell, PortingStudy
-from mindgap.studies.portability.slowdown import steady
+from mindgap.studies.portability.slowdown import Slowdown, steady
 
 
 @dataclass(frozen=True, slots=True)
 class StudyDifference:
-    """A function on a target that two studies do not agree on. what: `class` or `slow-down`."""
+    """A function on a target that two studies do not agree on. what: `class`, `slow-down`, `samples`, or `cell` where
+    one study lacks it."""
 
     framework: str
     function: str
@@ -23,34 +25,73 @@ class StudyDifference:
 
 @dataclass(frozen=True, slots=True)
 class StudyAgreement:
-    """What two studies have in common: compared cells and slow-downs, and the differences."""
+    """What two studies have in common.
+
+    cells: functions on targets that either has, of the frameworks that both have.
+    slowdowns: those whose intervals were compared. undetermined: those of which an interval spans more than three
+    times, or is of another sample, or of seconds that tell nothing.
+    """
 
     cells: int
     slowdowns: int
+    undetermined: int
     differences: tuple[StudyDifference, ...]
 
 
 def compare_studies(before: PortingStudy, after: PortingStudy) -> StudyAgreement:
-    """Compares the cells that both studies have. Slow-downs agree where their intervals have a value in common.
+    """Compares the cells of the frameworks that both studies have.
 
-    Raises `MindgapError` where they have no cell in common.
+    A cell that one study lacks is a difference. Slow-downs agree where their intervals have a value in common. Raises
+    `MindgapError` for studies of other settings, machines or versions, and where they have no cell in common.
     """
-    keys = [key for key in before.cells if key in after.cells]
-    if not keys:
+    frameworks = [name for name in before.draws if name in after.draws]
+    _check_comparable(before, after, frameworks)
+    keys = [key for key in {**before.cells, **after.cells} if key[0] in frameworks]
+    if not any(key in before.cells and key in after.cells for key in keys):
         raise MindgapError("the two studies have no function on a target in common")
-    slowdowns = 0
+    slowdowns = undetermined = 0
     found: list[StudyDifference] = []
     for key in keys:
-        one, other = before.cells[key], after.cells[key]
+        one, other = before.cells.get(key), after.cells.get(key)
+        if one is None or other is None:
+            words = ["missing" if cell is None else _class(cell) for cell in (one, other)]
+            found.append(StudyDifference(*key, "cell", *words))
+            continue
         if _class(one) != _class(other):
             found.append(StudyDifference(*key, "class", _class(one), _class(other)))
-        if one.latency is not None and other.latency is not None and one.latency.sample == other.latency.sample:
-            slowdowns += 1
-            left, right = steady(one.latency), steady(other.latency)
-            if not left.agrees(right):
-                texts = [f"{each.value:.3g} ({each.low:.3g} to {each.high:.3g})" for each in (left, right)]
-                found.append(StudyDifference(*key, "slow-down", *texts))
-    return StudyAgreement(len(keys), slowdowns, tuple(found))
+        elif [each.sample for each in one.samples] != [each.sample for each in other.samples]:
+            texts = ["; ".join(each.sample for each in cell.samples) for cell in (one, other)]
+            found.append(StudyDifference(*key, "samples", *texts))
+        if one.latency is None and other.latency is None:
+            continue
+        timed = all("steady" not in study.draws[key[0]].untimed for study in (before, after))
+        ratios = _ratios(one, other) if timed else None
+        if ratios is None:
+            undetermined += 1
+            continue
+        slowdowns += 1
+        if not ratios[0].agrees(ratios[1]):
+            texts = [f"{each.value:.3g} ({each.low:.3g} to {each.high:.3g})" for each in ratios]
+            found.append(StudyDifference(*key, "slow-down", *texts))
+    return StudyAgreement(len(keys), slowdowns, undetermined, tuple(found))
+
+
+def _check_comparable(before: PortingStudy, after: PortingStudy, frameworks: Sequence[str]) -> None:
+    """Raises `MindgapError` for studies of other settings, machines or versions."""
+    names = sorted(k for k in {*before.settings, *after.settings} if before.settings.get(k) != after.settings.get(k))
+    if before.machine != after.machine:
+        names.append("machine")
+    names += [f"versions of {n}" for n in frameworks if before.draws[n].versions != after.draws[n].versions]
+    if names:
+        raise MindgapError(f"the two studies cannot be compared: they have another {', '.join(names)}")
+
+
+def _ratios(one: FunctionCell, other: FunctionCell) -> tuple[Slowdown, Slowdown] | None:
+    """The slow-downs of a function in two studies; None where they are not of one sample, or an interval is wide."""
+    if one.latency is None or other.latency is None or one.latency.sample != other.latency.sample:
+        return None
+    left, right = steady(one.latency), steady(other.latency)
+    return None if left.wide or right.wide else (left, right)
 
 
 def _class(cell: FunctionCell) -> str:

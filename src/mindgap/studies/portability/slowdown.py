@@ -9,7 +9,7 @@ processes either may be small by chance.
 First call: the same of the first calls of each process, with what the target compiles; the interval is Student's t.
 
 Paper: the mean of first calls on the target over the mean of those on the source, one from each process: three whole
-runs, nothing warmed up (The Grand Illusion, arXiv 2309.07181).
+runs, nothing warmed up (The Grand Illusion, arXiv 2309.07181). Medians: the same with medians for means.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from mindgap.results.ported_functions import Latency
 _STUDENT: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 _NORMAL: Final = 1.960
 _TAIL: Final = 0.025
+#: An interval whose ends are further apart is wide.
+_WIDE: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,11 @@ class Slowdown:
     def agrees(self, other: Slowdown) -> bool:
         """Whether the intervals of two studies have a value in common."""
         return self.low <= other.high and other.low <= self.high
+
+    @property
+    def wide(self) -> bool:
+        """Whether the interval spans more than three times, so that it determines little."""
+        return self.high > _WIDE * self.low
 
 
 def steady(latency: Latency) -> Slowdown:
@@ -63,6 +70,11 @@ def first_call(latency: Latency) -> Slowdown:
 def paper_estimate(latency: Latency) -> float:
     """Returns the paper's ratio: mean over mean of first calls."""
     return fmean(latency.target_first) / fmean(latency.source_first)
+
+
+def median_estimate(latency: Latency) -> float:
+    """Returns median over median of first calls."""
+    return median(latency.target_first) / median(latency.source_first)
 
 
 def order_interval(values: Sequence[float]) -> tuple[float, float]:

@@ -8,25 +8,28 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from statistics import median, quantiles
 from typing import Any, Final
 
 from mindgap.graph.compare.shares import wilson
-from mindgap.results.ported_functions import CLASSES, REASONS, FunctionCell, Latency, PortingStudy
+from mindgap.results.ported_functions import CLASSES, REASONS, Estimator, FunctionCell, Latency, PortingStudy
 from mindgap.studies.portability.claims import check_claims
-from mindgap.studies.portability.slowdown import first_call, paper_estimate, steady
+from mindgap.studies.portability.slowdown import Slowdown, first_call, median_estimate, paper_estimate, steady
 from mindgap.studies.table import StudyTable, made
 
 #: A slow-down beyond this is what the paper calls intolerable.
 INTOLERABLE: Final = 10.0
 #: By the name of an estimator, the ratio that it gives.
-ESTIMATORS: Final[dict[str, Callable[[Latency], float]]] = {
+RATIOS: Final[Mapping[Estimator, Callable[[Latency], float]]] = {
     "steady": lambda latency: steady(latency).value,
     "first call": lambda latency: first_call(latency).value,
     "paper's": paper_estimate,
+    "medians": median_estimate,
 }
+#: Estimators that have an interval for each function.
+_INTERVALS: Final[Mapping[str, Callable[[Latency], Slowdown]]] = {"steady": steady, "first call": first_call}
 
 
 def study_tables(study: PortingStudy) -> list[StudyTable]:
@@ -70,7 +73,7 @@ def classes(study: PortingStudy) -> StudyTable:
     for name, draw in study.draws.items():
         for target, why in draw.targets.items():
             if why:
-                rows.append((name, target, *[None] * 8, why))
+                rows.append((name, target, *[None] * 9, why))
                 continue
             counts = Counter(cell.word for cell in study.of(name, target))
             judged = sum(counts[word] for word in CLASSES[:3])
@@ -80,11 +83,11 @@ def classes(study: PortingStudy) -> StudyTable:
             rows.append((name, target, judged, *(counts[word] for word in CLASSES), *figures, ""))
     return made(
         "classes", "Functions that are lost on each target",
-        ("framework", "target", "functions", "success", "partial_failure", "complete_failure", "not_compared",
-         "lost_share", "lost_low_share", "lost_high_share", "not_available"), rows,
+        ("framework", "target", "functions", "success", "partial_failure", "complete_failure", "form_only",
+         "not_compared", "lost_share", "lost_low_share", "lost_high_share", "not_available"), rows,
         "Success: all samples give what the source gives, rounding aside. Partial failure: some do. Complete failure: "
-        "none does. Lost: partial and complete failures, with Wilson's 95 % interval. A target that is not here has "
-        "the reason.",
+        "none does. Form only: dtype and shape are right, and values were not compared. Lost: partial and complete "
+        "failures, of the first three classes, with Wilson's 95 % interval. A target that is not here has the reason.",
     )  # fmt: skip
 
 
@@ -106,17 +109,23 @@ def reasons(study: PortingStudy) -> StudyTable:
 def slowdowns(study: PortingStudy) -> StudyTable:
     """One row for each target and estimator: the distribution of ratios over functions."""
     rows: list[tuple[Any, ...]] = []
-    for name, target, cells in pairs(study):
-        latencies = [cell.latency for cell in cells if cell.latency is not None]
-        for estimator, ratio_of in ESTIMATORS.items():
-            ratios = [ratio_of(latency) for latency in latencies]
-            rows.append((name, target, estimator, len(ratios), *distribution(ratios)))
+    for name, target, _ in pairs(study):
+        for estimator, ratio_of in RATIOS.items():
+            latencies = study.latencies(name, target, estimator)
+            interval_of = _INTERVALS.get(estimator)
+            wide = None if interval_of is None else sum(interval_of(latency).wide for latency in latencies)
+            why = study.draws[name].untimed.get(estimator, "")
+            rows.append((
+                name, target, estimator, len(latencies), *distribution(list(map(ratio_of, latencies))), wide, why,
+            ))  # fmt: skip
     return made(
         "slowdowns", "Time on the target over time on the source",
         ("framework", "target", "estimator", "functions", "p10_slowdown", "median_slowdown", "p90_slowdown",
-         "slower_share", "over_ten_times_share"), rows,
+         "slower_share", "over_ten_times_share", "wide_intervals", "left_out"), rows,
         "Steady: calls after the first. First call: with what a side compiles for it. Paper's: mean of the first calls "
-        "of whole runs on the target, over that on the source. Below 1 the target is faster.",
+        "of whole runs on the target, over that on the source. Medians: of these first calls. Below 1 the target is "
+        "faster. Wide intervals: functions whose interval spans more than three times, so that it determines little. "
+        "Left out: why there is no figure.",
     )  # fmt: skip
 
 
@@ -136,13 +145,16 @@ def functions(study: PortingStudy) -> StudyTable:
         uses = {each.name: (each.uses, each.stratum) for each in study.draws[name].drawn}
         for cell in cells:
             loss, latency = cell.main_loss, cell.latency
-            lost = sum(each.reason not in ("", "not compared") for each in cell.samples)
+            lost = sum(each.lost for each in cell.samples)
             figures: tuple[float | None, ...] = (None,) * 7
             if latency is not None:
                 plain, first = steady(latency), first_call(latency)
+                untimed = study.draws[name].untimed
                 figures = (
-                    plain.value, plain.low, plain.high, first.value, _finite(first.low), _finite(first.high),
-                    paper_estimate(latency),
+                    *((plain.value, plain.low, plain.high) if "steady" not in untimed else (None,) * 3),
+                    *((first.value, _finite(first.low), _finite(first.high)) if "first call" not in untimed
+                      else (None,) * 3),
+                    paper_estimate(latency) if "paper's" not in untimed else None,
                 )  # fmt: skip
             why = loss or next((each for each in cell.samples if each.reason), None)
             rows.append((
@@ -172,7 +184,10 @@ def claims(study: PortingStudy) -> StudyTable:
     rows = [(each.statement, each.paper, each.here, each.holds) for each in check_claims(study)]
     return made(
         "claims", "The paper's statements", ("statement", "in_the_paper", "here", "holds"), rows,
-        "Each is computed from the tables. The paper's targets are GPUs and TPUs; these are runtimes on one processor.",
+        "Each is computed from the tables. A target's share is above or below the paper's figure where its 95 % "
+        "interval (Wilson) is; else it is the same within the interval. Yes: it is not below on any target. No: below "
+        "on all. The first statement holds where some share is above. The paper's targets are GPUs and TPUs; these are "
+        "runtimes on one processor.",
     )  # fmt: skip
 
 

@@ -157,7 +157,7 @@ def _sample(call: _FoundCall, found: Mapping[str, Any] | None) -> SampleResult:
 
 def measured_sample(cell: FunctionCell) -> str | None:
     """Returns the sample of a function that is measured on a target: the first that is ported."""
-    return next((each.sample for each in cell.samples if not each.reason), None)
+    return next((each.sample for each in cell.samples if each.reason in ("", "form only")), None)
 
 
 def with_process(

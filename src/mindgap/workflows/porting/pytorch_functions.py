@@ -15,10 +15,17 @@ from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.corpus.operator_samples.public_names import sources_of
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments.environment import installed
-from mindgap.platforms.listing import list_platforms
+from mindgap.platforms.listing import PlatformInfo, list_platforms
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
-from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, PortingSettings, SampleResult
+from mindgap.results.ported_functions import (
+    LATER_CALLS_OF_PYTORCH,
+    FrameworkDraw,
+    FunctionCell,
+    Latency,
+    PortingSettings,
+    SampleResult,
+)
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
@@ -63,6 +70,7 @@ class PyTorchFunctions:
         self._client = SourceClient(tensors, settings.deadline_s)
         self._session = Session(tensors=tensors)
         self._graphs: dict[tuple[str, str], Graph] = {}
+        self._infos: dict[PlatformName, PlatformInfo | None] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -100,11 +108,17 @@ class PyTorchFunctions:
             raise MindgapError("pytorch: no function of the files has samples in PyTorch's test suite")
         return FrameworkDraw(
             self.name, self.versions(), SOURCE, usage.files, uses.total(), len(public), len(uses), drawn,
-            left_out, self.targets(),
+            left_out, self.targets(), untimed={"steady": LATER_CALLS_OF_PYTORCH},
         )  # fmt: skip
 
     def versions(self) -> Mapping[str, str]:
-        return installed(("torch",))
+        """The versions of PyTorch and of the packages of the platforms that are available."""
+        found = dict(installed(("torch",)))
+        for info in filter(None, map(self._info, self._wanted)):
+            if info.available:
+                where = f" in {info.environment}" if info.environment else ""
+                found |= {f"{package}{where}": version for package, version in info.versions.items()}
+        return found
 
     def targets(self) -> dict[str, str]:
         """Returns the platforms, and why one is not available, empty where it is."""
@@ -135,15 +149,17 @@ class PyTorchFunctions:
     ) -> Iterator[tuple[FunctionCell, Latency]]:
         """Measures the first sample of each cell that is ported, with workers that start for this pass.
 
-        A sample is loaded and run on the source and on the platform; then it runs on both in turn. Yields the cells
-        that ran, each with the seconds of one process more.
+        A sample is loaded and run on the source, once for all platforms, and on the platform; then it runs on both in
+        turn. Yields the cells that ran, each with the seconds of one process more. Later calls hold the time of
+        mindgap's executor on both sides: their ratio says nothing of a small function.
         """
         todo = [(cell, sample) for cell in cells if (sample := measured_sample(cell)) is not None]
+        source_first: dict[tuple[str, str], float] = {}
         with _empty_caches(), WorkerPool([], tensors=self._tensors, grows=True) as pool:
             self._warm_up(pool, [SOURCE, *dict.fromkeys(cell.target for cell, _ in todo)])
             for place, (cell, sample) in enumerate(todo):
                 tick(place, len(todo), f"{self.name}: measuring {cell.function} on {cell.target}")
-                found = self._measured(pool, cell, sample)
+                found = self._measured(pool, cell, sample, source_first)
                 if found is not None:
                     yield cell, with_process(cell.latency, sample, *found)
 
@@ -153,9 +169,13 @@ class PyTorchFunctions:
             pool.run(Job(canonical(platform), graph, repeat=1, deadline_s=self._settings.deadline_s))
 
     def _measured(
-        self, pool: WorkerPool, cell: FunctionCell, sample: str
+        self, pool: WorkerPool, cell: FunctionCell, sample: str, source_first: dict[tuple[str, str], float]
     ) -> tuple[float, float, list[float], list[float]] | None:
-        """Returns first calls and later calls on source and target, in seconds. None where one did not run."""
+        """Returns first calls and later calls on source and target, in seconds. None where one did not run.
+
+        `source_first`: seconds of the first call on the source of each function and sample of this pass. It is measured
+        where it is not there; a later call is a warm one.
+        """
         try:
             graph = self._captured(sample, cell.function)
         except MindgapError:
@@ -165,27 +185,39 @@ class PyTorchFunctions:
         def run(platform: PlatformName) -> Outcome:
             return pool.run(Job(platform, graph, repeat=1, deadline_s=self._settings.deadline_s))
 
-        started = [run(side) for side in sides]
-        if not all(outcome.ran for outcome in started):
+        def first_seconds(platform: PlatformName) -> float | None:
+            outcome = run(platform)
+            return outcome.timings.get("load", 0.0) + outcome.timings["run"] if outcome.ran else None
+
+        key = (cell.function, sample)
+        if key not in source_first and (seconds := first_seconds(sides[0])) is not None:
+            source_first[key] = seconds
+        target_first = first_seconds(sides[1])
+        if key not in source_first or target_first is None:
             return None
-        first = [outcome.timings.get("load", 0.0) + outcome.timings["run"] for outcome in started]
         later: tuple[list[float], list[float]] = ([], [])
         for _ in range(self._settings.rounds):
-            for side, seconds in zip(sides, later, strict=True):
+            for side, kept in zip(sides, later, strict=True):
                 outcome = run(side)
                 if not outcome.ran:
                     return None
-                seconds.append(outcome.timings["run"])
-        return first[0], first[1], *later
+                kept.append(outcome.timings["run"])
+        return source_first[key], target_first, *later
 
     def _missing(self, platform: PlatformName) -> str:
         """Why a platform is not available, empty where it is."""
-        for info in list_platforms({platform.device_mode}):
-            if info.platform == platform.device_mode:
-                if info.available and "pjrt=tpu" in platform:
-                    return "" if _has_tpu() else "PJRT finds no TPU here (/dev/accel* and /dev/vfio are not there)"
-                return "" if info.available else info.reason
-        return "no such platform"
+        info = self._info(platform)
+        if info is None:
+            return "no such platform"
+        if info.available and "pjrt=tpu" in platform:
+            return "" if _has_tpu() else "PJRT finds no TPU here (/dev/accel* and /dev/vfio are not there)"
+        return "" if info.available else info.reason
+
+    def _info(self, platform: PlatformName) -> PlatformInfo | None:
+        if platform not in self._infos:
+            listed = list_platforms({platform.device_mode})
+            self._infos[platform] = next((each for each in listed if each.platform == platform.device_mode), None)
+        return self._infos[platform]
 
     def _samples(self, function: str) -> list[str]:
         """The sources of single samples of a function. Raises `MindgapError`."""

@@ -116,9 +116,9 @@ def _compare(
     """Draws functions and runs them on the targets that are available, save what the file has."""
     name, settings = framework.name, request.settings
     if name not in study.draws:
-        scanned = [*folders, *map(Path, packages)]
         usage = count_calls(
-            dict.fromkeys(scanned), FRAMEWORKS[name], seed=settings.seed, most=settings.files,
+            folders, FRAMEWORKS[name], packages=map(Path, dict.fromkeys(packages)), seed=settings.seed,
+            most=settings.files,
             tick=lambda done, total: progress(done, total, f"{name}: counting calls in Python files"),
         )  # fmt: skip
         wanted = settings.top + 10 * settings.per_decile
@@ -133,10 +133,8 @@ def _compare(
         }
         file.add(study, replace(framework.draw(usage, tick), unreadable=unreadable))
     draw = study.draws[name]
-    if (versions := framework.versions()) != draw.versions:
-        raise MindgapError(f"{file.path}: its functions of {name} ran with {draw.versions}, and here is {versions}")
-    if new := {target: why for target, why in framework.targets().items() if target not in draw.targets}:
-        draw = replace(draw, targets={**draw.targets, **new})
+    draw = _refreshed(draw, framework, study, file.path)
+    if draw != study.draws[name]:
         file.add(study, draw)
     targets = [target for target, why in draw.targets.items() if not why]
     for place, function in enumerate(draw.drawn):
@@ -145,6 +143,20 @@ def _compare(
             progress(place, len(draw.drawn), f"{name}: {function.name}")
             for cell in framework.cells(function.name, missing):
                 file.add(study, cell)
+
+
+def _refreshed(draw: FrameworkDraw, framework: _Framework, study: PortingStudy, path: Path) -> FrameworkDraw:
+    """The draw with the targets and versions of this run: why a target is not available may have changed, save for one
+    that has results. Raises `MindgapError` where versions are others, or an earlier version measured wrongly."""
+    if why := draw.untimed.get("paper's"):
+        raise MindgapError(f"{path}: {why}; give --out another file")
+    versions = framework.versions()
+    if other := [each for each in versions if draw.versions.get(each, versions[each]) != versions[each]]:
+        was, now = ({each: known[each] for each in other} for known in (draw.versions, versions))
+        raise MindgapError(f"{path}: its functions of {draw.framework} ran with {was}, and here is {now}")
+    done = {target for name, _, target in study.cells if name == draw.framework}
+    new = {target: why for target, why in framework.targets().items() if target not in done}
+    return replace(draw, versions={**draw.versions, **versions}, targets={**draw.targets, **new})
 
 
 def environment_packages(name: str) -> list[str]:

@@ -30,46 +30,51 @@ class Usage:
 
 
 def count_calls(
-    folders: Iterable[Path], package: str, *, seed: int, most: int = MOST_FILES,
+    folders: Iterable[Path], package: str, *, packages: Iterable[Path] = (), seed: int, most: int = MOST_FILES,
     tick: Callable[[int, int], None] = lambda done, total: None,
 ) -> Usage:  # fmt: skip
     """Counts the calls of a package's names in the Python files of folders that import it.
 
-    At most `most` files are parsed, drawn with `seed`. A file that occurs in several folders at the same place counts
-    once. Raises `MindgapError` for a folder that is not there, and where no file imports the package.
+    All files of `folders` are parsed first, and then as many of `packages` as make `most` files, drawn with `seed`. A
+    file that occurs in several packages at the same place counts once. Raises `MindgapError` for a folder that is not
+    there, and where no file imports the package.
     """
-    files: dict[str, Path] = {}
+    folders = list(folders)
     for folder in folders:
         if not folder.exists():
             raise MindgapError(f"{folder}: no such file or folder")
-        found = [folder] if folder.is_file() else _python_files(folder)
-        for file in found:
-            files.setdefault(file.name if file == folder else str(file.relative_to(folder)), file)
+    own = {file.resolve(): file for folder in folders for file in _python_files(folder)}
+    files: dict[str, Path] = {}
+    for folder in packages:
+        for file in _python_files(folder):
+            files.setdefault(str(file.relative_to(folder)), file)
     marks = tuple(f"{word} {package}".encode() for word in ("import", "from"))
-    order = sorted(files)
-    random.Random(seed).shuffle(order)
+    names = sorted(files)
+    random.Random(seed).shuffle(names)
+    order = [*sorted(own.values()), *(files[name] for name in names if files[name].resolve() not in own)]
     usage = Usage()
-    for place, name in enumerate(order):
-        if usage.files == most:
+    for place, file in enumerate(order):
+        if usage.files >= most and place >= len(own):
             break
         try:
-            source = files[name].read_bytes()
+            source = file.read_bytes()
             if len(source) > _MOST_BYTES or not any(mark in source for mark in marks):
                 continue
             usage.calls.update(called_names(source, package))
             usage.files += 1
         except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
             line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
-            usage.unreadable[str(files[name])] = line or type(error).__name__
+            usage.unreadable[str(file)] = line or type(error).__name__
         tick(place, len(order))
     if not usage.files:
-        raise MindgapError(f"{', '.join(map(str, folders))}: no Python file imports {package}")
+        raise MindgapError(f"{', '.join(map(str, folders)) or 'installed packages'}: no Python file imports {package}")
     return usage
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
-    """All Python files below a folder, in folders of any name: packages have one called `build` or `dist`."""
-    return (each for each in folder.rglob("*.py") if each.is_file())
+    """All Python files below a folder, in folders of any name: packages have one called `build` or `dist`. A file is
+    itself."""
+    return iter([folder]) if folder.is_file() else (each for each in folder.rglob("*.py") if each.is_file())
 
 
 def draw_functions(

@@ -288,16 +288,19 @@ def compared(
     Other numbers, dtypes or shapes of outputs are a type failure. Values may differ by the tolerance of the
     frameworks' tests, or 16 times what the source moves by where the arguments move by eight units in the last place
     (`moved`: the source's outputs there). So may values that are at most 4 times as far from those in float64
-    (`exact`) as the source's own. Values of a random function are not compared.
+    (`exact`) as the source's own. Values of a random function are not compared: the reason is `form only`.
     """
     if len(expected) != len(found):
         return "type failure", f"{len(found)} outputs, and the source gives {len(expected)}"
-    worst = ""
+    worst, unjudged = "", False
     nearby: Sequence[Array] | None = None
     for place, (left, right) in enumerate(zip(expected, found, strict=True)):
         if left.shape != right.shape or left.dtype != right.dtype:
             return "type failure", f"output {place} is {_form(right)}, and the source's is {_form(left)}"
-        if random or _same_bits(left, right):
+        if _same_bits(left, right):
+            continue
+        if random:
+            unjudged = True
             continue
         if not _is_number(left):
             return "precision", f"output {place} has other values ({left.dtype})"
@@ -313,15 +316,17 @@ def compared(
         if len(nearby) != len(expected) or nearby[place].shape != left.shape:
             return "not compared", f"output {place} differs, and has another shape where the arguments move"
         # Elsewhere in the output, values move by as much: one step of one element says little of it.
-        reach = np.where(np.isfinite(moves := _distance(left, nearby[place])), moves, math.inf)
-        wide = np.maximum(limit, _MOVED * (reach if left.dtype.kind in "iub" else np.max(reach, initial=0.0)))
+        moves = _distance(left, nearby[place])
+        wide = np.maximum(limit, _MOVED * (moves if left.dtype.kind in "iub" else _largest_finite(moves)))
         if bool(np.all(distance <= wide)) or _as_exact(left, right, place, wide, exact):
             continue
         at = int(np.argmax(np.where(distance <= wide, -1.0, np.nan_to_num(distance, nan=math.inf, posinf=math.inf))))
         worst = worst or (
             f"output {place} is {right.reshape(-1)[at]}, and the source's is {left.reshape(-1)[at]}, at element {at}"
         )
-    return ("precision", worst) if worst else ("", "")
+    if worst:
+        return "precision", worst
+    return ("form only", "the values are random or change between calls") if unjudged else ("", "")
 
 
 def _as_exact(left: Array, right: Array, place: int, limit: Array, exact: Callable[[], Sequence[Array]]) -> bool:
@@ -335,7 +340,13 @@ def _as_exact(left: Array, right: Array, place: int, limit: Array, exact: Callab
     if len(outputs) <= place or outputs[place].shape != left.shape or outputs[place].dtype.kind not in "fc":
         return False
     mine, theirs = _distance(outputs[place], left), _distance(outputs[place], right)
-    return bool(np.all(theirs <= np.maximum(limit, _AS_EXACT * np.max(mine, initial=0.0))))
+    return bool(np.all(theirs <= np.maximum(limit, _AS_EXACT * _largest_finite(mine))))
+
+
+def _largest_finite(distances: Array) -> Array:
+    """The largest finite distance, for every element; infinity for elements whose own distance is infinite."""
+    finite = np.isfinite(distances)
+    return np.where(finite, np.max(distances[finite], initial=0.0), math.inf)
 
 
 def _is_number(array: Array) -> bool:
