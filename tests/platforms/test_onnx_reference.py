@@ -18,7 +18,7 @@ onnx = pytest.importorskip("onnx")
 
 @pytest.fixture(scope="module")
 def evaluator() -> OnnxReferencePlatform:
-    return OnnxReferencePlatform()
+    return OnnxReferencePlatform(20)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.complex64])

@@ -91,7 +91,10 @@ def test_a_lost_connection_is_made_again_and_the_job_is_sent_again(write_host: W
         assert pool.starts(ZOO) == 2
 
 
-def test_a_host_that_is_gone_is_no_failure_of_the_platform(write_host: Write, tmp_path: Path) -> None:
+def test_a_host_that_is_gone_is_no_failure_of_the_platform(
+    write_host: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mindgap.run.worker_supervisor._HOST_PAUSE_S", 60.0)
     gate = tmp_path / "open"
     gate.touch()
     write_host(f"sh -c 'test -e {gate} && exec {WORKER}'", wait_s=0)

@@ -174,6 +174,6 @@ def test_dynamic_quantisation_is_translated_to_operators_that_are_exported(tmp_p
     store = TensorStore(tmp_path)
     graph = capture(program, (torch.from_numpy(f(3, 8)),), tensors=store)
     given = materialise_all(graph, store)
-    found = OnnxReferencePlatform().load(graph, given)(given)
+    found = OnnxReferencePlatform(20).load(graph, given)(given)
     expected = [to_numpy(each) for each in program(torch.from_numpy(f(3, 8))).values()]
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True))
