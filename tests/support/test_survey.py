@@ -12,6 +12,7 @@ import pytest
 from mindgap.graph import DType, Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode, materialise
 from mindgap.models.catalogue import Catalogue, build
 from mindgap.platforms import registry
+from mindgap.platforms.name import parse
 from mindgap.results.store import Store
 from mindgap.run.outcome import Outcome
 from mindgap.workflows.support.answers import SupportAnswer, SupportTable, answer_of, read_support
@@ -183,7 +184,7 @@ def test_a_graph_is_answered_for_at_once() -> None:
 
 
 def ask(store: Store, probes: list[CallProbe], *platforms: str, budget_s: float | None = None) -> SurveyResult:
-    return survey_platforms(platforms, probes, store, budget_s=budget_s)
+    return survey_platforms([parse(each) for each in platforms], probes, store, budget_s=budget_s)
 
 
 def test_answers_are_kept_by_fingerprint(tmp_path: Path, made: list[CallProbe]) -> None:
@@ -222,9 +223,13 @@ def test_an_interrupt_ends_the_surveys_of_all_platforms(tmp_path: Path, made: li
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        survey_platforms(["cpu/eager", "cpu/jit"], made, Store(tmp_path, create=True), jobs=2, on_progress=interrupt)
+        survey_platforms(
+            [parse("cpu/eager"), parse("cpu/jit")], made, Store(tmp_path, create=True), jobs=2, on_progress=interrupt
+        )
     alone: list[str] = []
-    survey_platforms(["cpu/jit"], made, Store(tmp_path / "alone", create=True), on_progress=lambda *_: alone.append(""))
+    survey_platforms(
+        [parse("cpu/jit")], made, Store(tmp_path / "alone", create=True), on_progress=lambda *_: alone.append("")
+    )
     assert told.count("cpu/eager") == 1 and told.count("cpu/jit") < len(alone)
 
 
