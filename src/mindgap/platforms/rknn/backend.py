@@ -104,13 +104,10 @@ class RknnExecutable:
         with self._typed(running=False) as printed, _own_folder() as folder:
             model = Path(folder, "model.onnx")
             model.write_bytes(exported.model)
-            for status in (
-                self._rknn.config(target_platform=chip, optimization_level=opt),
-                self._rknn.load_onnx(str(model)),
-                self._rknn.build(do_quantization=False),
-                self._rknn.init_runtime(),
-            ):
-                _require(status == 0)
+            _require(self._rknn.config(target_platform=chip, optimization_level=opt) == 0)
+            _require(self._rknn.load_onnx(str(model)) == 0)
+            _require(self._rknn.build(do_quantization=False) == 0)
+            _require(self._rknn.init_runtime() == 0)
         taken = messages.delegation(printed(), chip, exported.origin)
         self.facts = {**exported.facts, **(taken.as_fact() if taken.ran or taken.gave_back else {})}
 
@@ -138,7 +135,7 @@ class RknnExecutable:
             except Exception as raised:
                 error = raised
         if error is not None:
-            printed = out.text + errors.text
+            printed = out.text + errors.text  # complete only now
             text = messages.last_line(error, printed)
             found = messages.read(text, printed)
             op = aten_operator(found, self._exported.origin)

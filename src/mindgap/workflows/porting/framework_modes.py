@@ -20,6 +20,21 @@ from mindgap.workflows.porting.function_calls import Drawn, FunctionCall
 SpecialCall = Callable[[Drawn], tuple[Callable[..., Any], tuple[Any, ...]]]
 
 
+def one_call(function: Callable[..., Any], *kinds: Callable[[Drawn], Any]) -> tuple[SpecialCall, ...]:
+    """Returns the entry of a function with one call. `kinds`: what makes each of its arguments."""
+    return (lambda draw: (function, tuple(kind(draw) for kind in kinds)),)
+
+
+def example_row(draw: Drawn) -> Any:
+    """Makes a vector of 8 numbers from -1 to 1, float32."""
+    return draw.array(np.linspace(-1.0, 1.0, 8, dtype=np.float32))
+
+
+def example_square(draw: Drawn) -> Any:
+    """Makes a 4 × 4 matrix of numbers from 0.1 to 0.9, float32."""
+    return draw.array(np.linspace(0.1, 0.9, 16, dtype=np.float32).reshape(4, 4))
+
+
 class NoArrays(ValueError):
     """An output is no array, nor holds arrays alone."""
 

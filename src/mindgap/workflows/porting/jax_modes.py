@@ -15,7 +15,14 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap.workflows.porting.framework_modes import SpecialCall, functions_of, widened
+from mindgap.workflows.porting.framework_modes import (
+    SpecialCall,
+    example_row,
+    example_square,
+    functions_of,
+    one_call,
+    widened,
+)
 from mindgap.workflows.porting.function_calls import Drawn, FunctionCall
 
 #: Public modules with functions of arrays. Of several names of a function, that in the first of these counts.
@@ -112,21 +119,13 @@ class JaxModes:
 def _special(jax: Any) -> Mapping[str, Sequence[SpecialCall]]:
     """Functions of functions, and those whose arguments must fit each other."""
     jnp, lax = jax.numpy, jax.lax
-
-    def row(draw: Drawn) -> Any:
-        return draw.array(np.linspace(-1.0, 1.0, 8, dtype=np.float32))
-
-    def square(draw: Drawn) -> Any:
-        return draw.array(np.linspace(0.1, 0.9, 16, dtype=np.float32).reshape(4, 4))
+    of, row, square = one_call, example_row, example_square
 
     def images(draw: Drawn) -> Any:
         return draw.array(np.linspace(-1.0, 1.0, 2 * 3 * 8 * 8, dtype=np.float32).reshape(2, 3, 8, 8))
 
     def kernel(draw: Drawn) -> Any:
         return draw.array(np.linspace(-1.0, 1.0, 4 * 3 * 3 * 3, dtype=np.float32).reshape(4, 3, 3, 3))
-
-    def of(function: Callable[..., Any], *kinds: Callable[[Drawn], Any]) -> tuple[SpecialCall, ...]:
-        return (lambda draw: (function, tuple(kind(draw) for kind in kinds)),)
 
     def total(x: Any) -> Any:
         return (x * x).sum()

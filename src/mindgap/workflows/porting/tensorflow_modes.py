@@ -19,8 +19,11 @@ from mindgap.graph import Array
 from mindgap.workflows.porting.framework_modes import (
     NoArrays,
     SpecialCall,
+    example_row,
+    example_square,
     functions_of,
     inner_modules,
+    one_call,
     widened,
 )
 from mindgap.workflows.porting.function_calls import Drawn, FunctionCall
@@ -177,21 +180,13 @@ def _in_order(indices: Mapping[str, int]) -> list[int]:
 
 def _special(tf: Any) -> Mapping[str, Sequence[SpecialCall]]:
     """Functions of functions, and those whose arguments must fit each other."""
-
-    def row(draw: Drawn) -> Any:
-        return draw.array(np.linspace(-1.0, 1.0, 8, dtype=np.float32))
-
-    def square(draw: Drawn) -> Any:
-        return draw.array(np.linspace(0.1, 0.9, 16, dtype=np.float32).reshape(4, 4))
+    of, row, square = one_call, example_row, example_square
 
     def images(draw: Drawn) -> Any:
         return draw.array(np.linspace(-1.0, 1.0, 2 * 8 * 8 * 3, dtype=np.float32).reshape(2, 8, 8, 3))
 
     def kernel(draw: Drawn) -> Any:
         return draw.array(np.linspace(-1.0, 1.0, 3 * 3 * 3 * 4, dtype=np.float32).reshape(3, 3, 3, 4))
-
-    def of(function: Callable[..., Any], *kinds: Callable[[Drawn], Any]) -> tuple[SpecialCall, ...]:
-        return (lambda draw: (function, tuple(kind(draw) for kind in kinds)),)
 
     return {
         "tensorflow.function": of(lambda x: tf.function(tf.sin)(x), row),
