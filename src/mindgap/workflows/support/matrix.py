@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from mindgap.aten.operators import is_gradient_operator
 from mindgap.graph.compare.culprit import policy_of
@@ -25,7 +25,7 @@ from mindgap.workflows.support.agreement import (
 )
 from mindgap.workflows.support.answers import SupportAnswer
 from mindgap.workflows.support.coverage import UNTRIED
-from mindgap.workflows.support.key import SCALAR, Key
+from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.survey import SurveyResult
 
 #: From the best to the worst:
@@ -45,10 +45,7 @@ CellWord = Literal[
     "agrees", "decomposed", "random", "uninitialised", "not compared", "not judged",
     "differs beside others", "differs", "wrong shape", "falls back", "refuses", "fails", "hangs", "crashes", "untried",
 ]  # fmt: skip
-CELL_WORDS: Final[tuple[CellWord, ...]] = (
-    "agrees", "decomposed", "random", "uninitialised", "not compared", "not judged",
-    "differs beside others", "differs", "wrong shape", "falls back", "refuses", "fails", "hangs", "crashes", "untried",
-)  # fmt: skip
+CELL_WORDS: Final[tuple[CellWord, ...]] = get_args(CellWord)
 #: What runs and is not known to be wrong.
 USABLE: Final[frozenset[CellWord]] = frozenset(
     {"agrees", "decomposed", "random", "uninitialised", "not compared", "not judged"}
@@ -216,11 +213,6 @@ def findings_of(matrix: Matrix) -> list[Finding]:
         for (p, culprit, verdict), keys in groups.items()
     ]
     return sorted(found, key=lambda each: (matrix.platforms.index(each.platform), -len(each.keys), each.culprit))
-
-
-def is_plain(key: Key) -> bool:
-    """Returns whether a key is laid out without gaps: contiguous, or without dimensions."""
-    return key.layout in ("contiguous", SCALAR)
 
 
 def cell_rows(matrix: Matrix) -> Iterable[tuple[str, ...]]:
