@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from mindgap.graph import MindgapError
 
@@ -21,18 +21,14 @@ from mindgap.graph import MindgapError
 #: - `crash`: the process ended.
 #: - `error`: any other failure, in the target's words.
 Reason = Literal["not implemented", "type failure", "time-out", "memory", "precision", "crash", "error"]
-REASONS: Final[tuple[Reason, ...]] = (
-    "not implemented", "type failure", "time-out", "memory", "precision", "crash", "error",
-)  # fmt: skip
+REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 #: The classes of a function on a target. `form only`: dtype and shape are the source's, and values could not be
 #: compared, as those of a random function. `not compared`: no sample gave an answer that could be judged.
 PortClass = Literal["success", "partial failure", "complete failure", "form only", "not compared"]
-CLASSES: Final[tuple[PortClass, ...]] = (
-    "success", "partial failure", "complete failure", "form only", "not compared",
-)  # fmt: skip
+CLASSES: Final[tuple[PortClass, ...]] = get_args(PortClass)
 #: Names of the estimators of slow-downs.
 Estimator = Literal["steady", "first call", "paper's", "medians"]
-ESTIMATORS: Final[tuple[Estimator, ...]] = ("steady", "first call", "paper's", "medians")
+ESTIMATORS: Final[tuple[Estimator, ...]] = get_args(Estimator)
 #: Why no figure of later calls of PyTorch is shown.
 LATER_CALLS_OF_PYTORCH: Final = (
     "the seconds are those of mindgap's executor, which hands arrays over and checks outputs: about 35 microseconds a "

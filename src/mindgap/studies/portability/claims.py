@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from mindgap.graph.compare.shares import Share, wilson
 from mindgap.results.ported_functions import Latency, PortingStudy
-from mindgap.studies.portability.slowdown import median_estimate, paper_estimate
+from mindgap.studies.portability.slowdown import INTOLERABLE, median_estimate, paper_estimate
 
-_INTOLERABLE: Final = 10.0
 #: Whether a statement holds: `no data` where it cannot be checked.
 Holds = Literal["yes", "no", "on some targets", "not determined", "no data"]
 
@@ -33,8 +32,8 @@ class Claim:
 def check_claims(study: PortingStudy) -> list[Claim]:
     """Checks all statements."""
     slower = " are more than 10 times slower on the target, by means of first calls (the paper's estimator)"
-    very_slow = slower_shares(study, "pytorch", _INTOLERABLE, "paper's")
-    by_medians = slower_shares(study, "pytorch", _INTOLERABLE, "medians")
+    very_slow = slower_shares(study, "pytorch", INTOLERABLE, "paper's")
+    by_medians = slower_shares(study, "pytorch", INTOLERABLE, "medians")
     jax_faster = {t: wilson(s.of - s.count, s.of) for t, s in slower_shares(study, "jax", 1.0, "paper's").items()}
     return [
         _most_lost(study),
@@ -51,7 +50,7 @@ def check_claims(study: PortingStudy) -> list[Claim]:
         _figure("of TensorFlow's functions are slower on the target, by means of first calls (the paper's estimator)",
                 98, "", slower_shares(study, "tensorflow", 1.0, "paper's")),
         _figure(f"of TensorFlow's functions{slower}", 17.6, "",
-                slower_shares(study, "tensorflow", _INTOLERABLE, "paper's")),
+                slower_shares(study, "tensorflow", INTOLERABLE, "paper's")),
     ]  # fmt: skip
 
 
@@ -121,7 +120,7 @@ def _means_or_medians(study: PortingStudy) -> Claim:
     """The paper's two figures, by means and by medians of first calls, differ by 4.7 points."""
     moves: dict[str, float] = {}
     for name in study.draws:
-        means, medians = (slower_shares(study, name, _INTOLERABLE, each) for each in ("paper's", "medians"))
+        means, medians = (slower_shares(study, name, INTOLERABLE, each) for each in ("paper's", "medians"))
         moves |= {f"{name} {t}": abs(medians[t].value - share.value) for t, share in means.items() if t in medians}
     worst = sorted(moves.items(), key=lambda each: -each[1])[:3]
     here = ", ".join(f"{where} by {100 * move:.0f} points" for where, move in worst)

@@ -28,6 +28,8 @@ _NORMAL: Final = 1.960
 _TAIL: Final = 0.025
 #: An interval whose ends are further apart is wide.
 _WIDE: Final = 3.0
+#: A slow-down beyond this is what the paper calls intolerable.
+INTOLERABLE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)

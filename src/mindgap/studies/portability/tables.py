@@ -16,11 +16,16 @@ from typing import Any, Final
 from mindgap.graph.compare.shares import wilson
 from mindgap.results.ported_functions import CLASSES, REASONS, Estimator, FunctionCell, Latency, PortingStudy
 from mindgap.studies.portability.claims import check_claims
-from mindgap.studies.portability.slowdown import Slowdown, first_call, median_estimate, paper_estimate, steady
+from mindgap.studies.portability.slowdown import (
+    INTOLERABLE,
+    Slowdown,
+    first_call,
+    median_estimate,
+    paper_estimate,
+    steady,
+)
 from mindgap.studies.table import StudyTable, made
 
-#: A slow-down beyond this is what the paper calls intolerable.
-INTOLERABLE: Final = 10.0
 #: By the name of an estimator, the ratio that it gives.
 RATIOS: Final[Mapping[Estimator, Callable[[Latency], float]]] = {
     "steady": lambda latency: steady(latency).value,

@@ -24,6 +24,7 @@ from mindgap.results.ported_functions import (
     FunctionCell,
     Latency,
     PortingSettings,
+    Reason,
     SampleResult,
 )
 from mindgap.results.rows import Row
@@ -52,10 +53,8 @@ _MODULES: Final = (
     "torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.signal.windows",
     "torch.nn.init", "torch.sparse", "torch.autograd", "torch.nn.utils.rnn",
 )  # fmt: skip
-#: What a status of a platform is in the paper's reasons, where its message does not tell.
-_STATUS_REASONS: Final[Mapping[str, Any]] = {
-    "unsupported": "not implemented", "crash": "crash", "timeout": "time-out", "oom": "memory",
-}  # fmt: skip
+#: The reason of a status, whatever the message says.
+_ENDS: Final[Mapping[str, Reason]] = {"crash": "crash", "timeout": "time-out", "oom": "memory"}
 
 
 class PyTorchFunctions:
@@ -307,9 +306,9 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
         return SampleResult(source, "precision", text or row.word)
     if row.status in ("ok", "not_run", "nondeterministic") or row.word in ("no_reference", "not_judged", "unjudged"):
         return SampleResult(source, "not compared", text or row.word)
-    told = reason_of(text)
-    by_status = _STATUS_REASONS.get(row.status)
-    reason = by_status if by_status is not None and told not in ("type failure",) else told
-    if row.status in ("crash", "timeout", "oom"):
-        reason = _STATUS_REASONS[row.status]
+    reason = reason_of(text)
+    if row.status in _ENDS:
+        reason = _ENDS[row.status]
+    elif row.status == "unsupported" and reason != "type failure":
+        reason = "not implemented"
     return SampleResult(source, reason, text)
