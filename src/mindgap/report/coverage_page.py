@@ -17,30 +17,12 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from mindgap.report.templates import source_text, styles, template_environment
-from mindgap.workflows.support.matrix import CELL_WORDS, CellWord, Matrix, findings_of, pass_of
+from mindgap.workflows.support.matrix import CELL_WORDS, MEANINGS, CellWord, Matrix, findings_of, pass_of
 from mindgap.workflows.support.operator_groups import GroupShare, group_of, measured_shares, untried_packets
 from mindgap.workflows.support.static_support import Disagreement, StaticList
 
 #: Rows that are drawn before the first press of "show more": as `table.js` draws.
 _DRAWN: Final = 200
-#: What each word means, for headings that explain themselves.
-MEANINGS: Final[Mapping[CellWord, str]] = {
-    "agrees": "it runs, and its results are the reference's, rounding aside",
-    "decomposed": "it agrees, and the platform runs it as other operators",
-    "random": "it draws random numbers: two platforms need not agree",
-    "uninitialised": "nobody writes its results: they are what the memory held",
-    "not compared": "it runs, and nothing compared its results, or they have no element",
-    "not judged": "it runs, its bits differ, and whether that is rounding was not judged",
-    "differs beside others": "a finding where it runs beside other calls in one graph; alone it agrees",
-    "differs": "it runs, and its results are a finding",
-    "wrong shape": "it runs, and a result has another shape or dtype",
-    "falls back": "the platform's package ran it on the processor",
-    "refuses": "the platform says that it does not implement it",
-    "fails": "an error",
-    "hangs": "no answer in time",
-    "crashes": "the end of the worker process",
-    "untried": "it was not asked",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from mindgap.aten.operators import is_gradient_operator
 from mindgap.graph.compare.culprit import policy_of
@@ -28,24 +28,29 @@ from mindgap.workflows.support.coverage import UNTRIED
 from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.survey import SurveyResult
 
-#: From the best to the worst:
-#: - `agrees`: it runs, and its results are the reference's, rounding aside.
-#: - `decomposed`: it agrees, and the platform reports that it runs it as other operators.
-#: - `random`, `uninitialised`: it runs, and its results are no function of its operands.
-#: - `not compared`: it runs, and nothing compared its results, or they have no element.
-#: - `not judged`: it runs, its bits differ, and whether that is rounding was not judged.
-#: - `differs beside others`: a finding where it runs beside other calls in one graph; alone it agrees.
-#: - `differs`: it runs, and its results are a finding.
-#: - `wrong shape`: it runs, and a result has another shape or dtype.
-#: - `falls back`: the platform's package ran it on the processor.
-#: - `refuses`: the platform says that it does not implement it.
-#: - `fails`, `hangs`, `crashes`: an error, no answer in time, the end of the process.
-#: - `untried`: it was not asked.
 CellWord = Literal[
     "agrees", "decomposed", "random", "uninitialised", "not compared", "not judged",
     "differs beside others", "differs", "wrong shape", "falls back", "refuses", "fails", "hangs", "crashes", "untried",
 ]  # fmt: skip
-CELL_WORDS: Final[tuple[CellWord, ...]] = get_args(CellWord)
+#: What each word means, from the best to the worst.
+MEANINGS: Final[Mapping[CellWord, str]] = {
+    "agrees": "it runs, and its results are the reference's, rounding aside",
+    "decomposed": "it agrees, and the platform runs it as other operators",
+    "random": "it draws random numbers: two platforms need not agree",
+    "uninitialised": "nobody writes its results: they are what the memory held",
+    "not compared": "it runs, and nothing compared its results, or they have no element",
+    "not judged": "it runs, its bits differ, and whether that is rounding was not judged",
+    "differs beside others": "a finding where it runs beside other calls in one graph; alone it agrees",
+    "differs": "it runs, and its results are a finding",
+    "wrong shape": "it runs, and a result has another shape or dtype",
+    "falls back": "the platform's package ran it on the processor",
+    "refuses": "the platform says that it does not implement it",
+    "fails": "an error",
+    "hangs": "no answer in time",
+    "crashes": "the end of the worker process",
+    "untried": "it was not asked",
+}
+CELL_WORDS: Final = tuple(MEANINGS)
 #: What runs and is not known to be wrong.
 USABLE: Final[frozenset[CellWord]] = frozenset(
     {"agrees", "decomposed", "random", "uninitialised", "not compared", "not judged"}
