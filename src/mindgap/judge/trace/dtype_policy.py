@@ -155,7 +155,7 @@ class Explanation:
     def _narrowed(self, inputs: Sequence[Array]) -> Iterator[list[Array]]:
         """The inputs in the narrower dtype. Where some are out of its range, also with these as its largest number
         instead of infinity."""
-        narrow = [self._as(array, self.policy.computed) for array in inputs]
+        narrow = self._mixed(inputs, frozenset())
         yield narrow
         cut_off = [_cut_off(array, wide) for array, wide in zip(narrow, inputs, strict=True)]
         if any(cut is not array for cut, array in zip(cut_off, narrow, strict=True)):
