@@ -1,8 +1,9 @@
 """A quantised `Conv` with uint8 weights of zero point 0. Exit status 1: the fault is there; 0: gone; 2: not checked.
 
 Each operand and the result are quantised by QuantizeLinear and DequantizeLinear. OpenVINO's CPU plugin has no kernel
-for what it makes of them, so that the model does not compile. Weights of int8, another zero point, and a result that is
-not quantised compile.
+for what it makes of them, so that the model does not compile, where the result is uint8 with another zero point than 0
+and the activations are int8, or uint8 with another zero point than 0. Weights of int8, another zero point of the
+weights, and a result that is not quantised, or is int8, compile.
 """
 
 import sys

@@ -1,10 +1,11 @@
-"""onnxruntime/cpu: a Python number beside a float64 tensor is exported as float32: `x / 0.1` is off by 1.5e-8
+"""onnxruntime/cpu: a Python float beside a float64 tensor is exported as float32: `x / 0.1` is off by 1.5e-8
 
 Condition: an operator of a float64 tensor and a Python float that float32 does not hold: `+`, `-`, `*`, `/`, `%`,
-`torch.where`, `masked_fill`, `clamp`, `fmod`, `full_like` (each was run); `rad2deg` too.
+`torch.where`, `masked_fill`, `clamp`, `fmod`, `full_like`, `0.1 / x`, `0.1 ** x`, `torch.full` (each was run); `x >
+0.1`, which gives another boolean; `rad2deg` and `deg2rad` too.
 
-Right for: `x ** 0.1`; numbers that float32 holds, such as 0.5; a float64 tensor in place of the number; float32
-tensors.
+Right for: `x ** 0.1`; a Python int; numbers that float32 holds, such as 0.5; a float64 tensor in place of the
+number; float32 tensors.
 
 The exported model holds the number as a Constant of float32 and a Cast to float64 behind it.
 

@@ -1,11 +1,11 @@
-"""openvino/cpu: a product of int32 matrices plus (or times) a constant vector does not compile; nor `c + linear(x, w)`
+"""openvino/cpu: a product of integer matrices plus, minus or times a constant vector does not compile; nor `linear(x, w) + c`
 
 Condition: the number of columns of the product is dynamic, as the front end makes each dimension of an exported
-program, both factors are arguments, and the vector is a constant of more than one element; int32, or float32 with a
-`linear` of three dimensions.
+program, the second factor is no constant, and the vector is a constant of more than one element; integers, or
+float32 with `linear`.
 
-Right for: a static number of columns; a constant second factor; a constant of one element; `a @ b + c` of float32
-matrices.
+Right for: a static number of columns; a constant second factor; a constant of one element; a vector that is an
+argument; `a @ b + c` of float32 matrices.
 
 The plugin fuses the vector into the product and compares its length with the number of columns, which is not known
 then and counts as 0 (`data size: 4 OC: 0`).

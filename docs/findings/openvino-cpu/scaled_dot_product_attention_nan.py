@@ -3,9 +3,10 @@
 Condition: a row of the mask holds nothing but False (a mask of floats: nothing but -inf), as a padding token at the
 left does.
 
-Right for: rows with a key that is not masked.
+Right for: rows with a key that is not masked; a mask of the lowest float in place of -inf.
 
-The softmax of a row of -inf is 0 / 0. PyTorch gives 0 for such a row.
+OpenVINO's specification of ScaledDotProductAttention is a Softmax of masked scores, and that of a row of -inf is 0
+/ 0. PyTorch's eager mode gives 0 for such a row, with its default and its MATH backend.
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

@@ -1,12 +1,13 @@
-"""rknn/simulator: `adaptive_avg_pool2d` to a size that does not divide the input's ends the process
+"""rknn/simulator: `adaptive_avg_pool2d` whose windows have different sizes (5 of 8) ends the process
 
-Condition: the output's size does not divide the input's: 5 of 8, 7 of 10, (5, 7) of (1, 2); `adaptive_avg_pool1d`
-too.
+Condition: the windows differ in size, for which the exporter writes `Where` and sums of `Gather`: 5 of 8, 7 of 10;
+in one dimension too.
 
-Right for: 1 of 8, 4 of 8, which the exporter writes as `ReduceMean` and `AveragePool`.
+Right for: 1 of 8, 4 of 8, which the exporter writes as `ReduceMean` and `AveragePool`; 2 of 3, 3 of 4, 6 of 3,
+whose windows are equal (`GatherND` and `ReduceMean`).
 
 The exporter writes the windows as `GatherND` on a transposed tensor, `Where`, and sums of `Gather`. The compiler's
-pass RKNNSubgraphManager frees an invalid pointer.
+pass RKNNSubgraphManager frees an invalid pointer. Which operator does it was not found.
 
 rknn/simulator was not run by hardware (simulated).
 

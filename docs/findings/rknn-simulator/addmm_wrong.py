@@ -3,8 +3,8 @@
 Condition: both matrices are computed or given at run time, their inner size is 1, and the product goes into an
 addition or a multiplication (Gemm's own addition included).
 
-Right for: inner sizes of 2, 3 and 16; a matrix that is a parameter, as `nn.Linear(1, n)`; `a @ b - i`; `relu(a @ b) +
-i`; `torch.outer(a, b) + i`.
+Right for: inner sizes of 2, 3 and 16; a matrix that is a parameter, as `nn.Linear(1, n)`; `a @ b - i`; `/` and
+`maximum` in place of `+`; `relu(a @ b) + i`; `torch.outer(a, b) + i`.
 
 The result is `a @ b` alone, to float16. The other operand of the addition or multiplication is not used.
 

@@ -2,9 +2,10 @@
 
 Condition: a one-dimensional convolution with a bias that is no parameter; the weight may be one.
 
-Right for: `conv1d` with a parameter as its bias, or without bias and with a given weight; `conv2d` with a given bias.
+Right for: `conv1d` with a parameter as its bias, or without bias and with a given weight; `conv2d` with a given
+bias.
 
-The compiler frees a pointer that it did not allocate, when it reads the model.
+The process ends in the C library's `free`, when the compiler reads the model; where was not found.
 
 rknn/simulator was not run by hardware (simulated).
 

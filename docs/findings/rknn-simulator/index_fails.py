@@ -3,7 +3,8 @@
 Condition: one dimension is indexed with a constant vector, which the exporter writes as `GatherND` with constant
 indices of one column.
 
-Right for: `x.index_select(0, indices)`; indices that are an input; two vectors, `x[[0, 2], [1, 1]]`.
+Right for: `x.index_select(0, indices)`; indices that are an input; two vectors, `x[[0, 2], [1, 1]]`; a constant
+matrix of indices.
 
 The rule convert_gathernd_to_gather, which rewrites such a GatherND, makes a node without inputs and outputs; the
 toolkit's own check of nodes raises.

@@ -1,13 +1,13 @@
-"""rknn/simulator: `max_pool2d(return_indices=True)` is built without end: a MaxPool is removed whose indices are read
+"""rknn/simulator: `max_pool1d` and `max_pool2d` with `return_indices=True` are built without end: a MaxPool is removed whose indices are read
 
 Condition: the exporter's form of the indices: a second `MaxPool` with a kernel of 1, of which only the indices are
 read.
 
 Right for: `max_pool2d` without indices; an ONNX model of one `MaxPool` with a kernel of 2 and both results.
 
-The rule remove_invalid_maxpool takes a MaxPool with a kernel of 1 for a copy of its input, and removes it though its
-second result is read. The toolkit's own check warns that the input of the next node comes from no node; the build
-goes on and does not end.
+The rule remove_invalid_maxpool takes a MaxPool with a kernel of 1 for a copy of its input, and removes it though
+its second result is read. The toolkit's own check warns that the input of the next node comes from no node; the
+build goes on and does not end.
 
 rknn/simulator was not run by hardware (simulated).
 

@@ -1,11 +1,12 @@
-"""rknn/simulator: a result without dimensions comes back as [1] behind an elementwise operator: `mse_loss`, `var`, `x.sum() * 2`
+"""rknn/simulator: a result without dimensions comes back as [1] where elementwise operators follow a reduction: `mse_loss`, `var`
 
-Condition: the model's result has no dimensions, and an elementwise operator (or `Squeeze` and one) makes it.
+Condition: the model's result has no dimensions, and elementwise operators make it behind a reduction or a `Squeeze`
+(`x.sum() * 2`), or several of them do (`lerp` or `where` of `x[0]`).
 
-Right for: `x.sum()`, `x.mean()`, `x.max()`, `x.norm()`: a reduction that is the last operator.
+Right for: `x.sum()`, `x.mean()`, `x.max()`, `x.norm()`: a reduction that is the last operator; `x[0]`, `x[0] * 2`,
+`(x * 2).reshape(())`.
 
-`inference` returns an array of shape [1] where the ONNX model declares [], and the compiler prints 'Unkown op target:
-0' on the way. The value is right.
+`inference` returns an array of shape [1] where the ONNX model declares []. The value is right.
 
 rknn/simulator was not run by hardware (simulated).
 

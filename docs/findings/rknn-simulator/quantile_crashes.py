@@ -1,9 +1,9 @@
 """rknn/simulator: `quantile(x, 0.5)` of all elements ends the process (SIGSEGV)
 
-Condition: one quantile of a vector, or of all elements, with linear interpolation.
+Condition: one quantile of a vector, or of all elements, with linear interpolation, with `keepdim=True` too.
 
-Right for: `dim=0` and `dim=1` of a matrix; two quantiles at once; `interpolation='lower'`; `sort`, `topk` and
-`gather` of a vector alone.
+Right for: `dim=0` and `dim=1` of a matrix; two quantiles at once; `interpolation` of 'lower', 'nearest' and
+'midpoint'; `sort`, `topk` and `gather` of a vector alone.
 
 The compiler crashes while it writes the program. Which of the 21 operators of the exported model does it was not
 found.
