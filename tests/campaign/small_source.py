@@ -70,6 +70,10 @@ class Small:
     graphs: tuple[Graph, ...] = GRAPHS
     rare: bool = True
 
+    @property
+    def files(self) -> Sequence[str]:
+        return (_BASES,)
+
     def begin(self, plan: Plan, folder: Path) -> SmallSource:
         (folder / _BASES).write_text(json.dumps([encode(graph, labels=False).hex() for graph in self.graphs]))
         return self.reopen(plan, folder)

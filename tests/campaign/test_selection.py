@@ -11,7 +11,7 @@ from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform, digest, 
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
 from mindgap.workflows.campaign.plan import parse_plan
 from mindgap.workflows.campaign.schedule.block import Saturation
-from mindgap.workflows.campaign.schedule.driver import CpuBudget
+from mindgap.workflows.campaign.schedule.case_runner import CpuBudget
 from mindgap.workflows.campaign.schedule.eligibility import Eligibility
 from mindgap.workflows.campaign.schedule.selection import BlockSelector, novel_first
 from mindgap.workflows.support.answers import SupportTable

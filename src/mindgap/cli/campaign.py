@@ -23,7 +23,8 @@ from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
 
 if TYPE_CHECKING:
-    from mindgap.workflows.campaign.session import CaseSourceFactory, RunOptions
+    from mindgap.workflows.campaign.cases.case import CaseSourceFactory
+    from mindgap.workflows.campaign.session import RunOptions
     from mindgap.workflows.campaign.state.directory import CampaignDirectory
     from mindgap.workflows.campaign.state.status import CampaignStatus
     from mindgap.workflows.campaign.state.steps import StepTracker

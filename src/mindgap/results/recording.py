@@ -18,6 +18,7 @@ from mindgap.platforms.protocol import EXECUTION
 from mindgap.results.rows import Model, PlatformFacts, Refused, Row
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import TABLES, Store, StoreError, Writer, graph_row, metric_columns, new_run, outcome_row
+from mindgap.results.store.commits import PendingRows
 from mindgap.results.store.records import writable
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
@@ -46,7 +47,7 @@ class Recording:
     """One run. Thread-safe. What is not `finish`ed stays in the store as a run that was cut short."""
 
     def __init__(
-        self, store: Store | None, writer: Writer | None, settings: RunSettings, describe: Describe,
+        self, store: Store | PendingRows | None, writer: Writer | None, settings: RunSettings, describe: Describe,
         kind: str = "diff", run: str | None = None, *, forgiving: bool = False,
     ) -> None:  # fmt: skip
         """`run`: the run to go on with, or None for a new one. `forgiving`: a `StoreError` is kept as `failure`."""
@@ -129,9 +130,13 @@ class Recording:
         seen = (outcome.platform, outcome.fingerprint)
         if outcome.fingerprint and seen not in self._fingerprints and outcome.platform in self._facts:
             # The first time that a platform does something says what it is.
-            self._fingerprints.add(seen)
-            described = json.dumps(dict(self._describe(outcome.platform)), default=str)
-            self._append("platforms", self._platform(outcome.platform, outcome.fingerprint, described))
+            self.described(outcome.platform, outcome.fingerprint)
+
+    def described(self, platform: PlatformName, fingerprint: str) -> None:
+        """What a platform reports of itself, by its fingerprint."""
+        self._fingerprints.add((platform, fingerprint))
+        description = json.dumps(dict(self._describe(platform)), default=str)
+        self._append("platforms", self._platform(platform, fingerprint, description))
 
     def _verdict(self, graph: Graph | str, row: Row) -> None:
         key = {

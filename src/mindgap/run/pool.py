@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
 from mindgap.platforms.environments import Host
@@ -56,6 +56,29 @@ BATCH_SIZE: Final = 128
 _TAKEN_ALONG: Final = ("MINDGAP_LOG", "OMP_WAIT_POLICY")
 #: Resident bytes at which a worker empties its caches while one large graph has the machine for itself.
 _CACHES_OF_ONE: Final = 384 << 20
+
+
+class JobRunner(Protocol):
+    """Runs jobs on platforms: workers of this machine, or those of a cluster. Thread-safe."""
+
+    #: Processor time of the jobs.
+    cpu: CpuAccount
+
+    def run(self, job: Job) -> Outcome:
+        """Runs one job and waits for it. Raises `MindgapError` for bad input only."""
+        ...
+
+    def run_together(self, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
+        """Runs jobs for one platform, loaded together if it can. Returns outcomes in their order."""
+        ...
+
+    def describe(self, platform: PlatformName) -> Mapping[str, Any]:
+        """Returns what the platform reports of itself; `{"error": reason}` if it cannot start."""
+        ...
+
+    def meter(self, platform: PlatformName) -> CpuMeter | AccountMeter:
+        """Makes what reads the processor seconds of the platform's jobs from now on."""
+        ...
 
 
 class WorkerPool:

@@ -26,6 +26,9 @@ _STALE_S: Final = 86_400.0
 #: Filesystems on which an upload appears whole.
 _ATOMIC: Final = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
 
+#: Filesystems on which a file can be created only if it is new (S3: `If-None-Match`).
+_CREATES: Final = frozenset({"memory", "s3", "s3a", "gs", "gcs"})
+
 
 class StoreLocation(Protocol):
     """Files by name relative to the root, with `/` between directories. Published files never change."""
@@ -50,6 +53,14 @@ class StoreLocation(Protocol):
 
     def publish(self, name: str, data: bytes) -> None:
         """Publishes a file atomically. Raises `StoreError`."""
+        ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Publishes a file under a name that nothing has. Returns False, and changes nothing, where something has it.
+
+        Of several processes that do this at once, one gets True. Raises `StoreError`, also for a filesystem that cannot
+        do it.
+        """
         ...
 
     def remove(self, name: str) -> None: ...
@@ -112,6 +123,23 @@ class LocalLocation:
         except OSError as error:
             raise StoreError(_unwritten(self.url(name), len(data), error)) from None
 
+    def create(self, name: str, data: bytes) -> bool:
+        path = self.root / name
+        temporary = path.with_name(_temporary_name())
+        try:
+            self._write(temporary, data)
+            try:
+                # Unlike a rename, a link does not replace what is there.
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            finally:
+                temporary.unlink(missing_ok=True)
+            _sync_directory(path.parent)
+        except OSError as error:
+            raise StoreError(_unwritten(self.url(name), len(data), error)) from None
+        return True
+
     def remove(self, name: str) -> None:
         (self.root / name).unlink(missing_ok=True)
 
@@ -127,22 +155,21 @@ class LocalLocation:
         return removed
 
     def _publish(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(_temporary_name())
         try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            self._write(temporary, data)
             temporary.rename(path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync_directory(path.parent)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
 
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
         try:
@@ -161,8 +188,9 @@ class RemoteLocation:
         self._fs = filesystem
         self._root = root.rstrip("/")
         self._url = url.rstrip("/")
-        protocol = filesystem.protocol
-        self._atomic = not _ATOMIC.isdisjoint([protocol] if isinstance(protocol, str) else protocol)
+        protocols = {filesystem.protocol} if isinstance(filesystem.protocol, str) else {*filesystem.protocol}
+        self._atomic = not _ATOMIC.isdisjoint(protocols)
+        self._creates = not _CREATES.isdisjoint(protocols)
 
     def url(self, name: str = "") -> str:
         return f"{self._url}/{name}" if name else self._url
@@ -200,6 +228,21 @@ class RemoteLocation:
         except OSError as error:
             raise StoreError(_unwritten(self.url(name), len(data), error)) from None
 
+    def create(self, name: str, data: bytes) -> bool:
+        if not self._creates:
+            raise StoreError(
+                f"{self._url}: a file cannot be created there only if it is new ({', '.join(sorted(_CREATES))} can)"
+            )
+        path = PurePosixPath(self._path(name))
+        try:
+            self._fs.makedirs(str(path.parent), exist_ok=True)
+            self._fs.pipe_file(str(path), data, mode="create")
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise StoreError(_unwritten(self.url(name), len(data), error)) from None
+        return True
+
     def remove(self, name: str) -> None:
         with suppress(FileNotFoundError):
             self._fs.rm_file(self._path(name))
@@ -224,6 +267,14 @@ class RemoteLocation:
             for entry in listed
             if (leaf := str(entry["name"]).rstrip("/").rpartition("/")[2])
         )
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _temporary_name() -> str:

@@ -56,6 +56,13 @@ def packed(rows: pa.Table) -> bytes:
     return sink.getvalue()
 
 
+def packed_segment(table: TableSchema, rows: pa.Table) -> tuple[str, bytes]:
+    """Returns the file name and the bytes of a segment of stamped rows."""
+    data, last = packed(rows), rows.num_rows - 1
+    written: int = rows["_written"][last].as_py()
+    return segment_name(table, data, written, rows["_writer"][last].as_py()), data
+
+
 def segment_name(table: TableSchema, data: bytes, written: int, writer: str) -> str:
     """Returns a segment's file name. `written`: microseconds since 1970, of the youngest row."""
     return f"{folder_of(table)}/{written:016x}-{writer}-{xxhash.xxh3_128_hexdigest(data)}{SUFFIX}"

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mindgap.graph import Graph, GraphError, TensorStore, decode, digest, digest_of_bytes, encode, stored_keys
+from mindgap.results.store.commits import Commits, graph_file, last_stamp
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import LocalLocation, location_at
-from mindgap.results.store.segment import checked_bytes, folder_of, packed, segment_name
+from mindgap.results.store.segment import checked_bytes, folder_of, packed_segment
 from mindgap.results.store.tables import TABLES, VERSION, TableSchema
 from mindgap.results.store.views import Views
 from mindgap.results.store.writer import Row, Writer
@@ -70,9 +71,20 @@ class Store:
             raise StoreError(f"tensors are kept in local stores only, not in {self.url}")
         return TensorStore(self._location.root / "tensors")
 
-    def writer(self, *, rows: int = 4096, nbytes: int = 8 << 20, age_s: float = 5.0) -> Writer:
+    def writer(self, *, rows: int = 4096, nbytes: int = 8 << 20, age_s: float = 5.0, after: int = 0) -> Writer:
         """Returns a buffered writer, which the caller closes; the limits are those of `Writer`."""
-        return Writer(self, rows=rows, nbytes=nbytes, age_s=age_s)
+        return Writer(self, rows=rows, nbytes=nbytes, age_s=age_s, after=after)
+
+    def commits(self, run: str) -> Commits:
+        """Returns the commits of a run."""
+        return Commits(self._location, run)
+
+    def last_stamp(self) -> int:
+        """Returns the youngest stamp of the store's rows, in microseconds since 1970; 0 if it has none.
+
+        A writer that begins `after` it writes rows that count, even if the clock of this machine is behind.
+        """
+        return last_stamp(self._location, [folder_of(table) for table in TABLES.values()])
 
     def append(self, table: str, rows: Row | Iterable[Row]) -> None:
         """Publishes rows at once, as one segment. For many small appends, use a `writer`. Raises `StoreError`."""
@@ -81,12 +93,22 @@ class Store:
 
     def publish(self, table: TableSchema, rows: pa.Table) -> str:
         """Publishes stamped rows as a segment. Returns its name. Raises `StoreError` if it cannot be written."""
-        data = packed(rows)
-        last = rows.num_rows - 1
-        written: int = rows["_written"][last].as_py()
-        name = segment_name(table, data, written, rows["_writer"][last].as_py())
+        name, data = packed_segment(table, rows)
         self._location.publish(name, data)
         return name
+
+    def check_writable(self) -> None:
+        """Writes a file, and refuses to write it again. Raises `StoreError` for a place where that does not work.
+
+        Commits need both. Some servers that speak S3 write twice.
+        """
+        name = f"commits/.check-{secrets.token_hex(8)}"
+        first = self._location.create(name, b"")
+        try:
+            if not first or self._location.create(name, b""):
+                raise StoreError(f"{self.url} replaces a file that is to be created only if it is new")
+        finally:
+            self._location.remove(name)
 
     def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> pa.Table:
         """Runs SQL in DuckDB over views named like the tables, in which each key occurs once.
@@ -103,27 +125,27 @@ class Store:
     def put_graph(self, graph: Graph, *, tensors: TensorStore | None = None) -> str:
         """Keeps a graph's bytes under its digest, and returns that. `tensors`: the store of its tensors."""
         key = digest(graph)
-        if not self._location.exists(_graph_file(key)):
-            self._location.publish(_graph_file(key), encode(graph))
+        if not self._location.exists(graph_file(key)):
+            self._location.publish(graph_file(key), encode(graph))
         if tensors is not None:
             self.tensors.copy(stored_keys(graph), tensors)
         return key
 
     def put_graph_bytes(self, key: str, data: bytes) -> None:
         """Keeps the bytes of an encoded graph under its digest; reading checks that they match."""
-        if not self._location.exists(_graph_file(key)):
-            self._location.publish(_graph_file(key), data)
+        if not self._location.exists(graph_file(key)):
+            self._location.publish(graph_file(key), data)
 
     def remove_graph(self, key: str) -> None:
         """Removes the bytes of a graph, if there are any. Rows that name it stay."""
-        self._location.remove(_graph_file(key))
+        self._location.remove(graph_file(key))
 
     def get_graph(self, key: str) -> Graph:
         """Returns the graph with this digest. Raises `StoreError` if it is missing or damaged."""
-        data = self._location.read(_graph_file(key))
+        data = self._location.read(graph_file(key))
         if data is None:
             raise StoreError(f"{self.url} does not keep the graph {key}")
-        where = self._location.url(_graph_file(key))
+        where = self._location.url(graph_file(key))
         try:
             other = digest_of_bytes(data) != key
             graph = decode(data)
@@ -166,7 +188,8 @@ class Store:
             small = [
                 (name, data)
                 for name in self._location.names(folder_of(table))
-                if len(data := checked_bytes(self._location, name)) < below
+                # Another process that compacts the store may have taken one away since it was listed.
+                if self._location.exists(name) and len(data := checked_bytes(self._location, name)) < below
             ]
             if len(small) < 2:
                 continue
@@ -221,7 +244,3 @@ def new_run(kind: str) -> str:
 
 def _marker() -> bytes:
     return json.dumps({"format": "mindgap-store", "version": VERSION}).encode()
-
-
-def _graph_file(key: str) -> str:
-    return f"graphs/{key[:2]}/{key}.graph"

@@ -10,16 +10,25 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 from mindgap.results.store.errors import RowError, StoreError
 from mindgap.results.store.segment import to_arrow
 from mindgap.results.store.tables import TABLES, TableSchema
 
 if TYPE_CHECKING:
-    from mindgap.results.store.store import Store
+    import pyarrow as pa
 
 Row = Mapping[str, Any]
+
+
+class Publisher(Protocol):
+    """Takes segments: a store, or what is collected for one."""
+
+    @property
+    def url(self) -> str: ...
+
+    def publish(self, table: TableSchema, rows: pa.Table) -> str: ...
 
 
 class Writer:
@@ -32,13 +41,16 @@ class Writer:
     and raises `StoreError` if that fails too; `append` has then not taken its row.
     """
 
-    def __init__(self, store: Store, *, rows: int = 4096, nbytes: int = 8 << 20, age_s: float = 5.0) -> None:
+    def __init__(
+        self, store: Publisher, *, rows: int = 4096, nbytes: int = 8 << 20, age_s: float = 5.0, after: int = 0
+    ) -> None:
+        """`after`: a stamp; all rows get later ones."""
         self._store = store
         self._limits = (rows, nbytes)
         self._age = age_s
         self._name = secrets.token_hex(6)
         self._seq = 0
-        self._last = 0
+        self._last = after + 1
         self._buffers: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
         self._count = self._weight = 0
         self._oldest = 0.0

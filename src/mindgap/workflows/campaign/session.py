@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Any, Final
 
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.platforms.environments.host import use_hosts_of_plan
@@ -22,12 +23,20 @@ from mindgap.results.rows import PlatformFacts
 from mindgap.results.store import Store
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.local import fingerprint_of
-from mindgap.run.pool import WorkerPool
+from mindgap.run.pool import JobRunner, WorkerPool
 from mindgap.run.system import memory_bytes
-from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource, Shard
+from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource, CaseSourceFactory, Shard
+from mindgap.workflows.campaign.cluster.cluster_driver import ClusterContext, ClusterDriver
+from mindgap.workflows.campaign.cluster.connection import code_digest, connected, living_nodes, require_platforms
+from mindgap.workflows.campaign.cluster.judged_block import commit_name
+from mindgap.workflows.campaign.cluster.messages import ClusterSetup, SessionTerms
+from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
+from mindgap.workflows.campaign.cluster.tasks import ClusterPool
 from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes
 from mindgap.workflows.campaign.plan import Plan
-from mindgap.workflows.campaign.schedule.driver import CampaignDriver, CpuBudget, DriverContext
+from mindgap.workflows.campaign.schedule.block_queues import BlockContext
+from mindgap.workflows.campaign.schedule.case_runner import CpuBudget, PoolRunner
+from mindgap.workflows.campaign.schedule.driver import CampaignDriver, DriverContext
 from mindgap.workflows.campaign.schedule.eligibility import Eligibility, read_eligibility
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import (
@@ -55,19 +64,6 @@ _AGE_S: Final = 10.0
 _JUDGES_OF_BATCHES: Final = 10
 
 
-class CaseSourceFactory(Protocol):
-    """Opens the case source of a campaign, for its first session and for later ones."""
-
-    def begin(self, plan: Plan, directory: Path) -> CaseSource:
-        """Opens the source and keeps in the directory all that a resume needs. Raises `MindgapError` if no case can be
-        made."""
-        ...
-
-    def reopen(self, plan: Plan, directory: Path) -> CaseSource:
-        """Opens the same source from the directory. Raises `MindgapError` if a file that it needs is missing."""
-        ...
-
-
 @dataclass(frozen=True)
 class RunOptions:
     """Options of one session. No result depends on them.
@@ -76,7 +72,9 @@ class RunOptions:
     progress. `notify`: receives one-line warnings. `tensors`: the store of large tensors. `support`: a store of survey
     answers, read when a campaign begins; answers that it lacks are surveyed first, for `coverage_minutes` of processor
     time per platform (default: the plan's), and stored there. None: no store is read and no platform is surveyed.
-    `whole_process`: charge the campaign for all processor time of this process.
+    `whole_process`: charge the campaign for all processor time of this process. `ray`: the address of a Ray cluster
+    whose nodes run the platforms; empty: this machine does. `store_url`: where a new campaign keeps its rows, if not in
+    its directory.
     """
 
     jobs: int | None = None
@@ -86,6 +84,8 @@ class RunOptions:
     support: Path | None = None
     coverage_minutes: float | None = None
     whole_process: bool = False
+    ray: str = ""
+    store_url: str = ""
 
 
 def begin(
@@ -104,17 +104,24 @@ def begin(
     use_hosts_of_plan(plan.hosts)
     # Reports an absent platform before any work is done.
     options.steps.step("looking for the plan's platforms")
-    _facts(plan, options)
-    Store(path)
-    options.steps.step("loading what the cases are made of")
-    with published(path, options.steps):
+    with ExitStack() as stack:
+        cluster = stack.enter_context(_cluster(plan, options))
+        if cluster is None:
+            _facts(plan, options)
+        Store(options.store_url or path)
+        options.steps.step("loading what the cases are made of")
+        path.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(published(path, options.steps))
         expenses = Expenses(whole_process=options.whole_process)
         with expenses.preparing():
             case_source = source.begin(plan, path)
         minutes = plan.limits.coverage_minutes if options.coverage_minutes is None else options.coverage_minutes
         support_options = SupportOptions(None if options.support is None else os.path.abspath(options.support), minutes)
-        directory = create_directory(path, plan, text, shard or Shard(), case_source.identity, where, support_options)
-        stopped = _session(directory, case_source, options, expenses)
+        directory = create_directory(
+            path, plan, text, shard or Shard(), case_source.identity, where, support_options, options.store_url
+        )
+        session = _Session(directory, source, case_source, options, expenses)
+        stopped = _session(session) if cluster is None else _cluster_session(session, cluster)
     return replace(campaign_status(directory), stopped=stopped)
 
 
@@ -123,22 +130,50 @@ def resume_campaign(
 ) -> CampaignStatus:
     """Runs the unfinished part of a campaign. Raises `MindgapError` like `begin`, and if the plan was changed."""
     directory, options = open_directory(path), options or RunOptions()
-    options.steps.step("loading what the cases are made of")
-    with published(directory.path, options.steps):
-        expenses = Expenses(whole_process=options.whole_process)
-        with expenses.preparing():
-            case_source = source.reopen(directory.plan, directory.path)
-        check_identity(directory, case_source.identity)
-        stopped = _session(directory, case_source, options, expenses)
+    with _cluster(directory.plan, options) as cluster:
+        options.steps.step("loading what the cases are made of")
+        with published(directory.path, options.steps):
+            expenses = Expenses(whole_process=options.whole_process)
+            with expenses.preparing():
+                case_source = source.reopen(directory.plan, directory.path)
+            check_identity(directory, case_source.identity)
+            session = _Session(directory, source, case_source, options, expenses)
+            stopped = _session(session) if cluster is None else _cluster_session(session, cluster)
     return replace(campaign_status(directory), stopped=stopped)
 
 
-def _session(directory: CampaignDirectory, case_source: CaseSource, options: RunOptions, expenses: Expenses) -> str:
-    """Runs the unfinished blocks. Returns why it stopped early; empty if everything ran."""
+@dataclass(frozen=True)
+class _Session:
+    """What a session has before its platforms are opened."""
+
+    directory: CampaignDirectory
+    factory: CaseSourceFactory
+    case_source: CaseSource
+    options: RunOptions
+    expenses: Expenses
+
+
+@contextmanager
+def _cluster(plan: Plan, options: RunOptions) -> Generator[Any]:
+    """Yields the module `ray`, connected to a cluster that has what the plan needs; None for this machine."""
+    if not options.ray:
+        yield None
+        return
+    with connected(options.ray) as ray:
+        needed = [plan.reference] if plan.skip_unavailable else [plan.reference, *plan.platforms]
+        require_platforms(living_nodes(ray), needed, options.ray)
+        yield ray
+
+
+def _session(session: _Session) -> str:
+    """Runs the unfinished blocks on this machine. Returns why it stopped early; empty if everything ran."""
     started = perf_counter()
+    directory, case_source, options, expenses = (
+        session.directory, session.case_source, session.options, session.expenses
+    )  # fmt: skip
     plan, store, steps = directory.plan, directory.store, options.steps
     steps.step("reading what has run")
-    resume_state = read_resume_state(store, directory)
+    resume_state = _resume_state(store, directory)
     facts, platforms = _facts(plan, options)
     limits = judge_limits(plan, options.tensors or default_tensor_store())
     busy = options.jobs or os.cpu_count() or 2
@@ -155,10 +190,7 @@ def _session(directory: CampaignDirectory, case_source: CaseSource, options: Run
         support = _support(directory, case_source, pool, platforms, options, fresh=resume_state.created is None)
         writer = stack.enter_context(store.writer(rows=_ROWS, age_s=_AGE_S))
         record = Recording(store, writer, limits.settings, pool.describe, "campaign", directory.run)
-        created = (resume_state.created or datetime.now(UTC)).isoformat(timespec="seconds")
-        about = {"plan": plan.model_dump(), "shard": str(directory.shard), "identity": directory.identity,
-                 "seconds_before": resume_state.seconds}  # fmt: skip
-        record.begin(created, version("mindgap"), facts, platforms, about)
+        _begin_record(record, directory, resume_state, facts, platforms)
         selector = BlockSelector(plan, platforms, support)
         for row in resume_state.finished_blocks:
             selector.restore(row["features"] or (), row["given"] or {})
@@ -170,20 +202,10 @@ def _session(directory: CampaignDirectory, case_source: CaseSource, options: Run
         judges = stack.enter_context(judge_processes(count, limits, execute, pool.describe, pool.cpu))
         progress = Progress(planned_cases(plan, directory.shard), _done_cases(resume_state, plan))
         budgets = _budgets(directory, platforms, resume_state)
+        runner = PoolRunner(plan, pool)
+        blocks = BlockContext(plan, platforms, runner, judges, record, progress, selector.spent, budgets)
         drive = CampaignDriver(
-            DriverContext(
-                directory,
-                case_source,
-                platforms,
-                pool,
-                judges,
-                record,
-                selector,
-                resume_state,
-                progress,
-                expenses,
-                budgets,
-            )
+            DriverContext(directory, case_source, blocks, selector, resume_state, progress, expenses, pool.cpu)
         )
         steps.run(progress)
         drive.run()
@@ -194,10 +216,92 @@ def _session(directory: CampaignDirectory, case_source: CaseSource, options: Run
     return drive.stopped
 
 
+def _cluster_session(session: _Session, ray: Any) -> str:
+    """Runs the unfinished blocks on a cluster. Returns why it stopped early; empty if everything ran."""
+    started = perf_counter()
+    directory, options, expenses = session.directory, session.options, session.expenses
+    plan, store, steps = directory.plan, directory.store, options.steps
+    steps.step("reading what has run")
+    store.check_writable()
+    resume_state = _resume_state(store, directory)
+    there = living_nodes(ray)
+    platforms = [name for name in plan.platforms if any(node.has(name) for node in there)]
+    for name in plan.platforms:
+        if name not in platforms:
+            options.notify(f"LEFT OUT, no node has it: {name}")
+    names = tuple(dict.fromkeys([plan.reference, *platforms]))
+    setup = _cluster_setup(session, store)
+    with ExitStack() as stack:
+        steps.step(f"starting the workers of {', '.join(names)} on {len(there)} nodes")
+        nodes = ClusterNodes(ray, ray.put(setup), options.ray, setup.session, names)
+        stack.callback(nodes.close)
+        facts, descriptions = nodes.join()
+        pool = ClusterPool(setup.session, descriptions)
+        _warn_of_changes(store, directory.run, pool, names, options)
+        support = _support(directory, session.case_source, pool, platforms, options, fresh=resume_state.created is None)
+        prints = {name: fingerprint_of(about) for name, about in descriptions.items()}
+        nodes.begin(SessionTerms(tuple(platforms), prints, descriptions, support))
+        writer = stack.enter_context(store.writer(rows=_ROWS, age_s=_AGE_S, after=store.last_stamp()))
+        record = Recording(store, writer, plan.run_settings, pool.describe, "campaign", directory.run)
+        _begin_record(record, directory, resume_state, list(facts.values()), platforms)
+        for name in names:
+            record.described(name, prints[name])
+        selector = BlockSelector(plan, platforms)
+        for row in resume_state.finished_blocks:
+            selector.restore(row["features"] or (), row["given"] or {})
+        progress = Progress(planned_cases(plan, directory.shard), _done_cases(resume_state, plan))
+        budgets = {
+            name: replace(budget.now, batch=plan.platforms[name].batch)
+            for name, budget in _budgets(directory, platforms, resume_state).items()
+        }
+        context = ClusterContext(
+            plan, _numbers(directory), platforms, nodes, selector, resume_state, progress, directory.identity, budgets
+        )
+        steps.run(progress)
+        driver = ClusterDriver(context)
+        driver.run()
+        record.expenses(expenses.rows(directory.run, pool.cpu) + nodes.expenses())
+        record.finish(resume_state.seconds + perf_counter() - started)
+        steps.step("writing the store and ending the workers")
+    store.compact()
+    return driver.stopped
+
+
+def _cluster_setup(session: _Session, store: Store) -> ClusterSetup:
+    directory = session.directory
+    files = {name: (directory.path / name).read_bytes() for name in session.factory.files}
+    place = directory.store_url or os.path.abspath(directory.path)
+    return ClusterSetup(
+        secrets.token_hex(6), directory.plan, directory.run, directory.shard, place, session.factory, files,
+        directory.identity, code_digest(), store.last_stamp(), session.options.jobs,
+    )  # fmt: skip
+
+
+def _resume_state(store: Store, directory: CampaignDirectory) -> ResumeState:
+    """Reads the resume state, after publishing what a cluster's node committed and did not publish."""
+    commits = store.commits(directory.run)
+    published = {row["block"] for row in store.rows("SELECT block FROM blocks WHERE run = ?", [directory.run])}
+    commits.settle(sorted(commits.names() - {commit_name(number) for number in published}))
+    return read_resume_state(store, directory)
+
+
+def _begin_record(
+    record: Recording,
+    directory: CampaignDirectory,
+    resume_state: ResumeState,
+    facts: Sequence[PlatformFacts],
+    platforms: Sequence[PlatformName],
+) -> None:
+    created = (resume_state.created or datetime.now(UTC)).isoformat(timespec="seconds")
+    about = {"plan": directory.plan.model_dump(), "shard": str(directory.shard), "identity": directory.identity,
+             "seconds_before": resume_state.seconds}  # fmt: skip
+    record.begin(created, version("mindgap"), facts, platforms, about)
+
+
 def _support(
     directory: CampaignDirectory,
     case_source: CaseSource,
-    pool: WorkerPool,
+    pool: JobRunner,
     platforms: Sequence[PlatformName],
     options: RunOptions,
     *,
@@ -256,7 +360,7 @@ def _able(pool: WorkerPool, plan: Plan, platforms: Sequence[PlatformName], optio
 
 
 def _warn_of_changes(
-    store: Store, run: str, pool: WorkerPool, platforms: Sequence[PlatformName], options: RunOptions
+    store: Store, run: str, pool: JobRunner, platforms: Sequence[PlatformName], options: RunOptions
 ) -> None:
     """Warns of platforms whose fingerprint changed since the campaign began: their rows are not comparable."""
     before: dict[str, set[str]] = {}

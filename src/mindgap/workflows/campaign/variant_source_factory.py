@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +31,14 @@ class VariantSourceFactory:
     jobs: int | None = None
     steps: StepTracker = field(default_factory=StepTracker)
     notify: Callable[[str], None] = lambda line: None
+
+    @property
+    def files(self) -> Sequence[str]:
+        return (POOL,)
+
+    def __reduce__(self) -> tuple[type[VariantSourceFactory], tuple[()]]:
+        """A copy in another process reports to nobody."""
+        return VariantSourceFactory, ()
 
     def begin(self, plan: Plan, directory: Path) -> VariantSource:
         """Raises `MindgapError` if the directory is no catalogue, or an empty one."""

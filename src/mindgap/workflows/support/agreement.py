@@ -26,7 +26,7 @@ from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
 from mindgap.results.store.records import writable
 from mindgap.run.outcome import Job, Outcome
-from mindgap.run.pool import WorkerPool
+from mindgap.run.pool import JobRunner
 from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.prober import SurveyBudget, plain_first
 from mindgap.workflows.support.probes import CallProbe
@@ -100,7 +100,7 @@ class References:
     """What the reference gives for probes. Each is run twice, once for all platforms: a call that gives two results
     depends on something that is not in its graph. Thread-safe."""
 
-    def __init__(self, pool: WorkerPool, reference: PlatformName = CPU_EAGER) -> None:
+    def __init__(self, pool: JobRunner, reference: PlatformName = CPU_EAGER) -> None:
         self.platform = reference
         self._pool = pool
         self._lock = threading.Lock()
@@ -178,7 +178,7 @@ class AgreementMeter:
     ATTACH: Final = 8 << 20
 
     def __init__(
-        self, platform: PlatformName, pool: WorkerPool, references: References, calm: Calm,
+        self, platform: PlatformName, pool: JobRunner, references: References, calm: Calm,
         keep: Callable[[Agreement], None],
     ) -> None:  # fmt: skip
         self._platform = platform

@@ -17,7 +17,7 @@ from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.run.local import fingerprint_of
-from mindgap.run.pool import WorkerPool
+from mindgap.run.pool import JobRunner
 from mindgap.workflows.support.answers import SupportTable, read_support
 from mindgap.workflows.support.graph_probes import CaseProbes, case_probes
 from mindgap.workflows.support.key import Key
@@ -74,7 +74,7 @@ class _Answered:
 
 
 def survey_graphs(
-    platforms: Sequence[PlatformName], graphs: Iterable[Graph], pool: WorkerPool, limits: SurveyLimits
+    platforms: Sequence[PlatformName], graphs: Iterable[Graph], pool: JobRunner, limits: SurveyLimits
 ) -> None:
     """Surveys each platform of `pool` for the graphs' calls without an answer, and stores the answers.
 
@@ -120,7 +120,7 @@ def survey_graphs(
 
 
 def _ask(
-    platform: PlatformName, fingerprint: str, cases: CaseProbes, store: Store, pool: WorkerPool, minutes: float,
+    platform: PlatformName, fingerprint: str, cases: CaseProbes, store: Store, pool: JobRunner, minutes: float,
     answered: _Answered, on_progress: Callable[[PlatformName, int, int], None],
 ) -> None:  # fmt: skip
     """Probes some keys first, and all others only if the platform refuses any."""

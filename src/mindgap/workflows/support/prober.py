@@ -10,7 +10,7 @@ from typing import Final
 from mindgap.graph import Graph, concatenate
 from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
-from mindgap.run.pool import WorkerPool
+from mindgap.run.pool import JobRunner
 from mindgap.workflows.support.answers import SupportAnswer, answer_of
 from mindgap.workflows.support.call_forms import DTYPES
 from mindgap.workflows.support.key import Key
@@ -52,7 +52,7 @@ class _Asked:
 def ask(
     platform: PlatformName,
     probes: Iterable[CallProbe],
-    pool: WorkerPool,
+    pool: JobRunner,
     *,
     known: Mapping[Key, SupportAnswer],
     batched: bool = True,
@@ -120,7 +120,7 @@ def _alike(one: _Asked, other: _Asked) -> bool:
 
 class _Asker:
     def __init__(
-        self, platform: PlatformName, pool: WorkerPool, budget: SurveyBudget, keep: Callable[[SupportAnswer], None],
+        self, platform: PlatformName, pool: JobRunner, budget: SurveyBudget, keep: Callable[[SupportAnswer], None],
         on_run: OnRun | None, attach: int,
     ) -> None:  # fmt: skip
         self._platform = platform

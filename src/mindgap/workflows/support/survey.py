@@ -14,7 +14,7 @@ from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.results.store import Store, Writer
 from mindgap.run.local import fingerprint_of
-from mindgap.run.pool import WorkerPool
+from mindgap.run.pool import JobRunner, WorkerPool
 from mindgap.workflows.support.agreement import (
     NOT_JUDGED,
     Agreement,
@@ -62,7 +62,7 @@ def survey_platforms(
     *,
     budget_s: float | None = None,
     jobs: int = 1,
-    pool: WorkerPool | None = None,
+    pool: JobRunner | None = None,
     compare: bool = False,
     on_progress: OnPlatformProgress = lambda platform, done, total, what: None,
 ) -> SurveyResult:
@@ -123,7 +123,7 @@ def _keys(probes: Sequence[CallProbe]) -> tuple[Key, ...]:
 
 
 def _descriptions(
-    pool: WorkerPool, platforms: Sequence[PlatformName], jobs: int
+    pool: JobRunner, platforms: Sequence[PlatformName], jobs: int
 ) -> dict[PlatformName, Mapping[str, object]]:
     """Starts the platforms' workers, `jobs` at a time, and returns what each says of itself."""
     names = list(dict.fromkeys(platforms))
@@ -132,7 +132,7 @@ def _descriptions(
 
 
 @contextmanager
-def _pool(platforms: Sequence[PlatformName], pool: WorkerPool | None, jobs: int) -> Generator[WorkerPool]:
+def _pool(platforms: Sequence[PlatformName], pool: JobRunner | None, jobs: int) -> Generator[JobRunner]:
     if pool is not None:
         yield pool
         return
@@ -147,7 +147,7 @@ class SurveyInterrupted(Exception):
 class _Survey:
     def __init__(
         self,
-        pool: WorkerPool,
+        pool: JobRunner,
         writer: Writer,
         probes: Sequence[CallProbe],
         known: SupportTable,
@@ -234,7 +234,7 @@ class _Survey:
 class _Comparer:
     """What a survey knows of agreements with the reference, and makes known."""
 
-    def __init__(self, pool: WorkerPool, writer: Writer, store: Store, platforms: Mapping[PlatformName, str]) -> None:
+    def __init__(self, pool: JobRunner, writer: Writer, store: Store, platforms: Mapping[PlatformName, str]) -> None:
         """Raises `MindgapError` where the reference does not start."""
         described = pool.describe(CPU_EAGER)
         if set(described) == {"error"}:

@@ -59,6 +59,10 @@ class BundleSourceFactory:
 
     path: Path
 
+    @property
+    def files(self) -> Sequence[str]:
+        return (BUNDLE,)
+
     def begin(self, plan: Plan, directory: Path) -> BundleSource:
         try:
             shutil.copyfile(self.path, directory / BUNDLE)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, Protocol
 
 from mindgap.graph import Graph, MindgapError, decode
 from mindgap.graph.cache import Cache
 from mindgap.run.identity import remember
+from mindgap.workflows.campaign.plan import Plan
 
 #: Cases of a block; the last may have fewer.
 BLOCK: Final = 500
@@ -42,6 +44,11 @@ class Case:
     base: str = ""
 
     @property
+    def outline(self) -> Case:
+        """What a block selection looks at: the case without its graph and description."""
+        return replace(self, data=b"", description="")
+
+    @property
     def graph(self) -> Graph:
         """Decoded when asked for; the latest are remembered. Raises `GraphError`."""
         with _LOCK:
@@ -68,6 +75,25 @@ class CaseSource(Protocol):
 
     def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
         """Returns graphs that contain all operator calls of the cases in these blocks."""
+        ...
+
+
+class CaseSourceFactory(Protocol):
+    """Opens the case source of a campaign, for its first session and for later ones. A copy of it is sent to the nodes
+    of a cluster."""
+
+    @property
+    def files(self) -> Sequence[str]:
+        """The files in the campaign's directory from which `reopen` opens the source."""
+        ...
+
+    def begin(self, plan: Plan, directory: Path) -> CaseSource:
+        """Opens the source and keeps in the directory all that a resume needs. Raises `MindgapError` if no case can be
+        made."""
+        ...
+
+    def reopen(self, plan: Plan, directory: Path) -> CaseSource:
+        """Opens the same source from the directory. Raises `MindgapError` if a file that it needs is missing."""
         ...
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 
 from mindgap.aten.operators import is_gradient_operator
-from mindgap.graph import Graph
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import INFERENCE_ONLY
 from mindgap.results.store import Store
 from mindgap.run.local import fingerprint_of
-from mindgap.run.pool import WorkerPool
+from mindgap.run.pool import JobRunner
+from mindgap.workflows.campaign.cases.case import Case
 from mindgap.workflows.campaign.plan import Plan
 from mindgap.workflows.support.answers import SupportTable, read_support, rows_of
 
@@ -29,11 +29,12 @@ class Eligibility:
         """Returns the platforms that were surveyed."""
         return frozenset(name for name, each in self._support.platforms.items() if self._support.answers(each))
 
-    def refuses(self, platform: PlatformName, graph: Graph) -> str | None:
-        """Returns the operator for which the platform does not run the graph; None if it runs it.
+    def refuses(self, platform: PlatformName, case: Case) -> str | None:
+        """Returns the operator for which the platform does not run the case's graph; None if it runs it.
 
         That is an operator that it refuses, or a gradient operator on an inference-only platform.
         """
+        graph = case.graph
         if platform in self._inference_only:
             for node in graph.nodes:
                 if is_gradient_operator(node.op):
@@ -45,7 +46,7 @@ class Eligibility:
 def read_eligibility(
     store: Store,
     known_support: Path | None,
-    pool: WorkerPool,
+    pool: JobRunner,
     plan: Plan,
     platforms: Sequence[PlatformName],
     *,
@@ -66,7 +67,7 @@ def read_eligibility(
     return Eligibility(read_support(store, prints), frozenset(p for p in prints if _inference_only(pool, plan, p)))
 
 
-def _inference_only(pool: WorkerPool, plan: Plan, platform: PlatformName) -> bool:
+def _inference_only(pool: JobRunner, plan: Plan, platform: PlatformName) -> bool:
     """Tells whether the platform runs no gradient operators: by the plan, else by its description."""
     asked = plan.platforms[platform].gradients if platform in plan.platforms else None
     return bool(pool.describe(platform).get(INFERENCE_ONLY)) if asked is None else not asked

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mindgap.graph import Graph
 from mindgap.platforms.name import PlatformName
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
 from mindgap.workflows.campaign.plan import Plan
@@ -22,11 +21,11 @@ from mindgap.workflows.campaign.plan import Plan
 _FIXED = 50
 
 
-class GraphFilter(Protocol):
-    """Tells whether a platform refuses a graph, before it runs."""
+class CaseFilter(Protocol):
+    """Tells whether a platform refuses a case, before it runs."""
 
-    def refuses(self, platform: PlatformName, graph: Graph) -> str | None:
-        """Returns the operator of this graph that the platform is known to lack; None if none is known."""
+    def refuses(self, platform: PlatformName, case: Case) -> str | None:
+        """Returns the operator of the case's graph that the platform is known to lack; None if none is known."""
         ...
 
 
@@ -50,7 +49,7 @@ class BlockSelector:
     Blocks must be passed in the order of their numbers.
     """
 
-    def __init__(self, plan: Plan, platforms: Sequence[PlatformName], support: GraphFilter | None = None) -> None:
+    def __init__(self, plan: Plan, platforms: Sequence[PlatformName], support: CaseFilter | None = None) -> None:
         self._plan, self._platforms, self._support = plan, platforms, support
         self.covered: set[str] = set()
         self._given: dict[PlatformName, set[str]] = {
@@ -63,11 +62,12 @@ class BlockSelector:
         for platform, known in self._given.items():
             known.update(given.get(platform, ()))
 
-    def choose(self, number: int, cases: Sequence[Case]) -> BlockSelection:
-        """Selects each platform's cases of a block."""
+    def choose(self, number: int, cases: Sequence[Case], support: CaseFilter | None = None) -> BlockSelection:
+        """Selects each platform's cases of a block. `support`: for this block, in place of the selector's."""
+        support = support or self._support
         found = BlockSelection(features=self._new(self.covered, cases))
         for platform in self._platforms:
-            able = self._able(platform, cases, found.refused)
+            able = _able(platform, cases, found.refused, support)
             asked = self._plan.platforms[platform]
             if asked.everything:
                 found.orders[platform] = together(able)
@@ -90,18 +90,6 @@ class BlockSelector:
         """
         return self._new(self._given[platform], cases) if platform in self._given else []
 
-    def _able(self, platform: PlatformName, cases: Sequence[Case], refused: Counter[tuple[str, str]]) -> list[Case]:
-        if self._support is None:
-            return list(cases)
-        able: list[Case] = []
-        for case in cases:
-            reason = self._support.refuses(platform, case.graph)
-            if reason is None:
-                able.append(case)
-            else:
-                refused[platform, reason] += 1
-        return able
-
     def _quota(self, platform: PlatformName, number: int, cases: int) -> int:
         """Returns the block's part of the platform's `variants`, spread evenly over all blocks of the campaign."""
         count, most = self._plan.variants.count, self._plan.platforms[platform].variants or 0
@@ -113,6 +101,21 @@ class BlockSelector:
         new = [name for name in dict.fromkeys(name for case in cases for name in case.features) if name not in known]
         known.update(new)
         return new
+
+
+def _able(
+    platform: PlatformName, cases: Sequence[Case], refused: Counter[tuple[str, str]], support: CaseFilter | None
+) -> list[Case]:
+    if support is None:
+        return list(cases)
+    able: list[Case] = []
+    for case in cases:
+        reason = support.refuses(platform, case)
+        if reason is None:
+            able.append(case)
+        else:
+            refused[platform, reason] += 1
+    return able
 
 
 def together(cases: Iterable[Case]) -> list[Case]:

@@ -53,11 +53,12 @@ class CampaignDirectory:
     identity: str
     run: str
     support_options: SupportOptions = SupportOptions()
+    store_url: str = ""
 
     @property
     def store(self) -> Store:
-        """Opens the store, anew each time. Raises `StoreError`."""
-        return Store(self.path, create=False)
+        """Opens the store, anew each time: `store_url`, else the directory itself. Raises `StoreError`."""
+        return Store(self.store_url or self.path, create=False)
 
     @property
     def bundle(self) -> Path | None:
@@ -77,18 +78,19 @@ def run_name(plan: Plan, identity: str, machine: str = "") -> str:
 
 def create_directory(
     path: str | Path, plan: Plan, text: str, shard: Shard, identity: str, where: str = "",
-    support_options: SupportOptions | None = None,
+    support_options: SupportOptions | None = None, store_url: str = "",
 ) -> CampaignDirectory:  # fmt: skip
     """Creates a campaign in a new or empty directory. Raises `MindgapError` for any other directory."""
     path = Path(path)
     directory = CampaignDirectory(
-        path, plan, shard, identity, run_name(plan, identity, where), support_options or SupportOptions()
+        path, plan, shard, identity, run_name(plan, identity, where), support_options or SupportOptions(), store_url
     )
     refuse_begun(path)
-    Store(path)
+    Store(store_url or path)
     write_whole(path / PLAN, text.encode())
     about = {"format": _FORMAT, "version": _VERSION, "run": directory.run, "shard": str(shard), "identity": identity,
-             "beforehand": dataclasses.asdict(directory.support_options)}  # fmt: skip
+             "beforehand": dataclasses.asdict(directory.support_options),
+             **({"store": store_url} if store_url else {})}  # fmt: skip
     write_whole(path / _ABOUT, json.dumps({**about, "plan": plan.model_dump()}, indent=1).encode())
     return directory
 
@@ -115,7 +117,13 @@ def open_directory(path: str | Path) -> CampaignDirectory:
         planned = Plan.model_validate(about["plan"])
         support_options = SupportOptions(**about.get("beforehand", {}))
         directory = CampaignDirectory(
-            path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], support_options
+            path,
+            planned,
+            Shard.parse(about["shard"]),
+            about["identity"],
+            about["run"],
+            support_options,
+            str(about.get("store", "")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MindgapError(f"{path / _ABOUT} is damaged ({str(error).splitlines()[0]}): copy it again") from None

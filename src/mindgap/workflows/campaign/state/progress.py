@@ -83,6 +83,16 @@ class Progress:
         with self._lock:
             self._finished_pairs += 1
 
+    def block_finished(
+        self, pairs: int, words: Mapping[tuple[str, str], int], statuses: Mapping[tuple[str, str], int]
+    ) -> None:
+        """Counts the pairs and rows of a whole block."""
+        with self._lock:
+            self._finished_pairs += pairs
+            self._rows += sum(words.values())
+            self._words.update(words)
+            self._statuses.update(statuses)
+
     def judge(self, change: int) -> None:
         """Adds `change` to the number of rows that wait for a judge."""
         with self._lock:

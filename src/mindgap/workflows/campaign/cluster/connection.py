@@ -1,0 +1,148 @@
+"""Connects to a Ray cluster, and reads what its nodes were started with."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import logging
+import os
+import socket
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import mindgap
+from mindgap.graph import MindgapError
+from mindgap.platforms.name import PlatformName
+from mindgap.workflows.campaign.cluster.messages import ClusterProblem
+
+#: The namespace of mindgap's actors.
+NAMESPACE: Final = "mindgap"
+#: Of a platform's resource on a node (1): what a block takes, and what a job of a judge takes beside it.
+BLOCK_SHARE: Final = 0.9
+JOB_SHARE: Final = 0.1
+_CONNECT_S: Final = 10.0
+#: No statistics leave the machine, and what tasks print is not repeated by the driver.
+_VARIABLES: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A node that is alive. `resources`: what it was started with."""
+
+    id: str
+    address: str
+    resources: Mapping[str, float]
+
+    def has(self, platform: PlatformName) -> bool:
+        """Tells whether the node runs the platform."""
+        return self.resources.get(platform, 0) >= BLOCK_SHARE
+
+    @property
+    def computes(self) -> bool:
+        """Whether tasks that need no platform, such as judging, run there."""
+        return self.resources.get("CPU", 0) >= 1
+
+
+def ray_module() -> Any:
+    """Imports Ray. Raises `MindgapError` where it is not installed."""
+    for name, value in _VARIABLES.items():
+        os.environ.setdefault(name, value)
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise MindgapError(f"--ray needs Ray ({error}): pip install 'mindgap[ray]'") from None
+
+
+@contextmanager
+def connected(address: str) -> Generator[Any]:
+    """Connects this process to a cluster, and yields the module `ray`.
+
+    `address`: HOST:PORT of its head, `auto` for the cluster that this machine is a node of, or `ray://HOST:PORT`.
+    Raises `ClusterProblem` if nobody answers there.
+    """
+    _reach(address)
+    ray = ray_module()
+    if ray.is_initialized():
+        raise MindgapError("this process is connected to a Ray cluster already")
+    try:
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        said = " ".join(str(error).split())
+        raise ClusterProblem(f"--ray {address}: no Ray cluster can be joined there: {said}") from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def living_nodes(ray: Any) -> list[ClusterNode]:
+    """Returns the nodes that are alive."""
+    listed: list[dict[str, Any]] = ray.nodes()
+    return [
+        ClusterNode(str(node["NodeID"]), str(node["NodeManagerAddress"]), dict(node["Resources"]))
+        for node in listed
+        if node["Alive"]
+    ]
+
+
+def require_platforms(nodes: Sequence[ClusterNode], platforms: Iterable[PlatformName], address: str) -> None:
+    """Raises `ClusterProblem` for a cluster that lacks a platform, or a processor for judging: what nodes have."""
+    lacking = [platform for platform in platforms if not any(node.has(platform) for node in nodes)]
+    if lacking:
+        raise ClusterProblem(
+            f"no node of {address} has {', '.join(lacking)}; {_what_nodes_have(nodes)}: start a node there with "
+            f"ray start --resources='{ray_resources(lacking)}'"
+        )
+    if not any(node.computes for node in nodes):
+        raise ClusterProblem(f"no node of {address} has a CPU for judging: {_what_nodes_have(nodes)}")
+
+
+def ray_resources(platforms: Iterable[PlatformName]) -> str:
+    """Returns the JSON for `ray start --resources`: one of each platform."""
+    return json.dumps({str(platform): 1 for platform in platforms})
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """Returns a digest of mindgap's source files: nodes with other files would judge otherwise."""
+    root = Path(mindgap.__file__).parent
+    found = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        found.update(f"{file.relative_to(root)}\0".encode())
+        found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def _what_nodes_have(nodes: Sequence[ClusterNode]) -> str:
+    listed: list[str] = []
+    for node in nodes:
+        names = [name for name in node.resources if "/" in name or (name.count(":") == 1 and not _of_ray(name))]
+        listed.append(f"{node.address} has {', '.join(sorted(names)) or 'none'}")
+    return "; ".join(listed) or "it has no node"
+
+
+def _of_ray(name: str) -> bool:
+    return name.startswith(("node:", "accelerator_type:"))
+
+
+def _reach(address: str) -> None:
+    """Raises `ClusterProblem` if nothing listens at an address: Ray itself would ask for a minute."""
+    if address in ("auto", "local", ""):
+        if address == "auto":
+            return
+        raise ClusterProblem(
+            f"--ray {address or '(empty)'}: give HOST:PORT of a cluster's head, ray://HOST:PORT or auto"
+        )
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ClusterProblem(f"--ray {address}: give HOST:PORT of a cluster's head, ray://HOST:PORT or auto")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S):
+            pass
+    except OSError as error:
+        raise ClusterProblem(f"--ray {address}: nobody answers there ({error.strerror or error})") from None

@@ -1,0 +1,141 @@
+"""Defines what the driver and the nodes of a cluster send each other. Nothing of it grows with the graphs of a block,
+but the outcomes, which travel from node to node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from mindgap.graph import MindgapError
+from mindgap.platforms.environments import HostProblem
+from mindgap.platforms.name import PlatformName
+from mindgap.results.rows import PlatformFacts
+from mindgap.workflows.campaign.cases.case import Case, CaseSourceFactory, Shard
+from mindgap.workflows.campaign.plan import Plan
+from mindgap.workflows.campaign.schedule.case_runner import BudgetState
+from mindgap.workflows.campaign.schedule.eligibility import Eligibility
+
+_T = TypeVar("_T")
+
+
+class ClusterProblem(HostProblem):
+    """Raised for a cluster that is not reached, lacks what the plan needs, or loses it. Of nothing that ran there it is
+    evidence."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error that a node hands back as data, since Ray would repeat or wrap it. `lost`: of the cluster, not of the
+    input."""
+
+    message: str
+    lost: bool = False
+
+    def error(self) -> MindgapError:
+        """Returns the exception to raise."""
+        return ClusterProblem(self.message) if self.lost else MindgapError(self.message)
+
+
+def checked(answer: _T | Failure) -> _T:
+    """Returns an answer of a node. Raises its error if it is one."""
+    if isinstance(answer, Failure):
+        raise answer.error()
+    return answer
+
+
+@dataclass(frozen=True)
+class ClusterSetup:
+    """What every node needs before it can do anything; sent once to each.
+
+    `session`: a name of this driver's session that no other has. `files`: what the case source is opened from, by name.
+    `code`: the digest of mindgap's source files. `store`: the directory or URL of the rows. `after`: rows get later
+    stamps than this. `jobs`: workers of a node that run at the same time (None: one per core).
+    """
+
+    session: str
+    plan: Plan
+    run: str
+    shard: Shard
+    store: str
+    factory: CaseSourceFactory
+    files: Mapping[str, bytes]
+    identity: str
+    code: str
+    after: int = 0
+    jobs: int | None = None
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """What a node says of itself: its host's name, and the facts and the description of each of the plan's platforms
+    that it was started with."""
+
+    host: str
+    facts: Mapping[PlatformName, PlatformFacts] = field(default_factory=dict[PlatformName, PlatformFacts])
+    descriptions: Mapping[PlatformName, Mapping[str, Any]] = field(
+        default_factory=dict[PlatformName, Mapping[str, Any]]
+    )
+
+
+@dataclass(frozen=True)
+class SessionTerms:
+    """What holds for a session once all platforms are known, on every node.
+
+    `fingerprints` and `descriptions`: of each platform, equal on all nodes that have it. `support`: what platforms
+    refuse.
+    """
+
+    platforms: tuple[PlatformName, ...]
+    fingerprints: Mapping[PlatformName, str]
+    descriptions: Mapping[PlatformName, Mapping[str, Any]]
+    support: Eligibility
+
+
+@dataclass(frozen=True)
+class BlockOutline:
+    """The cases of a block without their graphs, and why platforms do not run some: (platform, index) -> reason."""
+
+    cases: list[Case]
+    refused: Mapping[tuple[PlatformName, int], str]
+
+    def refuses(self, platform: PlatformName, case: Case) -> str | None:
+        """Returns the operator for which the platform does not run the case; None if it runs it."""
+        return self.refused.get((platform, case.index))
+
+
+@dataclass(frozen=True)
+class BlockChoice:
+    """What a block is to run: indices of cases by platform, in their order; then what its row in the store holds."""
+
+    number: int
+    position: int
+    orders: Mapping[PlatformName, tuple[int, ...]]
+    features: tuple[str, ...]
+    given: Mapping[str, list[str]]
+    refused: Mapping[tuple[str, str], int]
+    budgets: Mapping[PlatformName, BudgetState]
+
+
+@dataclass(frozen=True)
+class CasesRun:
+    """What became of a platform's part of a block: the indices that ran, and processor and wall-clock seconds."""
+
+    platform: PlatformName
+    indices: tuple[int, ...]
+    cpu_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class JudgedBlock:
+    """A block whose rows are committed. `found`: the keys of its findings. `words`, `statuses`: its rows, counted by
+    (platform, word). `mine`: False where another driver's rows count."""
+
+    number: int
+    found: tuple[str, ...]
+    cases: int = 0
+    words: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    statuses: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    mine: bool = True

@@ -1,0 +1,251 @@
+"""The part of a campaign on one node of a cluster: an actor with the node's workers, judges and drawn blocks.
+
+Its methods run in threads, called by the tasks of the node. A `MindgapError` is handed back as a `Failure`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import wraps
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.platforms.environments.host import use_hosts_of_plan
+from mindgap.platforms.name import PlatformName
+from mindgap.results.store import Store
+from mindgap.run.gathered import GatheredRuns
+from mindgap.run.outcome import Outcome
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.campaign.cases.case import BLOCK, Case
+from mindgap.workflows.campaign.cluster.connection import code_digest
+from mindgap.workflows.campaign.cluster.judged_block import judge_block
+from mindgap.workflows.campaign.cluster.messages import (
+    BlockChoice,
+    BlockOutline,
+    CasesRun,
+    ClusterProblem,
+    ClusterSetup,
+    Failure,
+    JudgedBlock,
+    NodeReport,
+    SessionTerms,
+)
+from mindgap.workflows.campaign.cluster.tasks import ClusterPool, sent_job
+from mindgap.workflows.campaign.judging.judge_process import JudgeProcess, judge_limits, judge_processes
+from mindgap.workflows.campaign.schedule.case_runner import BudgetState, CpuBudget, PoolRunner, run_within
+from mindgap.workflows.campaign.state.expenses import Expenses
+from mindgap.workflows.diff.platform_facts import facts_of
+
+#: Drawn blocks that a node keeps: those of its platforms and judges come one after the other.
+_BLOCKS: Final = 4
+#: Until the driver has told a node what holds for the session.
+_TERMS_S: Final = 600.0
+
+
+def _as_data(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a method return a `MindgapError` as a `Failure`."""
+
+    @wraps(method)
+    def call(*arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except ClusterProblem as error:
+            return Failure(str(error), lost=True)
+        except MindgapError as error:
+            return Failure(str(error))
+
+    return call
+
+
+def _pair_as_data(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a method with two results: the `Failure` is the second."""
+    inner = _as_data(method)
+
+    @wraps(method)
+    def call(*arguments: Any) -> Any:
+        answer = inner(*arguments)
+        return (None, answer) if isinstance(answer, Failure) else answer
+
+    return call
+
+
+class CampaignNode:
+    """Runs the parts of blocks, and judges blocks, on one node. Thread-safe."""
+
+    def __init__(self, setup: ClusterSetup, platforms: Sequence[PlatformName], cores: int) -> None:
+        """`platforms`: those of the plan that the node was started with. `cores`: the processors that Ray gives it."""
+        # Operators that are deprecated are run on purpose; PyTorch reads this when it is imported.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        self._setup, self._names = setup, tuple(platforms)
+        self._host = socket.gethostname()
+        self._busy = setup.jobs or max(cores, 1)
+        self._limits = judge_limits(setup.plan, default_tensor_store())
+        self._stack = ExitStack()
+        self._lock, self._drawing = threading.Lock(), threading.Lock()
+        self._blocks: OrderedDict[int, list[Case]] = OrderedDict()
+        self._judges: list[JudgeProcess] = []
+        self._terms: SessionTerms | None = None
+        self._expenses = Expenses()
+        self._begun, self._closed = threading.Event(), threading.Event()
+
+    def live(self) -> None:
+        """Returns when the node is closed; fails when its process or machine is lost."""
+        self._closed.wait()
+
+    @_as_data
+    def look(self) -> NodeReport:
+        """Opens the case source and the platforms. Raises `MindgapError` if this node would run something else than the
+        driver, or cannot write where the rows go."""
+        setup = self._setup
+        if code_digest() != setup.code:
+            raise MindgapError(
+                f"node {self._host} has another mindgap than the driver ({version('mindgap')}, other source files): "
+                "install the same one on all nodes"
+            )
+        use_hosts_of_plan(setup.plan.hosts)
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mindgap-node-")))
+        for name, data in setup.files.items():
+            (folder / name).write_bytes(data)
+        self._source = setup.factory.reopen(setup.plan, folder)
+        if self._source.identity != setup.identity:
+            raise MindgapError(
+                f"node {self._host} makes its cases of something else than the driver ({self._source.identity[:12]}, "
+                f"there {setup.identity[:12]})"
+            )
+        self._check_place()
+        facts = facts_of(self._names, reference=setup.plan.reference, skip_unavailable=False) if self._names else ()
+        self._pool = self._stack.enter_context(
+            WorkerPool(
+                self._names, tensors=self._limits.tensors, busy=self._busy, memory_limit_bytes=self._limits.memory_bytes
+            )
+        )
+        descriptions = {name: self._pool.describe(name) for name in self._names}
+        for name, about in descriptions.items():
+            if set(about) == {"error"}:
+                said = " ".join(str(about["error"]).split())
+                raise MindgapError(f"platform {name} cannot be opened on node {self._host}: {said}")
+        self._gathered = GatheredRuns(self._pool, [n for n in self._names if self._batch(n) > 1])
+        asked = {fact.platform: fact for fact in facts if fact.platform in self._names}
+        return NodeReport(self._host, asked, {name: dict(about) for name, about in descriptions.items()})
+
+    def begin(self, terms: SessionTerms) -> None:
+        """Tells the node what holds for the session."""
+        self._terms = terms
+        self._begun.set()
+
+    @_as_data
+    def outline(self, number: int) -> BlockOutline:
+        """Draws a block, and returns its cases without their graphs."""
+        terms, cases = self._agreed(), self._block(number)
+        refused = {
+            (platform, case.index): reason
+            for platform in terms.platforms
+            for case in cases
+            if (reason := terms.support.refuses(platform, case)) is not None
+        }
+        return BlockOutline([case.outline for case in cases], refused)
+
+    @_pair_as_data
+    def run_cases(
+        self, platform: PlatformName, number: int, position: int, indices: Sequence[int], budget: BudgetState | None
+    ) -> tuple[list[Outcome], CasesRun]:
+        """Runs cases of a block on a platform of this node; with a budget, until the block's part of it is spent."""
+        self._agreed()
+        started = time.monotonic()
+        cases = {case.index: case for case in self._block(number)}
+        order, runner = [cases[index] for index in indices], PoolRunner(self._setup.plan, self._pool)
+        if budget is None:
+            outcomes = {case.index: runner.run(platform, case) for case in order}
+        else:
+            left = CpuBudget(budget.seconds, budget.blocks, budget.spent)
+            outcomes = run_within(runner, platform, order, budget.batch, left, position)
+        expected = self._agreed().fingerprints[platform]
+        for outcome in outcomes.values():
+            if outcome.fingerprint not in ("", expected):
+                raise MindgapError(
+                    f"platform {platform} on node {self._host} is another than when the session began "
+                    "(versions, hardware, settings): resume once it is the same on all nodes"
+                )
+        cpu = sum(outcome.timings.get("cpu", 0.0) for outcome in outcomes.values())
+        run = CasesRun(platform, tuple(outcomes), cpu, time.monotonic() - started)
+        return list(outcomes.values()), run
+
+    @_as_data
+    def job(self, header: Mapping[str, Any], arrays: Sequence[Any]) -> Outcome:
+        """Runs one job of a judge or a survey."""
+        return self._gathered.run(sent_job(header, arrays))
+
+    @_as_data
+    def judge(self, choice: BlockChoice, outcomes: Mapping[PlatformName, tuple[Sequence[int], Any]]) -> JudgedBlock:
+        """Judges a block and commits its rows. `outcomes`: by platform, the indices that ran and the reference of their
+        outcomes."""
+        import ray
+
+        terms = self._agreed()
+        known = {
+            (platform, index): outcome
+            for platform, (indices, where) in outcomes.items()
+            for index, outcome in zip(indices, ray.get(where), strict=True)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType] # Ray's types
+        }
+        return judge_block(self._setup, terms, self._judges_of(terms), choice, self._block(choice.number), known)
+
+    def expenses(self) -> list[dict[str, Any]]:
+        """Returns rows of the table `expenses` for this node so far."""
+        rows = self._expenses.rows(self._setup.run, self._pool.cpu)
+        return [{**row, "session": f"{self._setup.session} {self._host} {os.getpid()}"} for row in rows]
+
+    def close(self) -> None:
+        """Ends the node's processes."""
+        with self._lock:
+            self._stack.close()
+        self._closed.set()
+
+    def _agreed(self) -> SessionTerms:
+        if not self._begun.wait(_TERMS_S) or self._terms is None:
+            raise ClusterProblem(f"node {self._host} was not told to begin")
+        return self._terms
+
+    def _block(self, number: int) -> list[Case]:
+        """Draws a block, unless it is one of the latest. Case sources are not thread-safe."""
+        with self._drawing:
+            if number not in self._blocks:
+                cases = self._expenses.drawing(lambda: self._source.block(number))[
+                    : max(0, self._setup.plan.count - number * BLOCK)
+                ]
+                self._blocks[number] = cases
+                if len(self._blocks) > _BLOCKS:
+                    self._blocks.popitem(last=False)
+            self._blocks.move_to_end(number)
+            return self._blocks[number]
+
+    def _judges_of(self, terms: SessionTerms) -> list[JudgeProcess]:
+        with self._lock:
+            if not self._judges:
+                pool = ClusterPool(self._setup.session, terms.descriptions)
+                self._judges = self._stack.enter_context(
+                    judge_processes(self._busy, self._limits, pool.run, pool.describe, self._pool.cpu)
+                )
+            return self._judges
+
+    def _batch(self, platform: PlatformName) -> int:
+        asked = self._setup.plan.platforms.get(platform)
+        return 1 if asked is None else asked.batch
+
+    def _check_place(self) -> None:
+        """Raises `MindgapError` if this node does not see the campaign's store, or cannot write there."""
+        try:
+            Store(self._setup.store, create=False).check_writable()
+        except MindgapError as error:
+            raise MindgapError(
+                f"node {self._host} cannot use {self._setup.store}: {error} (all nodes write there: --out names a "
+                "directory that they share, or --store an URL)"
+            ) from None

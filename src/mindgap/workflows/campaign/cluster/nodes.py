@@ -1,0 +1,198 @@
+"""Gives every node of a cluster its actor, checks that all of them would run the same, and notices nodes that go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mindgap.graph import MindgapError
+from mindgap.platforms.name import PlatformName
+from mindgap.results.rows import PlatformFacts
+from mindgap.run.local import fingerprint_of
+from mindgap.workflows.campaign.cluster.connection import NAMESPACE, ClusterNode, living_nodes
+from mindgap.workflows.campaign.cluster.messages import (
+    ClusterProblem,
+    Failure,
+    NodeReport,
+    SessionTerms,
+    checked,
+)
+from mindgap.workflows.campaign.cluster.node import CampaignNode
+from mindgap.workflows.campaign.cluster.tasks import node_name, task_error
+
+#: A platform whose last node is gone is waited for so long: a machine may start anew, or another take its place.
+WAIT_S: Final = 120.0
+_LOOK_S: Final = 2.0
+#: Calls that the actor of a node takes at a time: its tasks wait in them.
+_CALLS: Final = 1000
+
+
+@dataclass
+class _Member:
+    """A node with its actor. `life`: a reference that is ready once the actor is lost. `look`: its report, until it is
+    there."""
+
+    node: ClusterNode
+    actor: Any
+    life: Any
+    look: Any
+
+
+@dataclass
+class ClusterNodes:
+    """The nodes of one session. Not thread-safe: the driver's thread."""
+
+    ray: Any
+    setup: Any
+    address: str
+    session: str
+    platforms: tuple[PlatformName, ...]
+    wait_s: float = WAIT_S
+    _members: dict[str, _Member] = field(default_factory=dict[str, _Member])
+    _terms: SessionTerms | None = None
+    _looked: float = 0.0
+    _missing: dict[PlatformName, float] = field(default_factory=dict[PlatformName, float])
+
+    def join(self) -> tuple[dict[PlatformName, PlatformFacts], dict[PlatformName, Mapping[str, Any]]]:
+        """Opens all nodes. Returns the facts and descriptions of the platforms.
+
+        Raises `MindgapError` where a node would run something else than another, or cannot write where the rows go.
+        """
+        for node in living_nodes(self.ray):
+            self._add(node)
+        facts: dict[PlatformName, PlatformFacts] = {}
+        descriptions: dict[PlatformName, Mapping[str, Any]] = {}
+        hosts: dict[PlatformName, str] = {}
+        for member in self._members.values():
+            report = self._report(member)
+            for platform, description in report.descriptions.items():
+                if platform not in descriptions:
+                    facts[platform], descriptions[platform] = report.facts[platform], description
+                    hosts[platform] = report.host
+                else:
+                    _require_equal(platform, report, hosts[platform], descriptions[platform])
+        return facts, descriptions
+
+    def begin(self, terms: SessionTerms) -> None:
+        """Tells all nodes what holds for the session."""
+        self._terms = terms
+        self.ray.get([member.actor.begin.remote(terms) for member in self._members.values()])
+
+    def watch(self) -> None:
+        """Opens nodes that have joined, forgets those that are gone. To be called often; looks every two seconds.
+
+        Raises `ClusterProblem` if a platform has had no node for too long, and `MindgapError` for a node that would run
+        something else.
+        """
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return
+        self._looked = now
+        nodes = {node.id: node for node in living_nodes(self.ray)}
+        for key, member in list(self._members.items()):
+            gone, _ = self.ray.wait([member.life], timeout=0)
+            if gone or key not in nodes:
+                del self._members[key]
+        for node in nodes.values():
+            if node.id not in self._members:
+                self._add(node)
+        for member in self._members.values():
+            if member.look is not None and self.ray.wait([member.look], timeout=0)[0]:
+                self._welcome(member)
+        self._require_all(list(nodes.values()), now)
+
+    def blocks_at_once(self) -> int:
+        """Returns how many blocks the platform on most nodes can run at the same time."""
+        nodes = [member.node for member in self._members.values()]
+        return max(int(sum(node.resources.get(name, 0) for node in nodes)) for name in self.platforms)
+
+    def expenses(self) -> list[dict[str, Any]]:
+        """Returns rows of the table `expenses` of all nodes. What a lost node spent is not known."""
+        found: list[dict[str, Any]] = []
+        for reference in [member.actor.expenses.remote() for member in self._members.values()]:
+            with suppress(self.ray.exceptions.RayError):
+                found += self.ray.get(reference, timeout=30)
+        return found
+
+    def close(self) -> None:
+        """Ends what the session started on the nodes."""
+        closing = [member.actor.close.remote() for member in self._members.values()]
+        if closing:
+            self.ray.wait(closing, num_returns=len(closing), timeout=30)
+        for member in self._members.values():
+            self.ray.kill(member.actor)
+        self._members.clear()
+
+    def _add(self, node: ClusterNode) -> None:
+        names = [platform for platform in self.platforms if node.has(platform)]
+        if not names and not node.computes:
+            return
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        actor = (
+            self.ray.remote(CampaignNode)
+            .options(
+                name=node_name(self.session, node.id),
+                namespace=NAMESPACE,
+                num_cpus=0,
+                max_concurrency=_CALLS,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+            )
+            .remote(self.setup, names, int(node.resources.get("CPU", 0)))
+        )
+        self._members[node.id] = _Member(node, actor, actor.live.remote(), actor.look.remote())
+
+    def _report(self, member: _Member) -> NodeReport:
+        reference, member.look = member.look, None
+        try:
+            answer: NodeReport | Failure = self.ray.get(reference)
+        except self.ray.exceptions.RayError as error:
+            raise _unusable(self.ray, member.node, error) from None
+        return checked(answer)
+
+    def _welcome(self, member: _Member) -> None:
+        """Lets a node that has joined take part, if it would run the same as the others."""
+        report = self._report(member)
+        assert self._terms is not None, "nodes are watched once the session has begun"
+        for platform in report.descriptions:
+            if platform in self._terms.descriptions:
+                _require_equal(platform, report, "the others", self._terms.descriptions[platform])
+        member.actor.begin.remote(self._terms)
+
+    def _require_all(self, nodes: Sequence[ClusterNode], now: float) -> None:
+        for platform in self.platforms:
+            if any(node.has(platform) for node in nodes):
+                self._missing.pop(platform, None)
+            elif now - self._missing.setdefault(platform, now) >= self.wait_s:
+                raise ClusterProblem(
+                    f"{self.address}: no node has had {platform} for {self.wait_s:g} s: start one again, and go on "
+                    "with `mindgap campaign resume … --ray`"
+                )
+
+
+def _require_equal(platform: PlatformName, report: NodeReport, other: str, description: Mapping[str, Any]) -> None:
+    """Raises `MindgapError` if a platform is another on one node than on the others: rows would not be comparable."""
+    if fingerprint_of(report.descriptions[platform]) == fingerprint_of(description):
+        return
+    differing = sorted(
+        key
+        for key in {*report.descriptions[platform], *description}
+        if report.descriptions[platform].get(key) != description.get(key)
+    )
+    raise MindgapError(
+        f"platform {platform} is another on node {report.host} than on {other} ({', '.join(differing)} differ): "
+        "give it to nodes of one kind only"
+    )
+
+
+def _unusable(ray: Any, node: ClusterNode, error: BaseException) -> BaseException:
+    found = task_error(ray, error)
+    if isinstance(found, (ray.exceptions.RayError, ClusterProblem)):
+        said = " ".join(str(error).split())
+        missing = "No module named" in said
+        why = "mindgap or what it needs is not installed there" if missing else "its actor ended"
+        return ClusterProblem(f"node {node.address} cannot take part: {why}: {said[-300:]}")
+    return found

@@ -1,0 +1,132 @@
+"""The Ray tasks of a campaign. Each holds its resources while the actor of its node does the work.
+
+A node's workers, judges and drawn blocks belong to one actor, so that all tasks of a node share them. Ray repeats a
+task whose node or process was lost. What a platform does wrong is in the outcomes, and what a user did wrong is a
+`Failure`: Ray repeats neither.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph import MindgapError, decode
+from mindgap.platforms.name import PlatformName
+from mindgap.run.channel import Frame
+from mindgap.run.cpu import AccountMeter, CpuAccount
+from mindgap.run.identity import bytes_of, digest_of, remember
+from mindgap.run.message import graph_bytes, job_frame, read_job
+from mindgap.run.outcome import Job, Outcome
+from mindgap.workflows.campaign.cluster.connection import BLOCK_SHARE, JOB_SHARE, NAMESPACE, ray_module
+from mindgap.workflows.campaign.cluster.messages import ClusterProblem, checked
+
+#: How often Ray repeats a task whose node or process was lost.
+RETRIES: Final = 3
+#: A node that has just joined gets its actor from the driver within so many seconds.
+_ACTOR_S: Final = 300.0
+
+
+def node_name(session: str, node: str) -> str:
+    """Returns the name of the actor of a node in a session."""
+    return f"mindgap {session} {node}"
+
+
+def on_node(session: str, method: str, *arguments: Any) -> Any:
+    """Calls a method of the actor of the node that this task runs on."""
+    ray = ray_module()
+    answer = getattr(_actor(ray, session), method).remote(*arguments)
+    return ray.get(answer)
+
+
+@lru_cache(maxsize=16)
+def remote_task(results: int = 1) -> Any:
+    """Returns `on_node` as a Ray task. An actor that died is a lost process: the task is repeated."""
+    ray = ray_module()
+    options = ray.remote(num_returns=results, max_retries=RETRIES, retry_exceptions=[ray.exceptions.RayActorError])
+    return options(on_node)
+
+
+def block_task(results: int, platform: PlatformName) -> Any:
+    """Returns the task that runs a platform's part of a block, where the platform is."""
+    return remote_task(results).options(num_cpus=0, resources={str(platform): BLOCK_SHARE})
+
+
+def cpu_task() -> Any:
+    """Returns the task for what any node with a processor does. Spread, since a task that waits holds no processor."""
+    return remote_task().options(num_cpus=1, scheduling_strategy="SPREAD")
+
+
+def task_error(ray: Any, error: BaseException) -> BaseException:
+    """Returns the error to raise for one of `ray.get`: one line for what was lost, else the cause."""
+    if isinstance(error, ray.exceptions.RayTaskError):
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, ModuleNotFoundError):
+            return ClusterProblem(f"a node of the cluster cannot run mindgap: {cause}: install the same version there")
+        if isinstance(cause, (ray.exceptions.RayError, MindgapError)):
+            error = cause
+    if isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError):
+        said = " ".join(str(error).split())[:300]
+        return ClusterProblem(f"the cluster lost a task, {RETRIES + 1} times ({type(error).__name__}): {said}")
+    return error
+
+
+class ClusterPool:
+    """Runs single jobs as tasks, where their platforms are: those of judges, and of a support survey. Thread-safe."""
+
+    def __init__(self, session: str, descriptions: Mapping[PlatformName, Mapping[str, Any]]) -> None:
+        self._session, self._descriptions = session, descriptions
+        #: Processor time of these jobs.
+        self.cpu = CpuAccount()
+
+    def run(self, job: Job) -> Outcome:
+        """Runs one job and waits for it. Raises `ClusterProblem` if it is lost, and `MindgapError` for bad input."""
+        ray = ray_module()
+        header, arrays = job_frame(job, digest_of(job.graph), bytes_of(job.graph))
+        more = {"platform": job.platform, "deadline_s": job.deadline_s, "purpose": job.purpose}
+        task = remote_task().options(num_cpus=0, resources={str(job.platform): JOB_SHARE})
+        try:
+            outcome: Outcome = checked(ray.get(task.remote(self._session, "job", {**header, **more}, arrays)))
+        except ray.exceptions.RayError as error:
+            raise task_error(ray, error) from None
+        self.cpu.add(job.purpose, job.platform, outcome.timings.get("cpu", 0.0))
+        return outcome
+
+    def run_together(self, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
+        """Runs jobs one after the other: each has its own deadline."""
+        return [self.run(job) for job in jobs]
+
+    def describe(self, platform: PlatformName) -> Mapping[str, Any]:
+        """Returns what the platform reported of itself, equally on all nodes that have it."""
+        return self._descriptions[platform]
+
+    def meter(self, platform: PlatformName) -> AccountMeter:
+        """Makes what reads the processor seconds of the platform's jobs from now on."""
+        return AccountMeter(self.cpu, platform)
+
+
+def sent_job(header: Mapping[str, Any], arrays: Sequence[Any]) -> Job:
+    """Decodes a job that `ClusterPool` sent."""
+    frame = Frame(dict(header), [np.asarray(each) for each in arrays])
+    data = graph_bytes(frame)
+    assert data is not None, "a job is sent with its graph"
+    graph = decode(data)
+    remember(graph, header["graph"], data)
+    job = read_job(frame, header["platform"], graph)
+    return dataclasses.replace(job, deadline_s=header["deadline_s"], purpose=header["purpose"])
+
+
+def _actor(ray: Any, session: str) -> Any:
+    name = node_name(session, ray.get_runtime_context().get_node_id())
+    until = time.monotonic() + _ACTOR_S
+    while True:
+        try:
+            return ray.get_actor(name, namespace=NAMESPACE)
+        except ValueError:
+            if time.monotonic() > until:
+                raise ClusterProblem(f"the driver has given the node {name.split()[-1]} no actor") from None
+            time.sleep(0.1)
