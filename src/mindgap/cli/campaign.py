@@ -34,6 +34,10 @@ campaign = typer.Typer(
 )
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Ray = Annotated[
+    str,
+    typer.Option(metavar="ADDRESS", help="Run on the nodes of a Ray cluster: HOST:PORT, ray://HOST:PORT, or auto."),
+]
 Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="Workers at a time (default: one per core).")]
 
 
@@ -57,6 +61,10 @@ def run(
         ),
     ] = None,
     no_coverage: Annotated[bool, typer.Option("--no-coverage", help="Ask no platform; use what is known.")] = False,
+    ray: Ray = "",
+    store: Annotated[
+        str, typer.Option(metavar="URL", help="Where the rows go, if not into the directory: s3://bucket/store.")
+    ] = "",
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> int:
@@ -82,7 +90,9 @@ def run(
             from mindgap.workflows.campaign.session import begin
 
             minutes = 0.0 if no_coverage else coverage_minutes
-            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes)
+            options = replace(
+                _run_options(jobs, steps), support=known, coverage_minutes=minutes, ray=ray, store_url=store
+            )
             source: CaseSourceFactory = BundleSourceFactory(plan) if bundled else _from_catalogue(jobs, steps)
             here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if bundled else ""
             found = begin(meant, text, where, source, shard=part, where=here, options=options)
@@ -90,7 +100,7 @@ def run(
 
 
 @campaign.command()
-def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> int:
+def resume(directory: Directory, ray: Ray = "", jobs: Jobs = None, as_json: AsJson = False) -> int:
     """Run what a campaign has not finished, after a kill or a stop.
 
     Example: mindgap campaign resume out/campaign
@@ -102,7 +112,8 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
         with _shown() as steps:
             from mindgap.workflows.campaign.session import resume_campaign
 
-            found = resume_campaign(directory, _source_of(folder, jobs, steps), options=_run_options(jobs, steps))
+            options = replace(_run_options(jobs, steps), ray=ray)
+            found = resume_campaign(directory, _source_of(folder, jobs, steps), options=options)
         return _told(found, directory, stream, as_json)
 
 

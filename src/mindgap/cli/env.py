@@ -29,6 +29,9 @@ def platforms(
     ask_hosts: Annotated[
         bool, typer.Option("--hosts", help="Connect to the hosts of mindgap.toml, and list their platforms.")
     ] = False,
+    ray: Annotated[
+        bool, typer.Option("--ray-resources", help="The JSON for ray start --resources on this machine, nothing else.")
+    ] = False,
 ) -> None:
     """List every platform: there (in which environment, if not mindgap's own) or not and why, versions, hardware,
     options. Hosts of a mindgap.toml are named; --hosts runs their commands, and lists their platforms.
@@ -38,6 +41,10 @@ def platforms(
     with result_stream() as out:
         from mindgap.platforms.listing import known_hosts, list_hosts, list_platforms
 
+        if ray:
+            here = {str(info.platform): 1 for info in list_platforms() if info.available}
+            out.write(json.dumps(here) + "\n")
+            return
         found = [*list_platforms(), *(list_hosts() if ask_hosts else known_hosts())]
         if as_json:
             json.dump([dataclasses.asdict(info) for info in found], out, indent=1, default=str)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import mindgap
 from mindgap.graph import MindgapError
-from mindgap.platforms.name import PlatformName
+from mindgap.platforms.name import ENVIRONMENT, HOST, PlatformName
 from mindgap.workflows.campaign.cluster.messages import ClusterProblem
 
 #: The namespace of mindgap's actors.
@@ -40,7 +40,7 @@ class ClusterNode:
 
     def has(self, platform: PlatformName) -> bool:
         """Tells whether the node runs the platform."""
-        return self.resources.get(platform, 0) >= BLOCK_SHARE
+        return self.resources.get(resource_of(platform), 0) >= BLOCK_SHARE
 
     @property
     def computes(self) -> bool:
@@ -102,9 +102,16 @@ def require_platforms(nodes: Sequence[ClusterNode], platforms: Iterable[Platform
         raise ClusterProblem(f"no node of {address} has a CPU for judging: {_what_nodes_have(nodes)}")
 
 
+def resource_of(platform: PlatformName) -> str:
+    """Returns the name of the resource that a node with this platform has: the platform without its options, but with
+    its environment or host."""
+    places = {key: value for key, value in platform.options.items() if key in (ENVIRONMENT, HOST)}
+    return str(PlatformName(platform.device_mode, places))
+
+
 def ray_resources(platforms: Iterable[PlatformName]) -> str:
     """Returns the JSON for `ray start --resources`: one of each platform."""
-    return json.dumps({str(platform): 1 for platform in platforms})
+    return json.dumps(dict.fromkeys(map(resource_of, platforms), 1))
 
 
 @lru_cache(maxsize=1)
@@ -121,7 +128,7 @@ def code_digest() -> str:
 def _what_nodes_have(nodes: Sequence[ClusterNode]) -> str:
     listed: list[str] = []
     for node in nodes:
-        names = [name for name in node.resources if "/" in name or (name.count(":") == 1 and not _of_ray(name))]
+        names = [name for name in node.resources if ("/" in name or ":" in name) and not _of_ray(name)]
         listed.append(f"{node.address} has {', '.join(sorted(names)) or 'none'}")
     return "; ".join(listed) or "it has no node"
 

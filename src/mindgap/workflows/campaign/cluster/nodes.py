@@ -12,7 +12,7 @@ from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import PlatformFacts
 from mindgap.run.local import fingerprint_of
-from mindgap.workflows.campaign.cluster.connection import NAMESPACE, ClusterNode, living_nodes
+from mindgap.workflows.campaign.cluster.connection import NAMESPACE, ClusterNode, living_nodes, resource_of
 from mindgap.workflows.campaign.cluster.messages import (
     ClusterProblem,
     Failure,
@@ -107,7 +107,7 @@ class ClusterNodes:
     def blocks_at_once(self) -> int:
         """Returns how many blocks the platform on most nodes can run at the same time."""
         nodes = [member.node for member in self._members.values()]
-        return max(int(sum(node.resources.get(name, 0) for node in nodes)) for name in self.platforms)
+        return max(int(sum(node.resources.get(resource_of(name), 0) for node in nodes)) for name in self.platforms)
 
     def expenses(self) -> list[dict[str, Any]]:
         """Returns rows of the table `expenses` of all nodes. What a lost node spent is not known."""

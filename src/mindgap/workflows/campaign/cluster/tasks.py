@@ -22,7 +22,7 @@ from mindgap.run.cpu import AccountMeter, CpuAccount
 from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.message import graph_bytes, job_frame, read_job
 from mindgap.run.outcome import Job, Outcome
-from mindgap.workflows.campaign.cluster.connection import BLOCK_SHARE, JOB_SHARE, NAMESPACE, ray_module
+from mindgap.workflows.campaign.cluster.connection import BLOCK_SHARE, JOB_SHARE, NAMESPACE, ray_module, resource_of
 from mindgap.workflows.campaign.cluster.messages import ClusterProblem, checked
 
 #: How often Ray repeats a task whose node or process was lost.
@@ -53,7 +53,7 @@ def remote_task(results: int = 1) -> Any:
 
 def block_task(results: int, platform: PlatformName) -> Any:
     """Returns the task that runs a platform's part of a block, where the platform is."""
-    return remote_task(results).options(num_cpus=0, resources={str(platform): BLOCK_SHARE})
+    return remote_task(results).options(num_cpus=0, resources={resource_of(platform): BLOCK_SHARE})
 
 
 def cpu_task() -> Any:
@@ -88,7 +88,7 @@ class ClusterPool:
         ray = ray_module()
         header, arrays = job_frame(job, digest_of(job.graph), bytes_of(job.graph))
         more = {"platform": job.platform, "deadline_s": job.deadline_s, "purpose": job.purpose}
-        task = remote_task().options(num_cpus=0, resources={str(job.platform): JOB_SHARE})
+        task = remote_task().options(num_cpus=0, resources={resource_of(job.platform): JOB_SHARE})
         try:
             outcome: Outcome = checked(ray.get(task.remote(self._session, "job", {**header, **more}, arrays)))
         except ray.exceptions.RayError as error:
