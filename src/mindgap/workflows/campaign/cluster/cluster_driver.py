@@ -7,6 +7,7 @@ that have it) → judging and commit (any node).
 from __future__ import annotations
 
 import logging
+import pickle
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -122,7 +123,7 @@ class ClusterDriver:
         while self._todo and len(self._drawing) + len(self._chains) < room:
             position, number = self._todo.popleft()
             self._drawing.append((position, number))
-            self._ask(cpu_task().remote(self._session, "outline", number), "outline", number)
+            self._ask(cpu_task().remote(self._session, "outline", pickle.dumps((number,))), "outline", number)
         return bool(self._todo)
 
     def _over(self) -> bool:
@@ -137,15 +138,15 @@ class ClusterDriver:
 
     def _answered(self, reference: Any) -> None:
         what, number, platform = self._asked.pop(reference)
-        answer: Any = self._ray.get(reference)
+        answer: Any = checked(pickle.loads(self._ray.get(reference)))
         if what == "outline":
-            self._outlines[number] = checked(answer)
+            self._outlines[number] = answer
             self._select()
         elif what == "cases":
             assert platform is not None
-            self._ran(number, platform, checked(answer), self._large.pop(reference))
+            self._ran(number, platform, answer, self._large.pop(reference))
         else:
-            self._judged(checked(answer))
+            self._judged(answer)
 
     def _select(self) -> None:
         """Selects the cases of the blocks whose turn it is: in the order of the numbers, as on one machine."""
@@ -193,7 +194,7 @@ class ClusterDriver:
         if budget is not None:
             chain.budgets[platform] = budget
         arguments = (platform, number, chain.block.position, order, budget)
-        outcomes, run = block_task(2, platform).remote(self._session, "run_cases", *arguments)
+        outcomes, run = block_task(2, platform).remote(self._session, "run_cases", pickle.dumps(arguments))
         self._large[run] = outcomes
         self._ask(run, "cases", number, platform)
 
@@ -229,8 +230,10 @@ class ClusterDriver:
             chain.budgets,
         )
         self._context.progress.judge(chain.block.pairs)
-        # References inside a mapping are not fetched for the task that holds the resources.
-        self._ask(cpu_task().remote(self._session, "judge", choice, chain.outcomes), "judge", number)
+        ran = pickle.dumps((choice, [(platform, indices) for platform, (indices, _) in chain.outcomes.items()]))
+        # References in a list are not fetched for the task that holds the resources.
+        references = [outcomes for _, outcomes in chain.outcomes.values()]
+        self._ask(cpu_task().remote(self._session, "judge", ran, references), "judge", number)
 
     def _judged(self, judged: JudgedBlock) -> None:
         chain = self._chains.pop(judged.number)

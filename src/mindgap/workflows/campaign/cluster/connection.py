@@ -19,9 +19,8 @@ import mindgap
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import ENVIRONMENT, HOST, PlatformName
 from mindgap.workflows.campaign.cluster.messages import ClusterProblem
+from mindgap.workflows.campaign.cluster.node_call import NAMESPACE
 
-#: The namespace of mindgap's actors.
-NAMESPACE: Final = "mindgap"
 #: Of a platform's resource on a node (1): what a block takes, and what a job of a judge takes beside it.
 BLOCK_SHARE: Final = 0.9
 JOB_SHARE: Final = 0.1

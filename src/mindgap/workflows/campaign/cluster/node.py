@@ -6,6 +6,7 @@ Its methods run in threads, called by the tasks of the node. A `MindgapError` is
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import tempfile
 import threading
@@ -26,7 +27,7 @@ from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
-from mindgap.workflows.campaign.cluster.connection import code_digest
+from mindgap.workflows.campaign.cluster.connection import code_digest, ray_module
 from mindgap.workflows.campaign.cluster.judged_block import judge_block
 from mindgap.workflows.campaign.cluster.messages import (
     BlockChoice,
@@ -62,18 +63,6 @@ def _as_data(method: Callable[..., Any]) -> Callable[..., Any]:
             return Failure(str(error), lost=True)
         except MindgapError as error:
             return Failure(str(error))
-
-    return call
-
-
-def _pair_as_data(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a method with two results: the `Failure` is the second."""
-    inner = _as_data(method)
-
-    @wraps(method)
-    def call(*arguments: Any) -> Any:
-        answer = inner(*arguments)
-        return (None, answer) if isinstance(answer, Failure) else answer
 
     return call
 
@@ -154,7 +143,16 @@ class CampaignNode:
         }
         return BlockOutline([case.outline for case in cases], refused)
 
-    @_pair_as_data
+    def call(self, method: str, arguments: bytes, references: Sequence[Any]) -> bytes | tuple[bytes, bytes]:
+        """Calls a method with pickled arguments. Returns its result pickled; of `run_cases`, the outcomes and their
+        summary, or an error in its place."""
+        answer: Any = getattr(self, method)(*pickle.loads(arguments), *references)
+        if method != "run_cases":
+            return pickle.dumps(answer)
+        outcomes, run = ([], answer) if isinstance(answer, Failure) else answer
+        return pickle.dumps(outcomes), pickle.dumps(run)
+
+    @_as_data
     def run_cases(
         self, platform: PlatformName, number: int, position: int, indices: Sequence[int], budget: BudgetState | None
     ) -> tuple[list[Outcome], CasesRun]:
@@ -185,16 +183,16 @@ class CampaignNode:
         return self._gathered.run(sent_job(header, arrays))
 
     @_as_data
-    def judge(self, choice: BlockChoice, outcomes: Mapping[PlatformName, tuple[Sequence[int], Any]]) -> JudgedBlock:
-        """Judges a block and commits its rows. `outcomes`: by platform, the indices that ran and the reference of their
-        outcomes."""
-        import ray
-
+    def judge(
+        self, choice: BlockChoice, ran: Sequence[tuple[PlatformName, Sequence[int]]], *outcomes: Any
+    ) -> JudgedBlock:
+        """Judges a block and commits its rows. `ran`: platforms with the indices of their cases that ran. `outcomes`:
+        references of their pickled outcomes."""
         terms = self._agreed()
         known = {
             (platform, index): outcome
-            for platform, (indices, where) in outcomes.items()
-            for index, outcome in zip(indices, ray.get(where), strict=True)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType] # Ray's types
+            for (platform, indices), data in zip(ran, ray_module().get(list(outcomes)), strict=True)
+            for index, outcome in zip(indices, pickle.loads(data), strict=True)
         }
         return judge_block(self._setup, terms, self._judges_of(terms), choice, self._block(choice.number), known)
 

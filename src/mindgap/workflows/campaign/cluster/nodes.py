@@ -12,7 +12,7 @@ from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import PlatformFacts
 from mindgap.run.local import fingerprint_of
-from mindgap.workflows.campaign.cluster.connection import NAMESPACE, ClusterNode, living_nodes, resource_of
+from mindgap.workflows.campaign.cluster.connection import ClusterNode, living_nodes, resource_of
 from mindgap.workflows.campaign.cluster.messages import (
     ClusterProblem,
     Failure,
@@ -21,7 +21,8 @@ from mindgap.workflows.campaign.cluster.messages import (
     checked,
 )
 from mindgap.workflows.campaign.cluster.node import CampaignNode
-from mindgap.workflows.campaign.cluster.tasks import node_name, task_error
+from mindgap.workflows.campaign.cluster.node_call import NAMESPACE, node_name
+from mindgap.workflows.campaign.cluster.tasks import task_error
 
 #: A platform whose last node is gone is waited for so long: a machine may start anew, or another take its place.
 WAIT_S: Final = 120.0

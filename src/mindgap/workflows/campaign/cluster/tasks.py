@@ -1,51 +1,37 @@
-"""The Ray tasks of a campaign. Each holds its resources while the actor of its node does the work.
+"""Places the tasks of a campaign: which resources they hold, how often Ray repeats them, what their errors mean.
 
-A node's workers, judges and drawn blocks belong to one actor, so that all tasks of a node share them. Ray repeats a
-task whose node or process was lost. What a platform does wrong is in the outcomes, and what a user did wrong is a
-`Failure`: Ray repeats neither.
+Ray repeats a task whose node or process was lost. What a platform does wrong is in the outcomes, and what a user did
+wrong is a `Failure`: Ray repeats neither.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import time
+import pickle
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 
-from mindgap.graph import MindgapError, decode
+from mindgap.graph import decode
 from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import AccountMeter, CpuAccount
 from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.message import graph_bytes, job_frame, read_job
 from mindgap.run.outcome import Job, Outcome
-from mindgap.workflows.campaign.cluster.connection import BLOCK_SHARE, JOB_SHARE, NAMESPACE, ray_module, resource_of
+from mindgap.workflows.campaign.cluster.connection import BLOCK_SHARE, JOB_SHARE, ray_module, resource_of
 from mindgap.workflows.campaign.cluster.messages import ClusterProblem, checked
+from mindgap.workflows.campaign.cluster.node_call import NoActor, on_node
 
 #: How often Ray repeats a task whose node or process was lost.
 RETRIES: Final = 3
-#: A node that has just joined gets its actor from the driver within so many seconds.
-_ACTOR_S: Final = 300.0
-
-
-def node_name(session: str, node: str) -> str:
-    """Returns the name of the actor of a node in a session."""
-    return f"mindgap {session} {node}"
-
-
-def on_node(session: str, method: str, *arguments: Any) -> Any:
-    """Calls a method of the actor of the node that this task runs on."""
-    ray = ray_module()
-    answer = getattr(_actor(ray, session), method).remote(*arguments)
-    return ray.get(answer)
 
 
 @lru_cache(maxsize=16)
 def remote_task(results: int = 1) -> Any:
-    """Returns `on_node` as a Ray task. An actor that died is a lost process: the task is repeated."""
+    """Returns `on_node` as a Ray task with so many results. An actor that died is a lost process: it is repeated."""
     ray = ray_module()
     options = ray.remote(num_returns=results, max_retries=RETRIES, retry_exceptions=[ray.exceptions.RayActorError])
     return options(on_node)
@@ -67,7 +53,9 @@ def task_error(ray: Any, error: BaseException) -> BaseException:
         cause = getattr(error, "cause", None)
         if isinstance(cause, ModuleNotFoundError):
             return ClusterProblem(f"a node of the cluster cannot run mindgap: {cause}: install the same version there")
-        if isinstance(cause, (ray.exceptions.RayError, MindgapError)):
+        if isinstance(cause, NoActor):
+            return ClusterProblem(str(cause))
+        if isinstance(cause, ray.exceptions.RayError):
             error = cause
     if isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError):
         said = " ".join(str(error).split())[:300]
@@ -90,9 +78,10 @@ class ClusterPool:
         more = {"platform": job.platform, "deadline_s": job.deadline_s, "purpose": job.purpose}
         task = remote_task().options(num_cpus=0, resources={resource_of(job.platform): JOB_SHARE})
         try:
-            outcome: Outcome = checked(ray.get(task.remote(self._session, "job", {**header, **more}, arrays)))
+            answer: bytes = ray.get(task.remote(self._session, "job", pickle.dumps(({**header, **more}, arrays))))
         except ray.exceptions.RayError as error:
             raise task_error(ray, error) from None
+        outcome: Outcome = checked(pickle.loads(answer))
         self.cpu.add(job.purpose, job.platform, outcome.timings.get("cpu", 0.0))
         return outcome
 
@@ -118,15 +107,3 @@ def sent_job(header: Mapping[str, Any], arrays: Sequence[Any]) -> Job:
     remember(graph, header["graph"], data)
     job = read_job(frame, header["platform"], graph)
     return dataclasses.replace(job, deadline_s=header["deadline_s"], purpose=header["purpose"])
-
-
-def _actor(ray: Any, session: str) -> Any:
-    name = node_name(session, ray.get_runtime_context().get_node_id())
-    until = time.monotonic() + _ACTOR_S
-    while True:
-        try:
-            return ray.get_actor(name, namespace=NAMESPACE)
-        except ValueError:
-            if time.monotonic() > until:
-                raise ClusterProblem(f"the driver has given the node {name.split()[-1]} no actor") from None
-            time.sleep(0.1)
