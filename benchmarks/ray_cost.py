@@ -4,7 +4,7 @@ The cluster is on this machine, on its loopback interface: seconds are those of 
 
     bytes        of what the tasks of a block take and give, pickled as Ray pickles them, for each block and row: graphs
                  of CATALOGUE (else of tests/campaign/small_source.py), judged on this machine
-    empty block  seconds of a block without cases, from its outline to its commit, and CPU seconds of the driver for it
+    empty block  from the commit of one block without cases to that of the next, and CPU of the driver for it
     throughput   rows a second with 1, 2 and 4 nodes, each of which has the reference and the platform, and one worker
                  at a time; with more nodes than cores it shows that nothing is lost
 """
@@ -16,8 +16,6 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +24,15 @@ sys.path.insert(0, str(TESTS))
 
 import cloudpickle  # noqa: E402
 from ray_cluster import cluster_of  # noqa: E402
-from small_source import Small, plan_text  # noqa: E402
+from small_source import FirstCases, Small, plan_text  # noqa: E402
 
-from mindgap.graph import Graph, default_tensor_store  # noqa: E402
+from mindgap.graph import default_tensor_store  # noqa: E402
 from mindgap.results.store import Store  # noqa: E402
 from mindgap.run.identity import bytes_of, digest_of  # noqa: E402
 from mindgap.run.message import job_frame  # noqa: E402
 from mindgap.run.outcome import Job, Outcome  # noqa: E402
 from mindgap.run.pool import WorkerPool  # noqa: E402
-from mindgap.workflows.campaign.cases.case import BLOCK, Case, CaseSource, CaseSourceFactory, Shard  # noqa: E402
+from mindgap.workflows.campaign.cases.case import BLOCK, CaseSourceFactory, Shard  # noqa: E402
 from mindgap.workflows.campaign.cluster.judged_block import judge_block  # noqa: E402
 from mindgap.workflows.campaign.cluster.messages import (  # noqa: E402
     BlockChoice,
@@ -54,39 +52,10 @@ from mindgap.workflows.campaign.variant_source_factory import VariantSourceFacto
 from mindgap.workflows.support.answers import SupportTable  # noqa: E402
 
 
-@dataclass(frozen=True)
-class FirstCases:
-    """The first `count` cases of each block of another source; of the blocks after the first, `later`."""
-
-    inner: CaseSourceFactory
-    count: int
-    later: int
-
-    @property
-    def files(self) -> Sequence[str]:
-        return self.inner.files
-
-    def begin(self, plan: Plan, directory: Path) -> CaseSource:
-        return _FirstCases(self.inner.begin(plan, directory), self.count, self.later)
-
-    def reopen(self, plan: Plan, directory: Path) -> CaseSource:
-        return _FirstCases(self.inner.reopen(plan, directory), self.count, self.later)
-
-
-class _FirstCases:
-    def __init__(self, inner: CaseSource, count: int, later: int) -> None:
-        self._inner, self._count, self._later = inner, count, later
-
-    @property
-    def identity(self) -> str:
-        return self._inner.identity
-
-    def block(self, number: int) -> list[Case]:
-        count = self._later if number else self._count
-        return self._inner.block(number)[:count] if count else []
-
-    def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
-        return self._inner.samples(blocks)
+def between_commits(out: Path) -> float:
+    """Seconds from the first commit to the last: without the start of Ray's processes."""
+    moments = [file.stat().st_mtime for file in out.glob("commits/*/*.rows")]
+    return max(moments) - min(moments)
 
 
 class Moments(StepTracker):
@@ -151,9 +120,8 @@ def print_bytes(asked: argparse.Namespace, plan: Plan, source: CaseSourceFactory
     sent, received = sum(each for each, _ in jobs), sum(each for _, each in jobs)
     each = (sent + received) / rows
     print(f"  {f'jobs of judges: {len(jobs)}':32}{sent:>12,} sent, {received:,} received: {each:,.1f} a row")
-    print(
-        f"  {'rows in the store':32}{committed:>12,}  {committed / rows:>10,.1f} a row (twice: the commit, the segments)"
-    )
+    twice = "a row (twice: the commit, the segments)"
+    print(f"  {'rows in the store':32}{committed:>12,}  {committed / rows:>10,.1f} {twice}")
     print(f"  {'session, to each node':32}{size(setup) + size(terms):>12,}")
     print(f"  words: {words(store)}")
 
@@ -210,19 +178,23 @@ def main() -> None:
         steps, result = session(plan, text, FirstCases(inner, 1, 0), folder / "empty", 1)
         assert result.state == "finished", result.state
         print(
-            f"empty block: {1000 * steps.seconds / asked.empty:.1f} ms, of which the driver takes "
-            f"{1000 * steps.cpu / asked.empty:.1f} ms of CPU ({asked.empty} blocks, one node)"
+            f"empty block: {1000 * between_commits(folder / 'empty') / asked.empty:.1f} ms, of which the driver takes "
+            f"{1000 * steps.cpu / asked.empty:.1f} ms of CPU ({asked.empty} blocks, one node, {load()})"
         )
         for count in asked.workers:
             plan, text = plan_of(asked.blocks)
             source = FirstCases(inner, asked.cases, asked.cases)
             steps, result = session(plan, text, source, folder / f"workers{count}", count)
-            rows = result.totals.rows
+            rows, seconds = asked.cases * (asked.blocks - 1), between_commits(folder / f"workers{count}")
+            assert result.totals.rows == asked.cases * asked.blocks, result.totals
             print(
-                f"{count} workers: {rows} rows in {steps.seconds:.1f} s: {rows / steps.seconds:.1f} rows/s, driver "
-                f"{1000 * steps.cpu / asked.blocks:.1f} ms of CPU a block; {os.cpu_count()} cores, "
-                f"load {os.getloadavg()[0]:.1f}"
+                f"{count} workers: {rows} rows in {seconds:.1f} s: {rows / seconds:.1f} rows/s, driver "
+                f"{1000 * steps.cpu / asked.blocks:.1f} ms of CPU a block of {asked.cases}, {load()}"
             )
+
+
+def load() -> str:
+    return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}"
 
 
 if __name__ == "__main__":

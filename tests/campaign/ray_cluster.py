@@ -7,13 +7,13 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-#: Without the first, Ray's ports listen on all interfaces.
+#: Without the first, Ray's ports listen on all interfaces. The others give a machine with other work more time.
 VARIABLES = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_health_check_initial_delay_ms": "1000",
-    "RAY_health_check_period_ms": "500",
-    "RAY_health_check_failure_threshold": "4",
+    "RAY_raylet_start_wait_time_s": "120",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_failure_threshold": "10",
 }
 _STORE_BYTES = 80 << 20
 

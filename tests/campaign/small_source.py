@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, Uniform, decode, digest, encode
-from mindgap.workflows.campaign.cases.case import BLOCK, Case, graphs_of
+from mindgap.workflows.campaign.cases.case import BLOCK, Case, CaseSource, CaseSourceFactory, graphs_of
 from mindgap.workflows.campaign.plan import Plan
 
 _BASES = "bases.json"
@@ -81,6 +81,41 @@ class Small:
     def reopen(self, plan: Plan, folder: Path) -> SmallSource:
         kept = json.loads((folder / _BASES).read_text())
         return SmallSource(plan, [decode(bytes.fromhex(text)) for text in kept], self.rare)
+
+
+@dataclass(frozen=True)
+class FirstCases:
+    """The first `count` cases of each block of another source; of the blocks after the first, `later`."""
+
+    inner: CaseSourceFactory
+    count: int
+    later: int
+
+    @property
+    def files(self) -> Sequence[str]:
+        return self.inner.files
+
+    def begin(self, plan: Plan, directory: Path) -> CaseSource:
+        return _FirstCases(self.inner.begin(plan, directory), self.count, self.later)
+
+    def reopen(self, plan: Plan, directory: Path) -> CaseSource:
+        return _FirstCases(self.inner.reopen(plan, directory), self.count, self.later)
+
+
+class _FirstCases:
+    def __init__(self, inner: CaseSource, count: int, later: int) -> None:
+        self._inner, self._count, self._later = inner, count, later
+
+    @property
+    def identity(self) -> str:
+        return self._inner.identity
+
+    def block(self, number: int) -> list[Case]:
+        count = self._later if number else self._count
+        return self._inner.block(number)[:count] if count else []
+
+    def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
+        return self._inner.samples(blocks)
 
 
 def plan_text(count: int, platforms: dict[str, str], **more: str) -> str:

@@ -8,6 +8,7 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +23,8 @@ from mindgap.results.from_store import report_of
 from mindgap.results.rows import Row
 from mindgap.results.store import Store
 from mindgap.workflows.campaign.session import RunOptions, resume_campaign
-from mindgap.workflows.campaign.state.directory import open_directory
+from mindgap.workflows.campaign.state import session_file
+from mindgap.workflows.campaign.state.directory import open_directory, write_whole
 from mindgap.workflows.campaign.state.progress import Progress
 from mindgap.workflows.campaign.state.resume_state import finding_key
 from mindgap.workflows.campaign.state.session_file import SESSION, RunningSession, published, running
@@ -90,7 +92,7 @@ def test_a_running_campaign_is_told_from_a_killed_one(tmp_path: Path) -> None:
         assert "has nothing in its store yet" in str(error)
 
 
-def test_the_file_of_a_session(tmp_path: Path) -> None:
+def test_the_file_of_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = StepTracker()
     steps.step("making a pool", 15_000)
     steps.tick(1200, 15_000)
@@ -110,9 +112,24 @@ def test_the_file_of_a_session(tmp_path: Path) -> None:
     assert kept() == found or kept() is not None
     assert kept(process=content["process"] - 100) is None, "another process has the number now"
     assert kept(pid=2**22 + 1) is None
-    # Of another machine's processes nothing is known here but when they wrote.
-    assert kept(host="elsewhere") is not None
-    assert kept(host="elsewhere", moment=content["moment"] - 1000) is None
+    # Of another machine's processes nothing is known here but that they write, whatever their clock says.
+    monkeypatch.setattr(session_file, "_QUIET_S", 0.5)
+    assert kept(host="elsewhere") is None and kept(host="elsewhere", moment=content["moment"] + 86_400) is None
+    over = threading.Event()
+
+    def write() -> None:
+        behind = {**content, "host": "elsewhere", "moment": content["moment"] - 86_400}
+        while not over.wait(0.02):
+            behind["moment"] += 1
+            write_whole(tmp_path / SESSION, json.dumps(behind).encode())
+
+    writes = threading.Thread(target=write)
+    monkeypatch.setattr(session_file, "_QUIET_S", 20.0)
+    writes.start()
+    there = running(tmp_path)
+    over.set()
+    writes.join()
+    assert there is not None and there.seconds < -80_000
     (tmp_path / SESSION).write_text("{")
     with pytest.raises(MindgapError, match="remove it if no session runs"):
         running(tmp_path)

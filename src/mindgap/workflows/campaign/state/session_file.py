@@ -26,8 +26,8 @@ from mindgap.workflows.campaign.state.steps import StepTracker
 
 SESSION: Final = "session.json"
 _EVERY_S: Final = 2.0
-#: Of a session on another machine nothing is known but when it wrote last.
-_QUIET_S: Final = 120.0
+#: Of a session on another machine nothing is known but that it writes: it is over if it has not for so long.
+_QUIET_S: Final = 10.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -78,7 +78,9 @@ def running(directory: str | Path) -> RunningSession | None:
     try:
         content: dict[str, Any] = json.loads((Path(directory) / SESSION).read_bytes())
         began, moment, of_process = content.pop("began"), content.pop("moment"), content.pop("process")
-        found = RunningSession(since=_moment(began), seconds=time.time() - began, **content)
+        # The clock that wrote the file: another machine's may be hours away.
+        now = time.time() if content["host"] == platform.node() else moment
+        found = RunningSession(since=_moment(began), seconds=now - began, **content)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -86,8 +88,21 @@ def running(directory: str | Path) -> RunningSession | None:
             f"{Path(directory) / SESSION} cannot be read ({error}): remove it if no session runs"
         ) from None
     if found.host != platform.node():
-        return found if time.time() - moment < _QUIET_S else None
+        return found if _is_rewritten(Path(directory) / SESSION) else None
     return found if _process(found.pid) == of_process else None
+
+
+def _is_rewritten(file: Path) -> bool:
+    """Tells whether a session on another machine still writes its file. Waits for that; compares no clocks."""
+    before, until = file.read_bytes(), time.monotonic() + _QUIET_S
+    while time.monotonic() < until:
+        time.sleep(_QUIET_S / 40)
+        try:
+            if file.read_bytes() != before:
+                return True
+        except FileNotFoundError:
+            return False
+    return False
 
 
 def _keep(directory: Path, began: float, steps: StepTracker, over: threading.Event) -> None:

@@ -1,0 +1,229 @@
+"""The parts of a campaign on a cluster, without the processes of Ray; `test_ray.py` has those."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import socket
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kills import contents, differences
+from small_source import Small, plan_text
+
+from mindgap.graph import MindgapError
+from mindgap.platforms.name import PlatformName, parse
+from mindgap.results.store import Store
+from mindgap.results.store.commits import PendingRows
+from mindgap.results.store.writer import Writer
+from mindgap.run.local import fingerprint_of
+from mindgap.workflows.campaign.cases.case import Shard
+from mindgap.workflows.campaign.cluster.connection import (
+    ClusterNode,
+    code_digest,
+    connected,
+    ray_resources,
+    require_platforms,
+    resource_of,
+)
+from mindgap.workflows.campaign.cluster.judged_block import judge_block
+from mindgap.workflows.campaign.cluster.messages import (
+    BlockChoice,
+    ClusterProblem,
+    ClusterSetup,
+    Failure,
+    JudgedBlock,
+    SessionTerms,
+    checked,
+)
+from mindgap.workflows.campaign.cluster.node import CampaignNode
+from mindgap.workflows.campaign.plan import Plan, parse_plan
+from mindgap.workflows.campaign.schedule.case_runner import BudgetState
+from mindgap.workflows.campaign.schedule.eligibility import Eligibility
+from mindgap.workflows.campaign.schedule.selection import BlockSelector
+from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.workflows.campaign.state.directory import create_directory, open_directory
+from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
+from mindgap.workflows.support.answers import SupportTable
+
+EXACT, SECOND, CRASHES = map(parse, ("toys:EXACT", "toys:EXACT@number=2", "toys:CRASHES"))
+NOTHING_KNOWN = Eligibility(SupportTable({}, {}))
+
+
+def planned(count: int, *platforms: str, **more: str) -> tuple[Plan, str]:
+    named = {name: inside for name, _, inside in (platform.partition(" ") for platform in platforms)}
+    text = plan_text(count, named, top='reference = "toys:EXACT"', **more)
+    return parse_plan(text, "campaign.toml"), text
+
+
+def setup_in(path: Path, plan: Plan, text: str, **changes: Any) -> ClusterSetup:
+    """Begins a campaign's directory, and returns what its nodes get."""
+    factory = Small(rare=False)
+    path.mkdir()
+    Store(path)
+    source = factory.begin(plan, path)
+    directory = create_directory(path, plan, text, Shard(), source.identity)
+    files = {name: (path / name).read_bytes() for name in factory.files}
+    setup = ClusterSetup(
+        "s", plan, directory.run, Shard(), str(path), factory, files, source.identity, code_digest(), jobs=1
+    )
+    return replace(setup, **changes)
+
+
+def outcomes_of(node: CampaignNode, plan: Plan, choice: BlockChoice) -> dict[tuple[PlatformName, int], Any]:
+    """Runs a block's parts as the driver asks for them."""
+    found: dict[tuple[PlatformName, int], Any] = {}
+    orders = {**choice.orders, plan.reference: tuple(sorted({i for order in choice.orders.values() for i in order}))}
+    for platform, order in orders.items():
+        arguments = pickle.dumps((platform, choice.number, choice.position, order, choice.budgets.get(platform)))
+        answer = node.call("run_cases", arguments, ())
+        assert isinstance(answer, tuple)
+        run = checked(pickle.loads(answer[1]))
+        found |= {(platform, i): outcome for i, outcome in zip(run.indices, pickle.loads(answer[0]), strict=True)}
+    return found
+
+
+def test_a_node_and_a_judged_block_write_what_one_machine_does(tmp_path: Path) -> None:
+    plan, text = planned(12, "toys:EXACT@number=2", "toys:CRASHES variants = 6", limits="trace = false")
+    begin(plan, text, tmp_path / "local", Small(rare=False), options=RunOptions(jobs=1))
+    setup = setup_in(tmp_path / "cluster", plan, text)
+    node = CampaignNode(pickle.loads(pickle.dumps(setup)), [EXACT, SECOND, CRASHES], 1)
+    try:
+        report = checked(node.look())
+        prints = {name: fingerprint_of(about) for name, about in report.descriptions.items()}
+        terms = SessionTerms(tuple(plan.platforms), prints, report.descriptions, NOTHING_KNOWN)
+        node.begin(terms)
+        outline = checked(node.outline(0))
+        assert [case.data for case in outline.cases] == [b""] * 12
+        selection = BlockSelector(plan, list(plan.platforms)).choose(0, outline.cases, outline)
+        choice = BlockChoice(
+            0, 0, {name: tuple(case.index for case in order) for name, order in selection.orders.items()},
+            tuple(selection.features), selection.given, dict(selection.refused), {},
+        )  # fmt: skip
+        outcomes = outcomes_of(node, plan, choice)
+        judged = judge_block(setup, terms, [], choice, node._block(0), outcomes)
+        assert judged.mine and judged.cases == 12 and sum(judged.words.values()) == 18
+        # Another driver, or the same task again: what is committed counts.
+        again = judge_block(setup, terms, [], choice, node._block(0), {})
+        assert again == JudgedBlock(0, judged.found, 12, mine=False)
+    finally:
+        node.close()
+    mine, local = contents(tmp_path / "cluster"), contents(tmp_path / "local")
+    del mine["runs"], local["runs"]
+    assert differences(mine, local) == [] and local["verdicts"]
+    assert {row["status"] for row in mine["verdicts"]} == {"ok", "crash"}
+    segments = {path.parent.name for path in (tmp_path / "cluster/tables").rglob("*.parquet")}
+    assert len(list((tmp_path / "cluster/tables").rglob("*.parquet"))) == len(segments), "one segment for each table"
+
+
+def test_a_budget_is_spent_on_the_node_and_judged_alike(tmp_path: Path) -> None:
+    plan, text = planned(12, "toys:SLOW cpu_minutes = 0.0001, batch = 4", limits="trace = false")
+    setup = setup_in(tmp_path / "cluster", plan, text)
+    slow = parse("toys:SLOW")
+    node = CampaignNode(setup, [EXACT, slow], 1)
+    try:
+        report = checked(node.look())
+        prints = {name: fingerprint_of(about) for name, about in report.descriptions.items()}
+        terms = SessionTerms(tuple(plan.platforms), prints, report.descriptions, NOTHING_KNOWN)
+        node.begin(terms)
+        choice = BlockChoice(0, 0, {slow: tuple(range(12))}, (), {}, {}, {slow: BudgetState(0.006, 1, 0.0, 4)})
+        outcomes = outcomes_of(node, plan, choice)
+        # The first batch takes more than the budget, which is 6 ms.
+        assert sum(platform == slow for platform, _ in outcomes) == 4
+        judged = judge_block(setup, terms, [], choice, node._block(0), outcomes)
+        assert sum(judged.words.values()) == 4
+        (row,) = Store(tmp_path / "cluster").rows("SELECT left_out FROM blocks")
+        assert row["left_out"] == {"toys:SLOW": 8}
+    finally:
+        node.close()
+
+
+def test_a_node_that_would_run_something_else_is_refused(tmp_path: Path) -> None:
+    plan, text = planned(3, "toys:EXACT")
+    setup = setup_in(tmp_path / "cluster", plan, text)
+
+    def refused(**changes: Any) -> str:
+        node = CampaignNode(replace(setup, **changes), [], 1)
+        try:
+            answer = node.look()
+        finally:
+            node.close()
+        assert isinstance(answer, Failure) and not answer.lost
+        return answer.message
+
+    assert "has another mindgap than the driver" in refused(code="0" * 64)
+    assert "makes its cases of something else than the driver" in refused(identity="0" * 64)
+    elsewhere = refused(store=str(tmp_path / "only-there"))
+    assert "cannot use" in elsewhere and "all nodes write there" in elsewhere and "\n" not in elsewhere
+    (tmp_path / "file").write_text("")
+    assert "cannot use" in refused(store=str(tmp_path / "file"))
+
+
+def test_what_a_node_is_started_with() -> None:
+    assert resource_of(parse("onnxruntime/cpu@threads=1")) == "onnxruntime/cpu"
+    assert resource_of(SECOND) == "toys:EXACT"
+    assert resource_of(parse("onnxruntime/cpu@env=old,threads=1")) == "onnxruntime/cpu@env=old"
+    names = [parse("cuda/eager"), parse("cpu/eager@isa=avx2"), parse("cpu/eager")]
+    assert json.loads(ray_resources(names)) == {"cuda/eager": 1, "cpu/eager": 1}
+
+
+def test_a_cluster_that_lacks_a_platform_is_told_what_its_nodes_have() -> None:
+    nodes = [
+        ClusterNode("1", "10.0.0.1", {"CPU": 4.0, "node:10.0.0.1": 1.0, "cpu/eager": 1.0}),
+        ClusterNode("2", "10.0.0.2", {"CPU": 4.0, "memory": 5.0}),
+    ]
+    require_platforms(nodes, [parse("cpu/eager@isa=avx2")], "head:6379")
+    with pytest.raises(ClusterProblem) as told:
+        require_platforms(nodes, [parse("cpu/eager"), parse("cuda/eager")], "head:6379")
+    assert str(told.value) == (
+        "no node of head:6379 has cuda/eager; 10.0.0.1 has cpu/eager; 10.0.0.2 has none: "
+        "start a node there with ray start --resources='{\"cuda/eager\": 1}'"
+    )
+    with pytest.raises(ClusterProblem, match="no node of head:6379 has a CPU for judging"):
+        require_platforms([ClusterNode("1", "10.0.0.1", {"cpu/eager": 1.0})], [parse("cpu/eager")], "head:6379")
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:port", "ray://", "127.0.0.1:0", "local", "127.0.0.1:99999"])
+def test_an_address_that_is_none(address: str) -> None:
+    with pytest.raises(ClusterProblem, match=f"--ray {address}: give HOST:PORT"), connected(address):
+        pass
+
+
+def test_an_address_where_nobody_answers() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    said = rf"--ray 127.0.0.1:{port}: nobody answers there \(Connection refused\)"
+    with pytest.raises(ClusterProblem, match=said), connected(f"127.0.0.1:{port}"):
+        pass
+
+
+def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MindgapError, match=r"--ray needs Ray \(.*\): pip install 'mindgap\[ray\]'"), connected("auto"):
+        pass
+
+
+def test_a_variant_source_reaches_a_node_without_its_listeners(tmp_path: Path) -> None:
+    factory = VariantSourceFactory(3, notify=lambda line: None)
+    there = pickle.loads(pickle.dumps(factory))
+    assert isinstance(there, VariantSourceFactory) and there.jobs is None and there.files == factory.files
+
+
+def test_a_block_that_was_committed_and_not_published_is_done_after_a_resume(tmp_path: Path) -> None:
+    plan, text = planned(12, "toys:EXACT@number=2", limits="trace = false")
+    begin(plan, text, tmp_path / "local", Small(rare=False), options=RunOptions(jobs=1))
+    directory = open_directory(tmp_path / "local")
+    store, rows = directory.store, PendingRows(directory.store)
+    writer = Writer(rows, age_s=1e6)
+    writer.append("blocks", {"run": directory.run, "block": 7, "shard": "0/1", "cases": 0, "seconds": 1.0})
+    writer.close()
+    file = tmp_path / "local/commits" / directory.run / "00000007.rows"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(rows.to_bytes())
+    result = resume_campaign(tmp_path / "local", Small(rare=False), options=RunOptions(jobs=1))
+    assert store.rows("SELECT block FROM blocks ORDER BY block") == [{"block": 0}, {"block": 7}]
+    assert file.read_bytes() == b"" and result.blocks_done == 2
