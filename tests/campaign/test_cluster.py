@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 import socket
 import sys
 from dataclasses import replace
@@ -16,7 +17,7 @@ from small_source import Small, plan_text
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName, parse
-from mindgap.results.store import Store
+from mindgap.results.store import Store, StoreError
 from mindgap.results.store.commits import PendingRows
 from mindgap.results.store.writer import Writer
 from mindgap.run.local import fingerprint_of
@@ -109,6 +110,10 @@ def test_a_node_and_a_judged_block_write_what_one_machine_does(tmp_path: Path) -
         # Another driver, or the same task again: what is committed counts.
         again = judge_block(setup, terms, [], choice, node._block(0), {})
         assert again == JudgedBlock(0, judged.found, 12, mine=False)
+        shutil.copytree(tmp_path / "cluster", tmp_path / "damaged")
+        shutil.rmtree(tmp_path / "damaged/tables/blocks")
+        with pytest.raises(StoreError, match=r"block 0 is committed, and its rows are gone: remove .*/00000000.rows"):
+            judge_block(replace(setup, store=str(tmp_path / "damaged")), terms, [], choice, [], {})
     finally:
         node.close()
     mine, local = contents(tmp_path / "cluster"), contents(tmp_path / "local")

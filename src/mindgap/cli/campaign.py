@@ -24,7 +24,7 @@ from mindgap.graph.tensors import home
 
 if TYPE_CHECKING:
     from mindgap.workflows.campaign.cases.case import CaseSourceFactory
-    from mindgap.workflows.campaign.session import RunOptions
+    from mindgap.workflows.campaign.session import RunOptions, SessionPlace
     from mindgap.workflows.campaign.state.directory import CampaignDirectory
     from mindgap.workflows.campaign.state.status import CampaignStatus
     from mindgap.workflows.campaign.state.steps import StepTracker
@@ -90,12 +90,10 @@ def run(
             from mindgap.workflows.campaign.session import begin
 
             minutes = 0.0 if no_coverage else coverage_minutes
-            options = replace(
-                _run_options(jobs, steps), support=known, coverage_minutes=minutes, ray=ray, store_url=store
-            )
+            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes, store_url=store)
             source: CaseSourceFactory = BundleSourceFactory(plan) if bundled else _from_catalogue(jobs, steps)
             here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if bundled else ""
-            found = begin(meant, text, where, source, shard=part, where=here, options=options)
+            found = begin(meant, text, where, source, shard=part, where=here, options=options, place=_place(ray))
         return _told(found, where, stream, as_json)
 
 
@@ -112,8 +110,8 @@ def resume(directory: Directory, ray: Ray = "", jobs: Jobs = None, as_json: AsJs
         with _shown() as steps:
             from mindgap.workflows.campaign.session import resume_campaign
 
-            options = replace(_run_options(jobs, steps), ray=ray)
-            found = resume_campaign(directory, _source_of(folder, jobs, steps), options=options)
+            source, options = _source_of(folder, jobs, steps), _run_options(jobs, steps)
+            found = resume_campaign(directory, source, options=options, place=_place(ray))
         return _told(found, directory, stream, as_json)
 
 
@@ -263,6 +261,17 @@ def _shown() -> Generator[StepTracker]:
     steps = StepTracker("importing PyTorch")
     with watching(steps):
         yield steps
+
+
+def _place(ray: str) -> SessionPlace:
+    """Where a session runs: on the cluster at this address, or here."""
+    from mindgap.workflows.campaign.session import THIS_MACHINE
+
+    if not ray:
+        return THIS_MACHINE
+    from mindgap.workflows.campaign.cluster_session import RayCluster
+
+    return RayCluster(ray)
 
 
 def _from_catalogue(jobs: int | None, steps: StepTracker) -> CaseSourceFactory:

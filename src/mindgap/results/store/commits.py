@@ -76,6 +76,10 @@ class Commits:
         """Tells whether the work is committed."""
         return self._location.exists(self._file(name))
 
+    def url(self, name: str) -> str:
+        """Returns the file of a commit."""
+        return self._location.url(self._file(name))
+
     def commit(self, name: str, rows: PendingRows) -> bool:
         """Commits the rows, unless the work is committed already, and publishes those that count.
 
@@ -103,8 +107,9 @@ class Commits:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 files = [(each, archive.read(each)) for each in archive.namelist()]
         except (zipfile.BadZipFile, OSError) as error:
-            where = self._location.url(self._file(name))
-            raise StoreError(f"{where} is damaged ({error}): remove it, and its rows are computed again") from None
+            raise StoreError(
+                f"{self.url(name)} is damaged ({error}): remove it, and its rows are computed again"
+            ) from None
         for each, content in files:
             self._location.publish(each, content)
         self._location.publish(self._file(name), b"")

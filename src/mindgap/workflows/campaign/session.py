@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-import secrets
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import Final, Protocol
 
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.platforms.environments.host import use_hosts_of_plan
@@ -26,12 +25,7 @@ from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import JobRunner, WorkerPool
 from mindgap.run.system import memory_bytes
 from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource, CaseSourceFactory, Shard
-from mindgap.workflows.campaign.cluster.cluster_driver import ClusterContext, ClusterDriver
-from mindgap.workflows.campaign.cluster.connection import code_digest, connected, living_nodes, require_platforms
 from mindgap.workflows.campaign.cluster.judged_block import commit_name
-from mindgap.workflows.campaign.cluster.messages import ClusterSetup, SessionTerms
-from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
-from mindgap.workflows.campaign.cluster.tasks import ClusterPool
 from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes
 from mindgap.workflows.campaign.plan import Plan
 from mindgap.workflows.campaign.schedule.block_queues import BlockContext
@@ -57,8 +51,8 @@ from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.support.graph_survey import SurveyLimits, may_lack, survey_graphs
 
 #: A session that is killed loses what its writer holds: at most so many rows, or what is so old.
-_ROWS: Final = 4096
-_AGE_S: Final = 10.0
+WRITER_ROWS: Final = 4096
+WRITER_AGE_S: Final = 10.0
 #: Judges beside one for each worker at a time, where a platform compiles batches: so many of their jobs are compiled
 #: together.
 _JUDGES_OF_BATCHES: Final = 10
@@ -72,9 +66,8 @@ class RunOptions:
     progress. `notify`: receives one-line warnings. `tensors`: the store of large tensors. `support`: a store of survey
     answers, read when a campaign begins; answers that it lacks are surveyed first, for `coverage_minutes` of processor
     time per platform (default: the plan's), and stored there. None: no store is read and no platform is surveyed.
-    `whole_process`: charge the campaign for all processor time of this process. `ray`: the address of a Ray cluster
-    whose nodes run the platforms; empty: this machine does. `store_url`: where a new campaign keeps its rows, if not in
-    its directory.
+    `whole_process`: charge the campaign for all processor time of this process. `store_url`: where a new campaign keeps
+    its rows, if not in its directory.
     """
 
     jobs: int | None = None
@@ -84,13 +77,52 @@ class RunOptions:
     support: Path | None = None
     coverage_minutes: float | None = None
     whole_process: bool = False
-    ray: str = ""
     store_url: str = ""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a session has before its platforms are opened."""
+
+    directory: CampaignDirectory
+    factory: CaseSourceFactory
+    case_source: CaseSource
+    options: RunOptions
+    expenses: Expenses
+
+
+class SessionPlace(Protocol):
+    """Where the platforms of a session run."""
+
+    def reached(self, plan: Plan, options: RunOptions, *, fresh: bool) -> AbstractContextManager[None]:
+        """Is entered before any work is done. `fresh`: of a new campaign. Raises `MindgapError` if it is not reached,
+        or a platform of a new campaign is absent."""
+        ...
+
+    def run(self, session: Session) -> str:
+        """Runs the unfinished blocks. Returns why it stopped early; empty if everything ran."""
+        ...
+
+
+class ThisMachine:
+    """Runs sessions on this machine."""
+
+    @contextmanager
+    def reached(self, plan: Plan, options: RunOptions, *, fresh: bool) -> Generator[None]:
+        if fresh:
+            _facts(plan, options)
+        yield
+
+    def run(self, session: Session) -> str:
+        return _session(session)
+
+
+THIS_MACHINE: Final = ThisMachine()
 
 
 def begin(
     plan: Plan, text: str, path: str | Path, source: CaseSourceFactory, *, shard: Shard | None = None, where: str = "",
-    options: RunOptions | None = None,
+    options: RunOptions | None = None, place: SessionPlace = THIS_MACHINE,
 ) -> CampaignStatus:  # fmt: skip
     """Begins a campaign in a new or empty directory and runs it. `text`: the text of the plan's file.
 
@@ -105,9 +137,7 @@ def begin(
     # Reports an absent platform before any work is done.
     options.steps.step("looking for the plan's platforms")
     with ExitStack() as stack:
-        cluster = stack.enter_context(_cluster(plan, options))
-        if cluster is None:
-            _facts(plan, options)
+        stack.enter_context(place.reached(plan, options, fresh=True))
         Store(options.store_url or path)
         options.steps.step("loading what the cases are made of")
         path.mkdir(parents=True, exist_ok=True)
@@ -120,52 +150,31 @@ def begin(
         directory = create_directory(
             path, plan, text, shard or Shard(), case_source.identity, where, support_options, options.store_url
         )
-        session = _Session(directory, source, case_source, options, expenses)
-        stopped = _session(session) if cluster is None else _cluster_session(session, cluster)
+        stopped = place.run(Session(directory, source, case_source, options, expenses))
     return replace(campaign_status(directory), stopped=stopped)
 
 
 def resume_campaign(
-    path: str | Path, source: CaseSourceFactory, *, options: RunOptions | None = None
+    path: str | Path,
+    source: CaseSourceFactory,
+    *,
+    options: RunOptions | None = None,
+    place: SessionPlace = THIS_MACHINE,
 ) -> CampaignStatus:
     """Runs the unfinished part of a campaign. Raises `MindgapError` like `begin`, and if the plan was changed."""
     directory, options = open_directory(path), options or RunOptions()
-    with _cluster(directory.plan, options) as cluster:
+    with place.reached(directory.plan, options, fresh=False):
         options.steps.step("loading what the cases are made of")
         with published(directory.path, options.steps):
             expenses = Expenses(whole_process=options.whole_process)
             with expenses.preparing():
                 case_source = source.reopen(directory.plan, directory.path)
             check_identity(directory, case_source.identity)
-            session = _Session(directory, source, case_source, options, expenses)
-            stopped = _session(session) if cluster is None else _cluster_session(session, cluster)
+            stopped = place.run(Session(directory, source, case_source, options, expenses))
     return replace(campaign_status(directory), stopped=stopped)
 
 
-@dataclass(frozen=True)
-class _Session:
-    """What a session has before its platforms are opened."""
-
-    directory: CampaignDirectory
-    factory: CaseSourceFactory
-    case_source: CaseSource
-    options: RunOptions
-    expenses: Expenses
-
-
-@contextmanager
-def _cluster(plan: Plan, options: RunOptions) -> Generator[Any]:
-    """Yields the module `ray`, connected to a cluster that has what the plan needs; None for this machine."""
-    if not options.ray:
-        yield None
-        return
-    with connected(options.ray) as ray:
-        needed = [plan.reference] if plan.skip_unavailable else [plan.reference, *plan.platforms]
-        require_platforms(living_nodes(ray), needed, options.ray)
-        yield ray
-
-
-def _session(session: _Session) -> str:
+def _session(session: Session) -> str:
     """Runs the unfinished blocks on this machine. Returns why it stopped early; empty if everything ran."""
     started = perf_counter()
     directory, case_source, options, expenses = (
@@ -173,7 +182,7 @@ def _session(session: _Session) -> str:
     )  # fmt: skip
     plan, store, steps = directory.plan, directory.store, options.steps
     steps.step("reading what has run")
-    resume_state = _resume_state(store, directory)
+    resume_state = settled_state(store, directory)
     facts, platforms = _facts(plan, options)
     limits = judge_limits(plan, options.tensors or default_tensor_store())
     busy = options.jobs or os.cpu_count() or 2
@@ -185,12 +194,12 @@ def _session(session: _Session) -> str:
             )
         )
         platforms = _able(pool, plan, platforms, options)
-        _warn_of_changes(store, directory.run, pool, [plan.reference, *platforms], options)
+        warn_of_changes(store, directory.run, pool, [plan.reference, *platforms], options)
         # Before the run is there: where it is, everything that its choices depend on is.
-        support = _support(directory, case_source, pool, platforms, options, fresh=resume_state.created is None)
-        writer = stack.enter_context(store.writer(rows=_ROWS, age_s=_AGE_S))
+        support = support_of(directory, case_source, pool, platforms, options, fresh=resume_state.created is None)
+        writer = stack.enter_context(store.writer(rows=WRITER_ROWS, age_s=WRITER_AGE_S))
         record = Recording(store, writer, limits.settings, pool.describe, "campaign", directory.run)
-        _begin_record(record, directory, resume_state, facts, platforms)
+        begin_record(record, directory, resume_state, facts, platforms)
         selector = BlockSelector(plan, platforms, support)
         for row in resume_state.finished_blocks:
             selector.restore(row["features"] or (), row["given"] or {})
@@ -200,8 +209,8 @@ def _session(session: _Session) -> str:
         count = max(busy, min(busy + _JUDGES_OF_BATCHES, fitting)) if gathered else busy
         execute = GatheredRuns(pool, gathered).run
         judges = stack.enter_context(judge_processes(count, limits, execute, pool.describe, pool.cpu))
-        progress = Progress(planned_cases(plan, directory.shard), _done_cases(resume_state, plan))
-        budgets = _budgets(directory, platforms, resume_state)
+        progress = Progress(planned_cases(plan, directory.shard), done_cases(resume_state, plan))
+        budgets = budgets_of(directory, platforms, resume_state)
         runner = PoolRunner(plan, pool)
         blocks = BlockContext(plan, platforms, runner, judges, record, progress, selector.spent, budgets)
         drive = CampaignDriver(
@@ -216,68 +225,7 @@ def _session(session: _Session) -> str:
     return drive.stopped
 
 
-def _cluster_session(session: _Session, ray: Any) -> str:
-    """Runs the unfinished blocks on a cluster. Returns why it stopped early; empty if everything ran."""
-    started = perf_counter()
-    directory, options, expenses = session.directory, session.options, session.expenses
-    plan, store, steps = directory.plan, directory.store, options.steps
-    steps.step("reading what has run")
-    store.check_writable()
-    resume_state = _resume_state(store, directory)
-    there = living_nodes(ray)
-    platforms = [name for name in plan.platforms if any(node.has(name) for node in there)]
-    for name in plan.platforms:
-        if name not in platforms:
-            options.notify(f"LEFT OUT, no node has it: {name}")
-    names = tuple(dict.fromkeys([plan.reference, *platforms]))
-    setup = _cluster_setup(session, store)
-    with ExitStack() as stack:
-        steps.step(f"starting the workers of {', '.join(names)} on {len(there)} nodes")
-        nodes = ClusterNodes(ray, ray.put(setup), options.ray, setup.session, names)
-        stack.callback(nodes.close)
-        facts, descriptions = nodes.join()
-        pool = ClusterPool(setup.session, descriptions)
-        _warn_of_changes(store, directory.run, pool, names, options)
-        support = _support(directory, session.case_source, pool, platforms, options, fresh=resume_state.created is None)
-        prints = {name: fingerprint_of(about) for name, about in descriptions.items()}
-        nodes.begin(SessionTerms(tuple(platforms), prints, descriptions, support))
-        writer = stack.enter_context(store.writer(rows=_ROWS, age_s=_AGE_S, after=store.last_stamp()))
-        record = Recording(store, writer, plan.run_settings, pool.describe, "campaign", directory.run)
-        _begin_record(record, directory, resume_state, list(facts.values()), platforms)
-        for name in names:
-            record.described(name, prints[name])
-        selector = BlockSelector(plan, platforms)
-        for row in resume_state.finished_blocks:
-            selector.restore(row["features"] or (), row["given"] or {})
-        progress = Progress(planned_cases(plan, directory.shard), _done_cases(resume_state, plan))
-        budgets = {
-            name: replace(budget.now, batch=plan.platforms[name].batch)
-            for name, budget in _budgets(directory, platforms, resume_state).items()
-        }
-        context = ClusterContext(
-            plan, _numbers(directory), platforms, nodes, selector, resume_state, progress, directory.identity, budgets
-        )
-        steps.run(progress)
-        driver = ClusterDriver(context)
-        driver.run()
-        record.expenses(expenses.rows(directory.run, pool.cpu) + nodes.expenses())
-        record.finish(resume_state.seconds + perf_counter() - started)
-        steps.step("writing the store and ending the workers")
-    store.compact()
-    return driver.stopped
-
-
-def _cluster_setup(session: _Session, store: Store) -> ClusterSetup:
-    directory = session.directory
-    files = {name: (directory.path / name).read_bytes() for name in session.factory.files}
-    place = directory.store_url or os.path.abspath(directory.path)
-    return ClusterSetup(
-        secrets.token_hex(6), directory.plan, directory.run, directory.shard, place, session.factory, files,
-        directory.identity, code_digest(), store.last_stamp(), session.options.jobs,
-    )  # fmt: skip
-
-
-def _resume_state(store: Store, directory: CampaignDirectory) -> ResumeState:
+def settled_state(store: Store, directory: CampaignDirectory) -> ResumeState:
     """Reads the resume state, after publishing what a cluster's node committed and did not publish."""
     commits = store.commits(directory.run)
     published = {row["block"] for row in store.rows("SELECT block FROM blocks WHERE run = ?", [directory.run])}
@@ -285,7 +233,7 @@ def _resume_state(store: Store, directory: CampaignDirectory) -> ResumeState:
     return read_resume_state(store, directory)
 
 
-def _begin_record(
+def begin_record(
     record: Recording,
     directory: CampaignDirectory,
     resume_state: ResumeState,
@@ -298,7 +246,7 @@ def _begin_record(
     record.begin(created, version("mindgap"), facts, platforms, about)
 
 
-def _support(
+def support_of(
     directory: CampaignDirectory,
     case_source: CaseSource,
     pool: JobRunner,
@@ -313,7 +261,7 @@ def _support(
     lacking = [platform for platform in platforms if may_lack(platform, directory.plan.reference)]
     if fresh and known_support is not None and before.minutes > 0 and lacking:
         limits = SurveyLimits(known_support, before.minutes, options.steps, options.notify)
-        survey_graphs(lacking, case_source.samples(_numbers(directory)), pool, limits)
+        survey_graphs(lacking, case_source.samples(numbers_of(directory)), pool, limits)
     support = read_eligibility(directory.store, known_support, pool, directory.plan, platforms, fresh=fresh)
     if fresh and known_support is not None:
         unasked = sorted({*lacking} - support.platforms)
@@ -359,7 +307,7 @@ def _able(pool: WorkerPool, plan: Plan, platforms: Sequence[PlatformName], optio
     return [platform for platform in platforms if platform in able]
 
 
-def _warn_of_changes(
+def warn_of_changes(
     store: Store, run: str, pool: JobRunner, platforms: Sequence[PlatformName], options: RunOptions
 ) -> None:
     """Warns of platforms whose fingerprint changed since the campaign began: their rows are not comparable."""
@@ -371,7 +319,7 @@ def _warn_of_changes(
             options.notify(f"CHANGED since the campaign began (versions, hardware or settings): {platform}")
 
 
-def _budgets(
+def budgets_of(
     directory: CampaignDirectory, platforms: Sequence[PlatformName], resume_state: ResumeState
 ) -> dict[PlatformName, CpuBudget]:
     """Returns the processor-time budget of each platform that has one, divided by the number of shards.
@@ -389,10 +337,10 @@ def _budgets(
     }
 
 
-def _numbers(directory: CampaignDirectory) -> list[int]:
+def numbers_of(directory: CampaignDirectory) -> list[int]:
     """Returns the numbers of this shard's blocks."""
     return list(directory.shard.blocks(directory.plan.count))
 
 
-def _done_cases(resume_state: ResumeState, plan: Plan) -> int:
+def done_cases(resume_state: ResumeState, plan: Plan) -> int:
     return sum(min(BLOCK, plan.count - number * BLOCK) for number in resume_state.done if number * BLOCK < plan.count)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
-from mindgap.results.store import Store
+from mindgap.results.store import Store, StoreError
 from mindgap.results.store.commits import PendingRows
 from mindgap.results.store.writer import Writer
 from mindgap.run.outcome import Outcome
@@ -77,8 +77,10 @@ def judge_block(
     choice: BlockChoice,
     cases: Sequence[Case],
     outcomes: Mapping[tuple[PlatformName, int], Outcome],
+    check_alive: Callable[[], None] = lambda: None,
 ) -> JudgedBlock:
     """Judges the rows of a block and commits them, unless the block is committed already. `cases`: those of the block.
+    `check_alive`: raises an error if the session ends, so that nothing may be committed.
 
     The rows go through the queues of a campaign on one machine; only the outcomes are given. Raises `MindgapError` for
     a store that cannot be written, and `ClusterProblem` for a judge's job that is lost.
@@ -116,6 +118,7 @@ def judge_block(
         run_block(context, block, cases)
     record.block(block.row(setup.shard, finished=True))
     writer.close()
+    check_alive()
     if not commits.commit(name, pending):
         return committed_block(store, setup.run, choice.number)
     return JudgedBlock(choice.number, tuple(block.found), counts.cases, counts.words, counts.statuses)
@@ -134,7 +137,12 @@ def run_block(context: BlockContext, block: OpenBlock, cases: Sequence[Case]) ->
 
 
 def committed_block(store: Store, run: str, number: int) -> JudgedBlock:
-    """Reads what another process committed for a block."""
+    """Reads what another process committed for a block. Raises `StoreError` if that was removed."""
     known = store.rows("SELECT found, cases FROM blocks WHERE run = ? AND block = ?", [run, number])
+    if not known:
+        raise StoreError(
+            f"{store.url}: block {number} is committed, and its rows are gone: remove "
+            f"{store.commits(run).url(commit_name(number))}, and it runs again"
+        )
     (row,) = known
     return JudgedBlock(number, tuple(row["found"] or ()), row["cases"], mine=False)

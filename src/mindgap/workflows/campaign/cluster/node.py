@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import wraps
 from importlib.metadata import version
@@ -48,6 +48,9 @@ from mindgap.workflows.diff.platform_facts import facts_of
 
 #: Drawn blocks that a node keeps: those of its platforms and judges come one after the other.
 _BLOCKS: Final = 4
+#: How the message of such a crash begins, and how long the processes of a node take to follow each other.
+_FROM_OUTSIDE: Final = ("killed by SIGTERM", "killed by SIGKILL")
+_GOING_S: Final = 5.0
 #: Until the driver has told a node what holds for the session.
 _TERMS_S: Final = 600.0
 
@@ -84,7 +87,7 @@ class CampaignNode:
         self._judges: list[JudgeProcess] = []
         self._terms: SessionTerms | None = None
         self._expenses = Expenses()
-        self._begun, self._closed = threading.Event(), threading.Event()
+        self._begun, self._ending, self._closed = threading.Event(), threading.Event(), threading.Event()
 
     def live(self) -> None:
         """Returns when the node is closed; fails when its process or machine is lost."""
@@ -166,6 +169,7 @@ class CampaignNode:
         else:
             left = CpuBudget(budget.seconds, budget.blocks, budget.spent)
             outcomes = run_within(runner, platform, order, budget.batch, left, position)
+        self._check_alive(outcomes.values())
         expected = self._agreed().fingerprints[platform]
         for outcome in outcomes.values():
             if outcome.fingerprint not in ("", expected):
@@ -180,7 +184,9 @@ class CampaignNode:
     @_as_data
     def job(self, header: Mapping[str, Any], arrays: Sequence[Any]) -> Outcome:
         """Runs one job of a judge or a survey."""
-        return self._gathered.run(sent_job(header, arrays))
+        outcome = self._gathered.run(sent_job(header, arrays))
+        self._check_alive([outcome])
+        return outcome
 
     @_as_data
     def judge(
@@ -194,7 +200,8 @@ class CampaignNode:
             for (platform, indices), data in zip(ran, ray_module().get(list(outcomes)), strict=True)
             for index, outcome in zip(indices, pickle.loads(data), strict=True)
         }
-        return judge_block(self._setup, terms, self._judges_of(terms), choice, self._block(choice.number), known)
+        cases = self._block(choice.number)
+        return judge_block(self._setup, terms, self._judges_of(terms), choice, cases, known, self._check_alive)
 
     def expenses(self) -> list[dict[str, Any]]:
         """Returns rows of the table `expenses` for this node so far."""
@@ -203,9 +210,20 @@ class CampaignNode:
 
     def close(self) -> None:
         """Ends the node's processes."""
+        self._ending.set()
         with self._lock:
             self._stack.close()
         self._closed.set()
+
+    def _check_alive(self, outcomes: Iterable[Outcome] = ()) -> None:
+        """Raises `ClusterProblem` if the session ends: what its end did to workers is no evidence of their platforms.
+
+        A worker that was killed from outside may be the first to go of a node that goes: waits for the rest of it.
+        """
+        if any(outcome.status == "crash" and outcome.message.startswith(_FROM_OUTSIDE) for outcome in outcomes):
+            self._ending.wait(_GOING_S)
+        if self._ending.is_set():
+            raise ClusterProblem(f"node {self._host}: the session has ended")
 
     def _agreed(self) -> SessionTerms:
         if not self._begun.wait(_TERMS_S) or self._terms is None:

@@ -14,6 +14,11 @@ from typing import Any, Final
 
 #: The namespace of mindgap's actors.
 NAMESPACE: Final = "mindgap"
+#: Calls that an actor takes at a time. Jobs have threads of their own: judges wait for them in the others.
+CALLS: Final = 32
+JOB_GROUP: Final = "jobs"
+SESSION_GROUP: Final = "session"
+GROUPS: Final = {JOB_GROUP: 32, SESSION_GROUP: 4}
 #: A node that has just joined gets its actor from the driver within so many seconds.
 _ACTOR_S: Final = 300.0
 
@@ -34,7 +39,10 @@ def on_node(session: str, method: str, arguments: bytes, references: Sequence[An
     """
     ray: Any = import_module("ray")
     name = node_name(session, ray.get_runtime_context().get_node_id())
-    return ray.get(_actor(ray, name).call.remote(method, arguments, references))
+    call = _actor(ray, name).call
+    if method == "job":
+        call = call.options(concurrency_group=JOB_GROUP)
+    return ray.get(call.remote(method, arguments, references))
 
 
 def _actor(ray: Any, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,14 +22,14 @@ from mindgap.workflows.campaign.cluster.messages import (
     checked,
 )
 from mindgap.workflows.campaign.cluster.node import CampaignNode
-from mindgap.workflows.campaign.cluster.node_call import NAMESPACE, node_name
+from mindgap.workflows.campaign.cluster.node_call import CALLS, GROUPS, NAMESPACE, SESSION_GROUP, node_name
 from mindgap.workflows.campaign.cluster.tasks import task_error
 
 #: A platform whose last node is gone is waited for so long: a machine may start anew, or another take its place.
-WAIT_S: Final = 120.0
+WAIT_S = 120.0
 _LOOK_S: Final = 2.0
-#: Calls that the actor of a node takes at a time: its tasks wait in them.
-_CALLS: Final = 1000
+#: Actors of one node that may end before they took part.
+_STARTS: Final = 3
 
 
 @dataclass
@@ -51,10 +52,10 @@ class ClusterNodes:
     address: str
     session: str
     platforms: tuple[PlatformName, ...]
-    wait_s: float = WAIT_S
     _members: dict[str, _Member] = field(default_factory=dict[str, _Member])
     _terms: SessionTerms | None = None
     _looked: float = 0.0
+    _failed: Counter[str] = field(default_factory=Counter[str])
     _missing: dict[PlatformName, float] = field(default_factory=dict[PlatformName, float])
 
     def join(self) -> tuple[dict[PlatformName, PlatformFacts], dict[PlatformName, Mapping[str, Any]]]:
@@ -80,7 +81,7 @@ class ClusterNodes:
     def begin(self, terms: SessionTerms) -> None:
         """Tells all nodes what holds for the session."""
         self._terms = terms
-        self.ray.get([member.actor.begin.remote(terms) for member in self._members.values()])
+        self.ray.get([_of_session(member.actor.begin).remote(terms) for member in self._members.values()])
 
     def watch(self) -> None:
         """Opens nodes that have joined, forgets those that are gone. To be called often; looks every two seconds.
@@ -113,14 +114,14 @@ class ClusterNodes:
     def expenses(self) -> list[dict[str, Any]]:
         """Returns rows of the table `expenses` of all nodes. What a lost node spent is not known."""
         found: list[dict[str, Any]] = []
-        for reference in [member.actor.expenses.remote() for member in self._members.values()]:
+        for reference in [_of_session(member.actor.expenses).remote() for member in self._members.values()]:
             with suppress(self.ray.exceptions.RayError):
                 found += self.ray.get(reference, timeout=30)
         return found
 
     def close(self) -> None:
         """Ends what the session started on the nodes."""
-        closing = [member.actor.close.remote() for member in self._members.values()]
+        closing = [_of_session(member.actor.close).remote() for member in self._members.values()]
         if closing:
             self.ray.wait(closing, num_returns=len(closing), timeout=30)
         for member in self._members.values():
@@ -134,17 +135,18 @@ class ClusterNodes:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         actor = (
-            self.ray.remote(CampaignNode)
+            self.ray.remote(concurrency_groups=GROUPS)(CampaignNode)
             .options(
                 name=node_name(self.session, node.id),
                 namespace=NAMESPACE,
                 num_cpus=0,
-                max_concurrency=_CALLS,
+                max_concurrency=CALLS,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
             )
             .remote(self.setup, names, int(node.resources.get("CPU", 0)))
         )
-        self._members[node.id] = _Member(node, actor, actor.live.remote(), actor.look.remote())
+        life, look = _of_session(actor.live), _of_session(actor.look)
+        self._members[node.id] = _Member(node, actor, life.remote(), look.remote())
 
     def _report(self, member: _Member) -> NodeReport:
         reference, member.look = member.look, None
@@ -155,23 +157,35 @@ class ClusterNodes:
         return checked(answer)
 
     def _welcome(self, member: _Member) -> None:
-        """Lets a node that has joined take part, if it would run the same as the others."""
-        report = self._report(member)
+        """Lets a node that has joined take part, if it would run the same as the others. One that is lost before that
+        is looked at again, if it is there."""
+        try:
+            report = self._report(member)
+        except ClusterProblem:
+            self._failed[member.node.id] += 1
+            if self._failed[member.node.id] >= _STARTS:
+                raise
+            return
         assert self._terms is not None, "nodes are watched once the session has begun"
         for platform in report.descriptions:
             if platform in self._terms.descriptions:
                 _require_equal(platform, report, "the others", self._terms.descriptions[platform])
-        member.actor.begin.remote(self._terms)
+        _of_session(member.actor.begin).remote(self._terms)
 
     def _require_all(self, nodes: Sequence[ClusterNode], now: float) -> None:
         for platform in self.platforms:
             if any(node.has(platform) for node in nodes):
                 self._missing.pop(platform, None)
-            elif now - self._missing.setdefault(platform, now) >= self.wait_s:
+            elif now - self._missing.setdefault(platform, now) >= WAIT_S:
                 raise ClusterProblem(
-                    f"{self.address}: no node has had {platform} for {self.wait_s:g} s: start one again, and go on "
+                    f"{self.address}: no node has had {platform} for {WAIT_S:g} s: start one again, and go on "
                     "with `mindgap campaign resume … --ray`"
                 )
+
+
+def _of_session(method: Any) -> Any:
+    """Returns a method of an actor, to be called beside those that its tasks wait in."""
+    return method.options(concurrency_group=SESSION_GROUP)
 
 
 def _require_equal(platform: PlatformName, report: NodeReport, other: str, description: Mapping[str, Any]) -> None:

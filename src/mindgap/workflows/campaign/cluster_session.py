@@ -1,0 +1,119 @@
+"""Runs a session of a campaign on a Ray cluster, in place of this machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from mindgap.results.recording import Recording
+from mindgap.results.store import Store
+from mindgap.run.local import fingerprint_of
+from mindgap.workflows.campaign.cluster.cluster_driver import ClusterContext, ClusterDriver
+from mindgap.workflows.campaign.cluster.connection import code_digest, connected, living_nodes, require_platforms
+from mindgap.workflows.campaign.cluster.messages import ClusterSetup, SessionTerms
+from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
+from mindgap.workflows.campaign.cluster.tasks import ClusterPool
+from mindgap.workflows.campaign.plan import Plan
+from mindgap.workflows.campaign.schedule.selection import BlockSelector
+from mindgap.workflows.campaign.session import (
+    WRITER_AGE_S,
+    WRITER_ROWS,
+    RunOptions,
+    Session,
+    begin_record,
+    budgets_of,
+    done_cases,
+    numbers_of,
+    settled_state,
+    support_of,
+    warn_of_changes,
+)
+from mindgap.workflows.campaign.state.progress import Progress
+from mindgap.workflows.campaign.state.status import planned_cases
+
+
+@dataclass
+class RayCluster:
+    """The nodes of a Ray cluster, as the place of a session. `address`: as `cluster.connection.connected` takes it."""
+
+    address: str
+    _ray: Any = field(default=None, repr=False)
+
+    @contextmanager
+    def reached(self, plan: Plan, options: RunOptions, *, fresh: bool) -> Generator[None]:
+        """Connects to the cluster. Raises `ClusterProblem` if nobody answers, or it lacks a platform of the plan."""
+        with connected(self.address) as self._ray:
+            needed = [plan.reference] if plan.skip_unavailable else [plan.reference, *plan.platforms]
+            require_platforms(living_nodes(self._ray), needed, self.address)
+            yield
+
+    def run(self, session: Session) -> str:
+        """Runs the unfinished blocks. Returns why it stopped early; empty if everything ran."""
+        return _run(session, self._ray, self.address)
+
+
+def _run(session: Session, ray: Any, address: str) -> str:
+    started = perf_counter()
+    directory, options, expenses = session.directory, session.options, session.expenses
+    plan, store, steps = directory.plan, directory.store, options.steps
+    steps.step("reading what has run")
+    store.check_writable()
+    resume_state = settled_state(store, directory)
+    there = living_nodes(ray)
+    platforms = [name for name in plan.platforms if any(node.has(name) for node in there)]
+    for name in plan.platforms:
+        if name not in platforms:
+            options.notify(f"LEFT OUT, no node has it: {name}")
+    names = tuple(dict.fromkeys([plan.reference, *platforms]))
+    setup = _cluster_setup(session, store)
+    with ExitStack() as stack:
+        steps.step(f"starting the workers of {', '.join(names)} on {len(there)} nodes")
+        nodes = ClusterNodes(ray, ray.put(setup), address, setup.session, names)
+        stack.callback(nodes.close)
+        facts, descriptions = nodes.join()
+        pool = ClusterPool(setup.session, descriptions)
+        warn_of_changes(store, directory.run, pool, names, options)
+        support = support_of(
+            directory, session.case_source, pool, platforms, options, fresh=resume_state.created is None
+        )
+        prints = {name: fingerprint_of(about) for name, about in descriptions.items()}
+        nodes.begin(SessionTerms(tuple(platforms), prints, descriptions, support))
+        writer = stack.enter_context(store.writer(rows=WRITER_ROWS, age_s=WRITER_AGE_S, after=store.last_stamp()))
+        record = Recording(store, writer, plan.run_settings, pool.describe, "campaign", directory.run)
+        begin_record(record, directory, resume_state, list(facts.values()), platforms)
+        for name in names:
+            record.described(name, prints[name])
+        selector = BlockSelector(plan, platforms)
+        for row in resume_state.finished_blocks:
+            selector.restore(row["features"] or (), row["given"] or {})
+        progress = Progress(planned_cases(plan, directory.shard), done_cases(resume_state, plan))
+        budgets = {
+            name: replace(budget.now, batch=plan.platforms[name].batch)
+            for name, budget in budgets_of(directory, platforms, resume_state).items()
+        }
+        context = ClusterContext(
+            plan, numbers_of(directory), platforms, nodes, selector, resume_state, progress, directory.identity, budgets
+        )
+        steps.run(progress)
+        driver = ClusterDriver(context)
+        driver.run()
+        record.expenses(expenses.rows(directory.run, pool.cpu) + nodes.expenses())
+        record.finish(resume_state.seconds + perf_counter() - started)
+        steps.step("writing the store and ending the workers")
+    store.compact()
+    return driver.stopped
+
+
+def _cluster_setup(session: Session, store: Store) -> ClusterSetup:
+    directory = session.directory
+    files = {name: (directory.path / name).read_bytes() for name in session.factory.files}
+    place = directory.store_url or os.path.abspath(directory.path)
+    return ClusterSetup(
+        secrets.token_hex(6), directory.plan, directory.run, directory.shard, place, session.factory, files,
+        directory.identity, code_digest(), store.last_stamp(), session.options.jobs,
+    )  # fmt: skip
