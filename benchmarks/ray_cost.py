@@ -2,7 +2,7 @@
 
 The cluster is on this machine, on its loopback interface: seconds are those of Ray and mindgap, without a network.
 
-    bytes        of what the tasks of a block take and give, pickled as Ray pickles them, for each block and row: graphs
+    bytes        of what the tasks of a block take and give, packed as they are sent, for each block and row: graphs
                  of CATALOGUE (else of tests/campaign/small_source.py), judged on this machine
     empty block  from the commit of one block without cases to that of the next, and CPU of the driver for it
     throughput   rows a second with 1, 2 and 4 nodes, each of which has the reference and the platform, and one worker
@@ -22,7 +22,6 @@ from typing import Any
 TESTS = Path(__file__).parents[1] / "tests" / "campaign"
 sys.path.insert(0, str(TESTS))
 
-import cloudpickle  # noqa: E402
 from ray_cluster import cluster_of  # noqa: E402
 from small_source import FirstCases, Small, plan_text  # noqa: E402
 
@@ -40,6 +39,7 @@ from mindgap.workflows.campaign.cluster.messages import (  # noqa: E402
     CasesRun,
     ClusterSetup,
     SessionTerms,
+    pack,
 )
 from mindgap.workflows.campaign.cluster_session import RayCluster  # noqa: E402
 from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes  # noqa: E402
@@ -136,7 +136,7 @@ def files(source: CaseSourceFactory, folder: Path) -> dict[str, bytes]:
 
 
 def size(thing: Any) -> int:
-    return len(cloudpickle.dumps(thing))
+    return len(pack(thing))
 
 
 def session(plan: Plan, text: str, source: CaseSourceFactory, out: Path, nodes: int) -> tuple[Moments, Any]:

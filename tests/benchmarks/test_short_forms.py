@@ -82,6 +82,10 @@ SHORT_FORMS = (
         r"2 of 2 classes agree, 0 of 0 slow-downs agree, and 2 are not determined",
     ),
     ShortForm("quantised_models.py", "quantised", r"quantised_models.py:modules .*-blocks-u4.onnx"),
+    ShortForm(
+        "ray_cost.py", "--reference toys:EXACT --platform toys:WRONG --cases 6 --blocks 2 --empty 3 --workers 1",
+        r"(?s)rows in the store +[\d,]+.*empty block: [\d.]+ ms.*1 workers: 6 rows",
+    ),
     ShortForm("real_size.py", "gpt2_tiny -p cpu/jit", r"(?s)gpt2_tiny: bare .* CPU s\).* times the CPU s.*cpu/jit: "),
     ShortForm("reduction_cost.py", "{campaign} --most 1", "all: 1 reduced"),
     ShortForm("refused_programs.py", "--kinds parallel --most 1 --minutes 2", r"all +1 "),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import resource
 import shutil
 import socket
 import sys
@@ -39,6 +40,8 @@ from mindgap.workflows.campaign.cluster.messages import (
     JudgedBlock,
     SessionTerms,
     checked,
+    pack,
+    unpack,
 )
 from mindgap.workflows.campaign.cluster.node import CampaignNode
 from mindgap.workflows.campaign.plan import Plan, parse_plan
@@ -79,11 +82,11 @@ def outcomes_of(node: CampaignNode, plan: Plan, choice: BlockChoice) -> dict[tup
     found: dict[tuple[PlatformName, int], Any] = {}
     orders = {**choice.orders, plan.reference: tuple(sorted({i for order in choice.orders.values() for i in order}))}
     for platform, order in orders.items():
-        arguments = pickle.dumps((platform, choice.number, choice.position, order, choice.budgets.get(platform)))
+        arguments = pack((platform, choice.number, choice.position, order, choice.budgets.get(platform)))
         answer = node.call("run_cases", arguments, ())
         assert isinstance(answer, tuple)
-        run = checked(pickle.loads(answer[1]))
-        found |= {(platform, i): outcome for i, outcome in zip(run.indices, pickle.loads(answer[0]), strict=True)}
+        run = checked(unpack(answer[1]))
+        found |= {(platform, i): outcome for i, outcome in zip(run.indices, unpack(answer[0]), strict=True)}
     return found
 
 
@@ -105,6 +108,17 @@ def test_a_node_and_a_judged_block_write_what_one_machine_does(tmp_path: Path) -
             tuple(selection.features), selection.given, dict(selection.refused), {},
         )  # fmt: skip
         outcomes = outcomes_of(node, plan, choice)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        # No file may become larger than this, as on a disk with as much room.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+        try:
+            with pytest.raises(
+                StoreError, match=r"00000000.rows cannot be written.*what was published before is intact"
+            ):
+                judge_block(setup, terms, [], choice, node._block(0), outcomes)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not list((tmp_path / "cluster").rglob("*.rows")) and not list((tmp_path / "cluster").rglob("*.parquet"))
         judged = judge_block(setup, terms, [], choice, node._block(0), outcomes)
         assert judged.mine and judged.cases == 12 and sum(judged.words.values()) == 18
         # Another driver, or the same task again: what is committed counts.

@@ -7,6 +7,10 @@ and no clock decides which row counts. A process that dies before the file is cr
 after it leaves a file with content, which `settle` publishes.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false
+# (pyarrow has no types)
+
 from __future__ import annotations
 
 import io

@@ -7,7 +7,6 @@ that have it) → judging and commit (any node).
 from __future__ import annotations
 
 import logging
-import pickle
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -21,6 +20,8 @@ from mindgap.workflows.campaign.cluster.messages import (
     CasesRun,
     JudgedBlock,
     checked,
+    pack,
+    unpack,
 )
 from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
 from mindgap.workflows.campaign.cluster.tasks import block_task, cpu_task, task_error
@@ -104,7 +105,7 @@ class ClusterDriver:
                 self._context.nodes.watch()
                 if self._over():
                     return
-                ready, _ = self._ray.wait(list(self._asked), timeout=_POLL_S) if self._asked else ([], [])
+                ready: list[Any] = self._ray.wait(list(self._asked), timeout=_POLL_S)[0] if self._asked else []
                 for reference in ready:
                     self._answered(reference)
         except self._ray.exceptions.RayError as error:
@@ -123,7 +124,7 @@ class ClusterDriver:
         while self._todo and len(self._drawing) + len(self._chains) < room:
             position, number = self._todo.popleft()
             self._drawing.append((position, number))
-            self._ask(cpu_task().remote(self._session, "outline", pickle.dumps((number,))), "outline", number)
+            self._ask(cpu_task().remote(self._session, "outline", pack((number,))), "outline", number)
         return bool(self._todo)
 
     def _over(self) -> bool:
@@ -138,7 +139,7 @@ class ClusterDriver:
 
     def _answered(self, reference: Any) -> None:
         what, number, platform = self._asked.pop(reference)
-        answer: Any = checked(pickle.loads(self._ray.get(reference)))
+        answer: Any = checked(unpack(self._ray.get(reference)))
         if what == "outline":
             self._outlines[number] = answer
             self._select()
@@ -194,7 +195,7 @@ class ClusterDriver:
         if budget is not None:
             chain.budgets[platform] = budget
         arguments = (platform, number, chain.block.position, order, budget)
-        outcomes, run = block_task(2, platform).remote(self._session, "run_cases", pickle.dumps(arguments))
+        outcomes, run = block_task(2, platform).remote(self._session, "run_cases", pack(arguments))
         self._large[run] = outcomes
         self._ask(run, "cases", number, platform)
 
@@ -230,7 +231,7 @@ class ClusterDriver:
             chain.budgets,
         )
         self._context.progress.judge(chain.block.pairs)
-        ran = pickle.dumps((choice, [(platform, indices) for platform, (indices, _) in chain.outcomes.items()]))
+        ran = pack((choice, [(platform, indices) for platform, (indices, _) in chain.outcomes.items()]))
         # References in a list are not fetched for the task that holds the resources.
         references = [outcomes for _, outcomes in chain.outcomes.values()]
         self._ask(cpu_task().remote(self._session, "judge", ran, references), "judge", number)

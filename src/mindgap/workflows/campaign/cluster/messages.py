@@ -3,10 +3,13 @@ but the outcomes, which travel from node to node."""
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+import zstandard
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments import HostProblem
@@ -23,6 +26,16 @@ _T = TypeVar("_T")
 class ClusterProblem(HostProblem):
     """Raised for a cluster that is not reached, lacks what the plan needs, or loses it. Of nothing that ran there it is
     evidence."""
+
+
+def pack(thing: Any) -> bytes:
+    """Pickles and compresses a message. Features and outcomes repeat themselves."""
+    return zstandard.ZstdCompressor(level=1).compress(pickle.dumps(thing))
+
+
+def unpack(data: bytes) -> Any:
+    """The inverse of `pack`."""
+    return pickle.loads(zstandard.ZstdDecompressor().decompress(data))
 
 
 @dataclass(frozen=True)

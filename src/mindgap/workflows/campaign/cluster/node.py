@@ -6,7 +6,6 @@ Its methods run in threads, called by the tasks of the node. A `MindgapError` is
 from __future__ import annotations
 
 import os
-import pickle
 import socket
 import tempfile
 import threading
@@ -39,6 +38,8 @@ from mindgap.workflows.campaign.cluster.messages import (
     JudgedBlock,
     NodeReport,
     SessionTerms,
+    pack,
+    unpack,
 )
 from mindgap.workflows.campaign.cluster.tasks import ClusterPool, sent_job
 from mindgap.workflows.campaign.judging.judge_process import JudgeProcess, judge_limits, judge_processes
@@ -147,13 +148,14 @@ class CampaignNode:
         return BlockOutline([case.outline for case in cases], refused)
 
     def call(self, method: str, arguments: bytes, references: Sequence[Any]) -> bytes | tuple[bytes, bytes]:
-        """Calls a method with pickled arguments. Returns its result pickled; of `run_cases`, the outcomes and their
+        """Calls a method with packed arguments. Returns its result packed; of `run_cases`, the outcomes and their
         summary, or an error in its place."""
-        answer: Any = getattr(self, method)(*pickle.loads(arguments), *references)
+        answer: Any = getattr(self, method)(*unpack(arguments), *references)
         if method != "run_cases":
-            return pickle.dumps(answer)
-        outcomes, run = ([], answer) if isinstance(answer, Failure) else answer
-        return pickle.dumps(outcomes), pickle.dumps(run)
+            return pack(answer)
+        given: tuple[list[Outcome], Any] = ([], answer) if isinstance(answer, Failure) else answer
+        outcomes, run = given
+        return pack(outcomes), pack(run)
 
     @_as_data
     def run_cases(
@@ -193,12 +195,12 @@ class CampaignNode:
         self, choice: BlockChoice, ran: Sequence[tuple[PlatformName, Sequence[int]]], *outcomes: Any
     ) -> JudgedBlock:
         """Judges a block and commits its rows. `ran`: platforms with the indices of their cases that ran. `outcomes`:
-        references of their pickled outcomes."""
+        references of their packed outcomes."""
         terms = self._agreed()
         known = {
             (platform, index): outcome
             for (platform, indices), data in zip(ran, ray_module().get(list(outcomes)), strict=True)
-            for index, outcome in zip(indices, pickle.loads(data), strict=True)
+            for index, outcome in zip(indices, unpack(data), strict=True)
         }
         cases = self._block(choice.number)
         return judge_block(self._setup, terms, self._judges_of(terms), choice, cases, known, self._check_alive)

@@ -1,7 +1,7 @@
 """The Ray task of a campaign: calls the actor of the node that it runs on, and holds its resources meanwhile.
 
 A node's workers, judges and drawn blocks belong to one actor, so that all tasks of a node share them. What the task
-passes on is pickled before and after it: its process, of which Ray starts many, imports neither PyTorch nor mindgap's
+passes on is packed before and after it: its process, of which Ray starts many, imports neither PyTorch nor mindgap's
 rooms.
 """
 
@@ -33,9 +33,9 @@ def node_name(session: str, node: str) -> str:
 
 
 def on_node(session: str, method: str, arguments: bytes, references: Sequence[Any] = ()) -> Any:
-    """Calls a method of the actor of this node. `arguments`: pickled. `references`: of objects, not fetched here.
+    """Calls a method of the actor of this node. `arguments`: packed. `references`: of objects, not fetched here.
 
-    Returns the method's result pickled, or a tuple of its results. Raises `NoActor` if the driver gives the node none.
+    Returns the method's result packed, or a tuple of its results. Raises `NoActor` if the driver gives the node none.
     """
     ray: Any = import_module("ray")
     name = node_name(session, ray.get_runtime_context().get_node_id())

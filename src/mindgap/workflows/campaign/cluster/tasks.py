@@ -7,7 +7,6 @@ wrong is a `Failure`: Ray repeats neither.
 from __future__ import annotations
 
 import dataclasses
-import pickle
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -22,7 +21,7 @@ from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.message import graph_bytes, job_frame, read_job
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.campaign.cluster.connection import BLOCK_SHARE, JOB_SHARE, ray_module, resource_of
-from mindgap.workflows.campaign.cluster.messages import ClusterProblem, checked
+from mindgap.workflows.campaign.cluster.messages import ClusterProblem, checked, pack, unpack
 from mindgap.workflows.campaign.cluster.node_call import NoActor, on_node
 
 #: How often Ray repeats a task whose node or process was lost.
@@ -50,7 +49,7 @@ def cpu_task() -> Any:
 def task_error(ray: Any, error: BaseException) -> BaseException:
     """Returns the error to raise for one of `ray.get`: one line for what was lost, else the cause."""
     if isinstance(error, ray.exceptions.RayTaskError):
-        cause = getattr(error, "cause", None)
+        cause: Any = getattr(error, "cause", None)
         if isinstance(cause, ModuleNotFoundError):
             return ClusterProblem(f"a node of the cluster cannot run mindgap: {cause}: install the same version there")
         if isinstance(cause, NoActor):
@@ -78,10 +77,10 @@ class ClusterPool:
         more = {"platform": job.platform, "deadline_s": job.deadline_s, "purpose": job.purpose}
         task = remote_task().options(num_cpus=0, resources={resource_of(job.platform): JOB_SHARE})
         try:
-            answer: bytes = ray.get(task.remote(self._session, "job", pickle.dumps(({**header, **more}, arrays))))
+            answer: bytes = ray.get(task.remote(self._session, "job", pack(({**header, **more}, arrays))))
         except ray.exceptions.RayError as error:
             raise task_error(ray, error) from None
-        outcome: Outcome = checked(pickle.loads(answer))
+        outcome: Outcome = checked(unpack(answer))
         self.cpu.add(job.purpose, job.platform, outcome.timings.get("cpu", 0.0))
         return outcome
 
@@ -100,7 +99,7 @@ class ClusterPool:
 
 def sent_job(header: Mapping[str, Any], arrays: Sequence[Any]) -> Job:
     """Decodes a job that `ClusterPool` sent."""
-    frame = Frame(dict(header), [np.asarray(each) for each in arrays])
+    frame = Frame(dict(header), tuple(np.asarray(each) for each in arrays))
     data = graph_bytes(frame)
     assert data is not None, "a job is sent with its graph"
     graph = decode(data)
