@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import subprocess
@@ -28,9 +29,12 @@ from mindgap.workflows.campaign.plan import Plan, parse_plan
 from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
 from mindgap.workflows.campaign.state.status import CampaignStatus
 
-pytest.importorskip("ray")
-#: Each starts a cluster: tens of seconds on two cores.
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
+#: Each starts a cluster: tens of seconds on two cores. Ray is imported once `cluster_of` has set its variables.
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
+]
 PLATFORMS = ("toys:WRONG", "toys:CRASHES", "toys:FAILS")
 SOURCE = FirstCases(Small(), 12, 12)
 

@@ -25,6 +25,7 @@ from mindgap.workflows.campaign.cluster.node_call import NAMESPACE
 BLOCK_SHARE: Final = 0.9
 JOB_SHARE: Final = 0.1
 _CONNECT_S: Final = 10.0
+_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: No statistics leave the machine, and what tasks print is not repeated by the driver.
 _VARIABLES: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
@@ -66,6 +67,10 @@ def connected(address: str) -> Generator[Any]:
     """
     _reach(address)
     ray = ray_module()
+    host, _, port = address.rpartition(":")
+    if host in _LOCAL:
+        # Ray connects to this machine's own address in its place, and would wait for minutes.
+        _reach(f"{ray.util.get_node_ip_address()}:{port}", address)
     if ray.is_initialized():
         raise MindgapError("this process is connected to a Ray cluster already")
     try:
@@ -136,8 +141,9 @@ def _of_ray(name: str) -> bool:
     return name.startswith(("node:", "accelerator_type:"))
 
 
-def _reach(address: str) -> None:
-    """Raises `ClusterProblem` if nothing listens at an address: Ray itself would ask for a minute."""
+def _reach(address: str, given: str = "") -> None:
+    """Raises `ClusterProblem` if nothing listens at an address: Ray itself would ask for a minute. `given`: what the
+    user named, where Ray takes another."""
     if address in ("auto", "local", ""):
         if address == "auto":
             return
@@ -151,4 +157,5 @@ def _reach(address: str) -> None:
         with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S):
             pass
     except OSError as error:
-        raise ClusterProblem(f"--ray {address}: nobody answers there ({error.strerror or error})") from None
+        there = f"at {address}, which Ray takes for it" if given else "there"
+        raise ClusterProblem(f"--ray {given or address}: nobody answers {there} ({error.strerror or error})") from None
