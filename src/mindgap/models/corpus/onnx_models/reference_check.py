@@ -13,9 +13,9 @@ import torch
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import Array
-from mindgap.models.corpus.onnx_models.node import Untranslated
 from mindgap.models.corpus.onnx_models.translation import op_of
 from mindgap.models.corpus.source import one_line
+from mindgap.models.corpus.translated_model import Untranslated
 
 #: How far two correct implementations of one operator may be apart, of the largest magnitude and of each element.
 _APART: Final[Mapping[str, float]] = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}

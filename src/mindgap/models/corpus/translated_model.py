@@ -1,35 +1,64 @@
-"""The PyTorch module of a translated ONNX model: one submodule for each node, under the node's name."""
+"""The PyTorch module of a translated model file: one submodule for each of its nodes, under the node's name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from typing import Any
+import contextlib
+import contextvars
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from typing import Any, Final
 
 import torch
 
 from mindgap.aten.torch_private.modules import put_buffer, put_module, put_parameter
 from mindgap.graph import Array
-from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, OnnxNode
+
+#: Another process has compared the translation with the reference evaluator.
+CHECKED: Final = contextvars.ContextVar("checked", default=False)
 
 
-class OnnxOperator(torch.nn.Module):
-    """One node. `operands`: names of values; "" for an operand that is left out or structural."""
+@contextlib.contextmanager
+def checked_before() -> Generator[None]:
+    """Leaves out the comparison of nodes with a reference, which another process has made for the same source."""
+    token = CHECKED.set(True)
+    try:
+        yield
+    finally:
+        CHECKED.reset(token)
 
-    def __init__(self, node: OnnxNode, operands: Sequence[str], outputs: Sequence[str]) -> None:
+
+class Untranslated(Exception):
+    """A node has no equivalent in PyTorch. The message is one line. `located`: it names the node."""
+
+    located = False
+
+    def at(self, name: str, op: str) -> Untranslated:
+        """Returns the same with the node's name before it."""
+        found = Untranslated(f"node {name} ({op}): {self}")
+        found.located = True
+        return found
+
+
+class TranslatedNode(torch.nn.Module):
+    """One node. `function`: its translation, which takes the operands. `operands`: names of values; "" for an operand
+    that is left out or structural."""
+
+    def __init__(
+        self, name: str, op: str, function: Callable[..., Any], operands: Sequence[str], outputs: Sequence[str]
+    ) -> None:
         super().__init__()
-        self.node, self.operands, self.outputs = node, tuple(operands), tuple(outputs)
+        self.name, self.function, self.operands, self.outputs = name, function, tuple(operands), tuple(outputs)
         #: What `capture` shows in place of a line of code, and the arguments' names.
-        self.source_line = node.op
-        self.argument_names = tuple(name or f"operand_{i}" for i, name in enumerate(operands))
+        self.source_line = op
+        self.argument_names = tuple(each or f"operand_{i}" for i, each in enumerate(operands))
         self.eval()
 
     def forward(self, *operands: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
         """Returns the node's results in order."""
-        result = TRANSLATIONS[self.node.op].function(self.node, *operands)
+        result = self.function(*operands)
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
 
-class OnnxModule(torch.nn.Module):
+class TranslatedModel(torch.nn.Module):
     """Runs the nodes of a model on its inputs, and returns its outputs by name.
 
     argument_names: the inputs that it takes, in the file's order.
@@ -38,7 +67,7 @@ class OnnxModule(torch.nn.Module):
 
     def __init__(
         self, inputs: Sequence[str], fixed: Mapping[str, Array], held: Mapping[str, torch.Tensor], weights: Set[str],
-        steps: Sequence[OnnxOperator], outputs: Sequence[str],
+        steps: Sequence[TranslatedNode], outputs: Sequence[str],
     ) -> None:  # fmt: skip
         """`held`: tensors by name. Those in `weights` that hold floats become parameters, the others buffers."""
         super().__init__()
@@ -49,13 +78,13 @@ class OnnxModule(torch.nn.Module):
                 put_parameter(self, name, torch.nn.Parameter(tensor))
             else:
                 put_buffer(self, name, tensor)
-        self._steps = tuple(step.node.name for step in steps)
+        self._steps = tuple(step.name for step in steps)
         for step in steps:
-            put_module(self, step.node.name, step)
+            put_module(self, step.name, step)
         self.eval()
 
     @property
-    def steps(self) -> list[OnnxOperator]:
+    def steps(self) -> list[TranslatedNode]:
         """The nodes in order."""
         return [self._modules[name] for name in self._steps]  # pyright: ignore[reportReturnType] # put there above
 
