@@ -7,11 +7,14 @@ import contextvars
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from mindgap.aten.torch_private.modules import put_buffer, put_module, put_parameter
 from mindgap.graph import Array
 
+#: How far two correct implementations of one operator may be apart, of the largest magnitude and of each element.
+_APART: Final[Mapping[str, float]] = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 #: Another process has compared the translation with the reference evaluator.
 CHECKED: Final = contextvars.ContextVar("checked", default=False)
 
@@ -36,6 +39,19 @@ class Untranslated(Exception):
         found = Untranslated(f"node {name} ({op}): {self}")
         found.located = True
         return found
+
+
+def apart(ours: Array, theirs: Array) -> int:
+    """Counts elements that are further apart than two correct implementations may be. Integers must be equal."""
+    limit = _APART.get(ours.dtype.name, 0.0 if ours.dtype.kind in "biu" else 0.25)
+    wide = np.complex128 if np.iscomplexobj(ours) else np.float64
+    with np.errstate(all="ignore"):
+        a, b = ours.astype(wide), theirs.astype(wide)
+        if not limit:
+            return int((ours != theirs.astype(ours.dtype)).sum())
+        finite = np.abs(b[np.isfinite(b)])
+        largest = float(finite.max()) if finite.size else 0.0
+        return int((~np.isclose(a, b, limit, limit * largest * 0.1 + 1e-30, equal_nan=True)).sum())
 
 
 class TranslatedNode(torch.nn.Module):
