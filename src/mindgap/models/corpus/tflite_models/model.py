@@ -50,6 +50,15 @@ STABLEHLO_CASE
 """
 #: The operators by number.
 OPERATORS: Final[tuple[str, ...]] = tuple(_NAMES.split())
+#: The number of an operator's table of options in the schema's union; a runtime reads no other table.
+OPTIONS: Final = {
+    "CONV_2D": 1, "DEPTHWISE_CONV_2D": 2, "AVERAGE_POOL_2D": 5, "MAX_POOL_2D": 5, "FULLY_CONNECTED": 8, "SOFTMAX": 9,
+    "CONCATENATION": 10, "ADD": 11, "L2_NORMALIZATION": 12, "RESIZE_BILINEAR": 15, "RESHAPE": 17, "SPACE_TO_DEPTH": 19,
+    "MUL": 21, "GATHER": 23, "MEAN": 27, "SUM": 27, "REDUCE_MAX": 27, "REDUCE_MIN": 27, "REDUCE_PROD": 27,
+    "REDUCE_ANY": 27, "REDUCE_ALL": 27, "SUB": 28, "DIV": 29, "SQUEEZE": 30, "STRIDED_SLICE": 32, "SPLIT": 35,
+    "TRANSPOSE_CONV": 49, "PACK": 59, "ONE_HOT": 61, "UNPACK": 64, "RESIZE_NEAREST_NEIGHBOR": 74, "LEAKY_RELU": 75,
+    "MIRROR_PAD": 77, "DEPTH_TO_SPACE": 94, "BATCH_MATMUL": 101, "CUMSUM": 102, "GELU": 116,
+}  # fmt: skip
 _CUSTOM: Final = OPERATORS.index("CUSTOM")
 #: Element types by number; None for one that graphs do not hold.
 _TYPES: Final[tuple[str | None, ...]] = (
@@ -95,7 +104,8 @@ class TfliteTensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """One node. `inputs`: numbers of tensors, -1 for an operand that is left out. `options`: its table of options."""
+    """One node. `inputs`: numbers of tensors, -1 for an operand that is left out. `options`: its table of
+    options, None if it has none or one of another operator."""
 
     op: str
     inputs: tuple[int, ...]
@@ -162,7 +172,8 @@ def _operator(table: Table, codes: Sequence[str]) -> Operator:
     code = table.number(0, "I")
     if code >= len(codes):
         raise NoTfliteModel(f"damaged: a node is of operator {code} of {len(codes)}")
-    return Operator(codes[code], _indices(table.numbers(1)), _indices(table.numbers(2)), table.table(4))
+    options = table.table(4) if table.number(3, "B") == OPTIONS.get(codes[code]) else None
+    return Operator(codes[code], _indices(table.numbers(1)), _indices(table.numbers(2)), options)
 
 
 def _indices(found: Array | None) -> tuple[int, ...]:

@@ -47,14 +47,15 @@ def check(
         return ""
     ops = [*dict.fromkeys(left)]
     more = f" and {len(ops) - _SHOWN} more" if len(ops) > _SHOWN else ""
-    return f"not compared with LiteRT's reference kernels, whose value of it is not known or wrong: {', '.join(ops[:_SHOWN])}{more}"
+    which = f"{', '.join(ops[:_SHOWN])}{more}"
+    return f"not compared with LiteRT's reference kernels, whose values are not known or wrong: {which}"
 
 
 def _compared(
     step: TranslatedNode, tensors: Mapping[str, TfliteTensor], values: Mapping[str, Array],
     held: Mapping[str, torch.Tensor],
 ) -> bool:  # fmt: skip
-    """Compares a node. Returns False where the reference kernels' values of it are not known, or known to be wrong."""
+    """Compares a node. Returns False where the reference kernels' values of it are not known, or wrong."""
     operands = [held.get(name, to_torch(values[name]) if name in values else None) for name in step.operands]
     if any(each is None for name, each in zip(step.operands, operands, strict=True) if name):
         return False
