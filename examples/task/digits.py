@@ -5,7 +5,7 @@
         --form bfloat16='examples/task/digits.py:make?dtype=bfloat16' --form int8=out/task/digits_static.onnx
 
     mindgap study task examples/task/digits.py:make out/task/digits.npz -p onnxruntime/qnn@soc=SM8550 \\
-        -p rknn/simulator -p rknn/simulator@calibration=out/task/digits_calibration.txt --form int8=out/task/digits_npu.onnx
+        -p rknn/simulator@calibration=out/task/digits_calibration.txt --form int8=out/task/digits_npu.onnx
 
 Recipe: the first 1,297 of 1,797 images, 12 epochs of Adam (0.003, batches of 64), seed 0. The other 500 are the test
 set. Needs scikit-learn, onnx and onnxruntime (`pip install 'mindgap[training,onnxruntime]'`).
