@@ -7,8 +7,9 @@ from typing import Final, Literal
 
 #: What a model is asked for: a label, a label with a box, any number of boxes with labels, the next token of a text.
 Task = Literal["classification", "localisation", "detection", "language"]
-#: Whether rounding of the graph can swap two labels: `rounding`, `beyond` it, or it is not known.
-FlipVerdict = Literal["rounding", "beyond", "other form", "unjudged"]
+#: Whether rounding of the graph can swap two labels: `rounding`, `beyond` it, or it is not known. `reduced precision`:
+#: rounding of the dtype can in which the platform computes, with fewer bits than declared.
+FlipVerdict = Literal["rounding", "reduced precision", "beyond", "other form", "unjudged"]
 #: The label of a sample, or of a position of a text, whose outputs have NaN or infinities. It is never right.
 NOT_FINITE: Final = -1
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from mindgap.graph import Array, MindgapError, TensorStore
 from mindgap.platforms.name import parse
-from mindgap.results.predictions import NOT_FINITE, ComparedForm, Flip, FlipVerdict, Prediction, TaskResult, Truth
+from mindgap.results.predictions import NOT_FINITE, ComparedForm, Flip, Prediction, TaskResult, Truth
 from mindgap.workflows.task.columns import ColumnRunner, ModelForm, filled
+from mindgap.workflows.task.file_origin import file_origin
 from mindgap.workflows.task.images import picture_of
-from mindgap.workflows.task.near_ties import ExactOutputs, exact_outputs, near_tie
+from mindgap.workflows.task.near_ties import ExactOutputs, exact_outputs, narrow_arithmetic, near_tie
 from mindgap.workflows.task.origin import form_origin, operator_origin
 from mindgap.workflows.task.running import TaskRun, moved, read_digest
 
@@ -150,8 +151,22 @@ class FlipSearch:
         if margin > limit and not graphs:
             note = "the file that ran and the form's graph differ beyond rounding; which of them errs is not known"
             return replace(flip, margin=margin, limit=limit, note=note)
-        verdict: FlipVerdict = "rounding" if margin <= limit else "beyond"
-        return replace(flip, verdict=verdict, margin=margin, limit=limit)
+        if margin <= limit:
+            return replace(flip, verdict="rounding", margin=margin, limit=limit)
+        return self._beyond(column, replace(flip, margin=margin, limit=limit), exact)
+
+    def _beyond(self, column: ComparedForm, flip: Flip, exact: ExactOutputs) -> Flip:
+        """A flip that rounding of the declared dtypes does not explain: that of fewer bits may, where the platform is
+        known to compute in these."""
+        narrow = narrow_arithmetic(self.run.pool.describe(parse(column.platform)), self.run.forms[column.form])
+        if narrow is None:
+            return replace(flip, verdict="beyond")
+        limit = flip.limit * narrow.growth
+        if not exact.decides(self._usual_margin(column.form), narrow.growth):
+            return replace(flip, note=f"{narrow.words}: how far that moves outputs is not bounded")
+        if flip.margin > limit:
+            return replace(flip, verdict="beyond", limit=limit, note=f"{narrow.words}, which does not explain it")
+        return replace(flip, verdict="reduced precision", limit=limit, note=narrow.words)
 
     def _same_answer(self, there: Prediction, column: ComparedForm, flip: Flip) -> bool:
         """Whether the form gives on the reference what it gives on the column."""
@@ -183,6 +198,8 @@ class FlipSearch:
         form, execute, deadline_s = run.forms[column.form], run.pool.run, run.settings.deadline_s
         if flip.verdict == "other form":
             return form_origin(run.forms[""], form, inputs, reference, execute, deadline_s)
+        if column.way != "graph":
+            return file_origin(form.source, list(form.given(inputs).values()), parse(column.platform), run.files)
         return operator_origin(form, inputs, parse(column.platform), reference, execute, deadline_s)
 
     def _take_pictures(self) -> None:
@@ -262,12 +279,15 @@ class FlipSearch:
 
     def _decides(self, form: ModelForm, exact: ExactOutputs) -> bool:
         """Whether the limits of a form tell anything. Notes it where they do not."""
-        held = self.found.predictions[self.found.on_reference(form.name)].values()
-        margins = [one.margin for one in held if one.finite]
-        decides = bool(margins) and exact.decides(float(np.median(margins)))
+        decides = exact.decides(self._usual_margin(form.name))
         if not decides:
             self.found.note(f"{form.name or 'the model'}: {_UNDECIDED}")
         return decides
+
+    def _usual_margin(self, form: str) -> float:
+        """The median margin of a form on the reference; 0 where there is none."""
+        held = self.found.predictions[self.found.on_reference(form)].values()
+        return float(np.median([one.margin for one in held if one.finite] or [0.0]))
 
     def _start(self, sample: int) -> int:
         batch = self.run.forms[""].batch
