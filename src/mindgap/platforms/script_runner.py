@@ -2,15 +2,16 @@
 
 `run.py` holds real functions of the form `run(model, fresh)` that go the documented way of the runtime's users.
 `fresh` returns new operands at each call: exporters and tracers may run the model, and an operator in place then
-changes its operands. Its imports are at its top, as in a script. It is read, not imported: the parent process imports
-no framework.
+changes its operands. The call of the runtime itself is all from the statement `found = …` on, or else the last one.
+Its imports are at its top, as in a script. It is read, not imported: the parent process imports no framework.
 """
 
 from __future__ import annotations
 
 import ast
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,8 @@ _NOT_PASTED: Final = ("__future__", "typing", "collections", "torch", "mindgap")
 #: Each script has its own value of it.
 _CONSTANT: Final = "PROPERTIES"
 _SIGNATURE: Final = "def run(model, fresh):"
+#: The outputs of the runtime.
+_OUTPUTS: Final = "found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,28 @@ def read_runner(
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     needed = tuple(line for line, name in imports if name in used)
     return ScriptRunner(text, needed, tuple(packages), properties or {}, diagnostics, in_torch)
+
+
+def call_apart(runner: ScriptRunner) -> ScriptRunner | None:
+    """Returns a runner whose `run` exports and loads the model, and returns the call of the runtime as a function
+    without arguments. None for one that loads the model with each call."""
+    found = ast.parse(runner.run).body
+    function = next(each for each in found if isinstance(each, ast.FunctionDef) and each.name == "run")
+    calls = [each for each in function.body if _sets_outputs(each)]
+    if not calls and any(map(_sets_outputs, ast.walk(function))):
+        return None
+    begin, end = (calls or function.body)[-1].lineno - 1, function.end_lineno
+    lines = runner.run.splitlines()
+    # A runtime's method may need the program that it was loaded from.
+    made = ["    def call():", textwrap.indent("\n".join(lines[begin:end]), "    ")]
+    made += ["    call.kept = locals()", "    return call"]
+    return replace(runner, run="\n".join([*lines[:begin], *made, *lines[end:]]))
+
+
+def _sets_outputs(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Assign):
+        return False
+    return any(isinstance(each, ast.Name) and each.id == _OUTPUTS for each in node.targets)
 
 
 @cache

@@ -35,7 +35,8 @@ def run_traced(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
 
 def run_compiled(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of Inductor's code."""
-    return torch.compile(model, fullgraph=True, dynamic=False)(*fresh())
+    compiled = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled(*fresh())
 
 
 def run_program_compiled(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -49,7 +50,7 @@ class _Framework(Protocol):
 
     def measured_pass(
         self, cells: Sequence[FunctionCell], tick: Progress
-    ) -> Iterator[tuple[FunctionCell, Latency]]: ...
+    ) -> Iterator[tuple[FunctionCell, Latency | str]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class PortingRequest:
 
 
 def run_portability(request: PortingRequest, out: Path, progress: Progress) -> tuple[PortingStudy, dict[str, str]]:
-    """Runs a study and appends to its file. Returns it, and the frameworks that could not be studied with the reason.
+    """Runs a study, its frameworks side by side, and appends to its file. Returns it, and the frameworks that could
+    not be studied with the reason.
 
     Raises `MindgapError` where the file is of another study, a folder is not there, or no framework can be studied.
     """
@@ -76,17 +78,19 @@ def run_portability(request: PortingRequest, out: Path, progress: Progress) -> t
             raise MindgapError(f"{folder}: no such file or folder")
     file = StudyFile(out.absolute())
     folders = [folder.absolute() for folder in request.folders]
-    asked = {
-        **request.settings.to_json(),
-        "folders": [str(folder) for folder in request.folders],
-    }
-    study = file.begin(asked, cpu_name())
+    settings = {**request.settings.to_json(), "folders": [str(folder) for folder in request.folders]}
+    study = file.begin(settings, cpu_name())
     problems: dict[str, str] = {}
     # What a function writes by a relative path is gone with the study.
     with tempfile.TemporaryDirectory(prefix="mindgap-study-") as scratch, contextlib.chdir(scratch):
-        for name in request.frameworks:
+        with ThreadPoolExecutor(len(request.frameworks), "mindgap-study") as threads:
+            asked = {
+                name: threads.submit(_study_framework, name, request, folders, file, study, progress)
+                for name in request.frameworks
+            }
+        for name, running in asked.items():
             try:
-                _study_framework(name, request, folders, file, study, progress)
+                running.result()
             except (MindgapError, WorkerFailed) as error:
                 problems[name] = " ".join(str(error).split())
     if not study.draws:
@@ -147,14 +151,12 @@ def _compare(
 
 def _refreshed(draw: FrameworkDraw, framework: _Framework, study: PortingStudy, path: Path) -> FrameworkDraw:
     """The draw with the targets and versions of this run: why a target is not available may have changed, save for one
-    that has results. Raises `MindgapError` where versions are others, or an earlier version measured wrongly."""
-    if why := draw.untimed.get("paper's"):
-        raise MindgapError(f"{path}: {why}; give --out another file")
+    that has results. Raises `MindgapError` where versions are others."""
     versions = framework.versions()
     if other := [each for each in versions if draw.versions.get(each, versions[each]) != versions[each]]:
         was, now = ({each: known[each] for each in other} for known in (draw.versions, versions))
         raise MindgapError(f"{path}: its functions of {draw.framework} ran with {was}, and here is {now}")
-    done = {target for name, _, target in study.cells if name == draw.framework}
+    done = {cell.target for cell in study.of_framework(draw.framework)}
     new = {target: why for target, why in framework.targets().items() if target not in done}
     return replace(draw, versions={**draw.versions, **versions}, targets={**draw.targets, **new})
 
@@ -175,12 +177,14 @@ def _measure(framework: _Framework, file: StudyFile, study: PortingStudy, progre
     moves them as it moves another study.
     """
     for number in range(1, int(study.settings["processes"]) + 1):
-        cells = [cell for cell in study.cells.values() if cell.framework == framework.name]
+        cells = study.of_framework(framework.name)
         todo = [
             cell
             for cell in cells
             if (len(cell.latency.source) if cell.latency else 0) < number and measured_sample(cell) is not None
-        ]
+            and not cell.untimed
+        ]  # fmt: skip
         if todo:
-            for cell, latency in framework.measured_pass(todo, progress):
-                file.add(study, replace(cell, latency=latency))
+            for cell, found in framework.measured_pass(todo, progress):
+                changed = replace(cell, untimed=found) if isinstance(found, str) else replace(cell, latency=found)
+                file.add(study, changed)
