@@ -17,7 +17,7 @@ import typer
 
 from mindgap.cli.campaign_view import print_status, running_line, watching
 from mindgap.cli.numbers import finite
-from mindgap.cli.outputs import check_directory, check_files
+from mindgap.cli.outputs import check_directory, check_files, check_local
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
@@ -53,6 +53,9 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="A new directory (default: out/NAME-OF-THE-PLAN).")
     ] = None,
+    store: Annotated[
+        str, typer.Option(metavar="URL", help="Results go there (s3://BUCKET/NAME), not into the directory.")
+    ] = "",
     shard: Annotated[str, typer.Option(metavar="i/n", help="Only every n-th block, from the i-th: 0/4.")] = "0/1",
     support: Support = None,
     no_support: NoSupport = False,
@@ -75,6 +78,7 @@ def run(
     bundled = plan.is_file() and is_bundle(plan)
     meant, text = plan_of(plan) if bundled else read_plan(plan)
     where = Path("out") / plan.stem if out is None else out
+    check_local("--out", where, "give the URL of the results by --store")
     check_directory("--out", where)
     known = None if no_support else support or home() / "support"
     with result_stream() as stream:
@@ -83,7 +87,7 @@ def run(
             from mindgap.workflows.campaign.session import begin
 
             minutes = 0.0 if no_coverage else coverage_minutes
-            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes)
+            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes, store_url=store)
             source: CaseSourceFactory = BundleSourceFactory(plan) if bundled else _from_catalogue(jobs, steps)
             here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if bundled else ""
             found = begin(meant, text, where, source, shard=part, where=here, options=options)
@@ -232,7 +236,7 @@ def merge(
                 raise MindgapError(f"{other} is another campaign ({run}, not {folder.run}): its plan or cases differ")
         store = folder.store
         for other in others:
-            merged = store.merge(other)
+            merged = store.merge(open_directory(other).store)
             complain(f"{other}: {merged.segments} segments and {merged.graphs} graphs were new")
         _print(campaign_status(folder), stream, as_json)
         return Exit.NOTHING_FOUND

@@ -80,6 +80,8 @@ class RunOptions:
     progress. `notify`: receives one-line warnings. `tensors`: the store of large tensors. `support`: a store of survey
     answers, read when a campaign begins; answers that it lacks are surveyed first, for `coverage_minutes` of processor
     time per platform (default: the plan's), and stored there. None: no store is read and no platform is surveyed.
+    `store_url`: of a new campaign, where its store is, so that other machines write into it too; empty: in its
+    directory.
     `whole_process`: charge the campaign for all processor time of this process.
     """
 
@@ -89,6 +91,7 @@ class RunOptions:
     tensors: TensorStore | None = None
     support: Path | None = None
     coverage_minutes: float | None = None
+    store_url: str = ""
     whole_process: bool = False
 
 
@@ -99,7 +102,8 @@ def begin(
     """Begins a campaign in a new or empty directory and runs it. `text`: the text of the plan's file.
 
     Raises `MindgapError` if the directory holds a campaign, a platform is absent, no case can be made or the disk is
-    full. Rows until then are in the store; `resume_campaign` continues from them.
+    full. Rows until then are in the store; `resume_campaign` continues from them. So does a campaign of the same
+    plan and cases that another machine begins in another directory with the same store.
     """
     path = Path(path)
     refuse_begun(path)
@@ -109,7 +113,7 @@ def begin(
     # Reports an absent platform before any work is done.
     options.steps.step("looking for the plan's platforms")
     _facts(plan, list(plan.platforms), options)
-    Store(path)
+    Store(options.store_url or path)
     options.steps.step("loading what the cases are made of")
     with published(path, options.steps):
         expenses = Expenses(whole_process=options.whole_process)
@@ -117,7 +121,9 @@ def begin(
             case_source = source.begin(plan, path)
         minutes = plan.limits.coverage_minutes if options.coverage_minutes is None else options.coverage_minutes
         support_options = SupportOptions(None if options.support is None else os.path.abspath(options.support), minutes)
-        directory = create_directory(path, plan, text, shard or Shard(), case_source.identity, where, support_options)
+        directory = create_directory(
+            path, plan, text, shard or Shard(), case_source.identity, where, support_options, options.store_url
+        )
         stopped = _session(directory, case_source, options, expenses)
     return replace(campaign_status(directory), stopped=stopped)
 

@@ -4,7 +4,7 @@
 campaign.toml          the plan, as it was given; `stop` may be changed, nothing else
 campaign.json          the same as data, the name of the run, and platforms added later; written first
 pack.zip               only for a campaign from a bundle: its cases
-mindgap-store.json, tables/, graphs/    the store
+mindgap-store.json, tables/, graphs/    the store, unless it is elsewhere: `store` in campaign.json
 ```
 """
 
@@ -43,7 +43,8 @@ class SupportOptions:
 
 @dataclass(frozen=True)
 class CampaignDirectory:
-    """An opened campaign. `identity`: of its case source. `run`: the name of its rows in the store.
+    """An opened campaign. `identity`: of its case source. `run`: the name of its rows in the store. `store_url`: the
+    URL of a store that several machines share; empty for a store in this directory.
 
     `plan`: with the platforms that were added later, which `added` names. `support_options`: kept because the first
     session may be killed during the survey.
@@ -56,11 +57,12 @@ class CampaignDirectory:
     run: str
     support_options: SupportOptions = SupportOptions()
     added: Mapping[PlatformName, PlatformPlan] = field(default_factory=dict[PlatformName, PlatformPlan])
+    store_url: str = ""
 
     @property
     def store(self) -> Store:
         """Opens the store, anew each time. Raises `StoreError`."""
-        return Store(self.path, create=False)
+        return Store(self.store_url or self.path, create=False)
 
     @property
     def bundle(self) -> Path | None:
@@ -80,18 +82,19 @@ def run_name(plan: Plan, identity: str, machine: str = "") -> str:
 
 def create_directory(
     path: str | Path, plan: Plan, text: str, shard: Shard, identity: str, where: str = "",
-    support_options: SupportOptions | None = None,
+    support_options: SupportOptions | None = None, store_url: str = "",
 ) -> CampaignDirectory:  # fmt: skip
     """Creates a campaign in a new or empty directory. Raises `MindgapError` for any other directory."""
     path = Path(path)
     directory = CampaignDirectory(
-        path, plan, shard, identity, run_name(plan, identity, where), support_options or SupportOptions()
-    )
+        path, plan, shard, identity, run_name(plan, identity, where), support_options or SupportOptions(),
+        store_url=store_url,
+    )  # fmt: skip
     refuse_begun(path)
-    Store(path)
+    Store(store_url or path)
     write_whole(path / PLAN, text.encode())
     about = {"format": _FORMAT, "version": _VERSION, "run": directory.run, "shard": str(shard), "identity": identity,
-             "beforehand": dataclasses.asdict(directory.support_options)}  # fmt: skip
+             "beforehand": dataclasses.asdict(directory.support_options), "store": store_url}  # fmt: skip
     write_whole(path / _ABOUT, json.dumps({**about, "plan": plan.model_dump()}, indent=1).encode())
     return directory
 
@@ -119,8 +122,9 @@ def open_directory(path: str | Path) -> CampaignDirectory:
         support_options = SupportOptions(**about.get("beforehand", {}))
         added = {recorded(name): PlatformPlan(**given) for name, given in about.get("added", {}).items()}
         directory = CampaignDirectory(
-            path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], support_options
-        )
+            path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], support_options,
+            store_url=about.get("store", ""),
+        )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise MindgapError(f"{path / _ABOUT} is damaged ({str(error).splitlines()[0]}): copy it again") from None
     now, _ = read_plan(path / PLAN)
