@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from mindgap.results.store.errors import RowError, StoreError
-from mindgap.results.store.location import LocalLocation, StoreLocation
+from mindgap.results.store.location import LocalLocation, StoreLocation, remote_errors
 from mindgap.results.store.tables import VERSION, VERSION_KEY, TableSchema
 
 SUFFIX: Final = ".parquet"
@@ -72,7 +72,9 @@ def check_segment(location: StoreLocation, name: str, table: TableSchema) -> Non
         with location.open(name) as file:
             found = pq.read_metadata(file)
             schema = found.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, *remote_errors(), UnicodeDecodeError) as error:
         why = str(error).strip().splitlines()[0]
         raise StoreError(f"segment {where} is damaged or cut short ({why}): {_AGAIN}") from None
     about = found.metadata or {}
@@ -90,6 +92,11 @@ def checked_bytes(location: StoreLocation, name: str) -> bytes:
     data = location.read(name)
     if data is None:
         raise StoreError(f"segment {location.url(name)} is gone: list the store again")
+    return checked(location, name, data)
+
+
+def checked(location: StoreLocation, name: str, data: bytes) -> bytes:
+    """Returns the bytes of a segment that was read. Raises `StoreError` if its name has another digest."""
     _compare(location, name, xxhash.xxh3_128_hexdigest(data))
     return data
 

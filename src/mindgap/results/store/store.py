@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from mindgap.graph import Graph, GraphError, TensorStore, decode, digest, digest_of_bytes, encode, stored_keys
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import LocalLocation, location_at
-from mindgap.results.store.segment import checked_bytes, folder_of, packed, segment_name
+from mindgap.results.store.segment import checked, checked_bytes, folder_of, packed, segment_name
 from mindgap.results.store.tables import TABLES, VERSION, TableSchema
 from mindgap.results.store.views import Views
 from mindgap.results.store.writer import Row, Writer
@@ -159,15 +159,13 @@ class Store:
         """Merges a table's segments smaller than `below` bytes. Returns how many files that removed.
 
         The new segment is published before the old ones go, and rows keep their stamps, so that a kill in between,
-        or an old segment that is copied in again, leaves duplicates that queries do not see.
+        or an old segment that is copied in again, leaves duplicates that queries do not see. So do two processes that
+        compact at once.
         """
         removed = 0
         for table in TABLES.values():
-            small = [
-                (name, data)
-                for name in self._location.names(folder_of(table))
-                if len(data := checked_bytes(self._location, name)) < below
-            ]
+            listed = [name for name, size in self._location.sizes(folder_of(table)).items() if size < below]
+            small = self._read_all(listed) if len(listed) > 1 else []
             if len(small) < 2:
                 continue
             together = pa.concat_tables([pq.read_table(pa.BufferReader(data)) for _, data in small])
@@ -180,6 +178,11 @@ class Store:
                     self._location.remove(name)
                     removed += 1
         return removed
+
+    def _read_all(self, names: Iterable[str]) -> list[tuple[str, bytes]]:
+        """Reads and checks segments. Leaves out those that another process has compacted away meanwhile."""
+        read = ((name, self._location.read(name)) for name in names)
+        return [(name, checked(self._location, name, data)) for name, data in read if data is not None]
 
     def _opened(self) -> bool:
         """Returns whether there is a store. Raises `StoreError` for one that cannot be read."""

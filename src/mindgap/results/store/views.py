@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _WORD: Final = re.compile(r"\w+")
+#: How often a query is tried while segments that it reads are compacted away.
+_ATTEMPTS: Final = 8
 _RANK: Final = ", ".join(f"{column} DESC" for column in STAMP)
 
 
@@ -39,6 +41,8 @@ class Views:
         self._filesystem = filesystem
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._seen: dict[str, tuple[str, ...]] = {}
+        #: The files that a view was to be made of last.
+        self._listed: dict[str, tuple[str, ...]] = {}
         self._sound: set[str] = set()
         self._lock = threading.Lock()
 
@@ -51,17 +55,25 @@ class Views:
         named = {word.lower() for word in _WORD.findall(sql)}
         wanted = [table for table in TABLES.values() if table.name in named]
         with self._lock:
-            try:
-                return self._answer(sql, params, wanted)
-            except duckdb.IOException:
-                # A compaction may have taken a file away between listing and reading: look again, once.
-                self._seen.clear()
+            for left in reversed(range(_ATTEMPTS)):
                 try:
                     return self._answer(sql, params, wanted)
-                except duckdb.Error as error:
-                    raise self._explained(error, wanted) from None
-            except duckdb.Error as error:
-                raise self._explained(error, wanted) from None
+                except (duckdb.Error, FileNotFoundError) as error:
+                    if left and self._are_gone(wanted):
+                        # Compacted away between listing and reading: look again.
+                        self._seen.clear()
+                        continue
+                    if isinstance(error, duckdb.Error):
+                        raise self._explained(error, wanted) from None
+                    raise StoreError(f"segment {error.filename or error} is gone: ask again") from None
+            raise AssertionError("the last attempt returns or raises")
+
+    def _are_gone(self, tables: Sequence[TableSchema]) -> bool:
+        """Tells whether segments that were listed last have been removed."""
+        return any(
+            not set(self._listed.get(table.name, ())).issubset(self._location.names(folder_of(table)))
+            for table in tables
+        )
 
     def _answer(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None, tables: Sequence[TableSchema]
@@ -89,6 +101,7 @@ class Views:
         files = tuple(name for name in self._location.names(folder_of(table)) if name.endswith(SUFFIX))
         if self._seen.get(table.name) == files:
             return
+        self._listed[table.name] = files
         for name in files:
             if name not in self._sound:
                 check_segment(self._location, name, table)
@@ -132,7 +145,7 @@ class Views:
 
         if not isinstance(error, duckdb.ProgrammingError):
             for table in tables:
-                for name in self._seen.get(table.name, ()):
+                for name in self._listed.get(table.name, ()):
                     try:
                         checked_bytes(self._location, name)
                     except StoreError as damage:
