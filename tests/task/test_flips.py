@@ -229,8 +229,6 @@ def test_a_form_of_a_detector_is_compared_with_itself_on_the_reference() -> None
     search = FlipSearch(run, found, default_tensor_store())
     verdicts = [search._judged(column, next(flips_of(found, column))).verdict for column in found.columns[1:]]
     assert verdicts == ["other form", "other form", "unjudged"]
-    found.predictions[EAGER] = {0: replace(there, labels=(3,))}
-    assert search._judged(FILE, next(flips_of(found, FILE))).verdict == "unjudged"
 
 
 def test_flips_beyond_rounding_are_findings() -> None:

@@ -60,7 +60,8 @@ class NearTie:
     """How near rounding of a form's own graph comes to swapping the best label of a sample with another.
 
     rival: the label that rounding swaps first. margin: how far the exact outputs of both are apart. limit: how far
-    rounding can move them towards each other; at or above the margin, the sample is in danger.
+    rounding can move them towards each other; at or above the margin, the sample is in danger. what: of a detection,
+    the two numbers: a score and the threshold, or the operands of a choice within the graph, which has no label (-1).
     """
 
     form: str
@@ -69,6 +70,7 @@ class NearTie:
     rival: int
     margin: float
     limit: float
+    what: str = ""
 
     @property
     def in_danger(self) -> bool:
@@ -82,7 +84,8 @@ class Flip:
 
     position: of a text, the first position that flips; else 0.
     truth, before, after: the right label, the reference's, the column's.
-    margin, limit: as in `NearTie`, of the two labels, where the verdict is known.
+    margin, limit: as in `NearTie`, of the two labels, where the verdict is known; of a detection, of the nearest tie or
+        of the box or score that is furthest off.
     shows: of a detection, the labels that either side shows.
     origin: the operator or module that began it, where it was looked for. note: how the difference grows, or why
         nothing was found.
