@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mindgap.models.corpus import Built
 
 #: Goes to the target before anything is measured: exporters import what they need with their first program.
-_WARM_UP: Final = "ops:exp#0"
+_WARM_UP: Final = "ops:sinh#0"
 
 
 def direct_calls_service(_: Channel, processor: int) -> Service:
@@ -74,7 +74,8 @@ def measured(source: str, runner: ScriptRunner, rounds: int, on_device: bool) ->
     from mindgap.models.own_path.worker import opened_program
 
     built = opened_program(source)
-    prepare, call = function_of(runner), bare_call(built)
+    prepare: Callable[..., Any] = function_of(runner)
+    call = bare_call(built)
     if "torch.compile(" in runner.run:
         # It takes any function. Around a program of tensors alone, its code would check what that holds at each call.
         model, tensors = _Direct(call), _Tensors(lambda: call.args)
@@ -100,7 +101,11 @@ class _Direct:
 
     def __init__(self, call: partial[Any]) -> None:
         function, keywords = call.func, call.keywords
-        self.program = lambda *given: function(*given, **keywords)
+
+        def program(*given: Any) -> Any:
+            return function(*given, **keywords)
+
+        self.program = program
 
     def __call__(self, *given: Any) -> Any:
         return self.program(*given)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import tempfile
-from collections import Counter
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore
@@ -144,31 +147,63 @@ class PyTorchFunctions:
     def measured_pass(
         self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
     ) -> Iterator[tuple[FunctionCell, Latency | str]]:
-        """Measures the first sample of each cell that is ported, by direct calls, in one process for each target.
+        """Measures the first sample of each cell that is ported, by direct calls, in one process for each target. As
+        many targets are measured at once as there are processors, each process on another.
 
         Yields each cell with the seconds of one process more, or with the reason why it has none.
         """
-        todo = [(cell, sample) for cell in cells if (sample := measured_sample(cell)) is not None]
-        by_target: dict[str, list[tuple[FunctionCell, str]]] = {}
-        for cell, sample in todo:
-            by_target.setdefault(cell.target, []).append((cell, sample))
-        done = 0
-        for target, pairs in by_target.items():
+        todo: dict[str, list[FunctionCell]] = {}
+        for cell in cells:
+            todo.setdefault(cell.target, []).append(cell)
+        for target in [*todo]:
             if why := self._untimed(canonical(target)):
-                yield from ((cell, why) for cell, _ in pairs)
+                yield from ((cell, why) for cell in todo.pop(target))
+        found: SimpleQueue[tuple[FunctionCell, Latency | str] | BaseException | None] = SimpleQueue()
+        processors = os.sched_getaffinity(0)
+        left = deque(todo.items())
+        threads = [
+            threading.Thread(target=self._measure_targets, args=(left, place, found.put), daemon=True)
+            for place in range(min(len(processors), len(left)))
+        ]
+        for thread in threads:
+            thread.start()
+        total, done, running = sum(map(len, todo.values())), 0, len(threads)
+        while running:
+            answer = found.get()
+            if isinstance(answer, BaseException):
+                raise answer
+            if answer is None:
+                running -= 1
                 continue
-            number = max(len(cell.latency.source) if cell.latency else 0 for cell, _ in pairs)
-            limits = self._settings.deadline_s, self._settings.memory_bytes
-            with _empty_caches() as caches, DirectCalls(canonical(target), *limits, number, caches) as calls:
-                for cell, sample in pairs:
-                    tick(done, len(todo), f"{self.name}: measuring {cell.function} on {target}")
-                    done += 1
-                    try:
-                        found = calls.seconds(sample, self._settings.rounds)
-                    except NotMeasured as error:
-                        yield cell, " ".join(str(error).split())[:300]
-                    else:
-                        yield cell, with_process(cell.latency, sample, **found)
+            done += 1
+            tick(done, total, f"{self.name}: measured {answer[0].function} on {answer[0].target}")
+            yield answer
+
+    def _measure_targets(
+        self, left: deque[tuple[str, list[FunctionCell]]], processor: int,
+        put: Callable[[tuple[FunctionCell, Latency | str] | BaseException | None], None],
+    ) -> None:  # fmt: skip
+        """Takes targets from those that are left, and measures their functions."""
+        limits = self._settings.deadline_s, self._settings.memory_bytes
+        try:
+            while True:
+                try:
+                    target, cells = left.popleft()
+                except IndexError:
+                    break
+                with _empty_caches() as caches, DirectCalls(canonical(target), *limits, processor, caches) as calls:
+                    for cell in cells:
+                        put((cell, self._measured(calls, cell)))
+        except BaseException as error:  # raised again in the caller's thread
+            put(error)
+        put(None)
+
+    def _measured(self, calls: DirectCalls, cell: FunctionCell) -> Latency | str:
+        sample = str(measured_sample(cell))
+        try:
+            return with_process(cell.latency, sample, **calls.seconds(sample, self._settings.rounds))
+        except NotMeasured as error:
+            return " ".join(str(error).split())[:300]
 
     def _untimed(self, platform: PlatformName) -> str:
         """Why a platform's functions are not measured, empty where they are."""

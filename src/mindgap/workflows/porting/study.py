@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -80,22 +80,46 @@ def run_portability(request: PortingRequest, out: Path, progress: Progress) -> t
     folders = [folder.absolute() for folder in request.folders]
     settings = {**request.settings.to_json(), "folders": [str(folder) for folder in request.folders]}
     study = file.begin(settings, cpu_name())
-    problems: dict[str, str] = {}
     # What a function writes by a relative path is gone with the study.
     with tempfile.TemporaryDirectory(prefix="mindgap-study-") as scratch, contextlib.chdir(scratch):
-        with ThreadPoolExecutor(len(request.frameworks), "mindgap-study") as threads:
-            asked = {
-                name: threads.submit(_study_framework, name, request, folders, file, study, progress)
-                for name in request.frameworks
-            }
-        for name, running in asked.items():
-            try:
-                running.result()
-            except (MindgapError, WorkerFailed) as error:
-                problems[name] = " ".join(str(error).split())
+        problems = _study_side_by_side(
+            request.frameworks, lambda name: _study_framework(name, request, folders, file, study, progress)
+        )
     if not study.draws:
         raise MindgapError("; ".join(f"{name}: {why}" for name, why in problems.items()))
     return study, problems
+
+
+def _study_side_by_side(names: Sequence[str], work: Callable[[str], None]) -> dict[str, str]:
+    """Works on all frameworks at once. Returns those that could not be studied, with the reason.
+
+    PyTorch has this thread, in which an interruption arrives; the others' end with the process.
+    """
+    problems: dict[str, str] = {}
+    broken: list[BaseException] = []
+
+    def studied(name: str) -> None:
+        try:
+            work(name)
+        except (MindgapError, WorkerFailed) as error:
+            problems[name] = " ".join(str(error).split())
+
+    def aside(name: str) -> None:
+        try:
+            studied(name)
+        except BaseException as error:  # raised again in the caller's thread
+            broken.append(error)
+
+    others = [threading.Thread(target=aside, args=(name,), daemon=True) for name in names if name != "pytorch"]
+    for thread in others:
+        thread.start()
+    if "pytorch" in names:
+        studied("pytorch")
+    for thread in others:
+        thread.join()
+    if broken:
+        raise broken[0]
+    return {name: problems[name] for name in names if name in problems}
 
 
 def _study_framework(
