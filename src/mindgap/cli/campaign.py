@@ -272,7 +272,10 @@ def export_(
 def import_(
     directory: Directory,
     parts: Annotated[
-        list[Path], typer.Argument(metavar="DIR|PARQUET…", help="A campaign run elsewhere, or segments of its tables.")
+        list[str],
+        typer.Argument(
+            metavar="DIR|URL|PARQUET…", help="A campaign or store written elsewhere, or segments of tables."
+        ),
     ],
 ) -> int:
     """Import results of another machine: every platform there, compared with the reference there.

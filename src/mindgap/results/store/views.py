@@ -22,6 +22,7 @@ import pyarrow as pa
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import StoreLocation
 from mindgap.results.store.segment import SUFFIX, check_segment, checked_bytes, folder_of
+from mindgap.results.store.small_segments import SmallSegments
 from mindgap.results.store.tables import STAMP, TABLES, TableSchema
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Views:
         #: The files that a view was to be made of last.
         self._listed: dict[str, tuple[str, ...]] = {}
         self._sound: set[str] = set()
+        self._small = SmallSegments(location)
         self._lock = threading.Lock()
 
     def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> pa.Table:
@@ -98,18 +100,21 @@ class Views:
         return connection
 
     def _refresh(self, connection: duckdb.DuckDBPyConnection, table: TableSchema) -> None:
-        files = tuple(name for name in self._location.names(folder_of(table)) if name.endswith(SUFFIX))
+        sizes = self._location.sizes(folder_of(table))
+        sizes = {name: size for name, size in sizes.items() if name.endswith(SUFFIX)}
+        files = tuple(sizes)
         if self._seen.get(table.name) == files:
             return
         self._listed[table.name] = files
-        for name in files:
+        together, others = self._small.sources(connection, table, sizes)
+        for name in others:
             if name not in self._sound:
                 check_segment(self._location, name, table)
                 self._sound.add(name)
         connection.execute(f"DROP VIEW IF EXISTS {table.name}")
         connection.execute(f"DROP TABLE IF EXISTS _superseded_{table.name}")
         if files:
-            self._make_view(connection, table, files)
+            self._make_view(connection, table, [*together, *map(self._location.url, others)])
         else:
             connection.register("_empty", table.schema.empty_table())
             connection.execute(f"CREATE OR REPLACE TABLE _none_{table.name} AS SELECT * FROM _empty")
@@ -123,7 +128,7 @@ class Views:
         Ranking every row would cost each query more than the query itself. Keys that occur twice are few: they are
         found once for a set of files, their losing rows noted by file and row, and the view leaves those out.
         """
-        listed = ", ".join("'" + self._location.url(name).replace("'", "''") + "'" for name in files)
+        listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
         key = ", ".join(table.key)
         place = "filename, file_row_number"
         source = f"read_parquet([{listed}], filename = true, file_row_number = true)"
