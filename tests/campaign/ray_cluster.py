@@ -12,6 +12,7 @@ VARIABLES = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_raylet_start_wait_time_s": "120",
+    "RAY_NUM_REDIS_GET_RETRIES": "120",
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_failure_threshold": "10",
 }

@@ -102,7 +102,7 @@ def test_a_node_and_a_judged_block_write_what_one_machine_does(tmp_path: Path) -
         node.begin(terms)
         outline = checked(node.outline(0))
         assert [case.data for case in outline.cases] == [b""] * 12
-        selection = BlockSelector(plan, list(plan.platforms)).choose(0, outline.cases, outline)
+        selection = BlockSelector(plan, list(plan.platforms)).choose(0, outline.cases, support=outline)
         choice = BlockChoice(
             0, 0, {name: tuple(case.index for case in order) for name, order in selection.orders.items()},
             tuple(selection.features), selection.given, dict(selection.refused), {},

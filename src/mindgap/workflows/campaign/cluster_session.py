@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
+from mindgap.graph import MindgapError
 from mindgap.results.recording import Recording
 from mindgap.results.store import Store
 from mindgap.run.local import fingerprint_of
@@ -19,12 +20,10 @@ from mindgap.workflows.campaign.cluster.messages import ClusterSetup, SessionTer
 from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
 from mindgap.workflows.campaign.cluster.tasks import ClusterPool
 from mindgap.workflows.campaign.plan import Plan
-from mindgap.workflows.campaign.schedule.selection import BlockSelector
-from mindgap.workflows.campaign.session import (
+from mindgap.workflows.campaign.preparation import (
     WRITER_AGE_S,
     WRITER_ROWS,
     RunOptions,
-    Session,
     begin_record,
     budgets_of,
     done_cases,
@@ -33,6 +32,8 @@ from mindgap.workflows.campaign.session import (
     support_of,
     warn_of_changes,
 )
+from mindgap.workflows.campaign.schedule.selection import BlockSelector
+from mindgap.workflows.campaign.session import Session
 from mindgap.workflows.campaign.state.progress import Progress
 from mindgap.workflows.campaign.state.status import planned_cases
 
@@ -64,6 +65,9 @@ def _run(session: Session, ray: Any, address: str) -> str:
     steps.step("reading what has run")
     store.check_writable()
     resume_state = settled_state(store, directory)
+    if resume_state.lacking:
+        added = ", ".join(directory.added)
+        raise MindgapError(f"{directory.path}: {added} were added, which runs on one machine: resume without --ray")
     there = living_nodes(ray)
     platforms = [name for name in plan.platforms if any(node.has(name) for node in there)]
     for name in plan.platforms:
@@ -78,9 +82,8 @@ def _run(session: Session, ray: Any, address: str) -> str:
         facts, descriptions = nodes.join()
         pool = ClusterPool(setup.session, descriptions)
         warn_of_changes(store, directory.run, pool, names, options)
-        support = support_of(
-            directory, session.case_source, pool, platforms, options, fresh=resume_state.created is None
-        )
+        fresh = platforms if resume_state.created is None else []
+        support = support_of(directory, session.case_source, pool, platforms, options, fresh)
         prints = {name: fingerprint_of(about) for name, about in descriptions.items()}
         nodes.begin(SessionTerms(tuple(platforms), prints, descriptions, support))
         writer = stack.enter_context(store.writer(rows=WRITER_ROWS, age_s=WRITER_AGE_S, after=store.last_stamp()))
@@ -97,7 +100,7 @@ def _run(session: Session, ray: Any, address: str) -> str:
             for name, budget in budgets_of(directory, platforms, resume_state).items()
         }
         context = ClusterContext(
-            plan, numbers_of(directory), platforms, nodes, selector, resume_state, progress, directory.identity, budgets
+            directory, numbers_of(directory), platforms, nodes, selector, resume_state, progress, budgets
         )
         steps.run(progress)
         driver = ClusterDriver(context)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Final, Protocol
 
-from mindgap.graph import MindgapError, TensorStore, default_tensor_store
+from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.environments.host import use_hosts_of_plan
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
@@ -22,16 +19,27 @@ from mindgap.results.rows import PlatformFacts
 from mindgap.results.store import Store
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.local import fingerprint_of
-from mindgap.run.pool import JobRunner, WorkerPool
+from mindgap.run.pool import WorkerPool
 from mindgap.run.system import memory_bytes
+from mindgap.workflows.campaign.cases.bundle import PLAN
 from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource, CaseSourceFactory, Shard
-from mindgap.workflows.campaign.cluster.judged_block import commit_name
 from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes
-from mindgap.workflows.campaign.plan import Plan
+from mindgap.workflows.campaign.plan import Plan, PlatformPlan
+from mindgap.workflows.campaign.preparation import (
+    WRITER_AGE_S,
+    WRITER_ROWS,
+    RunOptions,
+    begin_record,
+    budgets_of,
+    done_cases,
+    numbers_of,
+    settled_state,
+    support_of,
+    warn_of_changes,
+)
 from mindgap.workflows.campaign.schedule.block_queues import BlockContext
-from mindgap.workflows.campaign.schedule.case_runner import CpuBudget, PoolRunner
+from mindgap.workflows.campaign.schedule.case_runner import PoolRunner
 from mindgap.workflows.campaign.schedule.driver import CampaignDriver, DriverContext
-from mindgap.workflows.campaign.schedule.eligibility import Eligibility, read_eligibility
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import (
     CampaignDirectory,
@@ -40,55 +48,33 @@ from mindgap.workflows.campaign.state.directory import (
     create_directory,
     open_directory,
     refuse_begun,
+    with_platforms,
+    write_added,
 )
 from mindgap.workflows.campaign.state.expenses import Expenses
 from mindgap.workflows.campaign.state.progress import Progress
+from mindgap.workflows.campaign.state.references import StoredReferences, read_references
 from mindgap.workflows.campaign.state.resume_state import ResumeState, read_resume_state
 from mindgap.workflows.campaign.state.session_file import published
 from mindgap.workflows.campaign.state.status import CampaignStatus, campaign_status, planned_cases
-from mindgap.workflows.campaign.state.steps import StepTracker
 from mindgap.workflows.diff.platform_facts import facts_of
-from mindgap.workflows.support.graph_survey import SurveyLimits, may_lack, survey_graphs
 
-#: A session that is killed loses what its writer holds: at most so many rows, or what is so old.
-WRITER_ROWS: Final = 4096
-WRITER_AGE_S: Final = 10.0
 #: Judges beside one for each worker at a time, where a platform compiles batches: so many of their jobs are compiled
 #: together.
 _JUDGES_OF_BATCHES: Final = 10
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Options of one session. No result depends on them.
-
-    `jobs`: workers that run at the same time (default: one per core). `steps`: receives the current step and its
-    progress. `notify`: receives one-line warnings. `tensors`: the store of large tensors. `support`: a store of survey
-    answers, read when a campaign begins; answers that it lacks are surveyed first, for `coverage_minutes` of processor
-    time per platform (default: the plan's), and stored there. None: no store is read and no platform is surveyed.
-    `whole_process`: charge the campaign for all processor time of this process. `store_url`: where a new campaign keeps
-    its rows, if not in its directory.
-    """
-
-    jobs: int | None = None
-    steps: StepTracker = field(default_factory=StepTracker)
-    notify: Callable[[str], None] = lambda line: None
-    tensors: TensorStore | None = None
-    support: Path | None = None
-    coverage_minutes: float | None = None
-    whole_process: bool = False
-    store_url: str = ""
-
-
-@dataclass(frozen=True)
 class Session:
-    """What a session has before its platforms are opened."""
+    """What a session has before its platforms are opened. `new`: platforms that are added, which the campaign's
+    directory does not name yet."""
 
     directory: CampaignDirectory
     factory: CaseSourceFactory
     case_source: CaseSource
     options: RunOptions
     expenses: Expenses
+    new: tuple[PlatformName, ...] = ()
 
 
 class SessionPlace(Protocol):
@@ -110,7 +96,7 @@ class ThisMachine:
     @contextmanager
     def reached(self, plan: Plan, options: RunOptions, *, fresh: bool) -> Generator[None]:
         if fresh:
-            _facts(plan, options)
+            _facts(plan, list(plan.platforms), options)
         yield
 
     def run(self, session: Session) -> str:
@@ -127,7 +113,8 @@ def begin(
     """Begins a campaign in a new or empty directory and runs it. `text`: the text of the plan's file.
 
     Raises `MindgapError` if the directory holds a campaign, a platform is absent, no case can be made or the disk is
-    full. Rows until then are in the store; `resume_campaign` continues from them.
+    full. Rows until then are in the store; `resume_campaign` continues from them. So does a campaign of the same
+    plan and cases that another machine begins in another directory with the same store.
     """
     path = Path(path)
     refuse_begun(path)
@@ -174,6 +161,45 @@ def resume_campaign(
     return replace(campaign_status(directory), stopped=stopped)
 
 
+def add_platforms(
+    path: str | Path, added: Mapping[PlatformName, PlatformPlan], source: CaseSourceFactory, *,
+    options: RunOptions | None = None,
+) -> CampaignStatus:  # fmt: skip
+    """Runs the cases of a finished campaign on further platforms, against the reference's stored outcomes.
+
+    Rows are those of the same run. Killed before it began to run, it has added nothing; afterwards, `resume_campaign`
+    continues. Raises `MindgapError` like `begin`, if the campaign is not finished or has a platform already, and if the
+    reference is another than the one that the cases ran on.
+    """
+    directory, options = open_directory(path), options or RunOptions()
+    for name in added:
+        if name in directory.plan.platforms:
+            raise MindgapError(f"{path} has the platform {name} already: `mindgap campaign resume {path}` finishes it")
+    _refuse_unfinished(directory)
+    support = None if options.support is None else os.path.abspath(options.support)
+    minutes = directory.plan.limits.coverage_minutes if options.coverage_minutes is None else options.coverage_minutes
+    directory = replace(with_platforms(directory, added), support_options=SupportOptions(support, minutes))
+    options.steps.step("loading what the cases are made of")
+    with published(directory.path, options.steps):
+        expenses = Expenses(whole_process=options.whole_process)
+        with expenses.preparing():
+            case_source = source.reopen(directory.plan, directory.path)
+        check_identity(directory, case_source.identity)
+        stopped = _session(Session(directory, source, case_source, options, expenses, tuple(added)))
+    return replace(campaign_status(directory), stopped=stopped)
+
+
+def _refuse_unfinished(directory: CampaignDirectory) -> None:
+    """Raises `MindgapError` if a block of the campaign is not finished on the platforms that it has."""
+    done = read_resume_state(directory.store, directory).done
+    first = next((number for number in numbers_of(directory) if number not in done), None)
+    if first is not None:
+        enough = f", or let it end where it is, by `variants = {first * BLOCK}` under [stop] in {PLAN}" if first else ""
+        raise MindgapError(
+            f"{directory.path} is not finished: run `mindgap campaign resume {directory.path}` first{enough}"
+        )
+
+
 def _session(session: Session) -> str:
     """Runs the unfinished blocks on this machine. Returns why it stopped early; empty if everything ran."""
     started = perf_counter()
@@ -183,7 +209,7 @@ def _session(session: Session) -> str:
     plan, store, steps = directory.plan, directory.store, options.steps
     steps.step("reading what has run")
     resume_state = settled_state(store, directory)
-    facts, platforms = _facts(plan, options)
+    facts, platforms = _facts(plan, _platforms_to_run(directory, resume_state), options)
     limits = judge_limits(plan, options.tensors or default_tensor_store())
     busy = options.jobs or os.cpu_count() or 2
     with ExitStack() as stack:
@@ -196,7 +222,11 @@ def _session(session: Session) -> str:
         platforms = _able(pool, plan, platforms, options)
         warn_of_changes(store, directory.run, pool, [plan.reference, *platforms], options)
         # Before the run is there: where it is, everything that its choices depend on is.
-        support = support_of(directory, case_source, pool, platforms, options, fresh=resume_state.created is None)
+        fresh = platforms if resume_state.created is None else [name for name in platforms if name in session.new]
+        references = _references(directory, resume_state, pool)
+        support = support_of(directory, case_source, pool, platforms, options, fresh)
+        if session.new:
+            write_added(directory)
         writer = stack.enter_context(store.writer(rows=WRITER_ROWS, age_s=WRITER_AGE_S))
         record = Recording(store, writer, limits.settings, pool.describe, "campaign", directory.run)
         begin_record(record, directory, resume_state, facts, platforms)
@@ -214,7 +244,9 @@ def _session(session: Session) -> str:
         runner = PoolRunner(plan, pool)
         blocks = BlockContext(plan, platforms, runner, judges, record, progress, selector.spent, budgets)
         drive = CampaignDriver(
-            DriverContext(directory, case_source, blocks, selector, resume_state, progress, expenses, pool.cpu)
+            DriverContext(
+                directory, case_source, blocks, selector, resume_state, progress, expenses, pool.cpu, references
+            )
         )
         steps.run(progress)
         drive.run()
@@ -225,66 +257,41 @@ def _session(session: Session) -> str:
     return drive.stopped
 
 
-def settled_state(store: Store, directory: CampaignDirectory) -> ResumeState:
-    """Reads the resume state, after publishing what a cluster's node committed and did not publish."""
-    commits = store.commits(directory.run)
-    published = {row["block"] for row in store.rows("SELECT block FROM blocks WHERE run = ?", [directory.run])}
-    commits.settle(sorted(commits.names() - {commit_name(number) for number in published}))
-    return read_resume_state(store, directory)
+def _platforms_to_run(directory: CampaignDirectory, resume_state: ResumeState) -> list[PlatformName]:
+    """Returns the platforms that some block has still to run; all of them where none has."""
+    done = {*resume_state.done, *resume_state.lacking}
+    lacked = {name for names in resume_state.lacking.values() for name in names}
+    if lacked and all(number in done for number in numbers_of(directory)):
+        return [name for name in directory.plan.platforms if name in lacked]
+    return list(directory.plan.platforms)
 
 
-def begin_record(
-    record: Recording,
-    directory: CampaignDirectory,
-    resume_state: ResumeState,
-    facts: Sequence[PlatformFacts],
-    platforms: Sequence[PlatformName],
-) -> None:
-    created = (resume_state.created or datetime.now(UTC)).isoformat(timespec="seconds")
-    about = {"plan": directory.plan.model_dump(), "shard": str(directory.shard), "identity": directory.identity,
-             "seconds_before": resume_state.seconds}  # fmt: skip
-    record.begin(created, version("mindgap"), facts, platforms, about)
+def _references(directory: CampaignDirectory, resume_state: ResumeState, pool: WorkerPool) -> StoredReferences | None:
+    """Returns what the reference gave where platforms were added. Raises `MindgapError` if it is another reference."""
+    if not resume_state.lacking:
+        return None
+    found, reference = read_references(directory, resume_state.lacking), directory.plan.reference
+    found.check(fingerprint_of(pool.describe(reference)), reference)
+    return found
 
 
-def support_of(
-    directory: CampaignDirectory,
-    case_source: CaseSource,
-    pool: JobRunner,
-    platforms: Sequence[PlatformName],
-    options: RunOptions,
-    *,
-    fresh: bool,
-) -> Eligibility:
-    """Returns the operators that platforms refuse. A new campaign (`fresh`) surveys unknown ones first."""
-    before = directory.support_options
-    known_support = None if before.support is None else Path(before.support)
-    lacking = [platform for platform in platforms if may_lack(platform, directory.plan.reference)]
-    if fresh and known_support is not None and before.minutes > 0 and lacking:
-        limits = SurveyLimits(known_support, before.minutes, options.steps, options.notify)
-        survey_graphs(lacking, case_source.samples(numbers_of(directory)), pool, limits)
-    support = read_eligibility(directory.store, known_support, pool, directory.plan, platforms, fresh=fresh)
-    if fresh and known_support is not None:
-        unasked = sorted({*lacking} - support.platforms)
-        if unasked:
-            names = " ".join(unasked)
-            options.notify(
-                f"NOT ASKED what {names} lack: what they refuse is run all the same (mindgap coverage {names})"
-            )
-    return support
-
-
-def _facts(plan: Plan, options: RunOptions) -> tuple[Sequence[PlatformFacts], list[PlatformName]]:
-    """Returns the facts of all platforms, and the platforms to run. Raises `MindgapError` if one is absent."""
-    facts = facts_of(
-        [plan.reference, *plan.platforms], reference=plan.reference, skip_unavailable=plan.skip_unavailable
-    )
+def _facts(
+    plan: Plan, wanted: Sequence[PlatformName], options: RunOptions
+) -> tuple[Sequence[PlatformFacts], list[PlatformName]]:
+    """Returns the facts of the reference and the wanted platforms, and the platforms to run. Raises `MindgapError` if
+    one is absent."""
+    facts = facts_of([plan.reference, *wanted], reference=plan.reference, skip_unavailable=plan.skip_unavailable)
+    # What is known of platforms that an earlier session ran stays, wherever that was.
+    facts = [
+        fact for fact in facts if fact.platform in (plan.reference, *wanted) or fact.platform not in plan.platforms
+    ]
     there = {fact.platform for fact in facts if fact.available}
     for fact in facts:
-        if fact.platform in plan.platforms and not fact.available:
+        if fact.platform in wanted and not fact.available:
             options.notify(f"LEFT OUT, not available here: {fact.platform}: {fact.reason}")
-    platforms = [platform for platform in plan.platforms if platform in there]
+    platforms = [platform for platform in wanted if platform in there]
     if not platforms:
-        raise MindgapError(f"none of the plan's platforms is available here: {', '.join(plan.platforms)}")
+        raise MindgapError(f"none of the plan's platforms is available here: {', '.join(wanted)}")
     return facts, platforms
 
 
@@ -305,42 +312,3 @@ def _able(pool: WorkerPool, plan: Plan, platforms: Sequence[PlatformName], optio
     if not any(platform in able for platform in platforms):
         raise MindgapError("none of the plan's platforms can be opened here")
     return [platform for platform in platforms if platform in able]
-
-
-def warn_of_changes(
-    store: Store, run: str, pool: JobRunner, platforms: Sequence[PlatformName], options: RunOptions
-) -> None:
-    """Warns of platforms whose fingerprint changed since the campaign began: their rows are not comparable."""
-    before: dict[str, set[str]] = {}
-    for row in store.rows("SELECT platform, fingerprint FROM platforms WHERE run = ? AND fingerprint <> ''", [run]):
-        before.setdefault(row["platform"], set()).add(row["fingerprint"])
-    for platform in dict.fromkeys(platforms):
-        if platform in before and fingerprint_of(pool.describe(platform)) not in before[platform]:
-            options.notify(f"CHANGED since the campaign began (versions, hardware or settings): {platform}")
-
-
-def budgets_of(
-    directory: CampaignDirectory, platforms: Sequence[PlatformName], resume_state: ResumeState
-) -> dict[PlatformName, CpuBudget]:
-    """Returns the processor-time budget of each platform that has one, divided by the number of shards.
-
-    A platform that compiles batches without a limit has an infinite one: its cases of a block are gathered.
-    """
-    plan, shard = directory.plan, directory.shard
-    blocks = len(list(shard.blocks(plan.variants.count)))
-    return {
-        platform: CpuBudget(
-            60 * (asked.cpu_minutes or math.inf) / shard.of, blocks, resume_state.cpu.get(platform, 0.0)
-        )
-        for platform, asked in plan.platforms.items()
-        if platform in platforms and (asked.cpu_minutes is not None or asked.batch > 1)
-    }
-
-
-def numbers_of(directory: CampaignDirectory) -> list[int]:
-    """Returns the numbers of this shard's blocks."""
-    return list(directory.shard.blocks(directory.plan.count))
-
-
-def done_cases(resume_state: ResumeState, plan: Plan) -> int:
-    return sum(min(BLOCK, plan.count - number * BLOCK) for number in resume_state.done if number * BLOCK < plan.count)

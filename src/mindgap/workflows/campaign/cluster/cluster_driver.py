@@ -25,11 +25,11 @@ from mindgap.workflows.campaign.cluster.messages import (
 )
 from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
 from mindgap.workflows.campaign.cluster.tasks import block_task, cpu_task, task_error
-from mindgap.workflows.campaign.plan import Plan
 from mindgap.workflows.campaign.schedule.block import OpenBlock
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState
 from mindgap.workflows.campaign.schedule.driver import nothing_to_run, saturated, saturation_of
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
+from mindgap.workflows.campaign.state.directory import CampaignDirectory
 from mindgap.workflows.campaign.state.progress import Progress
 from mindgap.workflows.campaign.state.resume_state import ResumeState
 
@@ -46,14 +46,13 @@ class ClusterContext:
     """The parts of one session on a cluster. `budgets`: (seconds, blocks, spent, batch) of the platforms that have a
     budget, or compile batches; without a limit, the seconds are infinite."""
 
-    plan: Plan
+    directory: CampaignDirectory
     numbers: Sequence[int]
     platforms: Sequence[PlatformName]
     nodes: ClusterNodes
     selector: BlockSelector
     resume_state: ResumeState
     progress: Progress
-    identity: str
     budgets: dict[PlatformName, BudgetState] = field(default_factory=dict[PlatformName, BudgetState])
 
 
@@ -75,7 +74,7 @@ class ClusterDriver:
     """Runs one session of a campaign on a cluster. One thread."""
 
     def __init__(self, context: ClusterContext) -> None:
-        self._context, self.plan = context, context.plan
+        self._context, self.plan = context, context.directory.plan
         self._ray, self._session = context.nodes.ray, context.nodes.session
         #: Why no further block begins; empty while there is no reason.
         self.stopped = ""
@@ -155,12 +154,15 @@ class ClusterDriver:
             position, number = self._drawing.popleft()
             outline = self._outlines.pop(number)
             if not outline.cases and number == self._first:
-                raise nothing_to_run(self._context.identity)
+                raise nothing_to_run(self._context.directory.identity)
             self._open(number, position, outline)
 
     def _open(self, number: int, position: int, outline: BlockOutline) -> None:
         context = self._context
-        selection = context.selector.choose(number, outline.cases, outline)
+        selection = context.selector.choose(number, outline.cases, support=outline)
+        for name in context.directory.added.keys() & selection.orders.keys():
+            # The block's row tells by this which added platforms have run it.
+            selection.given.setdefault(name, [])
         block = OpenBlock(number, position, outline.cases, selection, {})
         context.progress.block(
             number, len(outline.cases), block.pairs, len(context.selector.covered), len(selection.features)

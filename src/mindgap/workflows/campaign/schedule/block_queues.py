@@ -135,15 +135,20 @@ class BlockQueues:
     # What follows runs in the queues.
 
     def _reference(self, block: OpenBlock, case: Case, gathered: dict[PlatformName, dict[int, Outcome]]) -> None:
-        """Runs the reference on one case, then queues its platforms; those with a budget when the block is done."""
+        """Runs the reference on one case, then queues its platforms; those with a budget when the block is done.
+
+        Where platforms were added, the reference has run: a judge runs it again only where it needs values.
+        """
         platforms = block.platforms_of(case)
         waiting = [platform for platform in platforms if block.known(case, platform) is None]
         outcome: Outcome | None = None
         if waiting:
-            outcome = self._context.runner.run(self.plan.reference, case)
-            if self._closing:
-                return
-            self._record_case(case, outcome)
+            outcome = block.references.get(case.name)
+            if outcome is None:
+                outcome = self._context.runner.run(self.plan.reference, case)
+                if self._closing:
+                    return
+                self._record_case(case, outcome)
         self._context.progress.case()
         for platform in platforms:
             if platform in gathered:

@@ -18,6 +18,7 @@ from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
 from mindgap.workflows.campaign.state.expenses import Expenses
 from mindgap.workflows.campaign.state.progress import Progress
+from mindgap.workflows.campaign.state.references import StoredReferences
 from mindgap.workflows.campaign.state.resume_state import ResumeState
 
 _log = logging.getLogger(__name__)
@@ -30,7 +31,8 @@ _COMPACT: Final = 50
 
 @dataclass(frozen=True)
 class DriverContext:
-    """The parts that the driver of one session uses. `account`: the processor time of its workers and judges."""
+    """The parts that the driver of one session uses. `account`: the processor time of its workers and judges.
+    `references`: what the reference gave in blocks that added platforms have still to run."""
 
     directory: CampaignDirectory
     case_source: CaseSource
@@ -40,6 +42,7 @@ class DriverContext:
     progress: Progress
     expenses: Expenses
     account: CpuAccount
+    references: StoredReferences | None = None
 
 
 class CampaignDriver:
@@ -53,6 +56,9 @@ class CampaignDriver:
         self.stopped = ""
         self._started = time.monotonic()
         self._window = threading.BoundedSemaphore(_OPEN)
+        self._lacking = context.resume_state.lacking
+        #: The rows of blocks that only added platforms have still to run.
+        self._before = {row["block"]: row for row in context.resume_state.blocks if row["block"] in self._lacking}
         self._saturation = saturation_of(self.numbers, context.resume_state)
         self._queues = BlockQueues(context.blocks, self._done, self._over)
 
@@ -63,7 +69,7 @@ class CampaignDriver:
         try:
             ahead: Future[list[Case]] | None = None
             for step, (position, number) in enumerate(todo):
-                if not self._room():
+                if not self._room(number):
                     break
                 ahead = ahead or supplier.submit(self._draw, number)
                 cases = ahead.result()[: max(0, self.plan.count - number * BLOCK)]
@@ -84,11 +90,12 @@ class CampaignDriver:
     def _draw(self, number: int) -> list[Case]:
         return self._context.expenses.drawing(lambda: self._context.case_source.block(number))
 
-    def _room(self) -> bool:
-        """Waits until another block may begin. Returns False if none may."""
+    def _room(self, number: int) -> bool:
+        """Waits until this block may begin. Returns False if it may not."""
         if not self._queues.acquire(self._window):
             return False
-        self.stopped = self.stopped or saturated(self.plan.stop.saturation, self._saturation)
+        if number not in self._lacking:
+            self.stopped = self.stopped or saturated(self.plan.stop.saturation, self._saturation)
         if self.stopped:
             self._window.release()
         return not self.stopped
@@ -101,13 +108,20 @@ class CampaignDriver:
         return False
 
     def _open(self, number: int, position: int, cases: list[Case]) -> None:
-        selection = self._context.selector.choose(number, cases)
+        selection = self._context.selector.choose(number, cases, self._lacking.get(number))
+        for name in self._context.directory.added.keys() & selection.orders.keys():
+            # The block's row tells by this which added platforms have run it.
+            selection.given.setdefault(name, [])
         _log.info("block %d: %d cases, %d new features", number, len(cases), len(selection.features))
-        block = OpenBlock(number, position, cases, selection, self._context.resume_state.pairs)
+        block = OpenBlock(
+            number, position, cases, selection, self._context.resume_state.pairs, self._before.get(number),
+            self._context.references.block(number) if self._context.references and number in self._lacking else {},
+        )  # fmt: skip
         self._context.progress.block(
             number, len(cases), block.pairs, len(self._context.selector.covered), len(selection.features)
         )
-        self._context.blocks.record.block(block.row(self._context.directory.shard, finished=False))
+        if number not in self._lacking:
+            self._context.blocks.record.block(block.row(self._context.directory.shard, finished=False))
         if block.empty:
             self._done(block)
         else:

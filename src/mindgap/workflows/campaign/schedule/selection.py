@@ -62,11 +62,18 @@ class BlockSelector:
         for platform, known in self._given.items():
             known.update(given.get(platform, ()))
 
-    def choose(self, number: int, cases: Sequence[Case], support: CaseFilter | None = None) -> BlockSelection:
-        """Selects each platform's cases of a block. `support`: for this block, in place of the selector's."""
+    def choose(
+        self,
+        number: int,
+        cases: Sequence[Case],
+        platforms: Sequence[PlatformName] | None = None,
+        support: CaseFilter | None = None,
+    ) -> BlockSelection:
+        """Selects each platform's cases of a block. `platforms`: only these. `support`: for this block, in place of the
+        selector's."""
         support = support or self._support
         found = BlockSelection(features=self._new(self.covered, cases))
-        for platform in self._platforms:
+        for platform in self._platforms if platforms is None else [p for p in self._platforms if p in platforms]:
             able = _able(platform, cases, found.refused, support)
             asked = self._plan.platforms[platform]
             if asked.everything:
