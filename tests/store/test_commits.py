@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from mindgap.results.store import Store, StoreError
 from mindgap.results.store.commits import PendingRows
 from mindgap.results.store.writer import Writer
+from store.object_store import DENIED, FULL, ObjectStore, object_store
 
 RUN = "campaign-1"
 
@@ -33,9 +35,18 @@ def found(store: Store) -> list[Any]:
     return [row["found"] for row in store.rows("SELECT found FROM blocks WHERE seconds IS NOT NULL")]
 
 
-@pytest.mark.parametrize("place", ["local", "memory"])
-def test_of_two_that_do_the_same_work_one_counts(tmp_path: Path, place: str) -> None:
-    url = str(tmp_path / "store") if place == "local" else f"memory://{tmp_path.name}/store"
+@pytest.fixture(scope="module")
+def server() -> Generator[ObjectStore]:
+    with pytest.MonkeyPatch.context() as patch, object_store(patch) as found:
+        yield found
+
+
+@pytest.mark.parametrize("place", ["local", "memory", "bucket"])
+def test_of_two_that_do_the_same_work_one_counts(tmp_path: Path, place: str, request: pytest.FixtureRequest) -> None:
+    if place == "bucket":
+        request.getfixturevalue("server")
+    urls = {"local": str(tmp_path / "store"), "memory": f"memory://{tmp_path.name}/store", "bucket": "s3://bucket/c"}
+    url = urls[place]
     store, other = Store(url), Store(url)
     store.check_writable()
     commits = store.commits(RUN)
@@ -104,6 +115,20 @@ def test_rows_after_those_of_a_clock_that_is_ahead_count(tmp_path: Path, monkeyp
     assert found(late) == [["behind"]]
     (row,) = late.rows("SELECT seconds FROM blocks")
     assert row["seconds"] == 1.0
+
+
+def test_a_bucket_without_rights_or_room_is_one_line(server: ObjectStore) -> None:
+    store = Store("s3://bucket/refused")
+    server.refusal = DENIED
+    try:
+        with pytest.raises(StoreError, match=r"^s3://bucket/refused/commits/.* the credentials need the right to"):
+            store.check_writable()
+        server.refusal = FULL
+        with pytest.raises(StoreError, match=r"3.rows cannot be written .*XMinioStorageFull; .*make room and go on"):
+            store.commits(RUN).commit("3", pending(store, "full"))
+    finally:
+        server.refusal = None
+    assert store.commits(RUN).names() == set() and found(store) == []
 
 
 def test_a_place_that_writes_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
