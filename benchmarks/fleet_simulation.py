@@ -30,29 +30,31 @@ BLOCK = 500
 
 @dataclass(frozen=True)
 class Costs:
-    """Measured costs. Seconds are of one processor.
+    """Costs. Seconds are of one processor.
 
     `platforms`: seconds for each case, by platform. `reference`, `draw`: seconds for each case. `judge`: for each row,
-    all platforms together. `task`: the driver's for each task of a block (an empty one). `block`: the driver's for each
-    block besides. `row_bytes`: of a row in the store, compressed. `graph_bytes`: of an outcome that travels to a judge.
-    `tables`: segments of a block. `bandwidth`: bytes per second of the object store. `put`: seconds of one request.
-    `segment_cpu`: seconds to read and check one small segment when a store is opened.
+    all platforms together. `row_bytes`: of a row in the store, compressed. `tables`: segments of a block. These are
+    read from a campaign. `task`: the driver's seconds for each task of a block, and `travel_bytes`: bytes between nodes
+    for each row, outcomes and judges' jobs; `benchmarks/ray_cost.py` measures both. `block`: the driver's seconds to
+    select the cases of a block, here with a quota on each platform. `segment_cpu`: seconds to read and check a small
+    segment (`benchmarks/store_segments.py`). Assumed: `bandwidth`, bytes per second of the object store, and `put`,
+    seconds of one request.
     """
 
     platforms: dict[str, float] = field(
-        default_factory=lambda: {"cpu/eager@threads=1": 0.02, "onnxruntime/cpu": 0.2, "openvino/cpu": 0.3}
+        default_factory=lambda: {"onnxruntime/cpu": 0.288, "cpu/eager@threads=1": 0.0074, "openvino/cpu": 0.614}
     )
-    reference: float = 0.02
-    draw: float = 0.005
-    judge: float = 0.1
-    task: float = 0.002
-    block: float = 0.02
-    row_bytes: float = 400.0
-    graph_bytes: float = 4000.0
-    tables: int = 8
+    reference: float = 0.0062
+    draw: float = 0.0069
+    judge: float = 0.066
+    row_bytes: float = 559.0
+    tables: int = 11
+    task: float = 0.0028
+    travel_bytes: float = 10_800.0
+    block: float = 0.083
+    segment_cpu: float = 0.0012
     bandwidth: float = 5e9
     put: float = 0.05
-    segment_cpu: float = 0.0014
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Simulation:
         def arrived() -> None:
             left["platforms"] -= 1
             if not left["platforms"]:
-                outcomes = BLOCK * (self.fleet.platforms + 1) * costs.graph_bytes
+                outcomes = BLOCK * (self.fleet.platforms + 1) * costs.travel_bytes
                 self._take("object store", outcomes / costs.bandwidth, judge)
 
         def judge() -> None:
@@ -198,7 +200,6 @@ def measured(path: str, costs: Costs) -> Costs:
         platforms=each,
         draw=spent["drawing variants", ""] / cases,
         judge=judging / sum(n for name, n in count.items() if name in each),
-        block=spent["driver", ""] / cases * BLOCK,
         row_bytes=nbytes / sum(count.values()),
         tables=len(tables),
     )
@@ -215,13 +216,13 @@ def main() -> None:
     parser.add_argument("--store", help="a campaign's directory")
     for name in ("cases", "platforms", "nodes", "cores"):
         parser.add_argument(f"--{name}", type=int, default=getattr(Fleet, name))
-    for name in ("task", "graph_bytes", "bandwidth", "block"):
+    for name in ("task", "travel_bytes", "bandwidth", "block"):
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, help=f"(default: {getattr(Costs, name):g})")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     fleet = Fleet(asked.cases, asked.platforms, asked.nodes, asked.cores)
     costs = measured(asked.store, Costs()) if asked.store else Costs()
-    given = {name: value for name in ("task", "graph_bytes", "bandwidth", "block") if (value := getattr(asked, name))}
+    given = {name: value for name in ("task", "travel_bytes", "bandwidth", "block") if (value := getattr(asked, name))}
     costs = replace(costs, **given)
     lines = {
         f"{fleet.nodes} nodes, shared by what platforms take": fleet,

@@ -4,7 +4,7 @@ A query opens every file that it reads, so that its cost grows with their number
 requests. A store that a cluster writes has a small segment for each block and table until it is compacted.
 """
 
-# pyright: reportUnknownMemberType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 # (DuckDB's types are partial)
 
 from __future__ import annotations

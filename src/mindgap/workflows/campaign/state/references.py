@@ -1,14 +1,15 @@
 """Reads what the reference of a campaign gave, for platforms that are added after the reference has run."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false
 # (pyarrow has no types)
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import groupby
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mindgap.graph import MindgapError
 from mindgap.results.store import outcome_of
@@ -27,8 +28,15 @@ class StoredReferences:
     """The outcomes of the reference in some blocks: digests and sketches, no whole outputs."""
 
     def __init__(self, outcomes: pa.Table) -> None:
-        """`outcomes`: rows of the table `outcomes`, and the number of their `block`."""
+        """`outcomes`: rows of the table `outcomes` and the number of their `block`, those of a block together."""
         self._outcomes = outcomes
+        #: The first row of each block, and how many it has.
+        self._places: dict[int, tuple[int, int]] = {}
+        first = 0
+        for number, rows in groupby(outcomes["block"].to_pylist()):
+            count = sum(1 for _ in rows)
+            self._places[number] = first, count
+            first += count
 
     def check(self, fingerprint: str, platform: str) -> None:
         """Raises `MindgapError` if some ran on another reference than the one with this fingerprint."""
@@ -42,7 +50,7 @@ class StoredReferences:
 
     def block(self, number: int) -> Mapping[str, Outcome]:
         """Returns the outcomes of a block by the names of their cases."""
-        rows = self._outcomes.filter(pc.equal(self._outcomes["block"], number))
+        rows = self._outcomes.slice(*self._places.get(number, (0, 0)))
         return {row["model"]: outcome_of(row) for row in rows.to_pylist(maps_as_pydicts="strict")}
 
 
