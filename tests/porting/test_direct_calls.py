@@ -92,3 +92,30 @@ def test_a_process_is_held_on_one_processor() -> None:
         tell({"processors": len(os.sched_getaffinity(0))})
 
     assert run_isolated(held, CallLimits()).told == [{"processors": 1}]
+
+
+PROGRAMS = """import torch
+
+
+def program(number):
+    def make():
+        return (lambda x: torch.sin(x) * number), (torch.ones(3),)
+
+    return make
+
+
+"""
+
+
+@pytest.mark.nightly
+def test_each_function_is_compiled_however_many_there_were_before(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(PROGRAMS + "\n".join(f"make{n} = program({n})" for n in range(1, 13)) + "\n")
+    divided = call_apart(ScriptRunner(
+        "def run(model, fresh):\n"
+        "    model.program = torch.compile(model.program, backend='eager')\n"
+        "    return model(*fresh())"
+    ))  # fmt: skip
+    assert divided is not None
+    firsts = [measured(f"{tmp_path / 'model.py'}:make{n}", divided, 1, False)["target_first"] for n in range(1, 13)]
+    # A function that torch.compile hands back to eager mode takes less than 0.2 ms.
+    assert min(firsts) > 1e-3

@@ -11,13 +11,13 @@ import pytest
 from cli.command_line import mindgap
 from mindgap.cli.portability import status_of_uses
 from mindgap.cli.streams import Exit
-from mindgap.graph import MindgapError
+from mindgap.graph import Constant, Graph, Input, Labels, MindgapError, Node, Ref, TensorSpec
 from mindgap.models.corpus.operator_samples.public_names import method_names, sources_of
 from mindgap.platforms.name import PlatformName
 from mindgap.report.sarif import sarif_of_portability
 from mindgap.results.rows import Model, Report, Row
 from mindgap.workflows.support.code_scan import CodeScan, Place, scan
-from mindgap.workflows.support.portability import FunctionUse, Ported, ported_functions
+from mindgap.workflows.support.portability import FunctionUse, Ported, captured_calls, ported_functions
 
 CODE = """
 import torch
@@ -54,6 +54,25 @@ def test_calls_and_functions_that_are_handed_on_are_found_with_their_lines(tmp_p
     }
     assert found.called == found.uses.keys() - {"torch.nn.Module", "torch.nn.functional.gelu"}
     assert (found.files, found.unreadable) == (2, {"bad.py": "line 1: invalid syntax"})
+
+
+def test_calls_of_a_program_are_tried_once_for_each_form_with_all_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "net.py").write_text("")
+    vector, matrix = TensorSpec.contiguous("float32", (3,)), TensorSpec.contiguous("float32", (2, 3))
+    nodes = (
+        Node("aten.abs.default", (Ref(0),), (), (vector,)),
+        Node("aten.abs.default", (Ref(2),), (), (vector,)),
+        Node("aten.abs.default", (Ref(1),), (), (matrix,)),
+    )
+    labels = Labels(nodes=("layers.0 (net.py:7)", "net.py:9", "other.py:3"))
+    graph = Graph((Input(vector, Constant(0.5)), Input(matrix, Constant(0.5))), nodes, (3, 4), labels=labels)
+    found = captured_calls(graph, tmp_path)
+    assert [(each.op, [str(place) for place in each.places]) for each in found] == [
+        ("aten.abs.default", ["sub/net.py:7", "sub/net.py:9"]),
+        ("aten.abs.default", ["other.py:3"]),
+    ]
+    assert [each.graph.inputs[0].spec for each in found] == [vector, matrix]
 
 
 def test_a_long_chain_of_operators_costs_no_other_file(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from mindgap.cli.progress import progress
 from mindgap.cli.sources import source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import console, plain_table
-from mindgap.graph import MindgapError
+from mindgap.graph import MindgapError, TensorStore
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import RunSettings
-from mindgap.workflows.support.code_scan import CodeScan, scan
+from mindgap.workflows.support.code_scan import CodeScan, Place, scan
 
 if TYPE_CHECKING:
     from mindgap.models.sources.client import SourceClient
@@ -38,6 +38,15 @@ def portability(
     platforms: Annotated[
         list[str], typer.Option("-p", "--platform", help="As `mindgap platforms` lists them; may repeat.")
     ],
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run",
+            metavar="SOURCE",
+            help="Also try the calls that this program makes when it runs, with their operands (FILE.py:FUNCTION, or "
+            "another source of `mindgap diff`); may repeat.",
+        ),
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Also list the functions that all platforms run.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Every function, with all its lines.")] = False,
     sarif: Annotated[
@@ -48,19 +57,22 @@ def portability(
 ) -> int:
     """Say which of PyTorch's functions a package uses, and which of them a platform lacks or computes wrongly.
 
-    Files are parsed. Each function that they call is tried with samples of PyTorch's own tests, and compared with
-    cpu/eager. Exit status: 1 where a platform lacks a function, runs it in part, or gives other results;
-    2 where a file does not parse, or nothing is known of a platform.
+    Files are parsed, and none is imported but those of --run. Each function that they call is tried with samples of
+    PyTorch's own tests, and compared with cpu/eager. Exit status: 1 where a platform lacks a function, runs it in part,
+    or gives other results; 2 where a file does not parse, a program does not run, or nothing is known of a platform.
 
-    Example: mindgap portability src/ -p onnxruntime/cpu -p openvino/cpu
+    Example: mindgap portability src/ -p onnxruntime/cpu -p openvino/cpu --run src/model.py:make
     """
     check_files(("--sarif", sarif))
     wanted = [canonical(each) for each in platforms]
     with result_stream() as out:
-        scanned, found = _ported(path, wanted, RunSettings(trace=False, deadline_s=seconds(deadline)), jobs)
+        settings = RunSettings(trace=False, deadline_s=seconds(deadline))
+        scanned, found, refused = _ported(path, run or (), wanted, settings, jobs)
         unknown = sorted(scanned.called - {each.function for each in found})
         for name, why in scanned.unreadable.items():
             complain(f"{name}: not parsed: {why}")
+        for name, why in refused.items():
+            complain(f"--run {name}: {why}")
         if as_json:
             json.dump(_object(scanned, found, unknown), out, indent=1)
             out.write("\n")
@@ -70,7 +82,8 @@ def portability(
             from mindgap.report.sarif import sarif_of_portability
 
             write_file(sarif, sarif_of_portability(found, path))
-    return status_of_uses(scanned, found)
+    status = status_of_uses(scanned, found)
+    return Exit.WRONG_USE if refused and status == Exit.NOTHING_FOUND else status
 
 
 def status_of_uses(scanned: CodeScan, found: Sequence[FunctionUse]) -> Exit:
@@ -85,9 +98,10 @@ def status_of_uses(scanned: CodeScan, found: Sequence[FunctionUse]) -> Exit:
 
 
 def _ported(
-    path: Path, platforms: Sequence[PlatformName], settings: RunSettings, jobs: int | None
-) -> tuple[CodeScan, list[FunctionUse]]:
-    """Scans the code and tries what it uses. Raises `MindgapError` where nothing could be tried."""
+    path: Path, programs: Sequence[str], platforms: Sequence[PlatformName], settings: RunSettings, jobs: int | None
+) -> tuple[CodeScan, list[FunctionUse], dict[str, str]]:
+    """Scans the code and tries what it uses, and the calls of programs. Returns also the programs that were refused,
+    and why. Raises `MindgapError` where nothing could be tried."""
     from mindgap.graph.tensors import default_tensor_store
     from mindgap.models.corpus.operator_samples.public_names import method_names, sources_of
     from mindgap.workflows.diff import diff_many
@@ -95,23 +109,52 @@ def _ported(
 
     scanned = scan(path, method_names())
     sources = {full: found for full in scanned.uses if (found := sources_of(full))}
-    if not sources:
+    if not sources and not programs:
         raise MindgapError(f"{path}: {scanned.files} files call no function of PyTorch that has samples to try")
     functions: dict[str, str] = {}
+    places = dict(scanned.uses)
+    refused: dict[str, str] = {}
+    tensors = default_tensor_store()
 
     def named(client: SourceClient) -> Iterator[Subject]:
         for full, each in sources.items():
             for subject in subjects(each, [], client):
                 functions[subject.name] = full
                 yield subject
+        for source in programs:
+            try:
+                for subject, op, where in _captured(source, path, client, tensors):
+                    functions[subject.name] = op
+                    places[op] = tuple(dict.fromkeys((*places.get(op, ()), *where)))
+                    yield subject
+            except MindgapError as error:
+                refused[source] = " ".join(str(error).split())
 
-    tensors = default_tensor_store()
     with progress() as tell, source_client(tensors, settings.deadline_s, None) as client:
         report = diff_many(list(named(client)), platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
     if not report.rows:
-        first = report.refused[0].reason if report.refused else "no sample was captured"
+        why = [*(each.reason for each in report.refused), *refused.values()]
+        first = why[0] if why else "no sample was captured"
         raise MindgapError(f"{path}: nothing was compared: {first}")
-    return scanned, ported_functions(scanned.uses, functions, report, platforms)
+    return scanned, ported_functions(places, functions, report, platforms), refused
+
+
+def _captured(
+    source: str, path: Path, client: SourceClient, tensors: TensorStore
+) -> Iterator[tuple[Subject, str, tuple[Place, ...]]]:
+    """Yields each distinct call of a program as a subject, with its operator and lines. Raises `MindgapError` for a
+    program that cannot be opened or captured, or whose calls do not run."""
+    from mindgap.workflows.diff import Subject
+    from mindgap.workflows.support.portability import captured_calls
+
+    for program in subjects([source], [], client):
+        try:
+            found = captured_calls(program.graph(), path, tensors)
+        except RuntimeError as error:
+            raise MindgapError(str(error)) from error
+        for number, each in enumerate(found):
+            name = f"{program.name}, call {number}"
+            yield Subject(name, lambda graph=each.graph: graph, in_process=False), each.op, each.places
 
 
 def _object(scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[str]) -> dict[str, Any]:

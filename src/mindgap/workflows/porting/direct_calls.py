@@ -73,6 +73,8 @@ def measured(source: str, runner: ScriptRunner, rounds: int, on_device: bool) ->
     from mindgap.models.own_path.program_run import FlatProgram, function_of
     from mindgap.models.own_path.worker import opened_program
 
+    # Of one code, torch.compile compiles a few functions, and runs the others in eager mode.
+    torch.compiler.reset()
     built = opened_program(source)
     prepare: Callable[..., Any] = function_of(runner)
     call = bare_call(built)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
+from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Report, Row
 from mindgap.workflows.support.code_scan import Place
+from mindgap.workflows.support.probes import form_of
+from mindgap.workflows.support.single_calls import each_numbered_call
 
 #: From the best to the worst:
 #: - `runs`: every sample gives what the reference gives, rounding aside.
@@ -19,6 +24,8 @@ from mindgap.workflows.support.code_scan import Place
 #: - `not known`: no sample was compared.
 Word = Literal["runs", "in part", "differs", "lacks", "not known"]
 WORDS: Final[tuple[Word, ...]] = ("runs", "in part", "differs", "lacks", "not known")
+#: The line of the user's code in a node's label.
+_LINE: Final = re.compile(r"(?:^|\()(?P<file>[^\s():]+):(?P<line>\d+)\)?$")
 #: What stops a function from being ported.
 STOPS: Final = frozenset({"in part", "differs", "lacks"})
 
@@ -62,6 +69,40 @@ def ported_functions(
         FunctionUse(function, places[function], {p: _ported(rows.get((function, p), ()), sources) for p in platforms})
         for function in dict.fromkeys(functions.values())
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedCall:
+    """A call that a program makes when it runs. op: its overload. graph: the call with its operands. places: the lines
+    of the program's code that make it, or one of the same dtypes, shapes and options."""
+
+    op: str
+    graph: Graph
+    places: tuple[Place, ...]
+
+
+def captured_calls(graph: Graph, root: Path, tensors: TensorStore | None = None) -> list[CapturedCall]:
+    """Returns the distinct calls of a captured program, in the order in which they run.
+
+    `root`: the folder or file that was scanned; files of the graph's labels are looked for there. Calls whose tensors
+    are large are left out (`single_calls.MOST_BYTES`). Raises what the graph's run on the CPU does.
+    """
+    files: dict[str, list[str]] = {}
+    for file in (root,) if root.is_file() else sorted(root.rglob("*.py")):
+        files.setdefault(file.name, []).append(file.name if root.is_file() else str(file.relative_to(root)))
+    found: dict[tuple[str, str], tuple[Graph, dict[Place, None]]] = {}
+
+    def kept(number: int, call: Graph) -> None:
+        key = call.nodes[0].op, form_of(call)
+        _, places = found.setdefault(key, (call, {}))
+        line = _LINE.search(graph.labels.nodes[number]) if graph.labels.nodes else None
+        if line is not None:
+            # A label has the name of the file and not its folder.
+            known = files.get(line["file"], [])
+            places[Place(known[0] if len(known) == 1 else line["file"], int(line["line"]))] = None
+
+    each_numbered_call(graph, kept, tensors)
+    return [CapturedCall(op, call, tuple(places)) for (op, _), (call, places) in found.items()]
 
 
 def _ported(rows: Iterable[Row], sources: Mapping[str, str]) -> Ported:

@@ -41,7 +41,15 @@ def calls(graph: Graph, tensors: TensorStore | None = None) -> list[Graph]:
 def each_call(
     graph: Graph, take: Callable[[Graph], None], tensors: TensorStore | None = None, most_bytes: int = MOST_BYTES
 ) -> None:
-    """Hands each call of a graph to `take` as a separate graph, by running the graph once on the CPU.
+    """Hands each call of a graph to `take` as a separate graph, as `each_numbered_call` does."""
+    each_numbered_call(graph, lambda _, call: take(call), tensors, most_bytes)
+
+
+def each_numbered_call(
+    graph: Graph, take: Callable[[int, Graph], None], tensors: TensorStore | None = None, most_bytes: int = MOST_BYTES
+) -> None:
+    """Hands the number of each node of a graph, and its call as a separate graph, to `take`, by running the graph once
+    on the CPU.
 
     A call is handed over when it has run, so that only what `take` keeps stays in memory. Operands that are inputs
     which nothing wrote to keep their recipes; others travel as their bytes. Left out are calls that give no tensor and
@@ -57,7 +65,9 @@ def each_call(
 
 
 class _Cutter:
-    def __init__(self, graph: Graph, written: frozenset[int], most_bytes: int, take: Callable[[Graph], None]) -> None:
+    def __init__(
+        self, graph: Graph, written: frozenset[int], most_bytes: int, take: Callable[[int, Graph], None]
+    ) -> None:
         self._graph = graph
         self._most_bytes = most_bytes
         self._written = written
@@ -75,7 +85,7 @@ class _Cutter:
         result = function(*args, **kwargs)
         cut = None if inputs is None else _graph(node, inputs, flatten_result(result), self._most_bytes)
         if cut is not None:
-            self._take(cut)
+            self._take(index, cut)
         return result
 
     def _inputs(self, node: Node, held: dict[int, torch.Tensor]) -> dict[int, Input] | None:
