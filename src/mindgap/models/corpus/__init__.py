@@ -2,8 +2,8 @@
 
 Comes in: a source string, `SCHEME:NAME`, `FILE.py:CALLABLE` or `PACKAGE.MODULE:CALLABLE` (see `source`; `SCHEMES`
 lists the schemes). Goes out: programs with their arguments, built on demand and without network, and captured graphs.
-Must not know: verdicts, and of platforms only LiteRT's reference kernels, with which translations of `.tflite` files are
-compared.
+Must not know: verdicts, and of platforms only LiteRT's reference kernels, with which translations of `.tflite` files
+are compared.
 
 - `zoos/`: model libraries (`timm:`, `torchvision:`, `pytorchcv:`, `open_clip:`, `transformers:`, `diffusers:`,
   `pyg:`).
