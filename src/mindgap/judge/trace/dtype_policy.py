@@ -289,11 +289,17 @@ def _cut_off(narrow: Array, wide: Array) -> Array:
     if not tensor.is_floating_point():
         return narrow
     limits, declared = torch.finfo(tensor.dtype), to_torch(wide)
-    parts = zip(tensor.reshape(-1).split(_PIECE), declared.reshape(-1).split(_PIECE), strict=True)
+    parts = zip(_pieces(tensor), _pieces(declared), strict=True)
     if not any(bool((torch.isinf(part) & torch.isfinite(whole)).any()) for part, whole in parts):
         return narrow
     overflowed = torch.isinf(tensor) & torch.isfinite(declared)
     return to_numpy(torch.where(overflowed, tensor.clamp(limits.min, limits.max), tensor))
+
+
+def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    flat = tensor.reshape(-1)
+    for start in range(0, flat.numel(), _PIECE):
+        yield flat[start : start + _PIECE]
 
 
 def _converted(array: Array, dtype: str) -> Array:
@@ -305,7 +311,7 @@ def _converted(array: Array, dtype: str) -> Array:
         return to_numpy(to_torch(array).to(kind))
     try:
         with tempfile.TemporaryFile(prefix="mindgap-") as file:
-            for part in to_torch(array).reshape(-1).split(_PIECE):
+            for part in _pieces(to_torch(array)):
                 file.write(to_numpy(part.to(kind)).view(np.uint8).data)
             file.flush()
             content = np.memmap(file, np.uint8, "c").view(np.ndarray)
