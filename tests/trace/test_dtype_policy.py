@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.aten.tensors import TORCH_DTYPES, to_torch
 from mindgap.graph import DType, Graph
 from mindgap.judge.oracle import Oracle, OracleMemoryError
+from mindgap.judge.trace import dtype_policy
 from mindgap.judge.trace.judge import Judge
 from mindgap.judge.trace.judgement import Judgement
 from mindgap.run.outcome import Job
@@ -144,6 +146,32 @@ def test_a_policy_that_memory_does_not_suffice_for_is_weaker_evidence(monkeypatc
     assert found.culprit is not None and found.culprit.op == "aten.slice.Tensor"
     (weak,) = found.weaknesses
     assert weak.missing == "dtype policy" and ONE_CAUSE in weak.reason and "90.0 GiB" in weak.reason
+
+
+def is_mapped(array: Any) -> bool:
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)
+
+
+def test_large_weights_in_another_dtype_lie_in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are mapped, need no memory of their own, and change no verdict; a full disk is said."""
+    graph, arrays = chain_of_doubles()
+    monkeypatch.setattr(dtype_policy, "_PIECE", 100)
+    weight = dtype_policy._converted(arrays[1], "float32")
+    assert is_mapped(weight) and not is_mapped(arrays[1]) and np.array_equal(weight, arrays[1].astype(np.float32))
+    half = dtype_policy._converted(arrays[1], "bfloat16")
+    assert torch.equal(to_torch(half), torch.tensor(arrays[1]).bfloat16()) and half.flags.writeable
+    narrow = computed_in(torch.float64, torch.float32)
+    found = judged(graph, arrays, narrow)
+    assert found.culprit is not None and found.culprit.op == ONE_CAUSE and not found.weaknesses
+
+    def full(**_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(dtype_policy.tempfile, "TemporaryFile", full)
+    (weak,) = judged(graph, arrays, narrow).weaknesses
+    assert weak.missing == "dtype policy" and "no room for a weight in float32" in weak.reason
 
 
 def test_another_dtype_than_the_one_measured_to_come_back_is_no_policy() -> None:

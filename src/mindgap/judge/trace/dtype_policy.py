@@ -7,16 +7,18 @@ is opened), and what it explains has one culprit.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+import numpy as np
 import torch
 
 from mindgap.aten.operators import packet_of
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
-from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
+from mindgap.graph import Graph, Labels, TensorSpec, dtype_name, kind_of, numpy_dtype
 from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.graph.operators import traits
@@ -30,6 +32,8 @@ from mindgap.platforms.name import PlatformName
 
 #: Shadows of the graph in the narrower dtype lie beside those in its own, in smaller segments (bytes).
 _SEGMENT_BYTES: Final = 64 << 20
+#: Elements that are converted at a time; an array of as many is kept in a file.
+_PIECE: Final = 1 << 20
 
 #: Platform -> dtype -> what `describe()` says of it: `computes_in`, `returns`, `overflow`.
 Dtypes = Callable[[PlatformName], Mapping[str, Mapping[str, str]]]
@@ -94,6 +98,7 @@ class Explanation:
     ) -> None:
         self.policy, self._oracle, self._inputs, self._singles = policy, oracle, inputs, singles
         self._integers = kind_of(policy.declared) == "int"
+        self._kept: dict[tuple[int, str], Array] = {}
         self._operators: dict[tuple[str, tuple[int, ...]], bool] = {}
         self.undecided = ""
 
@@ -203,7 +208,7 @@ class Explanation:
         return all(kind_of_error(expected.examine(slot, array)) is None for slot, array in arrays.items())
 
     def _as_rounded(self, array: Array) -> Array:
-        return to_numpy(to_torch(self._as(array, self.policy.computed)).to(to_torch(array).dtype))
+        return _converted(self._as(array, self.policy.computed), dtype_name(array.dtype))
 
     def _mixed(self, inputs: Sequence[Array], wide: frozenset[int]) -> list[Array]:
         """The inputs in the narrower dtype, but for those at the places `wide`."""
@@ -248,9 +253,14 @@ class Explanation:
 
     def _as(self, array: Array, dtype: str) -> Array:
         """An array of the policy's dtype in another one."""
-        tensor = to_torch(array)
-        declared = tensor.dtype == TORCH_DTYPES[self.policy.declared]
-        return to_numpy(tensor.to(TORCH_DTYPES[dtype])) if declared else array
+        if dtype_name(array.dtype) != self.policy.declared:
+            return array
+        if not any(array is each for each in self._inputs):
+            return _converted(array, dtype)
+        # Each hypothesis asks for the weights again.
+        if (id(array), dtype) not in self._kept:
+            self._kept[id(array), dtype] = _converted(array, dtype)
+        return self._kept[id(array), dtype]
 
     def _given(self, array: Array, right: torch.Tensor) -> Array:
         """A result as it was computed. The largest number stands for infinity, where that is right."""
@@ -278,11 +288,36 @@ def _cut_off(narrow: Array, wide: Array) -> Array:
     tensor = to_torch(narrow)
     if not tensor.is_floating_point():
         return narrow
-    limits = torch.finfo(tensor.dtype)
-    overflowed = torch.isinf(tensor) & torch.isfinite(to_torch(wide))
-    if not bool(overflowed.any()):
+    limits, declared = torch.finfo(tensor.dtype), to_torch(wide)
+    parts = zip(_pieces(tensor), _pieces(declared), strict=True)
+    if not any(bool((torch.isinf(part) & torch.isfinite(whole)).any()) for part, whole in parts):
         return narrow
+    overflowed = torch.isinf(tensor) & torch.isfinite(declared)
     return to_numpy(torch.where(overflowed, tensor.clamp(limits.min, limits.max), tensor))
+
+
+def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    flat = tensor.reshape(-1)
+    for start in range(0, flat.numel(), _PIECE):
+        yield flat[start : start + _PIECE]
+
+
+def _converted(array: Array, dtype: str) -> Array:
+    """An array in another dtype. A large one is a file without a name that is mapped: the system may take its pages
+    back, so that all weights of a model in another dtype need no memory of their own. Raises `OracleMemoryError` where
+    the folder of temporary files has no room for it."""
+    kind = TORCH_DTYPES[dtype]
+    if array.size < _PIECE:
+        return to_numpy(to_torch(array).to(kind))
+    try:
+        with tempfile.TemporaryFile(prefix="mindgap-") as file:
+            for part in _pieces(to_torch(array)):
+                file.write(to_numpy(part.to(kind)).view(np.uint8).data)
+            file.flush()
+            content = np.memmap(file, np.uint8, "c").view(np.ndarray)
+    except OSError as error:
+        raise OracleMemoryError(f"{tempfile.gettempdir()} has no room for a weight in {dtype}: {error}") from error
+    return content.view(numpy_dtype(dtype)).reshape(array.shape)
 
 
 def retyped(graph: Graph, declared: str, dtype: str, kept: frozenset[int] = frozenset()) -> Graph:

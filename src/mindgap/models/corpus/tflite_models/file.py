@@ -62,6 +62,8 @@ def _build(source: Source, path: Path) -> Built:
             unchecked = "" if CHECKED.get() else check(path, model, program, given, _CHECK_S)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from error
+    except MemoryError as error:
+        raise SourceError(f"{path}: its tensors take more memory than there is") from error
     except (NoTfliteModel, Untranslated) as reason:
         raise SourceError(f"{path}: {reason}") from reason
     if words := "; ".join(each for each in (unchecked, told) if each):

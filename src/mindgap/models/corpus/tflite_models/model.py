@@ -19,8 +19,8 @@ from mindgap.models.corpus.tflite_models.flatbuffer import DamagedFile, Table
 #: The mark of the format, behind the first offset; and the version of its schema.
 _IDENTIFIER: Final = b"TFL3"
 _VERSION: Final = 3
-#: Elements of a tensor that no machine here holds: the number is damage.
-_ELEMENTS: Final = 1 << 40
+#: Elements of a tensor, at most: an interpreter counts them in 32 bits with a sign.
+_ELEMENTS: Final = (1 << 31) - 1
 _NAMES: Final = """
 ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
 FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION
@@ -162,14 +162,14 @@ def _model(data: bytes) -> TfliteModel:
 
 def _operator_name(code: Table) -> str:
     """The larger of two fields counts: the first is of files from before there were 127 operators."""
-    number = max(code.number(0, "b"), code.number(3, "i"))
+    number: int = max(code.number(0, "b"), code.number(3, "i"))
     if number == _CUSTOM:
         return f"custom operator {code.text(1) or '(no name)'}"
     return OPERATORS[number] if 0 <= number < len(OPERATORS) else f"operator number {number}"
 
 
 def _operator(table: Table, codes: Sequence[str]) -> Operator:
-    code = table.number(0, "I")
+    code: int = table.number(0, "I")
     if code >= len(codes):
         raise NoTfliteModel(f"damaged: a node is of operator {code} of {len(codes)}")
     options = table.table(4) if table.number(3, "B") == OPTIONS.get(codes[code]) else None
@@ -184,7 +184,7 @@ def _tensor(table: Table, number: int, buffers: Sequence[Table], data: bytes, na
     given = table.text(3) or f"tensor_{number}"
     names[given] = names.get(given, 0) + 1
     name = given if names[given] == 1 else f"{given}#{number}"
-    kind = table.number(1, "b")
+    kind: int = table.number(1, "b")
     dtype = _TYPES[kind] if 0 <= kind < len(_TYPES) else None
     if dtype is None:
         raise NoTfliteModel(f"tensor {name} is of type {_TYPE_NAMES.get(kind, kind)}, which graphs do not hold")
@@ -196,7 +196,7 @@ def _tensor(table: Table, number: int, buffers: Sequence[Table], data: bytes, na
     signature = _indices(table.numbers(7))
     if any(size < 0 for size in shape) or math.prod(shape) > _ELEMENTS:
         raise NoTfliteModel(f"damaged: tensor {name} has the shape {list(shape)}")
-    buffer = table.number(2, "I")
+    buffer: int = table.number(2, "I")
     if buffer >= len(buffers):
         raise NoTfliteModel(f"damaged: tensor {name} lies in buffer {buffer} of {len(buffers)}")
     raw = _bytes(buffers[buffer], data)
@@ -235,7 +235,7 @@ def _quantisation(table: Table | None, shape: tuple[int, ...], name: str) -> Qua
         return None
     if table.number(4, "B"):
         raise NoTfliteModel(f"tensor {name} is quantised in blocks or by a custom scheme, which is not read")
-    zeros, axis = table.numbers(3, "q"), table.number(6, "i")
+    zeros, axis = table.numbers(3, "q"), int(table.number(6, "i"))
     zeros = np.zeros(scales.size, np.int64) if zeros is None or not zeros.size else zeros
     per_axis = scales.size > 1
     fits: bool = not per_axis or (0 <= axis < len(shape) and shape[axis] == scales.size)
