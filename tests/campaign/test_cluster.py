@@ -9,6 +9,7 @@ import shutil
 import socket
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,11 @@ from mindgap.workflows.campaign.cluster.messages import (
 )
 from mindgap.workflows.campaign.cluster.node import CampaignNode
 from mindgap.workflows.campaign.plan import Plan, parse_plan
+from mindgap.workflows.campaign.preparation import settled_state
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState
 from mindgap.workflows.campaign.schedule.eligibility import Eligibility
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
-from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.workflows.campaign.session import RunOptions, begin
 from mindgap.workflows.campaign.state.directory import create_directory, open_directory
 from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
 from mindgap.workflows.support.answers import SupportTable
@@ -232,17 +234,19 @@ def test_a_variant_source_reaches_a_node_without_its_listeners(tmp_path: Path) -
     assert isinstance(there, VariantSourceFactory) and there.jobs is None and there.files == factory.files
 
 
-def test_a_block_that_was_committed_and_not_published_is_done_after_a_resume(tmp_path: Path) -> None:
-    plan, text = planned(12, "toys:EXACT@number=2", limits="trace = false")
-    begin(plan, text, tmp_path / "local", Small(rare=False), options=RunOptions(jobs=1))
-    directory = open_directory(tmp_path / "local")
+def test_a_block_that_was_committed_and_not_published_is_done_in_the_next_session(tmp_path: Path) -> None:
+    plan, text = planned(12, "toys:EXACT@number=2")
+    setup_in(tmp_path / "out", plan, text)
+    directory = open_directory(tmp_path / "out")
     store, rows = directory.store, PendingRows(directory.store)
     writer = Writer(rows, age_s=1e6)
-    writer.append("blocks", {"run": directory.run, "block": 7, "shard": "0/1", "cases": 0, "seconds": 1.0})
+    now = datetime.now(UTC)
+    writer.append("runs", {"run": directory.run, "created": now, "settings": json.dumps({"platforms": []})})
+    writer.append("blocks", {"run": directory.run, "block": 0, "shard": "0/1", "cases": 0, "seconds": 1.0})
     writer.close()
-    file = tmp_path / "local/commits" / directory.run / "00000007.rows"
+    file = tmp_path / "out/commits" / directory.run / "00000000.rows"
     file.parent.mkdir(parents=True)
     file.write_bytes(rows.to_bytes())
-    result = resume_campaign(tmp_path / "local", Small(rare=False), options=RunOptions(jobs=1))
-    assert store.rows("SELECT block FROM blocks ORDER BY block") == [{"block": 0}, {"block": 7}]
-    assert file.read_bytes() == b"" and result.blocks_done == 2
+    assert store.rows("SELECT block FROM blocks") == []
+    assert settled_state(store, directory).done == {0}
+    assert file.read_bytes() == b"" and store.rows("SELECT block FROM blocks") == [{"block": 0}]

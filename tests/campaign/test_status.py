@@ -129,7 +129,7 @@ def test_the_file_of_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     there = running(tmp_path)
     over.set()
     writes.join()
-    assert there is not None and there.seconds < -80_000
+    assert there is not None and there.host == "elsewhere"
     (tmp_path / SESSION).write_text("{")
     with pytest.raises(MindgapError, match="remove it if no session runs"):
         running(tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,8 +27,6 @@ from mindgap.workflows.campaign.cluster.tasks import task_error
 #: A platform whose last node is gone is waited for so long: a machine may start anew, or another take its place.
 WAIT_S = 120.0
 _LOOK_S: Final = 2.0
-#: Actors of one node that may end before they took part.
-_STARTS: Final = 3
 
 
 @dataclass
@@ -55,7 +52,8 @@ class ClusterNodes:
     _members: dict[str, _Member] = field(default_factory=dict[str, _Member])
     _terms: SessionTerms | None = None
     _looked: float = 0.0
-    _failed: Counter[str] = field(default_factory=Counter[str])
+    #: When the actor of a node that is alive was first lost before it took part.
+    _failed: dict[str, float] = field(default_factory=dict[str, float])
     _missing: dict[PlatformName, float] = field(default_factory=dict[PlatformName, float])
 
     def join(self) -> tuple[dict[PlatformName, PlatformFacts], dict[PlatformName, Mapping[str, Any]]]:
@@ -100,7 +98,9 @@ class ClusterNodes:
                 del self._members[key]
         for node in nodes.values():
             if node.id not in self._members:
-                self._add(node)
+                with suppress(self.ray.exceptions.ActorAlreadyExistsError):
+                    # The one before has ended, and Ray has not noticed: tried again with the next look.
+                    self._add(node)
         for member in self._members.values():
             if member.look is not None and self.ray.wait([member.look], timeout=0)[0]:
                 self._welcome(member)
@@ -162,10 +162,11 @@ class ClusterNodes:
         try:
             report = self._report(member)
         except ClusterProblem:
-            self._failed[member.node.id] += 1
-            if self._failed[member.node.id] >= _STARTS:
+            # A node that has just died is listed as alive for some seconds.
+            if time.monotonic() - self._failed.setdefault(member.node.id, time.monotonic()) >= WAIT_S:
                 raise
             return
+        self._failed.pop(member.node.id, None)
         assert self._terms is not None, "nodes are watched once the session has begun"
         for platform in report.descriptions:
             if platform in self._terms.descriptions:
