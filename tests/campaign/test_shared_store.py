@@ -30,9 +30,9 @@ def test_results_go_to_a_url_and_the_directory_keeps_the_rest(campaign: Callable
     assert directory.store.url == url and campaign_status(directory).totals == result.totals
     assert len(Store(url, create=False).rows("SELECT * FROM verdicts")) == 3
     # At home, results are taken from there.
-    home = Store(tmp_path / "home")
-    assert import_results(replace(directory, path=tmp_path / "home", store_url=""), [url]).segments > 0
-    assert len(home.rows("SELECT * FROM verdicts")) == 3
+    here = Store(tmp_path / "here")
+    assert import_results(replace(directory, path=tmp_path / "here", store_url=""), [url]).segments > 0
+    assert len(here.rows("SELECT * FROM verdicts")) == 3
 
 
 @pytest.mark.nightly
