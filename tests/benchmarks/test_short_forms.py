@@ -60,7 +60,7 @@ SHORT_FORMS = (
     ShortForm("export_time.py", "bert --islands 3", r"(?s)bert +\d+.*3 islands.*openvino: \d+ µs a call"),
     ShortForm("findings/publish.py", "{findings}", r"\d+ causes listed, \d+ with an upstream link"),
     ShortForm("findings/run_scripts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^fault: onnxruntime-cpu"),
-    ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 800 segments"),
+    ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 1,100 segments"),
     ShortForm("front_ends.py", "{catalogue} --every 3 --samples-only", r"[1-9]\d* samples that cpu/eager runs"),
     ShortForm("graph_codec.py", TINY, "percentile 50 of 1 graphs"),
     ShortForm("host_cost.py", "--jobs 2", r"(?s)large +47,.*job    cpu/eager@host=measured"),

@@ -1,4 +1,4 @@
-"""A campaign in a process of its own, to be killed: `driver.py begin|resume DIR COUNT PLATFORM…`."""
+"""A campaign in a process of its own, to be killed: `driver.py begin|resume|add DIR COUNT PLATFORM…`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from small_source import Small, plan_text
 
 from mindgap.graph import MindgapError
-from mindgap.workflows.campaign.plan import parse_plan
-from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.workflows.campaign.plan import parse_plan, platform_plans
+from mindgap.workflows.campaign.session import RunOptions, add_platforms, begin, resume_campaign
 from mindgap.workflows.campaign.state.directory import open_directory
 
 
@@ -22,7 +22,9 @@ def main() -> int:
     except MindgapError:
         # Killed before there was anything to resume.
         what = "begin"
-    if what == "begin":
+    if what == "add" and not open_directory(path).added:
+        add_platforms(path, platform_plans(platforms), Small(), options=RunOptions(jobs=2))
+    elif what == "begin":
         text = plan_text(int(count), dict.fromkeys(platforms, ""), top=f'reference = "{reference}"')
         begin(parse_plan(text, "p"), text, path, Small(), options=RunOptions(jobs=2))
     else:

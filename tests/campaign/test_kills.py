@@ -36,3 +36,25 @@ def test_a_campaign_that_is_killed_again_and_again_ends_as_one_that_was_not(tmp_
     other["verdicts"][7] = {**other["verdicts"][7], "word": "rounding"}
     assert len(differences(found, other)) == 2
     assert Store(tmp_path / "killed").check() == []
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_platforms_that_are_added_are_there_whole_after_kills(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    sessions = {
+        name: (
+            Sessions(tmp_path / name, 40, "toys:EXACT", ["toys:PICKY"]),
+            Sessions(tmp_path / name, 40, "toys:EXACT", PLATFORMS),
+        )
+        for name in ("calm", "killed")
+    }
+    for begun, _ in sessions.values():
+        begun.finish("begin")
+    took = sessions["calm"][1].finish("add")
+    added = sessions["killed"][1]
+    struck = [added.kill_driver(rng.uniform(0.5, 0.9) * took, "add") for _ in range(2)]
+    added.finish("add")
+    assert any(struck)
+    found = contents(tmp_path / "killed")
+    assert differences(found, contents(tmp_path / "calm")) == [] and len(found["verdicts"]) == 120

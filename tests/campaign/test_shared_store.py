@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from small_source import Small
 from mindgap.results.store import Store, StoreError
 from mindgap.workflows.campaign.plan import platform_plans
 from mindgap.workflows.campaign.session import RunOptions, add_platforms, resume_campaign
+from mindgap.workflows.campaign.state.bundle_transfer import import_results
 from mindgap.workflows.campaign.state.directory import open_directory
 from mindgap.workflows.campaign.state.status import campaign_status
 from store.object_store import FULL, object_store
@@ -27,6 +29,10 @@ def test_results_go_to_a_url_and_the_directory_keeps_the_rest(campaign: Callable
     directory = open_directory(tmp_path / "out")
     assert directory.store.url == url and campaign_status(directory).totals == result.totals
     assert len(Store(url, create=False).rows("SELECT * FROM verdicts")) == 3
+    # At home, results are taken from there.
+    here = Store(tmp_path / "here")
+    assert import_results(replace(directory, path=tmp_path / "here", store_url=""), [url]).segments > 0
+    assert len(here.rows("SELECT * FROM verdicts")) == 3
 
 
 @pytest.mark.nightly

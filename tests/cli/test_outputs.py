@@ -14,6 +14,8 @@ import pytest
 
 from cli.command_line import MODELS, mindgap
 from mindgap.cli import main
+from mindgap.cli.outputs import check_local
+from mindgap.graph import MindgapError
 
 HANGS = """
 
@@ -87,3 +89,11 @@ def test_an_interrupted_run_prints_what_is_known_and_leaves_nothing(tmp_path: Pa
     assert [row["model"] for row in json.loads(out)["rows"]] == ["models:calm"]
     # PyTorch makes a cache directory of its own there.
     assert [name for name in os.listdir(tmp_path / "temporary") if "mindgap" in name] == []
+
+
+def test_a_url_where_a_directory_is_needed_is_refused_by_its_name() -> None:
+    with pytest.raises(
+        MindgapError, match=r"--out s3://bucket/name: a directory of this machine is needed; use --store"
+    ):
+        check_local("--out", Path("s3://bucket/name"), "use --store")
+    check_local("--out", Path("out/s3"), "use --store")

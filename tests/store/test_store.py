@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -286,3 +287,21 @@ def test_many_small_segments_are_put_together_for_queries(tmp_path: Path, monkey
     damaged.unlink()
     assert store.compact() > 0 and "03" not in statuses(reader)
     assert statuses(reader) == {**{key: value for key, value in expected.items() if key != "03"}, "06": "crash"}
+
+
+def test_a_full_temporary_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_segments, "MANY", 2)
+    store = Store(tmp_path)
+    for number in range(3):
+        store.append("outcomes", outcome(number))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # No file may become larger than this, as on a disk with as much room.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(
+            StoreError, match=r"small segments cannot be put together in /.*: File too large; make room"
+        ):
+            statuses(store)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(statuses(store)) == 3

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import StoreLocation
 from mindgap.results.store.segment import check_bytes
 from mindgap.results.store.tables import TableSchema
@@ -67,7 +68,7 @@ class SmallSegments:
         with tempfile.TemporaryDirectory(dir=self._directory.name) as scratch:
             files = [Path(scratch, str(number)) for number in range(len(names))]
             for file, data in zip(files, self._read(table, names), strict=True):
-                file.write_bytes(data)
+                _write(file, data)
             listed = ", ".join(f"'{file}'" for file in files)
             columns = ", ".join(table.schema.names)
             rows = f"SELECT {columns} FROM read_parquet([{listed}])"
@@ -84,3 +85,13 @@ class SmallSegments:
 
         with ThreadPoolExecutor(_READERS, "mindgap-segments") as readers:
             yield from readers.map(read, names)
+
+
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise StoreError(
+            f"small segments cannot be put together in {tempfile.gettempdir()}: {error.strerror}; make room there, or "
+            "set TMPDIR"
+        ) from None
