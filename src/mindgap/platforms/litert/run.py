@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the converted model."""
-    found = litert_torch.convert(model, fresh())(*(a.numpy() for a in fresh()))
+    converted = litert_torch.convert(model, fresh())
+    found = converted(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 
 
