@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import torch
 from mindgap.cli.app import main
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.capture import capture
+from mindgap.models.corpus import cached_decoding
 from mindgap.models.corpus.generation import WAYS, _batch  # pyright: ignore[reportPrivateUsage]
 from mindgap.models.corpus.opening import capture_program, open_source
 from mindgap.models.sources.client import GeneratedText
@@ -30,7 +33,7 @@ IDS = np.array([[3, 1, 4, 1, 5, 9, 2]])
 
 class Attention(torch.nn.Module):
     """One layer of causal attention with a cache. fault: `mask`: it sees padding; `cache`: keys of a cache are
-    shifted by one."""
+    shifted by one; `window`: no fault: it sees the last three tokens only."""
 
     def __init__(self, fault: str = "") -> None:
         super().__init__()
@@ -46,6 +49,8 @@ class Attention(torch.nn.Module):
             key, value = torch.cat([before, key], 2), torch.cat([cache[1], value], 2)
         count, total = query.shape[2], key.shape[2]
         seen = torch.ones(count, total, dtype=torch.bool).tril(total - count)
+        if self.fault == "window":
+            seen = seen.triu(total - count - 2)
         if self.fault != "mask":
             seen = seen & mask[:, None, None, :].bool()
         weights = (query @ key.transpose(-1, -2)).masked_fill(~seen, -1e4).softmax(-1)
@@ -93,6 +98,66 @@ def test_a_model_gives_the_same_in_every_way(tmp_path: Path) -> None:
     chosen, free = right.decode(np.pad(IDS[:, :4], ((0, 0), (0, 3))), 4, forced=False)
     again = right.in_chunks(np.concatenate([IDS[:, :4], chosen[None, :3]], 1), [7])
     assert far(free, again) < 1e-5
+
+
+def test_a_window_over_the_last_tokens_holds_tokens_in_every_way(tmp_path: Path) -> None:
+    windowed, full = model("window", tmp_path / "windowed"), model("", tmp_path / "full")
+    whole = windowed.in_chunks(IDS, [7])
+    assert far(full.in_chunks(IDS, [7])[:1], whole[:1]) > 1e-2
+    steps = windowed.decode(IDS, 4, forced=True)[1]
+    for answer in (windowed.in_chunks(IDS, [3, 3, 1]), windowed.padded(IDS, 2, 0), windowed.padded(IDS, 0, 3), steps):
+        assert far(answer, whole) < 1e-5
+
+
+def test_layers_without_keys_and_values_of_each_token_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Language(torch.nn.Module):
+        config = None
+
+        def can_generate(self) -> bool:
+            return True
+
+    kinds = ["full_attention", "sliding_attention", "chunked_attention"]
+    monkeypatch.setattr(cached_decoding, "_layers", lambda _: kinds)
+    built: Any = SimpleNamespace(program=Language())
+    assert cached_decoding.causal_model(built, "m") is built.program
+    kinds += ["linear_attention", "linear_attention"]
+    with pytest.raises(MindgapError, match=r"m: 2 of its layers are linear_attention: they keep no keys and values"):
+        cached_decoding.causal_model(built, "m")
+
+
+_HYBRID = """
+import torch, transformers
+
+def make():
+    torch.manual_seed(0)
+    config = transformers.Gemma3TextConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=1, head_dim=8, sliding_window=4, layer_types=["sliding_attention", "full_attention"],
+        max_position_embeddings=64, initializer_range=0.3,
+    )
+    return transformers.Gemma3ForCausalLM(config).eval(), (torch.arange(1, 13)[None] * 7 % 60,)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_a_hybrid_of_window_and_full_attention_with_grouped_queries(tmp_path: Path) -> None:
+    """Gemma 3: a step with a cache is refused where transformers leaves the mask out as it reads the arguments."""
+    (tmp_path / "model.py").write_text(_HYBRID)
+    tensors = TensorStore(tmp_path / "tensors")
+
+    @functools.cache
+    def call_of(tokens: int, cached: int) -> Graph:
+        programs = open_source(f"{tmp_path}/model.py:make?decoding={tokens},{cached}")
+        return capture_program(programs[0], tensors=tensors)  # type: ignore[arg-type]
+
+    pool: Any = InThisProcess(tensors)
+    hybrid, ids = CachedModel(call_of, CPU_EAGER, pool, 60.0), (np.arange(1, 13) * 7 % 60)[None]
+    whole = hybrid.in_chunks(ids, [12])
+    assert whole[1].shape == (1, 1, 12, 8)
+    steps = hybrid.decode(ids, 5, forced=True)[1]
+    for answer in (hybrid.in_chunks(ids, [4, 7, 1]), hybrid.padded(ids, 3, 0), hybrid.padded(ids, 0, 3), steps):
+        assert far(answer, whole) < 1e-5
 
 
 def test_a_model_that_sees_padding_or_shifts_its_cache_is_seen(tmp_path: Path) -> None:

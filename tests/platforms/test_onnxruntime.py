@@ -1,6 +1,7 @@
 """ONNX Runtime: real models near eager, refusals told from failures, nothing converted on the way out."""
 
 import json
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -57,6 +58,15 @@ def test_the_same_inputs_give_the_same_bytes_and_stay_as_they_were(runtime):
     executable = runtime.load(graph, inputs)
     assert executable(inputs)[0].tobytes() == executable(inputs)[0].tobytes()
     np.testing.assert_array_equal(inputs[0], before)
+
+
+@pytest.mark.parametrize("value", ["off", "on"])
+def test_deterministic_kernels_are_asked_for_in_the_session(value: str) -> None:
+    graph, inputs = captured(lambda x: x + 1, torch.zeros(3))
+    executable: Any = BACKEND.open({"deterministic": value}).load(graph, inputs)
+    assert executable._session.get_session_options().use_deterministic_compute == (value == "on")
+    # The script of a finding sets no such option.
+    assert (BACKEND.script_runner({"deterministic": value}) is None) == (value == "on")
 
 
 def test_earlier_outputs_survive_a_later_call(runtime):

@@ -9,7 +9,9 @@ import torch
 
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.onnx.export import export
-from mindgap.platforms.rknn.backend import OPSET
+from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.registry import canonical
+from mindgap.platforms.rknn.backend import BACKEND, OPSET, RknnPlatform
 from mindgap.platforms.rknn.messages import delegation, last_line, read
 from mindgap.run.outcome import Job
 from platforms.elsewhere import workers
@@ -64,6 +66,29 @@ def test_the_model_is_of_an_operator_set_that_the_toolkit_reads():
     names = {node.op_type for node in model.graph.node}
     program = torch.onnx.export(torch.nn.GELU(), (normal(3, 4),), dynamo=True, opset_version=OPSET, verbose=False)
     assert names == {node.op_type for node in program.model_proto.graph.node} and "Gelu" not in names
+
+
+def test_a_list_of_calibration_data_that_is_not_there_is_one_line(tmp_path):
+    with pytest.raises(PlatformError, match=r"calibration=no\.txt: no such file; give a list of \.npy files"):
+        RknnPlatform({"target": "rk3588", "opt": "3", "calibration": "no.txt"})
+    (tmp_path / "list.txt").write_text("a.npy\n")
+    script = BACKEND.script_runner({"calibration": f"{tmp_path}/list.txt"})
+    assert f"rknn.build(do_quantization=True, dataset='{tmp_path}/list.txt')" in script.run
+    assert "do_quantization=False" in BACKEND.script_runner({}).run
+
+
+@pytest.mark.nightly
+def test_a_list_of_calibration_data_quantises_to_int8(tmp_path):
+    torch.manual_seed(0)
+    graph, inputs = captured(torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()), normal(1, 3, 16, 16))
+    np.save(tmp_path / "given.npy", inputs[0])
+    (tmp_path / "list.txt").write_text(f"{tmp_path}/given.npy\n")
+    name = canonical(f"{PLATFORM}@calibration={tmp_path}/list.txt")
+    with workers(PLATFORM, name) as pool:
+        plain, quantised = (pool.run(Job(canonical(each), graph, want="outputs")) for each in (PLATFORM, name))
+        assert pool.describe(name)["quantised"] == f"int8, calibrated by {tmp_path}/list.txt"
+    assert plain.ran and quantised.ran and plain.arrays and quantised.arrays
+    assert len(np.unique(quantised.arrays[0])) <= 256 < len(np.unique(plain.arrays[0]))
 
 
 def test_a_graph_runs_in_float16_and_nothing_is_left_behind(tmp_path, monkeypatch):

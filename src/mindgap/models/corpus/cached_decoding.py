@@ -6,8 +6,10 @@ are those of a model of transformers: tokens, attention mask, positions, then th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,6 +18,11 @@ import torch
 from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line
 
+#: Layers whose cache holds keys and values of each token, as transformers names them. Those with a window or chunks may
+#: drop old tokens; here all are kept, and the attention mask hides what the layer must not see.
+_KNOWN: Final = ("full_attention", "sliding_attention", "chunked_attention")
+#: What decides in transformers whether a mask is left out.
+_SKIP: Final = "_ignore_causal_mask_sdpa"
 #: The option of a source.
 DECODING: Final = "decoding"
 
@@ -44,7 +51,7 @@ def decoding_call(source: Source) -> tuple[DecodingCall | None, Source]:
 
 def decoding_program(one: Program | Captured, call: DecodingCall) -> Program:
     """Returns the program of one call with a cache. Building it raises `SourceError` for a program that is no causal
-    language model of transformers with full attention in every layer."""
+    language model of transformers with attention in every layer."""
     if isinstance(one, Captured):
         raise SourceError(f"{one.source}: it is a graph already; decoding={call} needs the program")
 
@@ -77,9 +84,10 @@ def causal_model(built: Built, where: str) -> Any:
             "decodes no text with a cache"
         )
     kinds = _layers(program.config)
-    if other := [kind for kind in kinds if kind != "full_attention"]:
+    if other := [kind for kind in kinds if kind not in _KNOWN]:
         raise SourceError(
-            f"{where}: {len(other)} of its layers are {other[0]}: only caches of full attention are known"
+            f"{where}: {len(other)} of its layers are {other[0]}: they keep no keys and values of each token; "
+            f"caches of {', '.join(kind.replace('_', ' ') for kind in _KNOWN)} are known"
         )
     return program
 
@@ -121,11 +129,35 @@ class CachedCall(torch.nn.Module):
         layers = [_layer(*pair) for pair in zip(cache[::2], cache[1::2], strict=True)]
         layers = layers or [_layer() for _ in _layers(self.model.config)]
         held: Any = importlib.import_module("transformers.cache_utils").Cache(layers=layers)
-        result = self.model(
-            input_ids=input_ids, attention_mask=attention_mask, position_ids=position_ids, past_key_values=held,
-            use_cache=True, return_dict=True,
-        )  # fmt: skip
+        with _masks_are_made():
+            result = self.model(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                position_ids=position_ids,
+                past_key_values=held,
+                use_cache=True,
+                return_dict=True,
+            )
         return result.logits, *(each for layer in layers for each in (layer.keys, layer.values))
+
+
+@contextlib.contextmanager
+def _masks_are_made() -> Generator[None]:
+    """Makes the attention masks that transformers leaves out where it reads that nothing is padding.
+
+    It does not read this while a program is captured or exported. A run that leaves them out is another program: with
+    grouped queries, other kernels and other bits.
+    """
+    masks: Any = importlib.import_module("transformers.masking_utils")
+    before: Any = getattr(masks, _SKIP, None)
+    if before is None:
+        yield
+        return
+    setattr(masks, _SKIP, lambda *_, **__: False)  # pyright: ignore[reportUnknownLambdaType] # whatever it is given
+    try:
+        yield
+    finally:
+        setattr(masks, _SKIP, before)
 
 
 def _layer(*pair: torch.Tensor) -> Any:

@@ -119,21 +119,19 @@ class CachedModel:
 
     def decode(self, ids: Array, steps: int, forced: bool) -> tuple[Array, tuple[Array, ...]]:
         """Decodes after the first tokens, in a cache with a fixed number of places, of which those not filled are
-        masked. Of `ids`, all but the last `steps` - 1 are the prompt; `forced`: these are given in turn, else what was
-        chosen. Returns the tokens that were chosen, int64 [steps], and the answer to all tokens given."""
+        masked. Empty places are the first ones, so that a window over the last tokens holds tokens. Of `ids`, all but
+        the last `steps` - 1 are the prompt; `forced`: these are given in turn, else what was chosen. Returns the tokens
+        that were chosen, int64 [steps], and the answer to all tokens given."""
         places, prompt = ids.shape[1], ids.shape[1] - steps + 1
         found, *filled = self.in_chunks(ids[:, :prompt], [prompt])
-        cache = [np.zeros((1, each.shape[1], places, each.shape[3]), each.dtype) for each in filled]
-        for whole, part in zip(cache, filled, strict=True):
-            whole[:, :, :prompt] = part
+        cache = [np.pad(each, ((0, 0), (0, 0), (places - prompt, 0), (0, 0))) for each in filled]
         logits, chosen = [found], [_choice(found)]
         for at in range(prompt, places):
             token = ids[:, at : at + 1] if forced else np.array([[chosen[-1]]], np.int64)
             mask = _ones(places + 1)
-            mask[:, at:places] = 0
+            mask[:, : places - at] = 0
             found, *grown = self.call(token, mask, np.array([[at]], np.int64), cache)
-            for whole, part in zip(cache, grown, strict=True):
-                whole[:, :, at] = part[:, :, -1]
+            cache = [each[:, :, 1:] for each in grown]
             logits.append(found)
             chosen.append(_choice(found))
         return np.array(chosen, np.int64), (np.concatenate(logits, 1), *cache)

@@ -134,19 +134,27 @@ class ExactDetections:
         worst = self.worst(off[0].outputs, place)
         note = f"{off[0].name}: {worst.what} is {worst.margin:.2g} off"
         flip = replace(flip, margin=worst.margin, limit=worst.limit)
+        growth = max(1.0 if side.narrow is None else side.narrow.growth for side in off)
         if choice is not None and choice.ratio <= 1:
-            turned = f"{choice.what} compares numbers that are {choice.margin:.2g} apart, within rounding"
-            return replace(flip, note=f"{note}; {turned}: it may have turned another way")
+            return replace(flip, note=f"{note}; {_turned(choice)}")
         if any(side.as_file for side in off):
             return replace(flip, note=f"{note}, which ran as a file; whether the file or its graph errs is not known")
-        if all(side.narrow is not None for side in off):
-            words = "; ".join(side.narrow.words for side in off if side.narrow is not None)
-            growths = [side.narrow.growth for side in off if side.narrow is not None]
-            if not bool(max(growths) * np.median(self.limits[1]) < _JUMPS * LEAST_SCORE):
+        if growth > 1:
+            words = "; ".join(dict.fromkeys(side.narrow.words for side in off if side.narrow is not None))
+            if not bool(growth * np.median(self.limits[1]) < _JUMPS * LEAST_SCORE):
                 return replace(flip, note=f"{note}; {words}: how far that moves outputs is not bounded")
-            if all(self.within(side.outputs, place, growth) for side, growth in zip(off, growths, strict=True)):
-                return replace(flip, verdict="reduced precision", limit=worst.limit * growths[0], note=words)
+            if all(self.within(side.outputs, place, growth) for side in off):
+                return replace(flip, verdict="reduced precision", limit=worst.limit * growth, note=words)
+            if choice is not None and choice.ratio <= growth:
+                return replace(flip, note=f"{note}; {words}; {_turned(choice)}")
+            note, flip = f"{note}; {words}, which does not explain it", replace(flip, limit=worst.limit * growth)
         return replace(flip, verdict="beyond", note=note)
+
+
+def _turned(choice: Tie) -> str:
+    """Says that a choice may have turned."""
+    apart = f"{choice.what} compares numbers that are {choice.margin:.2g} apart, within rounding"
+    return f"{apart}: it may have turned another way"
 
 
 @dataclass(frozen=True)
