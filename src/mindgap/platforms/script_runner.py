@@ -41,6 +41,7 @@ class ScriptRunner:
     packages: distributions whose versions the script prints, the runtime's first.
     properties: the value of the constant `PROPERTIES`, for a `run` that uses it.
     diagnostics: the runtime says on standard error why it fails.
+    in_torch: PyTorch itself runs the model: operands and outputs are its tensors, of any dtype.
     prepare: `module:function`, called with the platform's options in a process of mindgap's that runs programs, before
         each; a script has no such call.
     """
@@ -50,12 +51,13 @@ class ScriptRunner:
     packages: tuple[str, ...] = ()
     properties: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     diagnostics: bool = False
+    in_torch: bool = False
     prepare: str = ""
 
 
 def read_runner(
     file: Path, packages: Sequence[str], function: str = "run", *, properties: Mapping[str, str | int] | None = None,
-    edits: Mapping[str, str] | None = None, diagnostics: bool = False,
+    edits: Mapping[str, str] | None = None, diagnostics: bool = False, in_torch: bool = False,
 ) -> ScriptRunner:  # fmt: skip
     """Returns the runner that a function of a `run.py` is.
 
@@ -68,7 +70,7 @@ def read_runner(
         text = text.replace(old, new)
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     needed = tuple(line for line, name in imports if name in used)
-    return ScriptRunner(text, needed, tuple(packages), properties or {}, diagnostics)
+    return ScriptRunner(text, needed, tuple(packages), properties or {}, diagnostics, in_torch)
 
 
 def call_apart(runner: ScriptRunner) -> ScriptRunner | None:

@@ -267,7 +267,7 @@ class OwnPathClient:
 
 def is_model_file(source: str) -> bool:
     """Whether a source is a file of a runtime's own format, which a runtime that reads it is given byte for byte."""
-    return source.partition("?")[0].endswith(".onnx")
+    return source.partition("?")[0].endswith((".onnx", ".tflite"))
 
 
 def runner_json(runner: ScriptRunner) -> dict[str, Any]:

@@ -282,7 +282,7 @@ class Programs:
 def opened_program(source: str) -> Built:
     """Opens a source, and builds its first program."""
     from mindgap.models.corpus import Program, open_source
-    from mindgap.models.corpus.onnx_models.file import checked_before
+    from mindgap.models.corpus.translated_model import checked_before
 
     one = open_source(source)[0]
     assert isinstance(one, Program), "a graph that was captured before has no program"
