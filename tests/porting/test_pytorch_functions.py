@@ -28,7 +28,7 @@ class CountedCalls:
 
     def seconds(self, source: str, rounds: int) -> dict[str, Any]:
         if source == "ops:bad#0":
-            raise NotMeasured("it has\nno export")
+            raise NotMeasured("it \x1b[96mhas\x1b[0m\nno export")
         return {"source_first": 1.0, "target_first": 9.0, "source": [1.0] * rounds, "target": [2.0] * rounds}
 
 

@@ -29,7 +29,7 @@ class StudyAgreement:
 
     cells: functions on targets that either has, of the frameworks that both have.
     slowdowns: those whose intervals were compared. undetermined: those of which an interval spans more than three
-    times, or is of another sample, and those that one study alone could measure.
+    times, or is of another sample, those that one study alone could measure, and those of a single process.
     """
 
     cells: int
@@ -86,8 +86,11 @@ def _check_comparable(before: PortingStudy, after: PortingStudy, frameworks: Seq
 
 
 def _ratios(one: FunctionCell, other: FunctionCell) -> tuple[Slowdown, Slowdown] | None:
-    """The slow-downs of a function in two studies; None where they are not of one sample, or an interval is wide."""
+    """The slow-downs of a function in two studies; None where they are not of one sample, an interval is wide, or one
+    study has a single process, which says nothing of what differs between processes."""
     if one.latency is None or other.latency is None or one.latency.sample != other.latency.sample:
+        return None
+    if min(len(one.latency.source), len(other.latency.source)) < 2:
         return None
     left, right = steady(one.latency), steady(other.latency)
     return None if left.wide or right.wide else (left, right)

@@ -36,7 +36,14 @@ _WARM_UP: Final = "ops:sinh#0"
 def direct_calls_service(_: Channel, processor: int) -> Service:
     """Opens the service. `processor`: the number of the one on which the process is held."""
     hold_on_one_processor(processor)
+    # PyTorch is imported late: it counts the processors then, and threads beyond them would wait for each other.
+    import torch
+
+    from mindgap.aten.torch_private.test_suite import call_without_seeds
+
+    torch.set_num_threads(1)
     importlib.import_module("mindgap.models.corpus")
+    call_without_seeds()
     warnings.simplefilter("ignore")
     return Service({"measure": answering(_Measuring().measure)})
 

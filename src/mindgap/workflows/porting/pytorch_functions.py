@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import tempfile
 import threading
 from collections import Counter, deque
@@ -54,6 +55,8 @@ _MODULES: Final = (
     "torch", "torch.nn.functional", "torch.linalg", "torch.fft", "torch.special", "torch.signal.windows",
     "torch.nn.init", "torch.sparse", "torch.autograd", "torch.nn.utils.rnn",
 )  # fmt: skip
+#: Colours in a message for a terminal.
+_COLOURS: Final = re.compile(r"\x1b\[[\d;]*m")
 #: The reason of a status, whatever the message says.
 _ENDS: Final[Mapping[str, Reason]] = {"crash": "crash", "timeout": "time-out", "oom": "memory"}
 
@@ -203,7 +206,7 @@ class PyTorchFunctions:
         try:
             return with_process(cell.latency, sample, **calls.seconds(sample, self._settings.rounds))
         except NotMeasured as error:
-            return " ".join(str(error).split())[:300]
+            return " ".join(_COLOURS.sub("", str(error)).split())[:300]
 
     def _untimed(self, platform: PlatformName) -> str:
         """Why a platform's functions are not measured, empty where they are."""
