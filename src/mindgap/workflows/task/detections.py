@@ -243,10 +243,9 @@ def _nearest(what: str, margins: torch.Tensor, limits: torch.Tensor, batch: int)
     margins, limits = margins.reshape(rows, -1), limits.reshape(rows, -1)
     ratios = torch.where(limits > 0, margins / limits, torch.inf)
     at = ratios.argmin(-1)
-    ties = [
-        Tie(what, -1, float(margins[row, column]), float(limits[row, column])) for row, column in enumerate(at.tolist())
-    ]
-    return [*ties] if rows == batch else ties * batch
+    chosen: list[list[float]] = [each.gather(-1, at.unsqueeze(-1)).flatten().tolist() for each in (margins, limits)]  # pyright: ignore[reportUnknownMemberType] # PyTorch's `tolist` has no type
+    ties: list[Tie | None] = [Tie(what, -1, margin, limit) for margin, limit in zip(*chosen, strict=True)]
+    return ties if rows == batch else ties * batch
 
 
 def near_detection(form: str, sample: int, place: int, found: ExactDetections) -> NearTie:
