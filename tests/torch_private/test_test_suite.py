@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import torch
 
-from mindgap.aten.torch_private.test_suite import module_descriptions, operator_descriptions
+from mindgap.aten.torch_private.test_suite import call_without_seeds, module_descriptions, operator_descriptions
+from mindgap.workflows.porting.isolated_call import CallLimits, run_isolated
 
 
 def test_operators_have_samples() -> None:
@@ -26,3 +30,15 @@ def test_flags_of_backends_stay_mutable() -> None:
     operator_descriptions()
     before = torch.backends.mkldnn.enabled
     torch.backends.mkldnn.enabled = before
+
+
+def test_random_functions_can_be_called_without_the_seed_of_the_suite() -> None:
+    randn = next(each for each in operator_descriptions() if each.name == "randn")
+
+    def drawn(tell: Callable[[Mapping[str, Any]], None]) -> None:
+        before = torch.equal(randn.op(3), randn.op(3))
+        call_without_seeds()
+        tell({"before": before, "after": torch.equal(randn.op(3), randn.op(3))})
+
+    # In a process of its own: the suite's samples stay as they are here.
+    assert run_isolated(drawn, CallLimits()).told == [{"before": True, "after": False}]
