@@ -90,7 +90,7 @@ def with_own_path(
         if status == "differs" and (policy := quantised_operands(comparison, run, referee)) is not None:
             about = own_path_of(run, status, policy.detail)
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
-        narrow = row.finding and _is_narrow(comparison, row.platform)
+        narrow = probe is not None and row.finding and _is_narrow(comparison, row.platform)
         asked = probe if status in ("differs", "unjudged") or narrow else None
         quantised = None if asked is None else quantised_file(comparison, run, asked, _REFEREE)
         if quantised is not None and quantised.decided:

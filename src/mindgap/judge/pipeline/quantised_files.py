@@ -153,8 +153,11 @@ def _reduced(
     nodes = {functional.origin[_operator(functional, values, each)] for each in few}
     worst = max(few, key=lambda each: each.beyond)
     detail = f"{_words(functional, values, few, run)}; rounding to float16 leads as far"
-    policy = DtypePolicy("float32", "float16")
-    return Fault(policy, "reduced_precision", "platform", tuple(sorted(nodes)), detail, _example(functional, worst))
+    accept = f"to accept it: --allow '{run.platform}: float32 in float16'"
+    return Fault(
+        DtypePolicy("float32", "float16"), "reduced_precision", "platform", tuple(sorted(nodes)), detail,
+        _example(functional, worst), advice=f"measure what that costs with mindgap study task; {accept}",
+    )  # fmt: skip
 
 
 def _words(

@@ -124,11 +124,13 @@ def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor) -> Quantised
 
 
 def _of_float16(value: QuantisedValue, expected: Expectation) -> Tensor:
-    """How far beyond half a step float16 may lead: one standard deviation of the graph's errors there or a rounding of
-    the largest quotient, and at most two roundings of the whole range. That is a quarter of a step for 8 bits, less
-    than truncation or another zero point are off."""
+    """How far beyond half a step float16 may lead: two roundings, of an operand and of the result.
+
+    Two standard deviations of the graph's errors there, or two roundings of the largest quotient; at most two of the
+    whole range. That is a quarter of a step for 8 bits, less than truncation or another zero point are off.
+    """
     largest = expected.wide.abs().max() if expected.wide.numel() else torch.zeros(())
-    size = torch.clamp_min(_COARSER * expected.sigma, _HALF * float(largest))
+    size = torch.clamp_min(2 * _COARSER * expected.sigma, 2 * _HALF * float(largest))
     return torch.clamp_max(size, 2 * _HALF * (value.high - value.low)).expand(expected.wide.shape)
 
 
