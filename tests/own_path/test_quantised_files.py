@@ -81,11 +81,11 @@ def outputs_of(model: onnx.ModelProto, x: Array) -> list[Array]:
 def platform(path: Path, folder: Path, change: Callable[[Integers, Array], None]) -> Any:
     """Runs the file; `change` moves integers of the convolution, from which the rest is computed again."""
     probed = write_probed(path, folder)
-    assert probed is not None and probed.nodes == ("first", "second", "QuantizeLinear_7") and probed.outputs == 1
+    assert probed is not None and probed.nodes == {"first": 1, "second": 2, "QuantizeLinear_7": 3} and probed.own == 1
 
     def run(name: PlatformName, arrays: Sequence[Array]) -> tuple[tuple[Array, ...], Integers]:
         found = outputs_of(onnx.load(str(probed.path)), arrays[0])
-        integers = dict(zip(probed.nodes, found[1:], strict=True))
+        integers = {node: found[place] for node, place in probed.nodes.items()}
         if name != REFEREE:
             change(integers, arrays[0])
             real = (integers["second"].astype(np.float32) - 117) * np.float32(0.2)
@@ -209,3 +209,16 @@ def test_a_file_without_quantised_values_is_not_probed(tmp_path: Path) -> None:
     path = tmp_path / "float.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
     assert write_probed(path, tmp_path) is None
+
+
+def test_integers_that_a_model_returns_are_not_returned_twice(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    y = helper.make_tensor_value_info("y", TensorProto.INT16, [2])
+    held = [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.int16(3), "z")]
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
+    graph = helper.make_graph([node], "g", [x], [y], held)
+    path = tmp_path / "integers.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), str(path))
+    (folder := tmp_path / "probed").mkdir()
+    probed = write_probed(path, folder)
+    assert probed is not None and (probed.nodes, probed.own, probed.all) == ({"QuantizeLinear_0": 0}, 1, 1)

@@ -194,6 +194,16 @@ def test_a_tie_of_inexact_arithmetic_may_go_either_way() -> None:
     assert case.examined(rounded(away_from_zero)(case)).kind == "right"
 
 
+def test_infinity_is_cut_off_and_nan_may_be_anything() -> None:
+    divisor = np.array([[0, 1, 0, 2]], np.int8)
+    case = quantised(
+        [Operand(np.array([[3, 3, 0, -5]], np.int8), 0.5), Operand(divisor, 0.25)],
+        [("v", "aten.div.Tensor", "d0", "d1")], lambda a, b: a / np.where(b == 0, 1, b), "int8", 0.5,
+    )  # fmt: skip
+    assert case.examined(np.array([[127, 7, 99, -15]], np.int8)).kind == "right"
+    assert case.examined(np.array([[-128, 7, 99, -15]], np.int8)).count == 1
+
+
 def test_an_encoding_of_the_makers_own_is_named() -> None:
     """A maker's encoding of a function with a known range, put in place of the model's."""
     case = CASES["sigmoid"]("uint16")

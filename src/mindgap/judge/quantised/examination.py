@@ -101,7 +101,9 @@ def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor) -> Quantised
     def integers(steps: Tensor) -> Tensor:
         return torch.clamp(torch.round(steps) + zero, value.low, value.high)
 
-    bad = ~((got >= integers(x - within)) & (got <= integers(x + within)))
+    # What NaN becomes is not defined, and what is infinite without doubt is cut off.
+    within = torch.where(torch.isfinite(x), torch.nan_to_num(within, nan=torch.inf), torch.zeros_like(x))
+    bad = ~((got >= integers(x - within)) & (got <= integers(x + within)) | x.isnan())
     if not bool(bad.any()):
         return QuantisedExamination(value.number, value.node, "right", bad, got.numel())
     right = integers(x)

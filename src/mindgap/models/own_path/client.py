@@ -157,9 +157,9 @@ class OwnPathClient:
             if probed is None:
                 return None
             found = self.feed(f"{probed.path}{question}{options}", platform, arrays)
-        if len(found) != probed.outputs + len(probed.nodes):
-            raise MindgapError(f"{platform} gives {len(found)} outputs of {probed.outputs + len(probed.nodes)}")
-        return found[: probed.outputs], dict(zip(probed.nodes, found[probed.outputs :], strict=True))
+        if len(found) != probed.all:
+            raise MindgapError(f"{platform} gives {len(found)} outputs of {probed.all}")
+        return found[: probed.own], {node: found[place] for node, place in probed.nodes.items()}
 
     def reads(self, source: str, platform: PlatformName) -> bool:
         """Returns whether a source is a model file that the platform is given as it is."""

@@ -16,13 +16,14 @@ _UINT8: Final = 2
 class ProbedModel:
     """A model file whose outputs are those of another, then the integers of some nodes.
 
-    path: of the file. nodes: names of the `QuantizeLinear` nodes, as captured graphs have them, in the order of the
-    further outputs. outputs: how many the model has itself.
+    path: of the file. nodes: by the name of each `QuantizeLinear` node, as captured graphs have it, the position of its
+    integers among the outputs. own: how many outputs the model has itself. all: how many the file has.
     """
 
     path: Path
-    nodes: tuple[str, ...]
-    outputs: int
+    nodes: dict[str, int]
+    own: int
+    all: int
 
 
 def write_probed(path: Path, folder: Path) -> ProbedModel | None:
@@ -38,25 +39,27 @@ def write_probed(path: Path, folder: Path) -> ProbedModel | None:
     model = load_model(path)
     if model.functions:
         return None
-    shown = {value.name for value in model.graph.output}
+    shown = {value.name: place for place, value in enumerate(model.graph.output)}
     inputs = {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
     dependent = _dependent(model.graph.node, inputs)
     types = _types(model.graph)
-    names: list[str] = []
-    count = len(shown)
+    found: dict[str, int] = {}
+    own = len(shown)
     for name, node in zip(node_names(model.graph.node), model.graph.node, strict=True):
         made = node.output[0]
-        if node.op_type != QUANTIZE or made not in dependent or made in shown:
+        if node.op_type != QUANTIZE or made not in dependent:
+            continue
+        found[name] = shown.setdefault(made, len(shown))
+        if found[name] < own:
             continue
         zero = types.get(node.input[2]) if len(node.input) > 2 else None
         kind = zero or next((each.i for each in node.attribute if each.name == "output_dtype" and each.i), _UINT8)
         model.graph.output.append(onnx.helper.make_tensor_value_info(made, kind, None))
-        names.append(name)
-    if not names:
+    if not found:
         return None
     target = folder / path.name
     onnx.save(model, str(target))
-    return ProbedModel(target, tuple(names), count)
+    return ProbedModel(target, found, own, len(shown))
 
 
 def node_names(nodes: Iterable[Any]) -> Iterator[str]:
