@@ -97,13 +97,14 @@ def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor) -> Quantised
         everywhere = torch.ones(got.shape, dtype=torch.bool)
         return QuantisedExamination(value.number, value.node, "discrepant", everywhere, got.numel())
     within = reach(oracle, value, expected)
+    # What NaN becomes is not defined, and what is infinite without doubt is cut off.
+    x = torch.where(x.isnan(), got - zero, x)
+    within = torch.where(torch.isfinite(x), torch.nan_to_num(within, nan=torch.inf), torch.zeros_like(x))
 
     def integers(steps: Tensor) -> Tensor:
         return torch.clamp(torch.round(steps) + zero, value.low, value.high)
 
-    # What NaN becomes is not defined, and what is infinite without doubt is cut off.
-    within = torch.where(torch.isfinite(x), torch.nan_to_num(within, nan=torch.inf), torch.zeros_like(x))
-    bad = ~((got >= integers(x - within)) & (got <= integers(x + within)) | x.isnan())
+    bad = ~((got >= integers(x - within)) & (got <= integers(x + within)))
     if not bool(bad.any()):
         return QuantisedExamination(value.number, value.node, "right", bad, got.numel())
     right = integers(x)
@@ -131,8 +132,9 @@ def _of_float16(value: QuantisedValue, expected: Expectation) -> Tensor:
     Two standard deviations of the graph's errors there, or two roundings of the largest quotient; at most two of the
     whole range. That is a quarter of a step for 8 bits, less than truncation or another zero point are off.
     """
-    largest = expected.wide.abs().max() if expected.wide.numel() else torch.zeros(())
-    size = torch.clamp_min(2 * _COARSER * expected.sigma, 2 * _HALF * float(largest))
+    finite = expected.wide[torch.isfinite(expected.wide)]
+    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    size = torch.clamp_min(torch.nan_to_num(2 * _COARSER * expected.sigma), 2 * _HALF * largest)
     return torch.clamp_max(size, 2 * _HALF * (value.high - value.low)).expand(expected.wide.shape)
 
 
