@@ -1,13 +1,13 @@
 """iree/vulkan: float16 is compiled for a target without 16-bit types, and two numbers are read as one of 32 bits: 1 + 1 is 1
 
-Condition: a float16 operand and the compiler's default target of Vulkan (`vp_android_baseline_2022`); other targets
-need `--iree-vulkan-target`.
+Condition: an operand is float16, and the target is the compiler's default for Vulkan (`vp_android_baseline_2022`).
 
 Right for: float32 and int32.
 
 The default target says that it computes in fp32 and int32 and stores 32 bits (`storage = b32`). A program with
 float16 is compiled for it all the same. Its results are those of the 32-bit sums of pairs of float16 numbers: the
-lower half of each pair stays as it is, the upper one is nearly doubled. Nothing is said.
+lower half of each pair stays as it is, the upper one is nearly doubled. Nothing is said. `--iree-vulkan-target` names
+other targets.
 
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
