@@ -1,4 +1,4 @@
-"""Damages mindgap's own files and reads them: each must be read, or refused with one typed error.
+"""Damages mindgap's own files, and LiteRT models, and reads them: each must be read, or refused with one typed error.
 
     TMPDIR=/dev/shm python benchmarks/damaged_files.py       # 100,000 of each format; hours for stores
     python benchmarks/damaged_files.py model --number 1000
@@ -8,7 +8,8 @@ half is to what a file holds: values of its JSON, TOML or members are replaced, 
 file is packed again, so that its checksums fit. Prints how many were read, how many were refused, and each untyped
 error once, with the number of the damage that led to it (`--first N --number 1` repeats it). Nothing may appear outside
 the directory in which a file is read. A store costs 0.1 processor seconds, most of them for DuckDB: `segment` damages
-the bytes of one Parquet file, under a name with the right digest, and reads what is checked before a query. Status 1
+the bytes of one Parquet file, under a name with the right digest, and reads what is checked before a query. `tflite`
+opens a LiteRT model and translates it; half of its damage is to 32-bit numbers, which offsets and sizes are. Status 1
 where something untyped or such a file was found.
 """
 
@@ -24,6 +25,7 @@ import shutil
 import sys
 import tempfile
 import traceback
+import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable
@@ -65,6 +67,8 @@ from mindgap.results.store.tables import TABLES
 from mindgap.run.outcome import Outcome
 from mindgap.studies.machines.collected_file import read as read_machine
 from mindgap.workflows.campaign.cases.bundle import BundleSource, plan_of
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 #: What takes the place of a value.
 STRANGE: tuple[Any, ...] = (
@@ -395,6 +399,51 @@ def _read_segment(folder: Path) -> object:
     return check_segment(LocalLocation(folder), name, TABLES["verdicts"])
 
 
+def _make_tflite(folder: Path) -> bytes:
+    """Integers through a convolution, a reshape, a product, a softmax and a mean."""
+    from corpus.tflite_models.tflite_writer import FileNode, FileTensor, constant, model_bytes
+
+    tensors = [
+        FileTensor("x", (1, 4, 4, 2), "int8", scale=0.05, zero=-3),
+        constant("w", np.ones((3, 3, 3, 2), np.int8), scale=0.1),
+        FileTensor("y", (1, 2, 2, 3), "int8", scale=0.4, zero=7), constant("to", np.int32([1, 12])),
+        FileTensor("f", (1, 12), "int8", scale=0.4, zero=7), FileTensor("d", (1, 12)),
+        constant("m", np.ones((5, 12), np.float32)), FileTensor("z", (1, 5)), FileTensor("p", (1, 5)),
+        constant("axis", np.int32([1])), FileTensor("mean", (1,)),
+    ]  # fmt: skip
+    nodes = [
+        FileNode("CONV_2D", ["x", "w"], ["y"], {0: ("b", 0), 1: ("i", 2), 2: ("i", 2), 3: ("b", 1)}),
+        FileNode("RESHAPE", ["y", "to"], ["f"]), FileNode("DEQUANTIZE", ["f"], ["d"]),
+        FileNode("FULLY_CONNECTED", ["d", "m"], ["z"], {0: ("b", 0)}),
+        FileNode("SOFTMAX", ["z"], ["p"], {0: ("f", 1.0)}),
+        FileNode("MEAN", ["p", "axis"], ["mean"], {0: ("?", False)}),
+    ]  # fmt: skip
+    return model_bytes(tensors, nodes, ["x"], ["p", "mean"])
+
+
+def _damaged_numbers(data: bytes, random_: random.Random) -> bytes:
+    """Numbers of 32 bits replaced: by small ones, by others of the file, by the limits of their type."""
+    found = bytearray(data)
+    for _ in range(random_.randint(1, 3)):
+        at, other = (4 * random_.randrange(len(found) // 4) for _ in range(2))
+        limits = (0, 1, -1, 2, 7, 33, 127, 1 << 20, (1 << 31) - 1, -(1 << 31), len(found))
+        near = int.from_bytes(found[at : at + 4], "little", signed=True) + random_.choice((-4, -1, 1, 4))
+        number = random_.choice((random_.choice(limits), near)) & 0xFFFFFFFF
+        found[at : at + 4] = found[other : other + 4] if random_.random() < 0.3 else number.to_bytes(4, "little")
+    return bytes(found)
+
+
+def _read_tflite(folder: Path) -> object:
+    from mindgap.models.corpus import open_source
+    from mindgap.models.corpus.translated_model import checked_before
+
+    path = folder / "file.tflite"
+    shutil.move(folder / "file", path)
+    with checked_before(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return open_source(str(path))[0].make()
+
+
 FORMATS = {
     each.name: each
     for each in (
@@ -405,6 +454,7 @@ FORMATS = {
         Format("ledger", lambda _: _LEDGER.encode(), _damaged_ledger, _read_ledger),
         Format("baseline", _make_baseline, _damaged_json, lambda folder: Baseline.load(folder / "file")),
         Format("segment", _make_segment, damaged_bytes, _read_segment),
+        Format("tflite", _make_tflite, _damaged_numbers, _read_tflite),
         Format("store", _make_store, _damaged_store, _read_store),
     )
 }

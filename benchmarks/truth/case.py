@@ -14,7 +14,8 @@ class Case:
     """`expected`: does a person want to hear of it. `verdicts`: the words that would be right.
 
     `why`: what the platform and eager PyTorch answer, and who is right by which standard. `blame`: who is wrong, where
-    that is settled; None leaves it open.
+    that is settled; None leaves it open. `needs`: one of these instructions of the processor (`/proc/cpuinfo`), without
+    which the platform is right.
     """
 
     name: str
@@ -25,3 +26,4 @@ class Case:
     verdicts: tuple[str, ...]
     why: str
     blame: Literal["platform", "reference", "undecided"] | None = None
+    needs: frozenset[str] = frozenset()

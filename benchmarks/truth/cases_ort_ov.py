@@ -192,6 +192,7 @@ FINDINGS_OV = (
         "ov_default_is_bfloat16", lambda x, w: F.linear(x, w), (normal(8, 256), normal(64, 256, seed=1)), OV_DEFAULT,
         "finding", ("reduced_precision",),
         "A float32 product in bfloat16 without being asked: errors of 1e-2 on every element.",
+        needs=frozenset({"avx512_bf16", "amx_bf16"}),
     ),
     Case(
         "ov_relu_nan", lambda x: torch.relu(x), (values(NAN, -1.0, 2.0),), OV,

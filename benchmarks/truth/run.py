@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from mindgap.graph import TensorStore
 from mindgap.models.capture import capture
+from mindgap.platforms.host import cpu_flags
 from mindgap.results.rows import Row
 from mindgap.workflows.diff import RunSettings, Subject, diff_many
 from truth.case import Case
@@ -36,6 +37,13 @@ def main() -> int:
     cases = [c for c in all_cases() if chosen.platform in c.platform and chosen.name in c.name]
     if not cases:
         print("no case has such a name or platform", file=sys.stderr)
+        return 2
+    flags = set(cpu_flags())
+    for case in (absent := [c for c in cases if c.needs and not c.needs & flags]):
+        print(f"LEFT OUT {case.platform} {case.name}: this processor has none of {', '.join(sorted(case.needs))}")
+    cases = [c for c in cases if c not in absent]
+    if not cases:
+        print("no case of that name or platform can show its fault on this processor", file=sys.stderr)
         return 2
     started = time.perf_counter()
     wrong = unblamed = 0

@@ -1,7 +1,7 @@
 """Trains a small detector on synthetic images: one to three of scikit-learn's digits at random places.
 
     python examples/task/detector.py
-    mindgap study task examples/task/detector.py:make out/task/detector.npz -p onnxruntime/cpu \\
+    mindgap study task examples/task/detector.py:make out/task/detector.npz --batch 20 -p onnxruntime/cpu \\
         --form bfloat16='examples/task/detector.py:make?dtype=bfloat16' --form int8=out/task/detector_static.onnx
 
 Recipe: images of 32 × 32 pixels, drawn anew at each of 500 steps of Adam (0.003, batches of 32) from the first 1,297

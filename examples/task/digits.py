@@ -4,6 +4,9 @@
     mindgap study task examples/task/digits.py:make out/task/digits.npz -p onnxruntime/cpu \\
         --form bfloat16='examples/task/digits.py:make?dtype=bfloat16' --form int8=out/task/digits_static.onnx
 
+    mindgap study task examples/task/digits.py:make out/task/digits.npz -p onnxruntime/qnn@soc=SM8550 \\
+        -p rknn/simulator@calibration=out/task/digits_calibration.txt --form int8=out/task/digits_npu.onnx
+
 Recipe: the first 1,297 of 1,797 images, 12 epochs of Adam (0.003, batches of 64), seed 0. The other 500 are the test
 set. Needs scikit-learn, onnx and onnxruntime (`pip install 'mindgap[training,onnxruntime]'`).
 """
@@ -98,8 +101,9 @@ def static() -> tuple[nn.Module, tuple[torch.Tensor]]:
 
 
 def write_onnx(model: nn.Module, calibration: np.ndarray) -> None:
-    """Writes the model, and ONNX Runtime's dynamic and static int8 forms of it."""
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize_dynamic, quantize_static
+    """Writes the model, ONNX Runtime's dynamic and static int8 forms of it, and the form for Qualcomm's NPUs."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, quantize, quantize_dynamic, quantize_static
+    from onnxruntime.quantization.execution_providers.qnn import get_qnn_qdq_config
 
     class Reader(CalibrationDataReader):
         def __init__(self) -> None:
@@ -109,15 +113,32 @@ def write_onnx(model: nn.Module, calibration: np.ndarray) -> None:
             batch = next(self.batches, None)
             return None if batch is None else {"input": batch}
 
-    given = torch.zeros(BATCH, 1, 8, 8)
-    program = torch.onnx.export(model, (given,), dynamo=True, verbose=False, input_names=["input"])
-    # ONNX Runtime's quantiser infers shapes itself, and the exporter's are in its way.
-    exported = program.model_proto
-    del exported.graph.value_info[:]
-    plain = FOLDER / "digits.onnx"
-    plain.write_bytes(exported.SerializeToString())
+    def export(file: Path, opset: int) -> Path:
+        given = (torch.zeros(BATCH, 1, 8, 8),)
+        program = torch.onnx.export(
+            model, given, dynamo=True, verbose=False, input_names=["input"], opset_version=opset
+        )
+        # ONNX Runtime's quantiser infers shapes itself, and the exporter's are in its way.
+        exported = program.model_proto
+        del exported.graph.value_info[:]
+        file.write_bytes(exported.SerializeToString())
+        return file
+
+    plain = export(FOLDER / "digits.onnx", 20)
     quantize_dynamic(plain, FOLDER / "digits_dynamic.onnx")
     quantize_static(plain, FOLDER / "digits_static.onnx", Reader(), quant_format=QuantFormat.QDQ)
+    # Rockchip's toolkit reads operator sets up to 19.
+    npu = export(FOLDER / "digits_18.onnx", 18)
+    quantize(npu, FOLDER / "digits_npu.onnx", get_qnn_qdq_config(npu, Reader()))
+
+
+def write_calibration(calibration: np.ndarray) -> None:
+    """Writes batches as .npy files, and the list of them by which Rockchip's toolkit quantises a model."""
+    files: list[Path] = []
+    for number, batch in enumerate(np.split(calibration, len(calibration) // BATCH)):
+        files.append((FOLDER / f"digits_calibration_{number}.npy").resolve())
+        np.save(files[-1], batch)
+    (FOLDER / "digits_calibration.txt").write_text("".join(f"{file}\n" for file in files))
 
 
 def main() -> None:
@@ -136,6 +157,7 @@ def main() -> None:
     np.savez(FOLDER / "digits.npz", images=images[TRAINED:].numpy(), labels=labels[TRAINED:].numpy())
     print(f"trained in {time.process_time() - started:.0f} CPU s: {right} of {len(images) - TRAINED} test images right")
     write_onnx(model, images[:256].numpy())
+    write_calibration(images[:256].numpy())
 
 
 if __name__ == "__main__":

@@ -337,8 +337,19 @@ def test_the_reference_evaluator_decides_who_is_wrong_about_a_file(referee: Any,
     eager, runtimes = np.float32([1.0, 2.0]), np.float32([1.0, 3.0])
     run = OwnRun(parse(ONNX), "m.onnx", (runtimes,), (eager,), file=True)
     given = None if referee is None else (np.float32(referee),)
-    found, said = decided_by_reference(run, OwnRun(parse("onnx/reference"), "m.onnx", given, reason="no such operator"))
+    answer = OwnRun(parse("onnx/reference"), "m.onnx", given, reason="no such operator")
+    asked: list[str] = []
+    found, said = decided_by_reference(run, lambda platform: asked.append(str(platform)) or answer)
+    assert asked == ["onnx/reference"]
     assert found == status and words in said
+
+
+def test_the_reference_kernels_decide_about_a_litert_file() -> None:
+    right, wrong = np.float32([1.0, 2.0]), np.float32([1.0, 3.0])
+    run = OwnRun(parse("litert/cpu"), "m.tflite", (wrong,), (right,), file=True)
+    answers = {"litert/cpu@kernels=reference": OwnRun(parse("litert/cpu@kernels=reference"), "m.tflite", (right,))}
+    found, said = decided_by_reference(run, lambda platform: answers[str(platform)])
+    assert found == "differs" and "LiteRT's reference kernels gives what the translated graph gives" in said
 
 
 @pytest.mark.parametrize(

@@ -193,11 +193,11 @@ def test_nothing_is_said_where_the_reference_evaluator_disagrees(
     (x,) = [a for a, g in zip(materialise_all(captured, None), captured.inputs, strict=True) if g.role == "input"]
     given = probe(NPU, [x])[0]
     run = OwnRun(NPU, "model.onnx", given, given, file=True, source_file=True)
-    found = quantised_file(comparison, run, lambda name, arrays: probe(NPU, arrays), REFEREE)
+    found = quantised_file(comparison, run, lambda name, arrays: probe(NPU, arrays))
     assert found is not None and not found.decided and not found.faults
     assert found.detail == "ONNX's reference evaluator gives other integers than expected at second (QuantizeLinear)"
     other = OwnRun(NPU, "model.onnx", (given[0] + 1,), given, file=True, source_file=True)
-    found = quantised_file(comparison, other, probe, REFEREE)
+    found = quantised_file(comparison, other, probe)
     assert found is not None and not found.decided
     assert found.detail == "with its integers as further outputs the file gives other results"
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import Delegation, delegation_of
+from mindgap.platforms.litert import BACKEND
 from mindgap.platforms.litert.delegated_nodes import delegation
 from mindgap.platforms.litert.messages import TABLE, read
 from mindgap.platforms.protocol import Fallback
@@ -131,3 +132,15 @@ def test_a_refusal_beside_an_operator_with_several_results(pool: WorkerPool):
     graph, _ = captured(lambda x: (*torch.sort(x), torch.linalg.svdvals(x)), normal(3, 3))
     outcome = pool.run(Job(PLATFORM, graph))
     assert (outcome.status, outcome.op) == ("unsupported", "aten._linalg_svd.default"), outcome.message
+
+
+def test_a_file_is_run_by_the_interpreter_with_the_kernels_that_the_options_name():
+    plain = BACKEND.file_runner({}, "m.tflite")
+    assert plain is not None and "Interpreter('m.tflite', num_threads=None" in plain.run
+    assert "OpResolverType.AUTO" in plain.run and plain.packages == ("ai-edge-litert",)
+    reference = BACKEND.file_runner({"kernels": "reference", "threads": "4"}, "m.tflite")
+    assert reference is not None and "OpResolverType.BUILTIN_REF" in reference.run
+    assert "num_threads=4" in reference.run
+    none = BACKEND.file_runner({"delegate": "none"}, "m.tflite")
+    assert none is not None and "OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES" in none.run
+    assert BACKEND.file_runner({"x64": "on"}, "m.tflite") is None

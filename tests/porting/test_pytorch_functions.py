@@ -1,42 +1,65 @@
-"""Measuring of PyTorch's functions: which calls count, without workers."""
+"""Measuring of PyTorch's functions: which are measured, in which order they arrive, and what is recorded."""
 
-from collections import Counter
 from importlib.metadata import version
 from typing import Any
 
 import pytest
 
-from mindgap.graph import Graph, default_tensor_store
+from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.platforms.listing import PlatformInfo
 from mindgap.platforms.registry import canonical
 from mindgap.results.ported_functions import FunctionCell, PortingSettings, SampleResult
-from mindgap.run.outcome import Job, Outcome
+from mindgap.workflows.porting import pytorch_functions
+from mindgap.workflows.porting.direct_client import NotMeasured
 from mindgap.workflows.porting.pytorch_functions import PyTorchFunctions
 
 
-class CachingPool:
-    """Runs nothing: a first job on a platform loads for 100 s, a later one for none, and each runs for 1 s."""
+class CountedCalls:
+    """Measures nothing: the source takes a second, the target two. `torch.bad` cannot be measured."""
 
-    def __init__(self) -> None:
-        self.jobs: Counter[str] = Counter()
+    def __init__(self, target: str, *settings: Any) -> None:
+        self.target = target
 
-    def run(self, job: Job) -> Outcome:
-        self.jobs[str(job.platform)] += 1
-        loaded = {"load": 100.0} if self.jobs[str(job.platform)] == 1 else {}
-        return Outcome(job.platform, "", timings={"run": 1.0, **loaded}, status="ok")
+    def __enter__(self) -> "CountedCalls":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def seconds(self, source: str, rounds: int) -> dict[str, Any]:
+        if source == "ops:bad#0":
+            raise NotMeasured("it has\nno export")
+        return {"source_first": 1.0, "target_first": 9.0, "source": [1.0] * rounds, "target": [2.0] * rounds}
 
 
-def test_the_first_call_of_the_source_is_a_cold_one_for_every_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = Graph.__new__(Graph)
-    monkeypatch.setattr(PyTorchFunctions, "_captured", lambda self, source, function: graph)
-    functions = PyTorchFunctions(["cpu/jit", "onnxruntime/cpu"], PortingSettings(rounds=2), default_tensor_store())
-    pool: Any = CachingPool()
-    source_first: dict[tuple[str, str], float] = {}
-    for target in ("cpu/jit", "onnxruntime/cpu"):
-        cell = FunctionCell("pytorch", "torch.add", target, (SampleResult("ops:add#0"),))
-        found = functions._measured(pool, cell, "ops:add#0", source_first)  # pyright: ignore[reportPrivateUsage]
-        assert found == (101.0, 101.0, [1.0, 1.0], [1.0, 1.0])
-    # One cold call on the source, and two in turn with each target.
-    assert pool.jobs[str(canonical("cpu/eager"))] == 5
+def cell(name: str, target: str) -> FunctionCell:
+    return FunctionCell("pytorch", f"torch.{name}", target, (SampleResult(f"ops:{name}#0"),))
+
+
+def test_each_ported_function_has_seconds_or_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pytorch_functions, "DirectCalls", CountedCalls)
+    targets = ["cpu/jit", "onnxruntime/cpu", "cpu/inductor"]
+    functions = PyTorchFunctions(targets, PortingSettings(rounds=2), default_tensor_store())
+    simulated = PlatformInfo("onnxruntime/cpu", "", True, "", "", {}, {}, execution="simulated")
+    functions._infos[canonical("onnxruntime/cpu")] = simulated  # pyright: ignore[reportPrivateUsage]
+    cells = [cell(name, target) for name in ("add", "bad") for target in targets]
+    found = {(c.function, c.target): what for c, what in functions.measured_pass(cells, lambda *_: None)}
+    assert len(found) == 6
+    for target in ("cpu/jit", "cpu/inductor"):
+        latency = found["torch.add", target]
+        assert not isinstance(latency, str) and latency.target == ((2.0, 2.0),) and latency.target_first == (9.0,)
+        assert found["torch.bad", target] == "it has no export"
+    assert found["torch.add", "onnxruntime/cpu"] == "simulated: its seconds are not the device's"
+
+
+def test_what_breaks_in_a_thread_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise MindgapError("no environment jax")
+
+    monkeypatch.setattr(pytorch_functions, "DirectCalls", broken)
+    functions = PyTorchFunctions(["cpu/jit"], PortingSettings(), default_tensor_store())
+    with pytest.raises(MindgapError, match="no environment jax"):
+        list(functions.measured_pass([cell("add", "cpu/jit")], lambda *_: None))
 
 
 def test_versions_of_the_runtimes_are_recorded() -> None:

@@ -71,7 +71,7 @@ def test_a_call_that_ends_its_process_costs_only_itself() -> None:
 
 
 def test_a_slow_target_is_measured_as_slow() -> None:
-    (found,) = ask("measure", function="np.tanh", pairs=[("slow", 0)], rounds=3)["results"]
+    (found,) = ask("measure", function="np.tanh", pairs=[("slow", 0)], rounds=3, processor=0)["results"]
     assert len(found["source"]) == len(found["target"]) == 3 and min(found["target"]) > 0.01 > max(found["source"])
     assert found["target_first"] > 0.01
 

@@ -190,6 +190,21 @@ def test_a_full_disk_there_is_one_line(write_host: Write, tmp_path: Path) -> Non
         assert is_right(pool.run(job(want="outputs"))), "what needs no tensor runs"
 
 
+def test_a_disk_there_that_fills_up_in_the_middle_of_a_tensor_is_one_line(write_host: Write, tmp_path: Path) -> None:
+    # No file there may become larger than 20 KiB, as on a disk with as much room.
+    write_host(f"sh -c 'ulimit -f 40; exec {sys.executable} -m mindgap worker'")
+    large = np.random.default_rng(1).random(300_000, np.float32)
+    store = TensorStore(tmp_path / "here")
+    with WorkerPool([ZOO], tensors=store) as pool:
+        with pytest.raises(HostProblem, match=r"host edge: tensors cannot be written to .*: File too large") as error:
+            pool.run(Job(ZOO, with_tensor(store, large)))
+        assert "\n" not in str(error.value)
+        assert is_right(pool.run(Job(ZOO, with_tensor(store, np.zeros(4_000, np.float32)), want="outputs"))), (
+            "a small one fits"
+        )
+    assert not [path for path in (tmp_path / "there").rglob("*") if path.name.startswith(".tmp")]
+
+
 def test_scripts_and_versions_come_from_there(write_host: Write) -> None:
     host = find_host("edge")
     found = versions_there(host, ("numpy", "no-such-package"))

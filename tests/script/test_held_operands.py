@@ -28,6 +28,12 @@ def test_constants_are_buffers_and_the_script_runs(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "NO FAULT"), ran.stderr
 
 
+def test_buffers_go_to_the_device_with_the_operands() -> None:
+    form = ScriptForm("a title", Target("mps/eager"), kind="fails")
+    text = script_source(with_cases(form, [ShownCase("smallest", GRAPH)], held=True))
+    assert 'device = "mps"\n    found = model.to(device)(*(a.to(device) for a in fresh()))' in text
+
+
 def test_without_constants_or_for_a_result_there_is_no_such_script() -> None:
     plain = Graph((GRAPH.inputs[0], Input(SPEC, Constant(2.0))), (NODE,), (2,))
     for graph, kind in ((plain, "fails"), (GRAPH, "wrong")):

@@ -73,7 +73,8 @@ def test_a_cast_that_cuts_bits_off_is_a_fault_where_elements_must_be_equal(
     assert status_of(text) == 0
 
 
-def test_nothing_is_converted_where_the_runtime_takes_tensors_of_pytorch() -> None:
+@pytest.mark.parametrize("platform", ["cpu/eager", "cuda/eager"])
+def test_nothing_is_converted_where_the_runtime_takes_tensors_of_pytorch(platform: str) -> None:
     values = [torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16).view(torch.int16).numpy().view(ml_dtypes.bfloat16)]
-    text = short_script(graph_of("aten.abs.default", "bfloat16"), Target("cpu/eager"), "a title", inputs=values)
+    text = short_script(graph_of("aten.abs.default", "bfloat16"), Target(platform), "a title", inputs=values)
     assert "Boundary" not in text

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore, digest
-from mindgap.results.store import TABLES, VERSION, MergeCounts, Store, StoreError
+from mindgap.results.store import TABLES, VERSION, MergeCounts, Store, StoreError, small_segments
 from store.store_rows import outcome, small_graph
 
 
@@ -259,3 +259,30 @@ def test_stored_tensors_come_along_on_request(tmp_path: Path) -> None:
     assert key not in store.tensors
     store.put_graph(weighted, tensors=kept)
     assert key in store.tensors
+
+
+def test_many_small_segments_are_put_together_for_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_segments, "MANY", 5)
+    monkeypatch.setattr(small_segments, "_TOGETHER", 4)
+    store = Store(tmp_path)
+    for number in range(9):
+        store.append("outcomes", outcome(number % 7, status="ok" if number < 7 else "oom"))
+    expected = {f"{number:02x}": "oom" if number < 2 else "ok" for number in range(7)}
+    reader = Store(tmp_path, create=False)
+    assert statuses(reader) == expected
+    # A later segment counts, and one that is taken away does no longer.
+    store.append("outcomes", outcome(6, status="crash"))
+    assert statuses(reader) == {**expected, "06": "crash"}
+    last = segments(tmp_path)[-1]
+    kept = last.read_bytes()
+    last.unlink()
+    assert statuses(reader) == expected
+    last.write_bytes(kept)
+    # A damaged one among them is named, by readers that have not seen it whole.
+    damaged = segments(tmp_path)[3]
+    damaged.write_bytes(damaged.read_bytes()[:-9] + b"x" + damaged.read_bytes()[-8:])
+    with pytest.raises(StoreError, match=damaged.name):
+        statuses(Store(tmp_path))
+    damaged.unlink()
+    assert store.compact() > 0 and "03" not in statuses(reader)
+    assert statuses(reader) == {**{key: value for key, value in expected.items() if key != "03"}, "06": "crash"}

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -121,3 +122,21 @@ def test_the_onnx_exporter_rounds_epsilon() -> None:
     (row,) = report.rows
     assert (row.verdict, row.blame) == ("reduced_precision", "platform")
     assert "as if eps were rounded to float32" in row.detail
+
+
+@pytest.mark.parametrize(
+    ("operand", "verdict"),
+    [
+        (np.ones(4), "discrepant"),
+        (np.linspace(0.5, 2.0, 64), "discrepant"),
+        (np.linspace(0.5, 2.0, 64, dtype=np.float32), "discrepant"),
+        # A sum in bfloat16 may give this too.
+        (np.ones(64, np.float32), "reduced_precision"),
+    ],
+)
+def test_an_operator_that_is_left_out_is_not_one_in_fewer_bits(operand: Any, verdict: str) -> None:
+    """onnxscript's optimiser takes a small addend for zero."""
+    addend = 1e-12 if operand.dtype == np.float64 else 1e-3
+    found = found_at([("a", "aten.add.Tensor", "i0", addend)], [operand], lambda x: x.clone())
+    assert (found.verdict, found.blame) == (verdict, "platform")
+    assert ("as if nothing were added" in found.detail) == (verdict == "discrepant")

@@ -1,4 +1,4 @@
-"""Implements `mindgap campaign`: run, resume, status, judge, merge, export and import."""
+"""Implements `mindgap campaign`: run, resume, add, status, judge, merge, export and import."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import typer
 
 from mindgap.cli.campaign_view import print_status, running_line, watching
 from mindgap.cli.numbers import finite
-from mindgap.cli.outputs import check_directory, check_files
+from mindgap.cli.outputs import check_directory, check_files, check_local
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
@@ -33,6 +33,17 @@ campaign = typer.Typer(
 )
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Support = Annotated[
+    Path | None, typer.Option(metavar="STORE", help="What `mindgap coverage` knows (default: the user's).")
+]
+NoSupport = Annotated[bool, typer.Option("--no-support", help="Run what is known to be refused too, and ask nothing.")]
+CoverageMinutes = Annotated[
+    float | None,
+    typer.Option(
+        metavar="M", min=0, callback=finite, help="Processor minutes to ask each platform what it lacks (plan: 5)."
+    ),
+]
+NoCoverage = Annotated[bool, typer.Option("--no-coverage", help="Ask no platform; use what is known.")]
 Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="Workers at a time (default: one per core).")]
 
 
@@ -42,20 +53,14 @@ def run(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="A new directory (default: out/NAME-OF-THE-PLAN).")
     ] = None,
+    store: Annotated[
+        str, typer.Option(metavar="URL", help="Results go there (s3://BUCKET/NAME), not into the directory.")
+    ] = "",
     shard: Annotated[str, typer.Option(metavar="i/n", help="Only every n-th block, from the i-th: 0/4.")] = "0/1",
-    support: Annotated[
-        Path | None, typer.Option(metavar="STORE", help="What `mindgap coverage` knows (default: the user's).")
-    ] = None,
-    no_support: Annotated[
-        bool, typer.Option("--no-support", help="Run what is known to be refused too, and ask nothing.")
-    ] = False,
-    coverage_minutes: Annotated[
-        float | None,
-        typer.Option(
-            metavar="M", min=0, callback=finite, help="Processor minutes to ask each platform what it lacks (plan: 5)."
-        ),
-    ] = None,
-    no_coverage: Annotated[bool, typer.Option("--no-coverage", help="Ask no platform; use what is known.")] = False,
+    support: Support = None,
+    no_support: NoSupport = False,
+    coverage_minutes: CoverageMinutes = None,
+    no_coverage: NoCoverage = False,
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> int:
@@ -73,6 +78,7 @@ def run(
     bundled = plan.is_file() and is_bundle(plan)
     meant, text = plan_of(plan) if bundled else read_plan(plan)
     where = Path("out") / plan.stem if out is None else out
+    check_local("--out", where, "give the URL of the results by --store")
     check_directory("--out", where)
     known = None if no_support else support or home() / "support"
     with result_stream() as stream:
@@ -81,7 +87,7 @@ def run(
             from mindgap.workflows.campaign.session import begin
 
             minutes = 0.0 if no_coverage else coverage_minutes
-            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes)
+            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes, store_url=store)
             source: CaseSourceFactory = BundleSourceFactory(plan) if bundled else _from_catalogue(jobs, steps)
             here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if bundled else ""
             found = begin(meant, text, where, source, shard=part, where=here, options=options)
@@ -102,6 +108,47 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
             from mindgap.workflows.campaign.session import resume_campaign
 
             found = resume_campaign(directory, _source_of(folder, jobs, steps), options=_run_options(jobs, steps))
+        return _told(found, directory, stream, as_json)
+
+
+@campaign.command()
+def add(
+    directory: Directory,
+    platforms: Annotated[list[str], typer.Argument(metavar="PLATFORM…", help="Platforms that it does not have yet.")],
+    variants: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Of each, the N cases with most that is new (default: all).")
+    ] = None,
+    cpu_minutes: Annotated[
+        float | None,
+        typer.Option(metavar="M", min=0.001, callback=finite, help="Of each, as many as fit into M minutes."),
+    ] = None,
+    batch: Annotated[int, typer.Option(metavar="N", min=1, help="Cases that are compiled at once.")] = 1,
+    support: Support = None,
+    no_support: NoSupport = False,
+    coverage_minutes: CoverageMinutes = None,
+    no_coverage: NoCoverage = False,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run the cases of a finished campaign on further platforms, in the same run and against the same reference.
+
+    May be killed like `run`: once cases run, `resume` goes on.
+
+    Example: mindgap campaign add out/campaign onnxruntime/cpu 'cuda/eager@host=box'
+    """
+    from mindgap.workflows.campaign.plan import platform_plans
+    from mindgap.workflows.campaign.state.directory import open_directory
+
+    folder = open_directory(directory)
+    added = platform_plans(platforms, variants=variants, cpu_minutes=cpu_minutes, batch=batch)
+    with result_stream() as stream:
+        with _shown() as steps:
+            from mindgap.workflows.campaign.session import add_platforms
+
+            known = None if no_support else support or home() / "support"
+            minutes = 0.0 if no_coverage else coverage_minutes
+            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes)
+            found = add_platforms(directory, added, _source_of(folder, jobs, steps), options=options)
         return _told(found, directory, stream, as_json)
 
 
@@ -189,7 +236,7 @@ def merge(
                 raise MindgapError(f"{other} is another campaign ({run}, not {folder.run}): its plan or cases differ")
         store = folder.store
         for other in others:
-            merged = store.merge(other)
+            merged = store.merge(open_directory(other).store)
             complain(f"{other}: {merged.segments} segments and {merged.graphs} graphs were new")
         _print(campaign_status(folder), stream, as_json)
         return Exit.NOTHING_FOUND
@@ -225,7 +272,10 @@ def export_(
 def import_(
     directory: Directory,
     parts: Annotated[
-        list[Path], typer.Argument(metavar="DIR|PARQUET…", help="A campaign run elsewhere, or segments of its tables.")
+        list[str],
+        typer.Argument(
+            metavar="DIR|URL|PARQUET…", help="A campaign or store written elsewhere, or segments of tables."
+        ),
     ],
 ) -> int:
     """Import results of another machine: every platform there, compared with the reference there.

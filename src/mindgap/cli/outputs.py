@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def check_directory(option: str, path: Path) -> None:
         raise MindgapError(f"{option} {path}: {there} is not a directory")
     if not os.access(there, os.W_OK | os.X_OK):
         raise MindgapError(f"{option} {path}: {there} cannot be written: no permission, or a read-only file system")
+
+
+def check_local(option: str, path: Path, advice: str) -> None:
+    """Raises `MindgapError` for a URL where a directory of this machine is needed. `advice`: what to do instead."""
+    # A path holds one of the two slashes of a URL.
+    if re.match(r"[a-z][a-z0-9+]+:/", str(path)):
+        url = str(path).replace(":/", "://", 1)
+        raise MindgapError(f"{option} {url}: a directory of this machine is needed; {advice}")
 
 
 def write_file(path: Path, text: str | bytes) -> None:

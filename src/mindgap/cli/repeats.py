@@ -120,6 +120,8 @@ def repeats(
                 _print(one, out)
 
         found = [*left_out, *repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)]
+        for line in _processor_time(found) if not as_json else ():
+            out.write(f"{line}\n")
         if as_json:
             out.write(json_text(_Results(repeat, found, _shares(found))))
         rows = [row for one in found for row in _rows(one)]
@@ -130,6 +132,18 @@ def repeats(
         complain("NOTHING WAS REPEATED: no platform ran an operator")
         status = status or Exit.WRONG_USE
     return status or status_of_answers(rows)
+
+
+def _processor_time(found: Sequence[OperatorRepeats]) -> list[str]:
+    """A line for each platform: runs and processor seconds, those with the option included."""
+    lines: list[str] = []
+    for name in dict.fromkeys(one.platform for one in found):
+        results = [
+            each for one in found if one.platform == name for each in (one.default, one.switched) if each is not None
+        ]
+        seconds, runs = sum(each.cpu_s for each in results), sum(each.runs for each in results)
+        lines.append(f"{name}: {runs:,} runs, {seconds:.0f} s of processor time")
+    return lines
 
 
 def _left_out(operator: str, listed: str, platform: str, why: str) -> OperatorRepeats:
@@ -143,7 +157,7 @@ def _rows(found: OperatorRepeats) -> list[AnswerRow]:
     for label, each in (("default", found.default), ("deterministic=on", found.switched)):
         if each is None:
             continue
-        numbers: dict[str, float] = {"runs": each.runs, "distinct": each.distinct}
+        numbers: dict[str, float] = {"runs": each.runs, "distinct": each.distinct, "processor seconds": each.cpu_s}
         if each.runs:
             share, low, high = each.share()
             numbers |= {"most frequent": share, "low": low, "high": high}

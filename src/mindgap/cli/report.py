@@ -15,7 +15,7 @@ from mindgap.workflows.diff import Report
 
 def report(
     source: Annotated[
-        Path, typer.Argument(metavar="REPORT.json|STORE", help="What `diff --json` printed, or a store.")
+        str, typer.Argument(metavar="REPORT.json|STORE", help="What `diff --json` printed, or a store (or its URL).")
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.html", help="Where the page goes.")],
     run: Annotated[str | None, typer.Option(metavar="RUN", help="Of a store: which run (default: the latest).")] = None,
@@ -27,13 +27,14 @@ def report(
     from mindgap.report import html_page
 
     check_files(("--output", output))
-    found = _stored(source, run) if source.is_dir() else _decoded(source)
+    stored = "://" in source or Path(source).is_dir()
+    found = _stored(source, run) if stored else _decoded(Path(source))
     with result_stream() as out:
         write_file(output, html_page(found))
         print(output, file=out)
 
 
-def _stored(source: Path, run: str | None) -> Report:
+def _stored(source: str, run: str | None) -> Report:
     from mindgap.results.from_store import report_of
     from mindgap.results.store import Store
 

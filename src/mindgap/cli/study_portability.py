@@ -171,15 +171,15 @@ def print_portability(study: PortingStudy, out: TextIO) -> None:
     grid = plain_table("framework", "target", "estimator", "functions", "10 %", "median", "90 %", "slower",
                        "over 10×", right=("functions", "10 %", "median", "90 %", "slower", "over 10×"))  # fmt: skip
     for row in records(tables.slowdowns(study)):
-        if row["left_out"]:
+        if not row["functions"]:
             continue
         names = ("p10_slowdown", "median_slowdown", "p90_slowdown", "slower_share", "over_ten_times_share")
         figures = [times(row[name]) if "slowdown" in name else _whole(row[name]) for name in names]
         grid.add_row(row["framework"], row["target"], row["estimator"], str(row["functions"]), *figures)
     page.print(grid)
-    for name, draw in study.draws.items():
-        for estimator, why in draw.untimed.items():
-            page.print(Text(f"{name}, {estimator}: no figure: {why}"))
+    for name, target, cells in tables.pairs(study):
+        if why := tables.untimed_text(cells):
+            page.print(Text(f"not measured: {name} on {target}: {why}"[:_WIDTH]))
     page.print()
     for name, draw in study.draws.items():
         for function, why in [*draw.not_tried.items()][:_NAMED]:

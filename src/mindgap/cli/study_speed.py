@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from mindgap.models.sources.client import SourceClient
     from mindgap.results.rows import Report, Row
     from mindgap.workflows.diff import Subject
+    from mindgap.workflows.support.node_times import NodeTime
     from mindgap.workflows.support.operator_times import OperatorTimes
 
 #: Operators of one model that are printed; `--json` has all.
 _OPERATORS = 8
 _REASON = 110
-#: Models and their operators' times.
-Costs = Iterator[tuple[str, "OperatorTimes"]]
+#: Models, their operators' times, and those of nodes inside a run by platform, or why there are none.
+Costs = Iterator[tuple[str, "OperatorTimes", Mapping[str, "list[NodeTime] | str"]]]
 
 
 def speed(
@@ -40,7 +41,11 @@ def speed(
     ],
     repeat: Annotated[int, typer.Option(min=2, help="Runs of each model; the first is not counted.")] = 9,
     operators: Annotated[
-        bool, typer.Option("--operators", help="Also time each operator of a model by itself on each platform.")
+        bool,
+        typer.Option(
+            "--operators",
+            help="Also time each operator of a model by itself, and the nodes inside its run where a profiler tells.",
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Every row, and every operator.")] = False,
     deadline: Deadline = 300.0,
@@ -56,10 +61,7 @@ def speed(
         report, costs = _measured(sources, wanted, settings, jobs, operators)
         rows = [_object(report, row) for row in report.rows]
         if as_json:
-            timed = {
-                name: {"left_out": each.left_out, "operators": [dataclasses.asdict(op) for op in each.operators]}
-                for name, each in costs
-            }
+            timed = {name: _timed_object(each, nodes) for name, each, nodes in costs}
             refused = [{"source": each.source, "reason": each.reason} for each in report.refused]
             found = {"rows": rows, "platforms": _totals(rows), "operators": timed, "refused": refused}
             json.dump(found, out, indent=1)
@@ -69,9 +71,11 @@ def speed(
             for each in report.refused:
                 console(out).print(Text(f"{each.source}: {each.reason}"))
             out.flush()
-            for name, times in costs:
+            for name, times, nodes in costs:
                 for platform in wanted:
                     _print_costs(name, platform, times, console(out))
+                for platform, found in nodes.items():
+                    _print_nodes(name, platform, found, console(out))
     return Exit(status_of(report))
 
 
@@ -84,26 +88,46 @@ def _measured(
 
     tensors = default_tensor_store()
     graphs: dict[str, Graph] = {}
+    opened: dict[str, str] = {}
 
     def kept(client: SourceClient) -> Iterator[Subject]:
         for subject in subjects(sources, [], client):
+            opened[subject.name] = subject.source
             yield dataclasses.replace(
                 subject, graph=lambda subject=subject: graphs.setdefault(subject.name, subject.graph())
             )
 
     with progress() as tell, source_client(tensors, settings.deadline_s, None) as client:
         report = diff_many(list(kept(client)), platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
-    return report, _costs(graphs, platforms, tensors, settings.repeat) if operators else iter(())
+    return report, _costs(graphs, opened, platforms, tensors, settings) if operators else iter(())
 
 
-def _costs(graphs: Mapping[str, Graph], platforms: Sequence[PlatformName], tensors: TensorStore, repeat: int) -> Costs:
+def _costs(
+    graphs: Mapping[str, Graph], opened: Mapping[str, str], platforms: Sequence[PlatformName], tensors: TensorStore,
+    settings: RunSettings,
+) -> Costs:  # fmt: skip
+    """`opened`: the source of each model, which node times need."""
     from mindgap.run.pool import WorkerPool
+    from mindgap.workflows.support.node_times import node_times
     from mindgap.workflows.support.operator_times import operator_times
 
     every = [CPU_EAGER, *(each for each in platforms if each != CPU_EAGER)]
     with WorkerPool(every, tensors=tensors, busy=1) as pool:
         for name, graph in graphs.items():
-            yield name, operator_times(graph, every, pool.run, tensors, repeat)
+            times = operator_times(graph, every, pool.run, tensors, settings.repeat)
+            yield name, times, node_times(opened[name], every, settings.repeat, settings.deadline_s)
+
+
+def _timed_object(times: OperatorTimes, nodes: Mapping[str, list[NodeTime] | str]) -> dict[str, Any]:
+    """What `--json` has of a model's operators and nodes."""
+    return {
+        "left_out": times.left_out,
+        "operators": [dataclasses.asdict(op) for op in times.operators],
+        "nodes": {
+            platform: {"reason": found} if isinstance(found, str) else {"nodes": list(map(dataclasses.asdict, found))}
+            for platform, found in nodes.items()
+        },
+    }
 
 
 def _object(report: Report, row: Row) -> dict[str, Any]:
@@ -182,6 +206,20 @@ def _print_costs(name: str, platform: PlatformName, times: OperatorTimes, page: 
     for each in times.operators:
         if platform in each.reasons:
             page.print(Text(f"not by itself: {each.op}: {each.reasons[platform][:_REASON]}"))
+
+
+def _print_nodes(name: str, platform: str, found: list[NodeTime] | str, page: Any) -> None:
+    """Prints the nodes that take longest inside a run."""
+    if isinstance(found, str):
+        page.print(Text(f"{name} on {platform}: no times by node: {found[:_REASON]}"))
+        return
+    total = sum(each.seconds for each in found)
+    page.print(Text(f"{name}: inside a run of {platform}", style="italic"))
+    table = plain_table("node", "nodes", "in one run", "share")
+    for each in found[:_OPERATORS]:
+        table.add_row(each.kind, str(each.nodes), _time(each.seconds), f"{100 * each.seconds / (total or 1):.0f} %")
+    page.print(table)
+    page.print(Text(f"all nodes: {_time(total)}, by the runtime's profiler"))
 
 
 def _time(value: float | None) -> str:

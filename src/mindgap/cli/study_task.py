@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from mindgap.cli.diff import Deadline, Options, seconds
+from mindgap.cli.diff import Deadline, Junit, Options, seconds
 from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.sources import only_program, source_client, with_options
@@ -63,6 +63,7 @@ def task(
         str | None, typer.Option(metavar="DIR", help="Keep predictions there; a run that was cut goes on.")
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
+    junit: Junit = None,
     csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON on standard output.")] = False,
     options: Options = None,
@@ -76,7 +77,7 @@ def task(
     from mindgap.workflows.task.images import Pixels
     from mindgap.workflows.task.running import TaskSettings
 
-    check_files(("--html", html))
+    check_files(("--html", html), ("--junit", junit))
     if csv is not None:
         check_directory("--csv", csv)
     for platform in (reference, *platforms):
@@ -100,6 +101,11 @@ def task(
             from mindgap.report.task_page import task_page
 
             write_file(html, task_page(found))
+        if junit is not None:
+            from mindgap.report.answer_page import answer_junit
+            from mindgap.studies.task.study import answer_rows
+
+            write_file(junit, answer_junit(answer_rows(found, max_flips)))
         if csv is not None:
             _write_csv(csv, found)
         if as_json:
@@ -122,6 +128,8 @@ def _write_csv(folder: Path, found: TaskResult) -> None:
 
 def _status(found: TaskResult, max_flips: int | None) -> Exit:
     """Says on standard error what did not run and what is over the limit. Returns the exit status."""
+    from mindgap.studies.task.study import dataset_problem
+
     for column, why in found.failures.items():
         complain(f"not run: {why if why.startswith(column.name) else f'{column.name}: {why}'}")
     for place, (sample, why) in enumerate(found.problems.items()):
@@ -130,14 +138,8 @@ def _status(found: TaskResult, max_flips: int | None) -> Exit:
             break
         complain(f"sample {sample} is left out: {why}")
     status = Exit.WRONG_USE if found.failures or found.problems else Exit.NOTHING_FOUND
-    if (
-        found.task in ("classification", "localisation")
-        and len(labels := {t.labels[0] for t in found.truths.values()}) < 2
-    ):
-        complain(f"all samples are of one class ({labels.pop()}): their error says nothing of the others")
-        status = Exit.WRONG_USE
-    if found.task == "detection" and not any(truth.labels for truth in found.truths.values()):
-        complain("no sample has a true box: average precision is not defined")
+    if wanting := dataset_problem(found):
+        complain(wanting)
         status = Exit.WRONG_USE
     for column in found.columns:
         if beyond := sum(flip.column == column.name and flip.verdict == "beyond" for flip in found.flips):

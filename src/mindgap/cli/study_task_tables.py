@@ -13,7 +13,7 @@ from mindgap.results.predictions import Flip, TaskResult
 
 #: Flips of each column that are printed.
 _MOST: Final = 4
-_VERDICTS: Final = ("rounding", "beyond", "other_form", "unjudged")
+_VERDICTS: Final = ("rounding", "reduced_precision", "beyond", "other_form", "unjudged")
 
 
 def print_task(found: TaskResult, out: TextIO) -> None:

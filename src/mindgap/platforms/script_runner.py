@@ -2,15 +2,16 @@
 
 `run.py` holds real functions of the form `run(model, fresh)` that go the documented way of the runtime's users.
 `fresh` returns new operands at each call: exporters and tracers may run the model, and an operator in place then
-changes its operands. Its imports are at its top, as in a script. It is read, not imported: the parent process imports
-no framework.
+changes its operands. The call of the runtime itself is all from the statement `found = …` on, or else the last one.
+Its imports are at its top, as in a script. It is read, not imported: the parent process imports no framework.
 """
 
 from __future__ import annotations
 
 import ast
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,8 @@ _NOT_PASTED: Final = ("__future__", "typing", "collections", "torch", "mindgap")
 #: Each script has its own value of it.
 _CONSTANT: Final = "PROPERTIES"
 _SIGNATURE: Final = "def run(model, fresh):"
+#: The outputs of the runtime.
+_OUTPUTS: Final = "found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class ScriptRunner:
     packages: distributions whose versions the script prints, the runtime's first.
     properties: the value of the constant `PROPERTIES`, for a `run` that uses it.
     diagnostics: the runtime says on standard error why it fails.
+    in_torch: PyTorch itself runs the model: operands and outputs are its tensors, of any dtype.
     prepare: `module:function`, called with the platform's options in a process of mindgap's that runs programs, before
         each; a script has no such call.
     """
@@ -47,12 +51,13 @@ class ScriptRunner:
     packages: tuple[str, ...] = ()
     properties: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     diagnostics: bool = False
+    in_torch: bool = False
     prepare: str = ""
 
 
 def read_runner(
     file: Path, packages: Sequence[str], function: str = "run", *, properties: Mapping[str, str | int] | None = None,
-    edits: Mapping[str, str] | None = None, diagnostics: bool = False,
+    edits: Mapping[str, str] | None = None, diagnostics: bool = False, in_torch: bool = False,
 ) -> ScriptRunner:  # fmt: skip
     """Returns the runner that a function of a `run.py` is.
 
@@ -65,7 +70,29 @@ def read_runner(
         text = text.replace(old, new)
     used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     needed = tuple(line for line, name in imports if name in used)
-    return ScriptRunner(text, needed, tuple(packages), properties or {}, diagnostics)
+    return ScriptRunner(text, needed, tuple(packages), properties or {}, diagnostics, in_torch)
+
+
+def call_apart(runner: ScriptRunner) -> ScriptRunner | None:
+    """Returns a runner whose `run` exports and loads the model, and returns the call of the runtime as a function
+    without arguments. None for one that loads the model with each call."""
+    found = ast.parse(runner.run).body
+    function = next(each for each in found if isinstance(each, ast.FunctionDef) and each.name == "run")
+    calls = [each for each in function.body if _sets_outputs(each)]
+    if not calls and any(map(_sets_outputs, ast.walk(function))):
+        return None
+    begin, end = (calls or function.body)[-1].lineno - 1, function.end_lineno
+    lines = runner.run.splitlines()
+    # A runtime's method may need the program that it was loaded from.
+    made = ["    def call():", textwrap.indent("\n".join(lines[begin:end]), "    ")]
+    made += ["    call.kept = locals()", "    return call"]
+    return replace(runner, run="\n".join([*lines[:begin], *made, *lines[end:]]))
+
+
+def _sets_outputs(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Assign):
+        return False
+    return any(isinstance(each, ast.Name) and each.id == _OUTPUTS for each in node.targets)
 
 
 @cache

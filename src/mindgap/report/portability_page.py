@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -69,7 +69,7 @@ def slowdown_strips(study: PortingStudy) -> list[SlowdownStrip]:
         SlowdownStrip(name, target, estimator, tuple(sorted(map(tables.RATIOS[estimator], latencies))))
         for name, target, _ in tables.pairs(study)
         for estimator in _SHOWN
-        if (latencies := study.latencies(name, target, estimator))
+        if (latencies := study.latencies(name, target))
     ]
 
 
@@ -93,21 +93,16 @@ def _targets(study: PortingStudy, framework: str) -> list[str]:
 
 
 def _function_rows(study: PortingStudy, framework: str) -> list[FunctionRow]:
-    targets, timed = _targets(study, framework), "steady" not in study.draws[framework].untimed
+    targets = _targets(study, framework)
     return [
         FunctionRow(
             each.name,
             each.uses,
             each.stratum,
-            tuple(_timed(study.cells.get((framework, each.name, t)), timed) for t in targets),
+            tuple(study.cells.get((framework, each.name, t)) for t in targets),
         )
         for each in study.draws[framework].drawn
     ]
-
-
-def _timed(found: FunctionCell | None, timed: bool) -> FunctionCell | None:
-    """The cell, without its seconds where they tell nothing."""
-    return found if found is None or timed else replace(found, latency=None)
 
 
 def _losses(study: PortingStudy) -> list[dict[str, Any]]:
@@ -135,13 +130,16 @@ def cell_text(found: FunctionCell | None) -> str:
     if found.latency is not None:
         return f"{times(steady(found.latency).value)}{part}"
     loss = found.main_loss
-    return f"{loss.reason}{part}" if loss is not None else found.word if found.word != "success" else "ported"
+    if loss is not None:
+        return f"{loss.reason}{part}"
+    ported = "simulated" if found.untimed.startswith("simulated") else "ported"
+    return found.word if found.word != "success" else ported
 
 
 def cell_hint(found: FunctionCell | None) -> str:
-    """Returns the interval of a cell's ratio; empty where it was not measured."""
+    """Returns the interval of a cell's ratio, or why it was not measured."""
     if found is None or found.latency is None:
-        return ""
+        return "" if found is None else found.untimed
     ratio = steady(found.latency)
     return f"{times(ratio.low)} to {times(ratio.high)}; first call, paper's: {times(_paper(found))}"
 

@@ -35,6 +35,7 @@ _PLAIN: Final = {
 }
 MEANINGS: Final = {
     "rounding": "rounding of the graph can swap the two labels: a correct platform may give either",
+    "reduced precision": "the platform computes in fewer bits than declared, whose rounding can swap the two labels",
     "beyond": "rounding of the graph cannot swap the two labels",
     "other form": "this form computes something else than the model, on the reference too",
     "unjudged": "whether rounding explains it is not known",

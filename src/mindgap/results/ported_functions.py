@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -29,12 +30,10 @@ CLASSES: Final[tuple[PortClass, ...]] = get_args(PortClass)
 #: Names of the estimators of slow-downs.
 Estimator = Literal["steady", "first call", "paper's", "medians"]
 ESTIMATORS: Final[tuple[Estimator, ...]] = get_args(Estimator)
-#: Why no figure of later calls of PyTorch is shown.
-LATER_CALLS_OF_PYTORCH: Final = (
-    "the seconds are those of mindgap's executor, which hands arrays over and checks outputs: about 35 microseconds a "
-    "call, where the function itself takes 1 to 6"
-)
-_WARM_SOURCE: Final = "the source's first call was measured warm for every target but the first"
+#: How a study measures: studies of another way do not go on, and are not compared.
+MEASURED: Final = "direct calls, processor time"
+#: Why functions of PyTorch have no seconds in studies of earlier versions.
+_BY_EXECUTOR: Final = "measured by an earlier version of mindgap, through its executor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class PortingSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Returns what the study's file holds of them."""
-        return asdict(self)
+        return {**asdict(self), "measured": MEASURED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +96,16 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class FunctionCell:
-    """One function on one target. `latency`: None where no sample is ported."""
+    """One function on one target. `latency`: None where no sample is ported, or none could be measured.
+
+    untimed: why no seconds, or no more of them, could be measured."""
 
     framework: str
     function: str
     target: str
     samples: tuple[SampleResult, ...]
     latency: Latency | None = None
+    untimed: str = ""
 
     @property
     def word(self) -> PortClass:
@@ -142,7 +144,6 @@ class FrameworkDraw:
     not_tried: names that were drawn and have no sample, with the reason; each was replaced by the next of its stratum.
     targets: all targets, with the reason why one is not available, empty for those that are.
     unreadable: files of folders that were named, not of packages, which do not parse, and why.
-    untimed: estimators whose figures tables leave out, and why.
     """
 
     framework: str
@@ -156,7 +157,6 @@ class FrameworkDraw:
     not_tried: Mapping[str, str]
     targets: Mapping[str, str]
     unreadable: Mapping[str, str] = field(default_factory=dict[str, str])
-    untimed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass
@@ -168,24 +168,29 @@ class PortingStudy:
     draws: dict[str, FrameworkDraw] = field(default_factory=dict[str, FrameworkDraw])
     cells: dict[tuple[str, str, str], FunctionCell] = field(default_factory=dict[tuple[str, str, str], FunctionCell])
 
+    def of_framework(self, framework: str) -> list[FunctionCell]:
+        """Returns the cells of a framework, which another thread may be adding to."""
+        return [cell for cell in list(self.cells.values()) if cell.framework == framework]
+
     def of(self, framework: str, target: str) -> list[FunctionCell]:
         """Returns the cells of a target, in the order of the draw."""
         names = [each.name for each in self.draws[framework].drawn]
         found = (self.cells.get((framework, name, target)) for name in names)
         return [each for each in found if each is not None]
 
-    def latencies(self, framework: str, target: str, estimator: Estimator) -> list[Latency]:
-        """Returns the seconds of a target's functions; none where the draw says that they tell nothing."""
-        if estimator in self.draws[framework].untimed:
-            return []
+    def latencies(self, framework: str, target: str) -> list[Latency]:
+        """Returns the seconds of a target's functions."""
         return [each.latency for each in self.of(framework, target) if each.latency is not None]
 
 
 class StudyFile:
-    """Appends to a study's file, one JSON object a line, and reads it. A last line that was cut is dropped."""
+    """Appends to a study's file, one JSON object a line, and reads it. A last line that was cut is dropped.
+
+    Threads may add at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock = threading.Lock()
 
     def read(self) -> PortingStudy:
         """Raises `MindgapError` where the file is not there or is no study."""
@@ -236,7 +241,7 @@ class StudyFile:
             self._append({"kind": "cell", **asdict(record)})
 
     def _append(self, data: dict[str, Any]) -> None:
-        with self.path.open("a", encoding="utf-8") as out:
+        with self._lock, self.path.open("a", encoding="utf-8") as out:
             out.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
             out.flush()
 
@@ -256,10 +261,7 @@ def _added(study: PortingStudy | None, data: dict[str, Any]) -> PortingStudy:
         return PortingStudy(dict(data["settings"]), str(data["machine"]))
     if kind == "draw":
         drawn = tuple(DrawnFunction(**each) for each in data.pop("drawn"))
-        if data["framework"] == "pytorch" and "untimed" not in data:
-            # Of a version that measured the first call of the source wrongly.
-            firsts = dict.fromkeys(ESTIMATORS[1:], _WARM_SOURCE)
-            data["untimed"] = {"steady": LATER_CALLS_OF_PYTORCH, **firsts}
+        data.pop("untimed", None)  # of an earlier version
         for name in ("versions", "not_tried", "targets"):
             if not isinstance(data[name], dict):
                 raise TypeError(f"{name} is no object")
@@ -276,6 +278,8 @@ def _added(study: PortingStudy | None, data: dict[str, Any]) -> PortingStudy:
     )  # fmt: skip
     if latency is not None:
         _check_seconds(latency)
+        if data["framework"] == "pytorch" and "measured" not in study.settings:
+            latency, data["untimed"] = None, _BY_EXECUTOR
     cell = FunctionCell(**data, samples=samples, latency=latency)
     study.cells[cell.framework, cell.function, cell.target] = cell
     return study

@@ -7,8 +7,9 @@ from typing import Final, Literal
 
 #: What a model is asked for: a label, a label with a box, any number of boxes with labels, the next token of a text.
 Task = Literal["classification", "localisation", "detection", "language"]
-#: Whether rounding of the graph can swap two labels: `rounding`, `beyond` it, or it is not known.
-FlipVerdict = Literal["rounding", "beyond", "other form", "unjudged"]
+#: Whether rounding of the graph can swap two labels: `rounding`, `beyond` it, or it is not known. `reduced precision`:
+#: rounding of the dtype can in which the platform computes, with fewer bits than declared.
+FlipVerdict = Literal["rounding", "reduced precision", "beyond", "other form", "unjudged"]
 #: The label of a sample, or of a position of a text, whose outputs have NaN or infinities. It is never right.
 NOT_FINITE: Final = -1
 
@@ -59,7 +60,8 @@ class NearTie:
     """How near rounding of a form's own graph comes to swapping the best label of a sample with another.
 
     rival: the label that rounding swaps first. margin: how far the exact outputs of both are apart. limit: how far
-    rounding can move them towards each other; at or above the margin, the sample is in danger.
+    rounding can move them towards each other; at or above the margin, the sample is in danger. what: of a detection,
+    the two numbers: a score and the threshold, or the operands of a choice within the graph, which has no label (-1).
     """
 
     form: str
@@ -68,6 +70,7 @@ class NearTie:
     rival: int
     margin: float
     limit: float
+    what: str = ""
 
     @property
     def in_danger(self) -> bool:
@@ -81,7 +84,8 @@ class Flip:
 
     position: of a text, the first position that flips; else 0.
     truth, before, after: the right label, the reference's, the column's.
-    margin, limit: as in `NearTie`, of the two labels, where the verdict is known.
+    margin, limit: as in `NearTie`, of the two labels, where the verdict is known; of a detection, of the nearest tie or
+        of the box or score that is furthest off.
     shows: of a detection, the labels that either side shows.
     origin: the operator or module that began it, where it was looked for. note: how the difference grows, or why
         nothing was found.

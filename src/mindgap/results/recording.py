@@ -67,9 +67,10 @@ class Recording:
 
     def begin(
         self, created: str, version: str, facts: Sequence[PlatformFacts], wanted: Sequence[PlatformName],
-        more: Mapping[str, Any] | None = None,
+        more: Mapping[str, Any] | None = None, order: Sequence[PlatformName] = (),
     ) -> None:  # fmt: skip
-        """The run itself, what is known of platforms, and those that get rows. `more`: settings besides."""
+        """The run itself, what is known of platforms, and those that get rows. `more`: settings besides. `order`: of
+        the run's platforms, where `facts` are those of some."""
         settings = {**dataclasses.asdict(self._settings), "platforms": list(wanted), **(more or {})}
         self._start = {
             "run": self.run,
@@ -79,7 +80,8 @@ class Recording:
             "reference": self._settings.reference,
             "settings": json.dumps(settings),
         }
-        self._facts = {fact.platform: (position, fact) for position, fact in enumerate(facts)}
+        names = list(dict.fromkeys([*order, *(fact.platform for fact in facts)]))
+        self._facts = {fact.platform: (names.index(fact.platform), fact) for fact in facts}
         self._append("runs", self._start)
         self._append("platforms", [self._platform(fact.platform) for fact in facts])
 

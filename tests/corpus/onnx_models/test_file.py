@@ -272,9 +272,9 @@ def test_softmax_of_old_operator_sets_takes_all_dimensions_from_the_axis_on(tmp_
 
 
 def test_the_own_path_does_not_repeat_the_comparison(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mindgap.models.own_path.worker import _opened
+    from mindgap.models.own_path.worker import opened_program
 
     monkeypatch.setitem(table.TRANSLATIONS, "Softmax", table.Translation(lambda node, x: torch.softmax(x, 0)))
-    assert _opened(str(classifier)).program is not None
+    assert opened_program(str(classifier)).program is not None
     with pytest.raises(SourceError, match="its translation gives other values"):
         built(str(classifier))

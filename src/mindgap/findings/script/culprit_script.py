@@ -12,7 +12,6 @@ from mindgap.platforms.listing import package_versions
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, declared, python_in
 from mindgap.platforms.protocol import NotNative
-from mindgap.platforms.pytorch.eager import EagerBackend
 from mindgap.platforms.registry import environment, find
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ def target_of(platform: PlatformName) -> Target:
         target = replace(target, execution=where.emulation.words)
     elif isinstance(inner, NotNative):
         target = replace(target, execution=inner.execution)
-    if isinstance(inner, EagerBackend) and inner.device.name != "cpu":
-        return replace(target, torch_device=inner.device.torch_name, module=inner.device.module)
     return target
 
 

@@ -59,17 +59,16 @@ def with_cases(
     and compares with what two versions of it gave.
     The caller has to run the script: nothing here knows that it shows the fault. Raises `NoShortScript`.
     """
-    script_runner(form.platform)
+    runner = script_runner(form.platform)
     given = [replace(case, inputs=case.inputs or materialise_all(case.graph)) for case in cases]
     graphs = [_with_rounded_scalars(case.graph, case.inputs or ()) for case in given]
     exact = all(map(_can_widen, graphs)) and form.compare != "equal"
     if form.wrong == "reference" and not exact and form.kind == "wrong" and two is None:
         raise NoShortScript("eager PyTorch is wrong, and the operators have no float64 result that shows it")
-    in_torch = form.platform.device_mode.startswith("cpu/") or bool(form.platform.torch_device)
-    bounded = not in_torch and any(map(_needs_boundary, graphs))
+    bounded = not runner.in_torch and any(map(_needs_boundary, graphs))
     if bounded and (two is not None or held):
         raise NoShortScript("the operands cross into the runtime as other dtypes, which such a script does not do")
-    if held and (form.kind == "wrong" or form.platform.torch_device):
+    if held and form.kind == "wrong":
         raise NoShortScript("constants are operands here")
     source = _cases(given, graphs, public=public, held=held)
     form = replace(form, cases=source, exact=exact, bounded=bounded)

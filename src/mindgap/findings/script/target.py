@@ -20,10 +20,9 @@ class Target:
     """A platform: its `DEVICE/MODE`, its options, and the environment variables that its process must start with.
 
     `python`: the interpreter of the environment in which it runs, empty for mindgap's own. `versions`: of packages
-    there; None for mindgap's own environment. `torch_device`: of eager mode on a device other than the CPU, its name in
-    `torch.device`; `module`: what to import so that torch knows it. `execution`: how it was run where no hardware of
-    its kind ran it, in words (`emulated: cortex-a72 by qemu-aarch64 7.2.22`); empty for hardware. `host`: the name of
-    the host that it runs on, empty for this machine.
+    there; None for mindgap's own environment. `execution`: how it was run where no hardware of its kind ran it, in
+    words (`emulated: cortex-a72 by qemu-aarch64 7.2.22`); empty for hardware. `host`: the name of the host that it runs
+    on, empty for this machine.
     """
 
     device_mode: str
@@ -31,8 +30,6 @@ class Target:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     python: str = ""
     versions: Mapping[str, str] | None = None
-    torch_device: str = ""
-    module: str = ""
     execution: str = ""
     host: str = ""
 

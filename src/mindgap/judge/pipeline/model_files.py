@@ -1,5 +1,5 @@
 """Decides about a model file whose outputs are not those of its translated graph: a runtime's choice to quantise float
-operands, or the side that ONNX's reference evaluator takes.
+operands, or the side that the format's reference implementation takes.
 
 Beside integer weights some runtimes quantise the other operand of a product to 8 bits by default. OpenVINO calls it
 dynamic quantisation (`DYNAMIC_QUANTIZATION_GROUP_SIZE`), ONNX Runtime an accuracy level of MatMulNBits
@@ -10,6 +10,8 @@ the choice is the cause.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from mindgap.graph import Graph, operands
@@ -19,7 +21,7 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.graph.operators import traits
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.models.own_path.runs import OwnRun
-from mindgap.platforms.name import PlatformName
+from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.advice import alternatives, with_option
 from mindgap.results.rows import OwnPathStatus
 
@@ -32,9 +34,24 @@ _INTEGERS: Final = frozenset({"int8", "uint8"})
 _STEP: Final = 1 / 127
 _LEAST_FAR: Final = 0.05
 _FURTHEST: Final = 0.25
-#: The reference evaluator takes the side that is nearer to it by this factor.
+#: The reference takes the side that is nearer to it by this factor.
 _NEARER: Final = 0.1
-_OPEN: Final = "Whether the runtime or mindgap's translation is wrong is open: ONNX's reference evaluator"
+
+
+@dataclass(frozen=True, slots=True)
+class _Referee:
+    """What decides which side of a file is wrong: the platform that computes operators as the makers of the format
+    define them. `words`: what they are called."""
+
+    platform: PlatformName
+    words: str
+
+
+#: By the suffix of the file.
+_REFEREES: Final = {
+    ".onnx": _Referee(parse("onnx/reference"), "ONNX's reference evaluator"),
+    ".tflite": _Referee(parse("litert/cpu@kernels=reference"), "an interpreter with LiteRT's reference kernels"),
+}
 
 
 def quantised_operands(
@@ -92,18 +109,28 @@ def products_with_integers(graph: Graph) -> int:
     return found
 
 
-def decided_by_reference(run: OwnRun, referee: OwnRun | None) -> tuple[OwnPathStatus, str]:
-    """Returns which side of a model file the reference evaluator takes: the runtime's, or that of the translated
-    graph."""
+def is_referee(platform: PlatformName) -> bool:
+    """Whether a platform decides about files of a format: nothing decides about itself."""
+    return any(platform == each.platform for each in _REFEREES.values())
+
+
+def decided_by_reference(
+    run: OwnRun, run_program: Callable[[PlatformName], OwnRun | None]
+) -> tuple[OwnPathStatus, str]:
+    """Returns which side of a model file the reference of its format takes: the runtime's, or that of the translated
+    graph. `run_program`: runs the file on another platform."""
+    decides = _REFEREES[Path(run.way).suffix]
+    referee = run_program(decides.platform)
+    still_open = f"Whether the runtime or mindgap's translation is wrong is open: {decides.words}"
     if referee is None or referee.outputs is None or run.outputs is None:
         why = f": {referee.reason}" if referee is not None else ""
-        return "differs", f"{_OPEN} did not run it{why}"
+        return "differs", f"{still_open} did not run it{why}"
     runtimes, ours = distance(run.outputs, referee.outputs), distance(run.eager, referee.outputs)
     if ours <= runtimes * _NEARER:
-        return "differs", "ONNX's reference evaluator gives what the translated graph gives: the runtime is wrong"
+        return "differs", f"{decides.words} gives what the translated graph gives: the runtime is wrong"
     if runtimes <= ours * _NEARER:
         return "unjudged", (
-            "ONNX's reference evaluator gives what the runtime gives: mindgap's translation of the file is wrong, and "
+            f"{decides.words} gives what the runtime gives: mindgap's translation of the file is wrong, and "
             "what else this row says is of another model. Please report it"
         )
-    return "differs", f"{_OPEN} gives a third result"
+    return "differs", f"{still_open} gives a third result"

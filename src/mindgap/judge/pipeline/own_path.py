@@ -14,13 +14,13 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
-from mindgap.judge.pipeline.model_files import decided_by_reference, quantised_operands
+from mindgap.judge.pipeline.model_files import decided_by_reference, is_referee, quantised_operands
 from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
 from mindgap.judge.pipeline.quantised_files import Probe, QuantisedFile, quantised_file
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference
 from mindgap.platforms.delegation import took_none
-from mindgap.platforms.name import PlatformName, parse
+from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import (
     BY_EXPORT,
     FIXED,
@@ -40,9 +40,6 @@ _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 OTHER: Final = 1e-3
 _FAR: Final = 0.5
-
-#: Decides which side of a model file is wrong: the operators as ONNX defines them.
-_REFEREE: Final = parse("onnx/reference")
 
 #: Runs the program by the way of a platform's users.
 RunProgram = Callable[[PlatformName], OwnRun | None]
@@ -76,7 +73,7 @@ def with_own_path(
     """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault.
 
     `eager_again`: builds the program again and returns its outputs in eager mode; none where that fails. `referee`:
-    for a program that is a model file, so that ONNX's reference evaluator decides which side is wrong. `probe`: for
+    for a program that is a model file, so that the reference of its format decides which side is wrong. `probe`: for
     such a program, so that the integers of a quantised one decide.
     """
     compared = _compared(comparison, row, run, eager_again)
@@ -86,13 +83,13 @@ def with_own_path(
     translation_failed, graphs_row = referee is not None and run.outputs is not None and is_error, row
     if translation_failed and status == "differs":
         row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
-    if referee is not None and row.platform != _REFEREE:
+    if referee is not None and not is_referee(row.platform):
         if status == "differs" and (policy := quantised_operands(comparison, run, referee)) is not None:
             about = own_path_of(run, status, policy.detail)
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
         narrow = probe is not None and row.finding and _is_narrow(comparison, row.platform)
         asked = probe if status in ("differs", "unjudged") or narrow else None
-        quantised = None if asked is None else quantised_file(comparison, run, asked, _REFEREE)
+        quantised = None if asked is None else quantised_file(comparison, run, asked)
         if quantised is not None and quantised.decided:
             status = status if status == "same" else "rounding"
             if quantised.faults or narrow:
@@ -100,7 +97,7 @@ def with_own_path(
         if quantised is not None:
             detail = quantised.detail if quantised.decided else f"{detail}. {quantised.detail}"
         if status == "differs":
-            status, decided = decided_by_reference(run, referee(_REFEREE))
+            status, decided = decided_by_reference(run, referee)
             detail = f"{detail}. {decided}"
     about = own_path_of(run, status, detail)
     if translation_failed and status in ("same", "rounding", "unjudged"):

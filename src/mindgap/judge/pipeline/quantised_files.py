@@ -19,11 +19,13 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.quantised import QuantisedExamination, QuantisedValue, examine_quantised, quantised_values
 from mindgap.models.own_path.runs import OwnRun
-from mindgap.platforms.name import PlatformName
+from mindgap.platforms.name import PlatformName, parse
 
 #: Runs a model file on tensors: its outputs, and its integers by the name of their node. None for a file without any.
 Probe = Callable[[PlatformName, Sequence[Array]], tuple[tuple[Array, ...], dict[str, Array]] | None]
 
+#: Runs the same file, to check what is expected.
+_REFEREE: Final = parse("onnx/reference")
 _QUANTIZE: Final = " (QuantizeLinear)"
 #: What stands between the operators of a quantised file.
 _BETWEEN: Final = (_QUANTIZE, " (DequantizeLinear)")
@@ -42,12 +44,10 @@ class QuantisedFile:
     faults: tuple[Fault, ...] = ()
 
 
-def quantised_file(
-    comparison: GraphComparison, run: OwnRun, probe: Probe, referee: PlatformName
-) -> QuantisedFile | None:
+def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> QuantisedFile | None:
     """Returns what the integers of a model file on a platform say. None for a file without quantised values.
 
-    `run`: what the file gave. `referee`: runs the same file, to check what is expected.
+    `run`: what the file gave.
     """
     from mindgap.judge.oracle import OracleError
 
@@ -79,7 +79,7 @@ def quantised_file(
         if not wrong:
             count = len(values)
             return QuantisedFile(True, f"each of its {count} quantised values is one that ONNX's definition allows")
-        against = examined(referee)
+        against = examined(_REFEREE)
         if against is not None and (unfit := _unfit(against[1], wrong)):
             label = _label(functional, unfit.node)
             return QuantisedFile(False, f"ONNX's reference evaluator gives other integers than expected at {label}")

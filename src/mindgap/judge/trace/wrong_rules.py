@@ -1,4 +1,5 @@
-"""Recognises operators of quantised graphs that follow another rule of rounding or saturation than their own.
+"""Recognises operators that follow another rule than their own: of rounding or saturation in quantised graphs, or none
+at all, where an optimiser took one for the identity.
 
 The right rules: `round` rounds half to even (IEEE 754, roundTiesToEven; ONNX's `QuantizeLinear` and PyTorch's
 `quantize_per_tensor` demand it), `clamp` saturates at its limits, sums of products of whole numbers are exact (ONNX's
@@ -12,6 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -43,6 +45,11 @@ class WrongRule:
     fewer_bits: bool = False
 
 
+#: What an operator does to its first operand.
+_LEFT_OUT: Final[Mapping[str, str]] = {
+    "add": "added", "sub": "subtracted", "subtract": "subtracted", "mul": "multiplied", "multiply": "multiplied",
+    "div": "divided", "divide": "divided",
+}  # fmt: skip
 #: A rule and what it gives.
 _Candidate = tuple[WrongRule, Tensor]
 _ROUNDINGS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
@@ -71,7 +78,9 @@ def wrong_rule(oracle: Oracle, node: int, arrays: Mapping[int, Array]) -> WrongR
     with neutral_float64():
         call = bind_call(oracle.graph, oracle.graph.nodes[node])
         args, kwargs = call.bind(WideValues(oracle))
-        for rule, candidate in _candidates(call, [_wide(each) for each in args], kwargs, got, right):
+        wide = [_wide(each) for each in args]
+        left_out = _left_out(call.packet, args, str(arrays[number].dtype))
+        for rule, candidate in chain(left_out, _candidates(call, wide, kwargs, got, right)):
             if candidate.shape == got.shape and bool(((got == candidate) | (got.isnan() & candidate.isnan())).all()):
                 return rule
     return None
@@ -187,6 +196,18 @@ def _accumulated(terms: Tensor | list[Tensor]) -> Tensor:
 
 def _in_float16(x: Tensor) -> Tensor:
     return x.to(torch.float16).to(x.dtype)
+
+
+def _in_bfloat16(x: Tensor) -> Tensor:
+    return x.to(torch.bfloat16).to(x.dtype)
+
+
+def _left_out(packet: str, args: list[Any], dtype: str) -> Iterator[_Candidate]:
+    """The first operand as it is. Not where 16 bits hold all of a float32: a sum in such a format may give it too."""
+    if packet in _LEFT_OUT and isinstance(args[0], Tensor):
+        kept = _wide(args[0])
+        if dtype != "float32" or not any(torch.equal(each(kept), kept) for each in (_in_float16, _in_bfloat16)):
+            yield WrongRule(f"as if nothing were {_LEFT_OUT[packet]}"), kept
 
 
 def _whole(value: Any) -> bool:

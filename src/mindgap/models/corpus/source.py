@@ -1,7 +1,7 @@
 """Parses sources, the text that names models on the command line, and lists their schemes.
 
 SCHEME:NAME            timm:resnet18, transformers:BertModel, records:FILE.parquet#ID
-FILE.onnx              a model file, translated to PyTorch
+FILE.onnx, FILE.tflite  a model file, translated to PyTorch
 FILE.mindgap           what `mindgap capture` wrote, with its weights
 FILE.py:CALLABLE       mymodel.py:make, mymodel.py:make#2 (the third of the models that it returns)
 PACKAGE.MODULE:CALLABLE
@@ -79,6 +79,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     "graph": Scheme("FILE.graph", ".files.graph_file:open_graph", ()),
     "model": Scheme("FILE.mindgap", ".files.graph_file:open_model", ()),
     "onnxfile": Scheme("FILE.onnx", ".onnx_models.file:open_onnx_file", ("seed",)),
+    "tflitefile": Scheme("FILE.tflite", ".tflite_models.file:open_tflite_file", ("seed",)),
 }
 
 #: The entry-point group in which an installed package registers schemes of its own (name: scheme, object: `Scheme`).
@@ -109,7 +110,7 @@ def schemes() -> Mapping[str, Scheme]:
 PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", ".files.user_code:open_user_code", _MODEL)
 
 #: Suffixes of files that need no scheme.
-_FILES: Final = {".mindgap": "model", ".onnx": "onnxfile"}
+_FILES: Final = {".mindgap": "model", ".onnx": "onnxfile", ".tflite": "tflitefile"}
 _OPTIONS = re.compile(r"\?([\w.]+=[^&?]*(?:&[\w.]+=[^&?]*)*)$")
 
 

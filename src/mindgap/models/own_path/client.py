@@ -150,6 +150,8 @@ class OwnPathClient:
         from mindgap.models.corpus.onnx_models.probing import write_probed
 
         name, question, options = source.partition("?")
+        if not name.endswith(".onnx"):
+            return None
         if platform in self._files:
             raise MindgapError(f"{self._files[platform].name} takes the place of the source there")
         with tempfile.TemporaryDirectory(prefix="mindgap-probed-") as folder:
@@ -290,7 +292,7 @@ class OwnPathClient:
 
 def is_model_file(source: str) -> bool:
     """Whether a source is a file of a runtime's own format, which a runtime that reads it is given byte for byte."""
-    return source.partition("?")[0].endswith(".onnx")
+    return source.partition("?")[0].endswith((".onnx", ".tflite"))
 
 
 def runner_json(runner: ScriptRunner) -> dict[str, Any]:

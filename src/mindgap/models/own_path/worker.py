@@ -156,7 +156,7 @@ class Programs:
             return None
         if self._first is None or self._first[0] != header["first"]:
             own = header["first"] == header["source"]
-            built = self._program(header["source"]) if own else _opened(header["first"])
+            built = self._program(header["source"]) if own else opened_program(header["first"])
             self._first, self._exports = (header["first"], built.args, built.kwargs), {}
             self._warned = {}
         if header["first"] == header["source"]:
@@ -207,7 +207,7 @@ class Programs:
         """Builds a program again, and runs it eagerly."""
         from mindgap.models.own_path.program_run import FlatProgram, run_eagerly
 
-        built = _opened(header["source"])
+        built = opened_program(header["source"])
         return {"kind": "eager"}, run_eagerly(FlatProgram(built.program, built.args, built.kwargs))
 
     def sensitivity(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
@@ -261,7 +261,7 @@ class Programs:
         from mindgap.models.own_path.program_run import FlatProgram, run_twice
 
         if self._source != source or self._built is None:
-            self._source, self._built = None, _plain(self._given) if self._given is not None else _opened(source)
+            self._source, self._built = None, _plain(self._given) if self._given is not None else opened_program(source)
             built = self._built
             flat = FlatProgram(built.program, built.args, built.kwargs)
             asked: list[Question] = []
@@ -279,9 +279,10 @@ class Programs:
         return self._built
 
 
-def _opened(source: str) -> Built:
+def opened_program(source: str) -> Built:
+    """Opens a source, and builds its first program."""
     from mindgap.models.corpus import Program, open_source
-    from mindgap.models.corpus.onnx_models.file import checked_before
+    from mindgap.models.corpus.translated_model import checked_before
 
     one = open_source(source)[0]
     assert isinstance(one, Program), "a graph that was captured before has no program"

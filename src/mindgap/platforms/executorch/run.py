@@ -21,8 +21,9 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     program = torch.export.export(model, fresh())
     lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
     loaded = Runtime.get().load_program(bytes(lowered.buffer))
-    found = loaded.load_method("forward").execute(list(fresh()))  # operands changed in place come first
-    return [value.clone() for value in found[-len(program.graph_signature.user_outputs) :]]
+    method, count = loaded.load_method("forward"), len(program.graph_signature.user_outputs)
+    found = method.execute(list(fresh()))  # operands changed in place come first
+    return [value.clone() for value in found[-count:]]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:

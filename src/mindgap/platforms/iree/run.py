@@ -27,7 +27,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     program = output.compile(save_to=None, target_backends=None)
     config = iree.runtime.Config("local-task")
     module = iree.runtime.VmModule.copy_buffer(config.vm_instance, program.map_memory())
-    found = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in fresh()))
+    loaded = iree.runtime.load_vm_module(module, config)
+    found = loaded.main(*(a.numpy() for a in fresh()))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 
 

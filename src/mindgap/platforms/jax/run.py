@@ -41,5 +41,6 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the compiled function."""
     torchax.default_env()
     weights, function = torchax.extract_jax(model)
-    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, fresh()))
+    compiled, given = jax.jit(function), jax.tree.map(torchax.default_env().t2j_copy, fresh())
+    found = compiled(weights, given)
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]

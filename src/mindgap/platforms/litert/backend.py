@@ -34,18 +34,30 @@ _OPTIONS: Final = (
     Option(
         "delegate", "the interpreter's default delegate (default), or LiteRT's own kernels alone", ("xnnpack", "none")
     ),
+    Option(
+        "kernels",
+        "LiteRT's optimised kernels (default), or its reference kernels without a delegate",
+        ("optimised", "reference"),
+    ),
     Option("x64", "litert-torch makes 32 bits of 64 (its default), or keeps 64 bits (enable_x64=True)", ("off", "on")),
     threads("threads of the interpreter (default: its own, 1)"),
 )
 _PACKAGES: Final = ("litert-torch", "ai-edge-litert")
+_FILE_PACKAGES: Final = ("ai-edge-litert",)
+_RUN: Final = Path(__file__).with_name("run.py")
 SIGNATURE: Final = "serving_default"
+
+
+#: The choice of kernels that leaves a delegate out.
+_REFERENCE: Final = "reference"
 
 
 class LitertPlatform:
     """Converts graphs and makes interpreters. `threads`: None leaves the number to the interpreter."""
 
-    def __init__(self, delegate: str, x64: bool, threads: int | None) -> None:
-        self._delegate = delegate
+    def __init__(self, delegate: str, x64: bool, threads: int | None, kernels: str = "optimised") -> None:
+        self._delegate = "none" if kernels == _REFERENCE else delegate
+        self._kernels = kernels
         self._x64 = x64
         self._threads = threads
         self._library: Any = importlib.import_module("ai_edge_litert.interpreter")
@@ -54,6 +66,7 @@ class LitertPlatform:
         return {
             **host.described(MODULES),
             "delegate": self._delegate,
+            "kernels": self._kernels,
             "x64": self._x64,
             "threads": self._threads,
             INFERENCE_ONLY: True,
@@ -78,9 +91,16 @@ class LitertPlatform:
         settings = (
             {"experimental_default_delegate_latest_features": True}
             if self._delegate == "xnnpack"
-            else {"experimental_op_resolver_type": resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
+            else {"experimental_op_resolver_type": getattr(resolvers, _resolver(self._delegate, self._kernels))}
         )
         return self._library.Interpreter(model_content=model, num_threads=self._threads, **settings)
+
+
+def _resolver(delegate: str, kernels: str) -> str:
+    """The name of the interpreter's choice of kernels (`OpResolverType`)."""
+    if kernels == _REFERENCE:
+        return "BUILTIN_REF"
+    return "AUTO" if delegate == "xnnpack" else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
 
 
 class LitertExecutable:
@@ -127,15 +147,28 @@ class LitertExecutable:
 
 def _script(options: Options) -> ScriptRunner | None:
     """The script takes the interpreter's number of threads, and its delegate."""
-    if "delegate" in options:
+    if options.keys() & {"delegate", "kernels"}:
         return None
     edits = {"convert(model, fresh())": "convert(model, fresh(), enable_x64=True)"} if "x64" in options else {}
-    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, edits=edits, diagnostics=True)
+    return read_runner(_RUN, _PACKAGES, edits=edits, diagnostics=True)
+
+
+def _file_script(options: Options, file: str) -> ScriptRunner | None:
+    """A file is run as its users run it: without the flag that litert-torch's own runner sets."""
+    if "x64" in options:
+        return None
+    resolver = _resolver(options.get("delegate", "xnnpack"), options.get("kernels", ""))
+    edits = {'"FILE"': repr(file), "OpResolverType.AUTO": f"OpResolverType.{resolver}"}
+    if "threads" in options:
+        edits["num_threads=None"] = f"num_threads={int(options['threads'])}"
+    return read_runner(_RUN, _FILE_PACKAGES, "run_file", edits=edits, diagnostics=True)
 
 
 BACKEND: Final = HostRuntime(
     MODULES,
-    lambda options: LitertPlatform(options["delegate"], options["x64"] == "on", thread_count(options)),
+    lambda options: LitertPlatform(
+        options["delegate"], options["x64"] == "on", thread_count(options), options["kernels"]
+    ),
     _OPTIONS,
     # litert-torch has translations in JAX, which stays on the CPU.
     lambda options: {"JAX_PLATFORMS": "cpu"},
@@ -144,4 +177,6 @@ BACKEND: Final = HostRuntime(
     packages=_PACKAGES,
     recipe=Path(__file__).with_name("litert.toml"),
     front_end=lambda options: "litert_torch",
+    file_suffixes=(".tflite",),
+    file_script=_file_script,
 )

@@ -44,6 +44,7 @@ _OPTIONS: Final = (
         "default lets ONNX Runtime quantise what is multiplied by dequantised weights to 8 bits; float does not",
         ("default", "float"),
     ),
+    Option("deterministic", "on asks ONNX Runtime for deterministic kernels where it has them", ("off", "on")),
 )
 #: ONNX Runtime fuses DequantizeLinear and MatMul into MatMulNBits, whose accuracy level is 4 by default: operands of 8
 #: bits. At 0 it computes in the operands' own dtype.
@@ -58,7 +59,10 @@ _EXPORTERS: Final = {
 class OnnxRuntimePlatform:
     """Makes sessions with one set of options. `threads`: None leaves the number to ONNX Runtime."""
 
-    def __init__(self, opt: str, threads: int | None, way: str, activations: str = "default") -> None:
+    def __init__(
+        self, opt: str, threads: int | None, way: str, activations: str = "default", deterministic: bool = False
+    ) -> None:
+        self._deterministic = deterministic
         self._entries = _entries({"activations": activations})
         self._export = way
         self._opt = opt
@@ -72,6 +76,7 @@ class OnnxRuntimePlatform:
             "graph_optimization": self._opt,
             "intra_op_threads": self._threads,
             "execution_mode": "sequential",
+            "use_deterministic_compute": self._deterministic,
             INFERENCE_ONLY: True,
             "exporter": _EXPORTERS[self._export],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self._measured()),
@@ -91,7 +96,9 @@ class OnnxRuntimePlatform:
             exported = shared_export(graph, inputs, apart=True)
         else:
             exported = export_official(graph, inputs)
-        session = new_session(exported, [_PROVIDER], self._opt, self._threads, entries=self._entries)
+        session = new_session(
+            exported, [_PROVIDER], self._opt, self._threads, entries=self._entries, deterministic=self._deterministic
+        )
         return OnnxRuntimeExecutable(session, exported, graph, _assigned(session))
 
 
@@ -110,7 +117,7 @@ def _assigned(session: Any) -> Delegation:
 def _script(options: Options) -> ScriptRunner | None:
     """Both ways to export write the same operators, and the script exports as users do. The operands are small: a
     session takes one thread for them."""
-    if options.get("threads", "1") != "1" or "activations" in options:
+    if options.get("threads", "1") != "1" or {"activations", "deterministic"} & options.keys():
         return None
     file = Path(__file__).with_name("run.py")
     return read_runner(file, _PACKAGES, "run_unoptimised" if "opt" in options else "run")
@@ -132,7 +139,11 @@ def _entries(options: Options) -> dict[str, str]:
 BACKEND: Final = HostRuntime(
     _MODULES,
     lambda options: OnnxRuntimePlatform(
-        options["opt"], thread_count(options), options["export"], options["activations"]
+        options["opt"],
+        thread_count(options),
+        options["export"],
+        options["activations"],
+        options["deterministic"] == "on",
     ),
     _OPTIONS,
     script=_script,

@@ -46,7 +46,7 @@ class LeftToCpu(Exception):
 
 def new_session(
     exported: Exported, providers: Sequence[Provider], opt: str, threads: int | None, *, alone: bool = False,
-    plugin: Any = None, entries: Mapping[str, str] | None = None,
+    plugin: Any = None, entries: Mapping[str, str] | None = None, deterministic: bool = False,
 ) -> Any:  # fmt: skip
     """Makes a session that records which provider gets which node.
 
@@ -55,6 +55,7 @@ def new_session(
     threads: None leaves the number to ONNX Runtime.
     alone: ONNX Runtime makes no session where the CPU provider would run a node.
     entries: further entries of the session's configuration.
+    deterministic: ONNX Runtime takes deterministic kernels where it has others as well (`use_deterministic_compute`).
     plugin: the device of a plug-in that is the first of `providers`; None for providers within ONNX Runtime.
 
     Raises `Unsupported`, `CompileFailure` or, with `alone`, `LeftToCpu`.
@@ -66,6 +67,7 @@ def new_session(
     # 0 is ONNX Runtime's default: it chooses. Its default execution mode is sequential: no threads between operators.
     settings.intra_op_num_threads = threads or 0
     settings.log_severity_level = 4
+    settings.use_deterministic_compute = deterministic
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     for name, value in (entries or {}).items():
         settings.add_session_config_entry(name, value)

@@ -20,7 +20,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
 
 def run_on_device(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of eager mode on a device other than the CPU."""
-    found = model(*(a.to("cuda") for a in fresh()))
+    device = "cuda"
+    found = model.to(device)(*(a.to(device) for a in fresh()))
     return [value.cpu() for value in found]
 
 
@@ -34,7 +35,8 @@ def run_traced(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
 
 def run_compiled(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of Inductor's code."""
-    return torch.compile(model, fullgraph=True, dynamic=False)(*fresh())
+    compiled = torch.compile(model, fullgraph=True, dynamic=False)
+    return compiled(*fresh())
 
 
 def run_program_compiled(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:

@@ -19,7 +19,7 @@ _VARIABLES: Final = frozenset({"isa", "aten", "onednn_isa", "mkl"})
 def runner_on_cpu(function: str, options: Options, edits: Mapping[str, str] | None = None) -> ScriptRunner | None:
     """Returns the runner by a function of `run.py`; None for an option that needs a call. `edits`: as `read_runner`
     takes them."""
-    return read_runner(_FILE, (), function, edits=edits) if options.keys() <= _VARIABLES else None
+    return read_runner(_FILE, (), function, edits=edits, in_torch=True) if options.keys() <= _VARIABLES else None
 
 
 def eager_runner(device: TorchDevice, options: Options) -> ScriptRunner | None:
@@ -29,5 +29,6 @@ def eager_runner(device: TorchDevice, options: Options) -> ScriptRunner | None:
     if options.keys() - {"threads"}:
         return None
     packages = (device.module.partition(".")[0],) if device.module else ()
-    found = read_runner(_FILE, packages, "run_on_device", edits={'"cuda"': f'"{device.torch_name}"'})
+    edits = {'"cuda"': f'"{device.torch_name}"'}
+    found = read_runner(_FILE, packages, "run_on_device", edits=edits, in_torch=True)
     return replace(found, imports=(f"import {device.module}",) if device.module else ())

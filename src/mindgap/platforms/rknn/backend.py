@@ -25,6 +25,7 @@ from mindgap.platforms.protocol import (
     Array,
     Executable,
     Options,
+    PlatformError,
     Unsupported,
 )
 from mindgap.platforms.rknn import messages
@@ -47,6 +48,13 @@ _OPTIONS: Final = (
         ("rk3588", "rk3576", "rk3568", "rk3566", "rk3562", "rv1126b"),
     ),
     Option("opt", "the toolkit's optimisation level (default 3)", ("3", "2", "1", "0")),
+    Option(
+        "calibration",
+        "a list of .npy files, one line for each set of inputs, by which the toolkit quantises models to int8",
+        (),
+        r".+",
+        "a file",
+    ),
 )
 
 
@@ -55,6 +63,7 @@ class RknnPlatform:
 
     def __init__(self, options: Options) -> None:
         self._chip, self._opt = options["target"], int(options["opt"])
+        self._calibration = _calibration_file(options)
 
     def describe(self) -> Mapping[str, Any]:
         said = {
@@ -65,6 +74,9 @@ class RknnPlatform:
             INFERENCE_ONLY: True,
             "exporter": f"torch.onnx, operator set {OPSET}, onnxscript optimizer on",
         }
+        if self._calibration is not None:
+            # The graphs that measure dtypes have other inputs than the calibration.
+            return {**said, "quantised": f"int8, calibrated by {self._calibration}"}
         return {**said, **known_arithmetic(said), dtype_policy.KEY: dtype_policy.measured_dtypes(_WithoutUint8(self))}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
@@ -73,7 +85,18 @@ class RknnPlatform:
 
         if graph.grad:
             raise Unsupported("backward", "an ONNX model has no backward pass")
-        return RknnExecutable(graph, shared_export(graph, inputs, opset=OPSET), self._chip, self._opt)
+        exported = shared_export(graph, inputs, opset=OPSET)
+        return RknnExecutable(graph, exported, self._chip, self._opt, self._calibration)
+
+
+def _calibration_file(options: Options) -> str | None:
+    """Returns the absolute path of the list of calibration data. Raises `PlatformError` for one that is not there."""
+    given = options.get("calibration")
+    if given is None:
+        return None
+    if not Path(given).is_file():
+        raise PlatformError(f"option calibration={given}: no such file; give a list of .npy files, one in each line")
+    return str(Path(given).resolve())
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +119,7 @@ class _WithoutUint8:
 class RknnExecutable:
     """Runs one model. `facts`: changes that the translation made, and the operators that the NPU takes."""
 
-    def __init__(self, graph: Graph, exported: Exported, chip: str, opt: int) -> None:
+    def __init__(self, graph: Graph, exported: Exported, chip: str, opt: int, calibration: str | None = None) -> None:
         self._exported = exported
         self._outputs = [graph.values[number] for number in graph.outputs]
         api: Any = importlib.import_module("rknn.api")
@@ -106,7 +129,7 @@ class RknnExecutable:
             model.write_bytes(exported.model)
             _require(self._rknn.config(target_platform=chip, optimization_level=opt) == 0)
             _require(self._rknn.load_onnx(str(model)) == 0)
-            _require(self._rknn.build(do_quantization=False) == 0)
+            _require(self._rknn.build(do_quantization=calibration is not None, dataset=calibration) == 0)
             _require(self._rknn.init_runtime() == 0)
         taken = messages.delegation(printed(), chip, exported.origin)
         self.facts = {**exported.facts, **(taken.as_fact() if taken.ran or taken.gave_back else {})}
@@ -165,8 +188,11 @@ def _script(options: Options, function: str = "run", edits: Mapping[str, str] | 
     given: dict[str, str | int] = {"target_platform": options.get("target", "rk3588")}
     if "opt" in options:
         given["optimization_level"] = int(options["opt"])
-    file = Path(__file__).with_name("run.py")
-    return read_runner(file, _PACKAGES, function, properties=given, edits=edits, diagnostics=True)
+    file, changes = Path(__file__).with_name("run.py"), dict(edits or {})
+    if "calibration" in options:
+        path = str(Path(options["calibration"]).resolve())
+        changes["do_quantization=False"] = f"do_quantization=True, dataset={path!r}"
+    return read_runner(file, _PACKAGES, function, properties=given, edits=changes, diagnostics=True)
 
 
 def _file_script(options: Options, file: str) -> ScriptRunner:

@@ -22,5 +22,5 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
         runner = OnnxRunner(f"{folder}/model.onnx")
-        found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
-        return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
+    found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
+    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]

@@ -25,5 +25,6 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     module = from_exported_program(torch.export.export(model, fresh()))
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
     machine = tvm.relax.VirtualMachine(program, tvm.cpu())
-    found = machine["main"](*(tvm.runtime.tensor(a.numpy()) for a in fresh()))
+    main, given = machine["main"], [tvm.runtime.tensor(a.numpy()) for a in fresh()]
+    found = main(*given)
     return [torch.as_tensor(np.array(value.numpy())) for value in found]

@@ -2,8 +2,8 @@
 
 Publishing is atomic. Locally it is a temporary file in the same directory, `fsync`, a rename, and `fsync` of the
 directory. An object store (and fsspec's memory) shows an object when its upload is complete, so it is put under
-its name at once. Any other filesystem gets a temporary file and a move, which is as atomic as that filesystem's
-move; see docs/store.md.
+its name at once, and no bucket is made. Any other filesystem gets a temporary file and a move, which is as atomic as
+that filesystem's move; see docs/store.md.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -23,6 +24,11 @@ from mindgap.results.store.errors import StoreError
 _TEMPORARY: Final = re.compile(r"\.tmp-(?P<host>.*)-(?P<pid>\d+)-[0-9a-f]{8}")
 #: A temporary file of a process that cannot be asked for is a leftover after this long.
 _STALE_S: Final = 86_400.0
+#: Errors that client libraries of object stores raise as they are.
+_CLIENT_ERRORS: Final = {
+    "botocore.exceptions": ("BotoCoreError", "ClientError"),
+    "aiohttp": ("ClientError",),
+}
 #: Filesystems on which an upload appears whole.
 _ATOMIC: Final = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
 
@@ -36,6 +42,10 @@ class StoreLocation(Protocol):
 
     def names(self, directory: str) -> list[str]:
         """Lists the files of a directory by full relative name, sorted; without temporary files and directories."""
+        ...
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        """Returns the bytes of each of these files."""
         ...
 
     def directories(self, directory: str) -> list[str]: ...
@@ -67,7 +77,7 @@ def location_at(path: str | Path) -> tuple[StoreLocation, Any]:
         try:
             filesystem, root = fsspec.core.url_to_fs(path)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # fsspec has no types
         except (ImportError, ValueError) as error:
-            raise StoreError(f"{path} cannot be reached: {error}") from None
+            raise StoreError(f"{path} cannot be reached: {error}{_extra(path)}") from None
         return RemoteLocation(filesystem, str(root), path), filesystem  # pyright: ignore[reportUnknownArgumentType] # as above
     text = str(path)
     return LocalLocation(Path(text.removeprefix("file://").removeprefix("local://"))), None
@@ -84,6 +94,9 @@ class LocalLocation:
 
     def names(self, directory: str) -> list[str]:
         return sorted(f"{directory}/{e.name}" if directory else e.name for e in self._entries(directory) if _is_file(e))
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        return {name: (self.root / name).stat().st_size for name in self.names(directory)}
 
     def directories(self, directory: str) -> list[str]:
         return sorted(f"{directory}/{e.name}" if directory else e.name for e in self._entries(directory) if e.is_dir())
@@ -168,21 +181,29 @@ class RemoteLocation:
         return f"{self._url}/{name}" if name else self._url
 
     def names(self, directory: str) -> list[str]:
-        return [name for name, kind in self._entries(directory) if kind == "file" and not _is_temporary(name)]
+        return list(self.sizes(directory))
+
+    def sizes(self, directory: str) -> dict[str, int]:
+        return {
+            name: size for name, kind, size in self._entries(directory) if kind == "file" and not _is_temporary(name)
+        }
 
     def directories(self, directory: str) -> list[str]:
-        return [name for name, kind in self._entries(directory) if kind == "directory"]
+        return [name for name, kind, _ in self._entries(directory) if kind == "directory"]
 
     def read(self, name: str) -> bytes | None:
         try:
             return self._fs.cat_file(self._path(name))
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise StoreError(f"{self.url(name)} cannot be read: {error}") from None
+        except remote_errors() as error:
+            raise StoreError(f"{self.url(name)} cannot be read: {_reason(error)}") from None
 
     def exists(self, name: str) -> bool:
-        return bool(self._fs.isfile(self._path(name)))
+        try:
+            return bool(self._fs.isfile(self._path(name)))
+        except remote_errors() as error:
+            raise StoreError(f"{self.url(name)} cannot be read: {_reason(error)}") from None
 
     def open(self, name: str) -> BinaryIO:
         return self._fs.open(self._path(name), "rb")
@@ -190,19 +211,23 @@ class RemoteLocation:
     def publish(self, name: str, data: bytes) -> None:
         path = PurePosixPath(self._path(name))
         try:
-            self._fs.makedirs(str(path.parent), exist_ok=True)
             if self._atomic:
                 self._fs.pipe_file(str(path), data)
                 return
+            self._fs.makedirs(str(path.parent), exist_ok=True)
             temporary = str(path.with_name(_temporary_name()))
             self._fs.pipe_file(temporary, data)
             self._fs.mv(temporary, str(path))
-        except OSError as error:
+        except remote_errors() as error:
             raise StoreError(_unwritten(self.url(name), len(data), error)) from None
 
     def remove(self, name: str) -> None:
-        with suppress(FileNotFoundError):
+        try:
             self._fs.rm_file(self._path(name))
+        except FileNotFoundError:
+            pass
+        except remote_errors() as error:
+            raise StoreError(f"{self.url(name)} cannot be removed: {_reason(error)}") from None
 
     def clean(self) -> int:
         # Nobody can be asked whether a writer elsewhere is alive, so its leftovers stay; readers pass them over.
@@ -211,16 +236,16 @@ class RemoteLocation:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
-    def _entries(self, directory: str) -> list[tuple[str, str]]:
+    def _entries(self, directory: str) -> list[tuple[str, str, int]]:
         try:
             self._fs.invalidate_cache(self._path(directory))
             listed: list[dict[str, Any]] = self._fs.ls(self._path(directory), detail=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        except OSError as error:
-            raise StoreError(f"{self.url(directory)} cannot be listed: {error}") from None
+        except remote_errors() as error:
+            raise StoreError(f"{self.url(directory)} cannot be listed: {_reason(error)}") from None
         return sorted(
-            (f"{directory}/{leaf}" if directory else leaf, str(entry["type"]))
+            (f"{directory}/{leaf}" if directory else leaf, str(entry["type"]), int(entry["size"] or 0))
             for entry in listed
             if (leaf := str(entry["name"]).rstrip("/").rpartition("/")[2])
         )
@@ -253,6 +278,31 @@ def _is_leftover(name: str, path: Path) -> bool:
     return time.time() - path.stat().st_mtime > _STALE_S
 
 
-def _unwritten(url: str, size: int, error: OSError) -> str:
-    why = error.strerror or str(error)
-    return f"{url} cannot be written ({size} bytes): {why}; what was published before is intact: make room and go on"
+def remote_errors() -> tuple[type[Exception], ...]:
+    """Returns the errors of a filesystem behind a URL. Those of a client library stand beside `OSError`."""
+    found: list[type[Exception]] = [OSError]
+    for module, names in _CLIENT_ERRORS.items():
+        # What is not imported has raised nothing.
+        if module in sys.modules:
+            found += [getattr(sys.modules[module], name) for name in names]
+    return tuple(found)
+
+
+def _reason(error: Exception) -> str:
+    """Returns why a filesystem behind a URL failed, in one line: the cause that a client library wrapped, too."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split()).rstrip(".")
+
+
+def _unwritten(url: str, size: int, error: Exception) -> str:
+    advice = "name one that is there, or make it"
+    if isinstance(error, PermissionError):
+        advice = "the credentials need the right to read, list, write and delete there"
+    elif not isinstance(error, FileNotFoundError):
+        advice = "make room and go on" if isinstance(error, OSError) else "see that it is reached, and go on"
+    return f"{url} cannot be written ({size} bytes): {_reason(error)}; what was published before is intact: {advice}"
+
+
+def _extra(url: str) -> str:
+    """Returns what to install for the filesystem of a URL, if mindgap names it."""
+    return " (pip install 'mindgap[s3]')" if url.startswith(("s3://", "s3a://")) else ""

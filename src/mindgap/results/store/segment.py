@@ -13,14 +13,14 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
 from mindgap.results.store.errors import RowError, StoreError
-from mindgap.results.store.location import LocalLocation, StoreLocation
+from mindgap.results.store.location import LocalLocation, StoreLocation, remote_errors
 from mindgap.results.store.tables import VERSION, VERSION_KEY, TableSchema
 
 SUFFIX: Final = ".parquet"
@@ -65,24 +65,45 @@ def check_segment(location: StoreLocation, name: str, table: TableSchema) -> Non
     """Checks a segment before it is queried: the footer, which a truncated file lacks, and the digest in its name.
 
     Elsewhere than in a local directory, only the footer. Raises `StoreError` for a damaged file, one of another
-    version, or one of another table.
+    version, or one of another table; `FileNotFoundError` for one that is gone.
     """
-    where = location.url(name)
     try:
         with location.open(name) as file:
-            found = pq.read_metadata(file)
-            schema = found.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        why = str(error).strip().splitlines()[0]
-        raise StoreError(f"segment {where} is damaged or cut short ({why}): {_AGAIN}") from None
+            _check_footer(location, name, file, table)
+    except FileNotFoundError:
+        raise
+    except remote_errors() as error:
+        raise _damaged(location, name, error) from None
+    if isinstance(location, LocalLocation):
+        _check_digest(location, name)
+
+
+def check_bytes(location: StoreLocation, name: str, data: bytes, table: TableSchema) -> None:
+    """Checks the bytes of a segment like `check_segment`, the digest included."""
+    _check_footer(location, name, io.BytesIO(data), table)
+    checked(location, name, data)
+
+
+def _check_footer(location: StoreLocation, name: str, file: BinaryIO, table: TableSchema) -> None:
+    where = location.url(name)
+    try:
+        found = pq.read_metadata(file)
+        schema = found.schema.to_arrow_schema()
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, *remote_errors(), UnicodeDecodeError) as error:
+        raise _damaged(location, name, error) from None
     about = found.metadata or {}
     version = about.get(VERSION_KEY.encode(), b"none").decode(errors="replace")
     if version != str(VERSION):
         raise StoreError(f"segment {where} is of store version {version}, this mindgap reads {VERSION}: move it away")
     if about.get(b"mindgap.table") != table.name.encode() or not schema.equals(table.schema):
         raise StoreError(f"segment {where} is not of the table {table.name}: move it to the folder that it came from")
-    if isinstance(location, LocalLocation):
-        _check_digest(location, name)
+
+
+def _damaged(location: StoreLocation, name: str, error: Exception) -> StoreError:
+    why = str(error).strip().splitlines()[0]
+    return StoreError(f"segment {location.url(name)} is damaged or cut short ({why}): {_AGAIN}")
 
 
 def checked_bytes(location: StoreLocation, name: str) -> bytes:
@@ -90,6 +111,11 @@ def checked_bytes(location: StoreLocation, name: str) -> bytes:
     data = location.read(name)
     if data is None:
         raise StoreError(f"segment {location.url(name)} is gone: list the store again")
+    return checked(location, name, data)
+
+
+def checked(location: StoreLocation, name: str, data: bytes) -> bytes:
+    """Returns the bytes of a segment that was read. Raises `StoreError` if its name has another digest."""
     _compare(location, name, xxhash.xxh3_128_hexdigest(data))
     return data
 

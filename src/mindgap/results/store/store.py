@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,11 +21,14 @@ import pyarrow.parquet as pq
 from mindgap.graph import Graph, GraphError, TensorStore, decode, digest, digest_of_bytes, encode, stored_keys
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import LocalLocation, location_at
-from mindgap.results.store.segment import checked_bytes, folder_of, packed, segment_name
+from mindgap.results.store.segment import checked, checked_bytes, folder_of, packed, segment_name
 from mindgap.results.store.tables import TABLES, VERSION, TableSchema
 from mindgap.results.store.views import Views
 from mindgap.results.store.writer import Row, Writer
 
+#: Bytes of small segments that a compaction puts together at a time, and files that it reads or removes at a time.
+_GROUP: Final = 64 << 20
+_REQUESTS: Final = 16
 #: In every store, and in nothing else: what it is, and of which version.
 MARKER: Final = "mindgap-store.json"
 
@@ -159,27 +163,36 @@ class Store:
         """Merges a table's segments smaller than `below` bytes. Returns how many files that removed.
 
         The new segment is published before the old ones go, and rows keep their stamps, so that a kill in between,
-        or an old segment that is copied in again, leaves duplicates that queries do not see.
+        or an old segment that is copied in again, leaves duplicates that queries do not see. So do two processes that
+        compact at once.
         """
         removed = 0
         for table in TABLES.values():
-            small = [
-                (name, data)
-                for name in self._location.names(folder_of(table))
-                if len(data := checked_bytes(self._location, name)) < below
-            ]
-            if len(small) < 2:
-                continue
-            together = pa.concat_tables([pq.read_table(pa.BufferReader(data)) for _, data in small])
-            stamp = [(column, "ascending") for column in ("_written", "_writer", "_seq")]
-            new = self.publish(
-                table, together.sort_by(stamp).cast(table.schema).replace_schema_metadata(table.schema.metadata)
-            )
-            for name, _ in small:
-                if name != new:
-                    self._location.remove(name)
-                    removed += 1
+            sizes = self._location.sizes(folder_of(table))
+            for names in _groups({name: size for name, size in sizes.items() if size < below}):
+                removed += self._combine(table, names)
         return removed
+
+    def _combine(self, table: TableSchema, names: Sequence[str]) -> int:
+        """Replaces segments by one. Returns how many files that removed."""
+        found = self._read_all(names)
+        if len(found) < 2:
+            return 0
+        together = pa.concat_tables([_table_in(data) for _, data in found])
+        stamp = [(column, "ascending") for column in ("_written", "_writer", "_seq")]
+        new = self.publish(
+            table, together.sort_by(stamp).cast(table.schema).replace_schema_metadata(table.schema.metadata)
+        )
+        old = [name for name, _ in found if name != new]
+        with ThreadPoolExecutor(_REQUESTS, "mindgap-compact") as threads:
+            list(threads.map(self._location.remove, old))
+        return len(old)
+
+    def _read_all(self, names: Sequence[str]) -> list[tuple[str, bytes]]:
+        """Reads and checks segments. Leaves out those that another process has compacted away meanwhile."""
+        with ThreadPoolExecutor(_REQUESTS, "mindgap-compact") as threads:
+            read = zip(names, threads.map(self._location.read, names), strict=True)
+            return [(name, checked(self._location, name, data)) for name, data in read if data is not None]
 
     def _opened(self) -> bool:
         """Returns whether there is a store. Raises `StoreError` for one that cannot be read."""
@@ -217,6 +230,24 @@ class Store:
 def new_run(kind: str) -> str:
     """Returns a unique name for a run, sorted by time: `diff-20261121T041500-1a2b3c4d`."""
     return f"{kind}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
+
+
+def _groups(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yields the names in order, so many at a time that they take `_GROUP` bytes."""
+    group: list[str] = []
+    total = 0
+    for name, size in sizes.items():
+        group.append(name)
+        total += size
+        if total >= _GROUP:
+            yield group
+            group, total = [], 0
+    if group:
+        yield group
+
+
+def _table_in(data: bytes) -> pa.Table:
+    return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
 
 
 def _marker() -> bytes:

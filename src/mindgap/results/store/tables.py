@@ -273,7 +273,7 @@ TABLES: Final[dict[str, TableSchema]] = {
         _table(
             "near_ties", "run created form sample",
             {"run": _TEXT, "created": _MOMENT, "form": _TEXT, "sample": pa.int64(), "best": pa.int64(),
-             "rival": pa.int64(), "margin": pa.float64(), "margin_limit": pa.float64()},
+             "rival": pa.int64(), "margin": pa.float64(), "margin_limit": pa.float64(), "what": _TEXT},
         ),
         _table(
             "flips", "run created form platform sample position",

@@ -22,12 +22,15 @@ import pyarrow as pa
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import StoreLocation
 from mindgap.results.store.segment import SUFFIX, check_segment, checked_bytes, folder_of
+from mindgap.results.store.small_segments import SmallSegments
 from mindgap.results.store.tables import STAMP, TABLES, TableSchema
 
 if TYPE_CHECKING:
     import duckdb
 
 _WORD: Final = re.compile(r"\w+")
+#: How often a query is tried while segments that it reads are compacted away.
+_ATTEMPTS: Final = 8
 _RANK: Final = ", ".join(f"{column} DESC" for column in STAMP)
 
 
@@ -39,7 +42,10 @@ class Views:
         self._filesystem = filesystem
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._seen: dict[str, tuple[str, ...]] = {}
+        #: The files that a view was to be made of last.
+        self._listed: dict[str, tuple[str, ...]] = {}
         self._sound: set[str] = set()
+        self._small = SmallSegments(location)
         self._lock = threading.Lock()
 
     def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> pa.Table:
@@ -51,17 +57,25 @@ class Views:
         named = {word.lower() for word in _WORD.findall(sql)}
         wanted = [table for table in TABLES.values() if table.name in named]
         with self._lock:
-            try:
-                return self._answer(sql, params, wanted)
-            except duckdb.IOException:
-                # A compaction may have taken a file away between listing and reading: look again, once.
-                self._seen.clear()
+            for left in reversed(range(_ATTEMPTS)):
                 try:
                     return self._answer(sql, params, wanted)
-                except duckdb.Error as error:
-                    raise self._explained(error, wanted) from None
-            except duckdb.Error as error:
-                raise self._explained(error, wanted) from None
+                except (duckdb.Error, FileNotFoundError) as error:
+                    if left and self._are_gone(wanted):
+                        # Compacted away between listing and reading: look again.
+                        self._seen.clear()
+                        continue
+                    if isinstance(error, duckdb.Error):
+                        raise self._explained(error, wanted) from None
+                    raise StoreError(f"segment {error.filename or error} is gone: ask again") from None
+            raise AssertionError("the last attempt returns or raises")
+
+    def _are_gone(self, tables: Sequence[TableSchema]) -> bool:
+        """Tells whether segments that were listed last have been removed."""
+        return any(
+            not set(self._listed.get(table.name, ())).issubset(self._location.names(folder_of(table)))
+            for table in tables
+        )
 
     def _answer(
         self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None, tables: Sequence[TableSchema]
@@ -86,17 +100,21 @@ class Views:
         return connection
 
     def _refresh(self, connection: duckdb.DuckDBPyConnection, table: TableSchema) -> None:
-        files = tuple(name for name in self._location.names(folder_of(table)) if name.endswith(SUFFIX))
+        sizes = self._location.sizes(folder_of(table))
+        sizes = {name: size for name, size in sizes.items() if name.endswith(SUFFIX)}
+        files = tuple(sizes)
         if self._seen.get(table.name) == files:
             return
-        for name in files:
+        self._listed[table.name] = files
+        together, others = self._small.sources(connection, table, sizes)
+        for name in others:
             if name not in self._sound:
                 check_segment(self._location, name, table)
                 self._sound.add(name)
         connection.execute(f"DROP VIEW IF EXISTS {table.name}")
         connection.execute(f"DROP TABLE IF EXISTS _superseded_{table.name}")
         if files:
-            self._make_view(connection, table, files)
+            self._make_view(connection, table, [*together, *map(self._location.url, others)])
         else:
             connection.register("_empty", table.schema.empty_table())
             connection.execute(f"CREATE OR REPLACE TABLE _none_{table.name} AS SELECT * FROM _empty")
@@ -110,7 +128,7 @@ class Views:
         Ranking every row would cost each query more than the query itself. Keys that occur twice are few: they are
         found once for a set of files, their losing rows noted by file and row, and the view leaves those out.
         """
-        listed = ", ".join("'" + self._location.url(name).replace("'", "''") + "'" for name in files)
+        listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
         key = ", ".join(table.key)
         place = "filename, file_row_number"
         source = f"read_parquet([{listed}], filename = true, file_row_number = true)"
@@ -132,7 +150,7 @@ class Views:
 
         if not isinstance(error, duckdb.ProgrammingError):
             for table in tables:
-                for name in self._seen.get(table.name, ()):
+                for name in self._listed.get(table.name, ()):
                     try:
                         checked_bytes(self._location, name)
                     except StoreError as damage:

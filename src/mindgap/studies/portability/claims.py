@@ -71,7 +71,7 @@ def slower_shares(
     ratio_of: Callable[[Latency], float] = paper_estimate if estimator == "paper's" else median_estimate
     found: dict[str, Share] = {}
     for target in _targets(study, framework):
-        ratios = [ratio_of(each) for each in study.latencies(framework, target, estimator)]
+        ratios = [ratio_of(each) for each in study.latencies(framework, target)]
         if ratios:
             found[target] = wilson(sum(ratio > limit for ratio in ratios), len(ratios))
     return found

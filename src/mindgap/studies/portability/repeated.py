@@ -29,7 +29,7 @@ class StudyAgreement:
 
     cells: functions on targets that either has, of the frameworks that both have.
     slowdowns: those whose intervals were compared. undetermined: those of which an interval spans more than three
-    times, or is of another sample, or of seconds that tell nothing.
+    times, or is of another sample, and those that one study alone could measure.
     """
 
     cells: int
@@ -64,8 +64,7 @@ def compare_studies(before: PortingStudy, after: PortingStudy) -> StudyAgreement
             found.append(StudyDifference(*key, "samples", *texts))
         if one.latency is None and other.latency is None:
             continue
-        timed = all("steady" not in study.draws[key[0]].untimed for study in (before, after))
-        ratios = _ratios(one, other) if timed else None
+        ratios = _ratios(one, other)
         if ratios is None:
             undetermined += 1
             continue

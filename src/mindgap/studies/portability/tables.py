@@ -114,14 +114,14 @@ def reasons(study: PortingStudy) -> StudyTable:
 def slowdowns(study: PortingStudy) -> StudyTable:
     """One row for each target and estimator: the distribution of ratios over functions."""
     rows: list[tuple[Any, ...]] = []
-    for name, target, _ in pairs(study):
+    for name, target, cells in pairs(study):
         for estimator, ratio_of in RATIOS.items():
-            latencies = study.latencies(name, target, estimator)
+            latencies = study.latencies(name, target)
             interval_of = _INTERVALS.get(estimator)
             wide = None if interval_of is None else sum(interval_of(latency).wide for latency in latencies)
-            why = study.draws[name].untimed.get(estimator, "")
             rows.append((
-                name, target, estimator, len(latencies), *distribution(list(map(ratio_of, latencies))), wide, why,
+                name, target, estimator, len(latencies), *distribution(list(map(ratio_of, latencies))), wide,
+                untimed_text(cells),
             ))  # fmt: skip
     return made(
         "slowdowns", "Time on the target over time on the source",
@@ -130,8 +130,15 @@ def slowdowns(study: PortingStudy) -> StudyTable:
         "Steady: calls after the first. First call: with what a side compiles for it. Paper's: mean of the first calls "
         "of whole runs on the target, over that on the source. Medians: of these first calls. Below 1 the target is "
         "faster. Wide intervals: functions whose interval spans more than three times, so that it determines little. "
-        "Left out: why there is no figure.",
+        "Left out: how many functions that are ported could not be measured, and why most could not.",
     )  # fmt: skip
+
+
+def untimed_text(cells: Sequence[FunctionCell]) -> str:
+    """Returns how many functions have no seconds, with the most frequent reason; empty where all that are ported have
+    them."""
+    reasons = Counter(cell.untimed for cell in cells if cell.untimed and cell.latency is None)
+    return f"{reasons.total()}: {reasons.most_common(1)[0][0]}" if reasons else ""
 
 
 def distribution(ratios: Sequence[float]) -> tuple[float | None, ...]:
@@ -154,23 +161,20 @@ def functions(study: PortingStudy) -> StudyTable:
             figures: tuple[float | None, ...] = (None,) * 7
             if latency is not None:
                 plain, first = steady(latency), first_call(latency)
-                untimed = study.draws[name].untimed
                 figures = (
-                    *((plain.value, plain.low, plain.high) if "steady" not in untimed else (None,) * 3),
-                    *((first.value, _finite(first.low), _finite(first.high)) if "first call" not in untimed
-                      else (None,) * 3),
-                    paper_estimate(latency) if "paper's" not in untimed else None,
+                    plain.value, plain.low, plain.high, first.value, _finite(first.low), _finite(first.high),
+                    paper_estimate(latency),
                 )  # fmt: skip
             why = loss or next((each for each in cell.samples if each.reason), None)
             rows.append((
                 name, cell.function, target, *uses[cell.function], cell.word, lost, len(cell.samples),
-                why.reason if why else "", why.message if why else "", *figures,
+                why.reason if why else "", why.message if why else "", *figures, cell.untimed,
             ))  # fmt: skip
     return made(
         "functions", "Each function on each target",
         ("framework", "function", "target", "uses", "stratum", "class", "lost", "samples", "reason", "message",
          "steady_slowdown", "steady_low_slowdown", "steady_high_slowdown", "first_slowdown", "first_low_slowdown",
-         "first_high_slowdown", "paper_slowdown"), rows,
+         "first_high_slowdown", "paper_slowdown", "not_measured"), rows,
         "Intervals are of 95 %. One sample of a function is measured: the first that is ported.",
     )  # fmt: skip
 

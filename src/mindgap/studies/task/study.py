@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from mindgap.graph.compare.shares import wilson
+from mindgap.results.answer_rows import AnswerRow
 from mindgap.results.predictions import NOT_FINITE, ComparedForm, Prediction, TaskResult, Truth
 from mindgap.studies.table import StudyTable, made
 from mindgap.studies.task.detection import coco_precision, detection_precisions, localised
@@ -67,7 +68,7 @@ def column_facts(found: TaskResult, column: ComparedForm) -> dict[str, Any]:
     mine_flips = [flip for flip in found.flips if flip.column == column.name]
     total = sum(len(t.labels) for t in truths.values()) if found.task == "language" else len(truths)
     facts |= {"flips": len(mine_flips), "churn_share": len(mine_flips) / total}
-    for verdict in ("rounding", "beyond", "other form", "unjudged"):
+    for verdict in ("rounding", "reduced precision", "beyond", "other form", "unjudged"):
         facts[verdict.replace(" ", "_")] = sum(flip.verdict == verdict for flip in mine_flips)
     return {**facts, "largest_deviation": max(one.deviation for one in mine.values())}
 
@@ -173,10 +174,59 @@ def _flips(found: TaskResult) -> StudyTable:
     rows = [tuple(_plain(asdict(flip)[name]) for name in names) for flip in found.flips]
     note = (
         "Before: the reference's label; after: the column's; -1: NaN or infinities. `rounding`: rounding of the graph "
-        "can swap the two. `beyond`: it cannot. `other form`: the form computes something else than the model, on "
+        "can swap the two. `reduced precision`: that of the dtype in which the platform computes can. `beyond`: "
+        "it cannot. `other form`: the form computes something else than the model, on "
         "the reference too. Origin: the operator or module at which the two sides part, for a column's first flips."
     )
     return made("flips", "Samples that flipped", names, rows, note)
+
+
+def answer_rows(found: TaskResult, max_flips: int | None) -> list[AnswerRow]:
+    """Returns a row for each column and for the samples, in what a test report has: what is a finding by the exit
+    status of `mindgap study task`, and what did not run or was left out.
+
+    max_flips: flips of a column from which on they are a finding, whatever explains them; None for no limit.
+    """
+    rows = [_answer(found, column, max_flips) for column in found.columns]
+    wanting = dataset_problem(found)
+    if wanting or found.problems:
+        first = next(iter(found.problems.items()), None)
+        why = f"{len(found.problems)} samples are left out, the first is {first[0]}: {first[1]}" if first else ""
+        detail = "; ".join(filter(None, (wanting, why)))
+        rows.append(AnswerRow(found.model, found.dataset, "samples", found.task, "left out", "unknown", detail))
+    return rows
+
+
+def _answer(found: TaskResult, column: ComparedForm, max_flips: int | None) -> AnswerRow:
+    facts = column_facts(found, column)
+    if "failure" in facts:
+        return AnswerRow(found.model, column.name, "task", found.task, "not run", "unknown", facts["failure"])
+    numbers = {
+        name: float(facts[name])
+        for name in (*(name for name in facts if name.endswith("_share")), "perplexity", "ap", "ece", "flips", "lost")
+        if facts.get(name) is not None
+    }
+    over = max_flips is not None and facts["flips"] > max_flips
+    reasons = [
+        f"{facts['beyond']} flips are beyond rounding" if facts["beyond"] else "",
+        f"outputs of {count} samples have NaN or infinities" if (count := found.not_finite(column)) else "",
+        f"{facts['flips']} flips, and {max_flips} are allowed" if over else "",
+    ]
+    verdict = "flips" if facts["flips"] else "no flips"
+    detail = "; ".join(filter(None, reasons))
+    return AnswerRow(
+        found.model, column.name, "task", found.task, verdict, "found" if detail else "passed", detail, numbers
+    )
+
+
+def dataset_problem(found: TaskResult) -> str:
+    """Returns why the samples say little, or nothing, of the task; empty where they do."""
+    labels = {truth.labels[0] for truth in found.truths.values() if truth.labels}
+    if found.task in ("classification", "localisation") and len(labels) < 2:
+        return f"all samples are of one class ({labels.pop()}): their error says nothing of the others"
+    if found.task == "detection" and not labels:
+        return "no sample has a true box: average precision is not defined"
+    return ""
 
 
 def _plain(value: Any) -> Any:

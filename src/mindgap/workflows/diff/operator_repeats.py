@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from mindgap.graph import Graph, MindgapError, TensorStore
@@ -40,11 +40,13 @@ class Repeated:
     counts: how often each came, the most frequent first, by digest of the outputs.
     reason: why it did not run, or stopped before the end; empty where it did neither.
     unsupported: the platform refuses it.
+    cpu_s: processor seconds of the worker.
     """
 
     counts: Mapping[str, int]
     reason: str = ""
     unsupported: bool = False
+    cpu_s: float = field(default=0.0, compare=False)
 
     @property
     def runs(self) -> int:
@@ -124,7 +126,9 @@ def repeat_operators(
                 for each in (name, switched[name]):
                     if each is not None:
                         seconds = None if until is None else (until - time.monotonic()) / left
-                        results.append(_repeated(pool, each, graph, limits, seconds))
+                        meter = pool.meter(each)
+                        result = _repeated(pool, each, graph, limits, seconds)
+                        results.append(replace(result, cpu_s=meter.read()))
                         left -= 1
                 found.append(OperatorRepeats(operator, listed, name, results[0], results[1] if results[1:] else None))
                 progress(found[-1])

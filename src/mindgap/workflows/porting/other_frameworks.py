@@ -12,6 +12,7 @@ from mindgap.platforms.environments import find
 from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, PortingSettings, SampleResult
 from mindgap.run.process import RequestLimits, WorkerFailed
 from mindgap.run.worker_client import WorkerClient, WorkerStart, if_doubtful
+from mindgap.workflows.porting.call_times import SIDES
 from mindgap.workflows.porting.usage import Usage, draw_functions
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 _SERVICE: Final = "mindgap.workflows.porting.worker:framework_service"
 #: Seconds in which a worker must have imported its framework.
 _START_S: Final = 300.0
-_SIDES: Final = ("source_first", "target_first", "source", "target")
 #: Forked processes that a request may take in a row: one for each call that ends its process.
 _PROCESSES: Final = 12
 
@@ -103,26 +103,34 @@ class OtherFramework:
 
     def measured_pass(
         self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
-    ) -> Iterator[tuple[FunctionCell, Latency]]:
+    ) -> Iterator[tuple[FunctionCell, Latency | str]]:
         """Measures the first call of each cell that is ported, those of a function in one process that forks for it.
 
-        Yields the cells that ran, each with the seconds of one process more.
+        Yields each cell with the seconds of one process more, or with the reason why it has none.
         """
         by_function: dict[str, list[FunctionCell]] = {}
         for cell in cells:
             by_function.setdefault(cell.function, []).append(cell)
         for place, (function, group) in enumerate(by_function.items()):
             tick(place, len(by_function), f"{self.name}: measuring {function}")
-            if function not in self._calls and self._find_calls(function):
+            if function not in self._calls and (why := self._find_calls(function)):
+                yield from ((cell, why) for cell in group)
                 continue
             numbers = {call.label: call.number for call in self._calls[function]}
-            wanted = {cell.target: (cell, label) for cell in group if (label := measured_sample(cell)) in numbers}
-            pairs = [(target, numbers[str(label)]) for target, (_, label) in wanted.items()]
-            header = {"kind": "measure", "function": function, "pairs": pairs, "rounds": self._settings.rounds}
-            for found in self._ask(header)["results"] if pairs else ():
-                if "source_first" in found:
-                    cell, label = wanted[found["on"]]
-                    yield cell, with_process(cell.latency, str(label), **{side: found[side] for side in _SIDES})
+            wanted = {cell.target: (cell, str(measured_sample(cell))) for cell in group}
+            pairs = [(target, numbers[label]) for target, (_, label) in wanted.items() if label in numbers]
+            processes = max(len(cell.latency.source) if cell.latency else 0 for cell in group)
+            header = {
+                "kind": "measure", "function": function, "pairs": pairs, "rounds": self._settings.rounds,
+                "processor": processes,
+            }  # fmt: skip
+            results = {each["on"]: each for each in (self._ask(header)["results"] if pairs else ())}
+            for target, (cell, label) in wanted.items():
+                found = results.get(target, {"message": "the process gave no answer"})
+                if "source_first" not in found:
+                    yield cell, str(found["message"])
+                    continue
+                yield cell, with_process(cell.latency, label, **{side: found[side] for side in SIDES})
 
     def _find_calls(self, function: str) -> str:
         """Returns why a function has no call, empty where it has; keeps its calls."""

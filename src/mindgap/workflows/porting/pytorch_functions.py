@@ -6,9 +6,11 @@ import contextlib
 import importlib
 import os
 import tempfile
-from collections import Counter
+import threading
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore
@@ -19,7 +21,6 @@ from mindgap.platforms.listing import PlatformInfo, list_platforms
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.ported_functions import (
-    LATER_CALLS_OF_PYTORCH,
     FrameworkDraw,
     FunctionCell,
     Latency,
@@ -29,9 +30,8 @@ from mindgap.results.ported_functions import (
 )
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
-from mindgap.run.outcome import Job, Outcome
-from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff import Session, Subject
+from mindgap.workflows.porting.direct_client import DirectCalls, NotMeasured, runner_of
 from mindgap.workflows.porting.framework_modes import functions_of, reason_of, uses_of_public
 from mindgap.workflows.porting.other_frameworks import measured_sample, with_process
 from mindgap.workflows.porting.usage import Usage, draw_functions
@@ -42,11 +42,12 @@ if TYPE_CHECKING:
 SOURCE: Final = "cpu/eager"
 #: What functions go to where nobody names platforms; of the second line, what is here.
 TARGETS: Final = ("cpu/jit", "cpu/inductor", "onnxruntime/cpu", "openvino/cpu")
-MORE_TARGETS: Final = ("executorch/cpu", "iree/cpu", "jax/cpu", "litert/cpu", "ncnn/cpu", "tinygrad/cpu", "tvm/cpu")
+MORE_TARGETS: Final = (
+    "executorch/cpu", "iree/cpu", "jax/cpu", "litert/cpu", "ncnn/cpu", "tinygrad/cpu", "tvm/cpu", "onnxruntime/qnn",
+    "rknn/simulator", "executorch/tosa",
+)  # fmt: skip
 #: Devices of the paper that the study names whether they are here or not.
 _DEVICES: Final = ("cuda/eager", "xla/eager@pjrt=tpu")
-#: Run before anything is measured: a compiler makes its headers with its first program.
-_WARM_UP: Final = "ops:trunc#0"
 #: Samples of a function, evenly spaced over those of its first source.
 _SAMPLES: Final = 4
 _MODULES: Final = (
@@ -107,7 +108,7 @@ class PyTorchFunctions:
             raise MindgapError("pytorch: no function of the files has samples in PyTorch's test suite")
         return FrameworkDraw(
             self.name, self.versions(), SOURCE, usage.files, uses.total(), len(public), len(uses), drawn,
-            left_out, self.targets(), untimed={"steady": LATER_CALLS_OF_PYTORCH},
+            left_out, self.targets(),
         )  # fmt: skip
 
     def versions(self) -> Mapping[str, str]:
@@ -145,63 +146,75 @@ class PyTorchFunctions:
 
     def measured_pass(
         self, cells: Sequence[FunctionCell], tick: Callable[[int, int, str], None]
-    ) -> Iterator[tuple[FunctionCell, Latency]]:
-        """Measures the first sample of each cell that is ported, with workers that start for this pass.
+    ) -> Iterator[tuple[FunctionCell, Latency | str]]:
+        """Measures the first sample of each cell that is ported, by direct calls, in one process for each target. As
+        many targets are measured at once as there are processors, each process on another.
 
-        A sample is loaded and run on the source, once for all platforms, and on the platform; then it runs on both in
-        turn. Yields the cells that ran, each with the seconds of one process more. Later calls hold the time of
-        mindgap's executor on both sides: their ratio says nothing of a small function.
+        Yields each cell with the seconds of one process more, or with the reason why it has none.
         """
-        todo = [(cell, sample) for cell in cells if (sample := measured_sample(cell)) is not None]
-        source_first: dict[tuple[str, str], float] = {}
-        with _empty_caches(), WorkerPool([], tensors=self._tensors, grows=True) as pool:
-            self._warm_up(pool, [SOURCE, *dict.fromkeys(cell.target for cell, _ in todo)])
-            for place, (cell, sample) in enumerate(todo):
-                tick(place, len(todo), f"{self.name}: measuring {cell.function} on {cell.target}")
-                found = self._measured(pool, cell, sample, source_first)
-                if found is not None:
-                    yield cell, with_process(cell.latency, sample, *found)
+        todo: dict[str, list[FunctionCell]] = {}
+        for cell in cells:
+            todo.setdefault(cell.target, []).append(cell)
+        for target in [*todo]:
+            if why := self._untimed(canonical(target)):
+                yield from ((cell, why) for cell in todo.pop(target))
+        found: SimpleQueue[tuple[FunctionCell, Latency | str] | BaseException | None] = SimpleQueue()
+        processors = os.sched_getaffinity(0)
+        left = deque(todo.items())
+        threads = [
+            threading.Thread(target=self._measure_targets, args=(left, place, found.put), daemon=True)
+            for place in range(min(len(processors), len(left)))
+        ]
+        for thread in threads:
+            thread.start()
+        total, done, running = sum(map(len, todo.values())), 0, len(threads)
+        while running:
+            answer = found.get()
+            if isinstance(answer, BaseException):
+                raise answer
+            if answer is None:
+                running -= 1
+                continue
+            done += 1
+            tick(done, total, f"{self.name}: measured {answer[0].function} on {answer[0].target}")
+            yield answer
 
-    def _warm_up(self, pool: WorkerPool, platforms: Sequence[str]) -> None:
-        graph = self._captured(_WARM_UP, "")
-        for platform in platforms:
-            pool.run(Job(canonical(platform), graph, repeat=1, deadline_s=self._settings.deadline_s))
-
-    def _measured(
-        self, pool: WorkerPool, cell: FunctionCell, sample: str, source_first: dict[tuple[str, str], float]
-    ) -> tuple[float, float, list[float], list[float]] | None:
-        """Returns first calls and later calls on source and target, in seconds. None where one did not run.
-
-        `source_first`: seconds of the first call on the source of each function and sample of this pass. It is measured
-        where it is not there; a later call is a warm one.
-        """
+    def _measure_targets(
+        self, left: deque[tuple[str, list[FunctionCell]]], processor: int,
+        put: Callable[[tuple[FunctionCell, Latency | str] | BaseException | None], None],
+    ) -> None:  # fmt: skip
+        """Takes targets from those that are left, and measures their functions."""
+        limits = self._settings.deadline_s, self._settings.memory_bytes
         try:
-            graph = self._captured(sample, cell.function)
-        except MindgapError:
-            return None
-        sides = [canonical(SOURCE), canonical(cell.target)]
+            while True:
+                try:
+                    target, cells = left.popleft()
+                except IndexError:
+                    break
+                with _empty_caches() as caches, DirectCalls(canonical(target), *limits, processor, caches) as calls:
+                    for cell in cells:
+                        put((cell, self._measured(calls, cell)))
+        except BaseException as error:  # raised again in the caller's thread
+            put(error)
+        put(None)
 
-        def run(platform: PlatformName) -> Outcome:
-            return pool.run(Job(platform, graph, repeat=1, deadline_s=self._settings.deadline_s))
+    def _measured(self, calls: DirectCalls, cell: FunctionCell) -> Latency | str:
+        sample = str(measured_sample(cell))
+        try:
+            return with_process(cell.latency, sample, **calls.seconds(sample, self._settings.rounds))
+        except NotMeasured as error:
+            return " ".join(str(error).split())[:300]
 
-        def first_seconds(platform: PlatformName) -> float | None:
-            outcome = run(platform)
-            return outcome.timings.get("load", 0.0) + outcome.timings["run"] if outcome.ran else None
-
-        key = (cell.function, sample)
-        if key not in source_first and (seconds := first_seconds(sides[0])) is not None:
-            source_first[key] = seconds
-        target_first = first_seconds(sides[1])
-        if key not in source_first or target_first is None:
-            return None
-        later: tuple[list[float], list[float]] = ([], [])
-        for _ in range(self._settings.rounds):
-            for side, kept in zip(sides, later, strict=True):
-                outcome = run(side)
-                if not outcome.ran:
-                    return None
-                kept.append(outcome.timings["run"])
-        return source_first[key], target_first, *later
+    def _untimed(self, platform: PlatformName) -> str:
+        """Why a platform's functions are not measured, empty where they are."""
+        info = self._info(platform)
+        if info is not None and info.execution:
+            return f"{info.execution}: its seconds are not the device's"
+        try:
+            runner_of(platform)
+        except MindgapError as error:
+            return str(error)
+        return ""
 
     def _missing(self, platform: PlatformName) -> str:
         """Why a platform is not available, empty where it is."""
@@ -274,19 +287,10 @@ def _public() -> Mapping[str, Callable[..., Any]]:
 
 
 @contextlib.contextmanager
-def _empty_caches() -> Generator[None]:
-    """Within the block, workers that start have no compiled programs of earlier processes."""
-    name = "TORCHINDUCTOR_CACHE_DIR"
-    before = os.environ.get(name)
+def _empty_caches() -> Generator[Mapping[str, str]]:
+    """Gives variables with which a process has no compiled programs of earlier ones."""
     with tempfile.TemporaryDirectory(prefix="mindgap-compiled-") as folder:
-        os.environ[name] = folder
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = before
+        yield {"TORCHINDUCTOR_CACHE_DIR": folder, "CACHEDB": f"{folder}/tinygrad.db"}
 
 
 def _has_tpu() -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,7 +50,7 @@ class _Framework(Protocol):
 
     def measured_pass(
         self, cells: Sequence[FunctionCell], tick: Progress
-    ) -> Iterator[tuple[FunctionCell, Latency]]: ...
+    ) -> Iterator[tuple[FunctionCell, Latency | str]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class PortingRequest:
 
 
 def run_portability(request: PortingRequest, out: Path, progress: Progress) -> tuple[PortingStudy, dict[str, str]]:
-    """Runs a study and appends to its file. Returns it, and the frameworks that could not be studied with the reason.
+    """Runs a study, its frameworks side by side, and appends to its file. Returns it, and the frameworks that could
+    not be studied with the reason.
 
     Raises `MindgapError` where the file is of another study, a folder is not there, or no framework can be studied.
     """
@@ -76,22 +78,48 @@ def run_portability(request: PortingRequest, out: Path, progress: Progress) -> t
             raise MindgapError(f"{folder}: no such file or folder")
     file = StudyFile(out.absolute())
     folders = [folder.absolute() for folder in request.folders]
-    asked = {
-        **request.settings.to_json(),
-        "folders": [str(folder) for folder in request.folders],
-    }
-    study = file.begin(asked, cpu_name())
-    problems: dict[str, str] = {}
+    settings = {**request.settings.to_json(), "folders": [str(folder) for folder in request.folders]}
+    study = file.begin(settings, cpu_name())
     # What a function writes by a relative path is gone with the study.
     with tempfile.TemporaryDirectory(prefix="mindgap-study-") as scratch, contextlib.chdir(scratch):
-        for name in request.frameworks:
-            try:
-                _study_framework(name, request, folders, file, study, progress)
-            except (MindgapError, WorkerFailed) as error:
-                problems[name] = " ".join(str(error).split())
+        problems = _study_side_by_side(
+            request.frameworks, lambda name: _study_framework(name, request, folders, file, study, progress)
+        )
     if not study.draws:
         raise MindgapError("; ".join(f"{name}: {why}" for name, why in problems.items()))
     return study, problems
+
+
+def _study_side_by_side(names: Sequence[str], work: Callable[[str], None]) -> dict[str, str]:
+    """Works on all frameworks at once. Returns those that could not be studied, with the reason.
+
+    PyTorch has this thread, in which an interruption arrives; the others' end with the process.
+    """
+    problems: dict[str, str] = {}
+    broken: list[BaseException] = []
+
+    def studied(name: str) -> None:
+        try:
+            work(name)
+        except (MindgapError, WorkerFailed) as error:
+            problems[name] = " ".join(str(error).split())
+
+    def aside(name: str) -> None:
+        try:
+            studied(name)
+        except BaseException as error:  # raised again in the caller's thread
+            broken.append(error)
+
+    others = [threading.Thread(target=aside, args=(name,), daemon=True) for name in names if name != "pytorch"]
+    for thread in others:
+        thread.start()
+    if "pytorch" in names:
+        studied("pytorch")
+    for thread in others:
+        thread.join()
+    if broken:
+        raise broken[0]
+    return {name: problems[name] for name in names if name in problems}
 
 
 def _study_framework(
@@ -147,14 +175,12 @@ def _compare(
 
 def _refreshed(draw: FrameworkDraw, framework: _Framework, study: PortingStudy, path: Path) -> FrameworkDraw:
     """The draw with the targets and versions of this run: why a target is not available may have changed, save for one
-    that has results. Raises `MindgapError` where versions are others, or an earlier version measured wrongly."""
-    if why := draw.untimed.get("paper's"):
-        raise MindgapError(f"{path}: {why}; give --out another file")
+    that has results. Raises `MindgapError` where versions are others."""
     versions = framework.versions()
     if other := [each for each in versions if draw.versions.get(each, versions[each]) != versions[each]]:
         was, now = ({each: known[each] for each in other} for known in (draw.versions, versions))
         raise MindgapError(f"{path}: its functions of {draw.framework} ran with {was}, and here is {now}")
-    done = {target for name, _, target in study.cells if name == draw.framework}
+    done = {cell.target for cell in study.of_framework(draw.framework)}
     new = {target: why for target, why in framework.targets().items() if target not in done}
     return replace(draw, versions={**draw.versions, **versions}, targets={**draw.targets, **new})
 
@@ -175,12 +201,14 @@ def _measure(framework: _Framework, file: StudyFile, study: PortingStudy, progre
     moves them as it moves another study.
     """
     for number in range(1, int(study.settings["processes"]) + 1):
-        cells = [cell for cell in study.cells.values() if cell.framework == framework.name]
+        cells = study.of_framework(framework.name)
         todo = [
             cell
             for cell in cells
             if (len(cell.latency.source) if cell.latency else 0) < number and measured_sample(cell) is not None
-        ]
+            and not cell.untimed
+        ]  # fmt: skip
         if todo:
-            for cell, latency in framework.measured_pass(todo, progress):
-                file.add(study, replace(cell, latency=latency))
+            for cell, found in framework.measured_pass(todo, progress):
+                changed = replace(cell, untimed=found) if isinstance(found, str) else replace(cell, latency=found)
+                file.add(study, changed)

@@ -9,7 +9,6 @@ import importlib
 import importlib.metadata
 import math
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
@@ -19,6 +18,12 @@ import numpy as np
 from mindgap.graph import Array, MindgapError
 from mindgap.run.channel import Frame
 from mindgap.run.server import Answer, Channel, Service
+from mindgap.workflows.porting.call_times import (
+    clock_of,
+    hold_on_one_processor,
+    seconds_in_turn,
+    seconds_of,
+)
 from mindgap.workflows.porting.framework_modes import (
     FrameworkModes,
     NoArrays,
@@ -113,8 +118,8 @@ class FrameworkServing:
     def measure(self, frame: Frame) -> Answer:
         """Measures pairs of target and call: once on each side, then `rounds` times, one side after the other."""
         work = _PairWork(self._modes, self._known(frame), self._public, frame.header["pairs"])
-        rounds = int(frame.header["rounds"])
-        results = work.done(lambda pairs, tell: work.measure(pairs, rounds, tell), _limits(frame))
+        rounds, processor = int(frame.header["rounds"]), int(frame.header["processor"])
+        results = work.done(lambda pairs, tell: work.measure(pairs, rounds, processor, tell), _limits(frame))
         return {"kind": "measure", "results": results}, ()
 
     def _known(self, frame: Frame) -> str:
@@ -232,25 +237,29 @@ class _PairWork:
                 )  # fmt: skip
             tell({"on": target, "call": number, "reason": reason, "message": message})
 
-    def measure(self, pairs: Sequence[_Pair], rounds: int, tell: Tell) -> None:
-        """Measures each pair. Where two pairs have one call, its first call on the source was that of the first."""
+    def measure(self, pairs: Sequence[_Pair], rounds: int, processor: int, tell: Tell) -> None:
+        """Measures each pair, held on one processor. Where two pairs have one call, its first call on the source was
+        that of the first."""
+        hold_on_one_processor(processor)
         modes = self._modes
         modes.wait(modes.make(np.zeros(1, np.float32), "float32") + 1)  # starts the runtime
-        first_source: dict[int, float] = {}
+        first_source: dict[tuple[int, bool], float] = {}
         for place, (target, number) in enumerate(pairs):
-            call = self._make[number]()
+            source = partial(modes.run_source, self._make[number]())
+            on_device = not target.startswith("cpu/")
+            clock = clock_of(on_device)
             tell({"place": place, "side": "source"})
-            if number not in first_source:
-                first_source[number] = _seconds(lambda call=call: modes.run_source(call))
+            if (number, on_device) not in first_source:
+                first_source[number, on_device] = seconds_of(source, clock)
             tell({"place": place, "side": "target"})
-            started = time.perf_counter()
+            started = clock()
             run = modes.targets()[target](self._make[number]())
             run()
-            first_target = time.perf_counter() - started
-            seconds = [(_seconds(lambda call=call: modes.run_source(call)), _seconds(run)) for _ in range(rounds)]
+            first_target = clock() - started
+            before, after = seconds_in_turn(source, run, rounds, on_device)
             tell({
-                "on": target, "call": number, "source_first": first_source[number], "target_first": first_target,
-                "source": [pair[0] for pair in seconds], "target": [pair[1] for pair in seconds],
+                "on": target, "call": number, "source_first": first_source[number, on_device],
+                "target_first": first_target, "source": before, "target": after,
             })  # fmt: skip
 
     def _unsigned(self, outputs: Sequence[Array]) -> Sequence[Array]:
@@ -383,12 +392,6 @@ def _same_bits(left: Array, right: Array) -> bool:
 
 def _form(array: Array) -> str:
     return f"{array.dtype}[{','.join(map(str, array.shape))}]"
-
-
-def _seconds(run: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
 
 
 def _line(error: BaseException) -> str:

@@ -10,10 +10,18 @@ import numpy as np
 
 from mindgap.graph import Array, MindgapError, TensorStore
 from mindgap.platforms.name import parse
-from mindgap.results.predictions import NOT_FINITE, ComparedForm, Flip, FlipVerdict, Prediction, TaskResult, Truth
+from mindgap.results.predictions import NOT_FINITE, ComparedForm, Flip, Prediction, TaskResult, Truth
 from mindgap.workflows.task.columns import ColumnRunner, ModelForm, filled
+from mindgap.workflows.task.detections import (
+    LEAST_SCORE,
+    DetectionSide,
+    ExactDetections,
+    exact_detections,
+    near_detection,
+)
+from mindgap.workflows.task.file_origin import file_origin
 from mindgap.workflows.task.images import picture_of
-from mindgap.workflows.task.near_ties import ExactOutputs, exact_outputs, near_tie
+from mindgap.workflows.task.near_ties import ExactOutputs, exact_outputs, narrow_arithmetic, near_tie
 from mindgap.workflows.task.origin import form_origin, operator_origin
 from mindgap.workflows.task.running import TaskRun, moved, read_digest
 
@@ -76,6 +84,15 @@ def _not_finite(flip: Flip, wrong: bool) -> Flip:
     return replace(flip, note="the outputs are finite on one side alone; which of them errs is not known")
 
 
+#: What the oracle says of a batch.
+_Exact = ExactOutputs | ExactDetections
+
+
+def _nearness(one: Prediction) -> float:
+    """The margin; of a detection, how near a score is to the threshold from which it counts."""
+    return min((abs(score - LEAST_SCORE) for score in one.scores), default=LEAST_SCORE) if one.scores else one.margin
+
+
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """A batch that was read again: its inputs, filled up, and the place of each sample."""
@@ -96,7 +113,7 @@ class FlipSearch:
     #: Why batches cannot be read again, by their first number.
     _lost: dict[int, str] = field(default_factory=dict[int, str])
     #: The outputs that were evaluated last, by form and batch: one batch may have gigabytes. None: they tell nothing.
-    _exact: tuple[tuple[str, int], ExactOutputs | None] | None = None
+    _exact: tuple[tuple[str, int], _Exact | None] | None = None
     _judged_batches: int = 0
     _silent: set[str] = field(default_factory=set[str])
 
@@ -136,8 +153,6 @@ class FlipSearch:
             mine, right = flip.after != NOT_FINITE, before != NOT_FINITE
         if not (mine and right):
             return _not_finite(flip, right and graphs)
-        if found.task == "detection":
-            return flip
         try:
             batch = self._again(flip.sample)
         except MindgapError as error:
@@ -145,13 +160,45 @@ class FlipSearch:
         exact = self._exact_of(self.run.forms[column.form], self._start(flip.sample), batch)
         if exact is None:
             return flip
+        if isinstance(exact, ExactDetections):
+            return self._judged_detection(column, home, flip, exact, batch)
         place = (batch.places[flip.sample], *([flip.position] if found.task == "language" else []))
         margin, limit = exact.between(place, before, flip.after)
         if margin > limit and not graphs:
             note = "the file that ran and the form's graph differ beyond rounding; which of them errs is not known"
             return replace(flip, margin=margin, limit=limit, note=note)
-        verdict: FlipVerdict = "rounding" if margin <= limit else "beyond"
-        return replace(flip, verdict=verdict, margin=margin, limit=limit)
+        if margin <= limit:
+            return replace(flip, verdict="rounding", margin=margin, limit=limit)
+        return self._beyond(column, replace(flip, margin=margin, limit=limit), exact)
+
+    def _judged_detection(
+        self, column: ComparedForm, home: ComparedForm, flip: Flip, exact: ExactDetections, batch: _Batch
+    ) -> Flip:
+        """Runs both sides again on the batch: outputs are not kept."""
+        run = self.run
+        sides: list[DetectionSide] = []
+        for each in (column, home):
+            runner = ColumnRunner(run.forms[each.form], each, run.pool, run.files, run.settings.deadline_s)
+            try:
+                outputs = runner.outputs(batch.inputs)
+            except MindgapError as error:
+                return replace(flip, note=f"it did not run again: {error}")
+            narrow = narrow_arithmetic(run.pool.describe(parse(each.platform)), run.forms[each.form])
+            sides.append(DetectionSide(each.name, outputs, narrow, each.way != "graph"))
+        return exact.verdict(flip, sides, batch.places[flip.sample])
+
+    def _beyond(self, column: ComparedForm, flip: Flip, exact: ExactOutputs) -> Flip:
+        """A flip that rounding of the declared dtypes does not explain: that of fewer bits may, where the platform is
+        known to compute in these."""
+        narrow = narrow_arithmetic(self.run.pool.describe(parse(column.platform)), self.run.forms[column.form])
+        if narrow is None:
+            return replace(flip, verdict="beyond")
+        limit = flip.limit * narrow.growth
+        if not exact.decides(self._usual_margin(column.form), narrow.growth):
+            return replace(flip, note=f"{narrow.words}: how far that moves outputs is not bounded")
+        if flip.margin > limit:
+            return replace(flip, verdict="beyond", limit=limit, note=f"{narrow.words}, which does not explain it")
+        return replace(flip, verdict="reduced precision", limit=limit, note=narrow.words)
 
     def _same_answer(self, there: Prediction, column: ComparedForm, flip: Flip) -> bool:
         """Whether the form gives on the reference what it gives on the column."""
@@ -183,6 +230,8 @@ class FlipSearch:
         form, execute, deadline_s = run.forms[column.form], run.pool.run, run.settings.deadline_s
         if flip.verdict == "other form":
             return form_origin(run.forms[""], form, inputs, reference, execute, deadline_s)
+        if column.way != "graph":
+            return file_origin(form.source, list(form.given(inputs).values()), parse(column.platform), run.files)
         return operator_origin(form, inputs, parse(column.platform), reference, execute, deadline_s)
 
     def _take_pictures(self) -> None:
@@ -196,14 +245,18 @@ class FlipSearch:
 
     def _look_for_near_ties(self) -> None:
         found, near = self.found, self.run.settings.near
-        if found.task == "detection" or not near:
+        if not near:
             return
         for form in self.run.forms.values():
             held = {n: one for n, one in found.predictions[found.on_reference(form.name)].items() if one.finite}
-            smallest = sorted(held, key=lambda sample: held[sample].margin)[:near]
+            smallest = sorted(held, key=lambda sample: _nearness(held[sample]))[:near]
             # Evaluated in the order of the dataset: one that is streamed begins again at each step back.
             by_sample = {
-                sample: near_tie(form.name, sample, place, exact)
+                sample: (
+                    near_detection(form.name, sample, place, exact)
+                    if isinstance(exact, ExactDetections)
+                    else near_tie(form.name, sample, place, exact)
+                )
                 for sample, place, exact in self._near(form, sorted(smallest))
             }
             ties = [by_sample[sample] for sample in smallest if sample in by_sample]
@@ -214,7 +267,7 @@ class FlipSearch:
                     "danger too: there may be more (--near N looks at more)"
                 )
 
-    def _near(self, form: ModelForm, samples: Sequence[int]) -> Iterator[tuple[int, int, ExactOutputs]]:
+    def _near(self, form: ModelForm, samples: Sequence[int]) -> Iterator[tuple[int, int, _Exact]]:
         """Evaluates samples in batches of their own: what rounding can do does not depend on company."""
         held: list[tuple[int, list[Array]]] = []
         for number, sample in enumerate(samples, 1):
@@ -229,7 +282,7 @@ class FlipSearch:
                 [np.stack(arrays) for arrays in zip(*(arrays for _, arrays in held), strict=True)], form.batch
             )
             try:
-                exact = exact_outputs(form, inputs, self.tensors)
+                exact = self._evaluate(form, inputs)
             except MindgapError as error:
                 self.found.note(f"{form.name or 'the model'}: samples in danger are not known: {error}")
                 return
@@ -238,13 +291,13 @@ class FlipSearch:
             self._decides(form, exact)
             held = []
 
-    def _exact_of(self, form: ModelForm, start: int, batch: _Batch) -> ExactOutputs | None:
+    def _exact_of(self, form: ModelForm, start: int, batch: _Batch) -> _Exact | None:
         key = (form.name, start)
         if self._exact is None or self._exact[0] != key:
             self._exact = key, self._evaluated(form, batch)
         return self._exact[1]
 
-    def _evaluated(self, form: ModelForm, batch: _Batch) -> ExactOutputs | None:
+    def _evaluated(self, form: ModelForm, batch: _Batch) -> _Exact | None:
         name = form.name or "the model"
         if form.name in self._silent:
             return None
@@ -253,21 +306,30 @@ class FlipSearch:
             return None
         self._judged_batches += 1
         try:
-            exact = exact_outputs(form, batch.inputs, self.tensors)
+            exact = self._evaluate(form, batch.inputs)
         except MindgapError as error:
             self._silent.add(form.name)
             self.found.note(f"{name}: flips are not judged: {error}")
             return None
         return exact if self._decides(form, exact) else None
 
-    def _decides(self, form: ModelForm, exact: ExactOutputs) -> bool:
+    def _evaluate(self, form: ModelForm, inputs: Sequence[Array]) -> _Exact:
+        evaluate = exact_detections if self.found.task == "detection" else exact_outputs
+        return evaluate(form, inputs, self.tensors)
+
+    def _decides(self, form: ModelForm, exact: _Exact) -> bool:
         """Whether the limits of a form tell anything. Notes it where they do not."""
-        held = self.found.predictions[self.found.on_reference(form.name)].values()
-        margins = [one.margin for one in held if one.finite]
-        decides = bool(margins) and exact.decides(float(np.median(margins)))
+        if isinstance(exact, ExactDetections):
+            return True  # each flip says it
+        decides = exact.decides(self._usual_margin(form.name))
         if not decides:
             self.found.note(f"{form.name or 'the model'}: {_UNDECIDED}")
         return decides
+
+    def _usual_margin(self, form: str) -> float:
+        """The median margin of a form on the reference; 0 where there is none."""
+        held = self.found.predictions[self.found.on_reference(form)].values()
+        return float(np.median([one.margin for one in held if one.finite] or [0.0]))
 
     def _start(self, sample: int) -> int:
         batch = self.run.forms[""].batch

@@ -6,14 +6,17 @@ whose exact outputs are nearer to each other than the limits of both together ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, GraphError, MindgapError, TensorStore, materialise_all
 from mindgap.judge.oracle import Oracle, OracleError, rounding_limit
+from mindgap.judge.oracle.evaluation.formats import FORMATS
+from mindgap.judge.trace.dtype_policy import policies_of
 from mindgap.results.predictions import NearTie
 from mindgap.workflows.task.columns import ModelForm
 
@@ -28,11 +31,12 @@ class ExactOutputs:
     exact: Array
     limits: Array
 
-    def decides(self, usual: float) -> bool:
-        """Returns whether the limits tell anything: those of the two best labels are mostly below the usual margin."""
+    def decides(self, usual: float, growth: float = 1.0) -> bool:
+        """Returns whether the limits, times `growth`, tell anything: those of the two best labels are mostly below the
+        usual margin."""
         limits = self.limits.reshape(-1, self.limits.shape[-1])
         two = np.argsort(-self.exact.reshape(limits.shape), -1)[:, :2]
-        return bool(np.median(np.take_along_axis(limits, two, -1).sum(-1)) < usual)
+        return bool(growth * np.median(np.take_along_axis(limits, two, -1).sum(-1)) < usual)
 
     def between(self, place: tuple[int, ...], first: int, second: int) -> tuple[float, float]:
         """Returns how far two labels are apart at a place of the batch, and how far rounding can move them together."""
@@ -69,3 +73,31 @@ def near_tie(form: str, sample: int, place: int, found: ExactOutputs) -> NearTie
     return NearTie(
         form, sample, int(best[row]), int(rival), float(margins[row, rival]), float(together[row, rival])
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowArithmetic:
+    """How a platform computes floats of a graph in fewer bits than declared.
+
+    words: for a note. growth: by how much its roundings are larger, in the first order; infinite where this is not
+    known.
+    """
+
+    words: str
+    growth: float
+
+
+def narrow_arithmetic(described: Mapping[str, Any], form: ModelForm) -> NarrowArithmetic | None:
+    """Returns the arithmetic that a platform is described with, None for that of the declared dtypes.
+
+    `described`: of the platform's worker; `dtypes` as `platforms.dtype_policy` measures them, or `quantised`.
+    """
+    if quantised := described.get("quantised"):
+        return NarrowArithmetic(f"the platform quantises the model ({quantised})", np.inf)
+    found: list[NarrowArithmetic] = []
+    for policy in policies_of(described.get("dtypes", {}), form.graph):
+        if policy.declared in FORMATS and policy.computed in FORMATS and policy.declared != policy.computed:
+            what = f"products of {policy.declared}" if policy.products else policy.declared
+            words = f"the platform computes {what} in {policy.computed}"
+            found.append(NarrowArithmetic(words, FORMATS[policy.computed].u / FORMATS[policy.declared].u))
+    return max(found, key=lambda each: each.growth, default=None)

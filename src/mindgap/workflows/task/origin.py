@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -18,6 +20,8 @@ from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.task.columns import ModelForm
 
+#: A node that PyTorch's exporter to ONNX wrote, or that dequantises its value.
+_EXPORTED: Final = re.compile(r"(?:node_(?P<node>\w+)|(?P<value>\w+)_DequantizeLinear) \(\w+\)")
 #: Elements from which an affine fit leaves something to measure.
 _LEAST: Final = 8
 
@@ -66,23 +70,34 @@ def form_origin(
     """Returns the module of the model at which another form parts most from it, both run by the reference.
 
     Each module's last value is compared with that of the other form by what remains after the best affine fit, as a
-    share of its spread: quantised values have a scale and a zero point. Raises `MindgapError` where a graph does not
-    run, or the forms share no module.
+    share of its spread: quantised values have a scale and a zero point. Forms without modules in common, such as an
+    ONNX file, are compared operator by operator, by the exporter's names. Raises `MindgapError` where a graph does
+    not run, or the forms share neither.
     """
-    ours, theirs = (_module_values(each, inputs, reference, execute, deadline_s) for each in (form, base))
-    path, before, after, last = "", 0.0, 0.0, 0.0
-    shared = [
-        name for name in theirs if name in ours and ours[name].shape == theirs[name].shape and ours[name].size >= _LEAST
-    ]
-    if not shared:
-        raise MindgapError("the two forms have no module in common")
+    traced = {each.name: _traced(each, inputs, reference, execute, deadline_s) for each in (form, base)}
+    for named in (_by_module, _by_call):
+        ours, theirs = named(form, traced[form.name]), named(base, traced[base.name])
+        shared = [
+            name
+            for name, (_, value) in theirs.items()
+            if name in ours and ours[name][1].shape == value.shape and value.size >= _LEAST
+        ]
+        if shared:
+            break
+    else:
+        raise MindgapError("the two forms have no module in common, and no operator by the exporter's names")
+    place, before, after, last = "", 0.0, 0.0, 0.0
     for name in shared:
-        rest = _residual(theirs[name], ours[name])
+        rest = _residual(theirs[name][1], ours[name][1])
         if rest - last > after - before:
-            path, before, after = name, last, rest
+            place, before, after = theirs[name][0], last, rest
         last = rest
-    note = f"difference after an affine fit: {before:.2g} before, {after:.2g} there, {last:.2g} at the last module"
-    return path, note if path else "no module's values differ"
+    note = f"difference after an affine fit: {before:.2g} before, {after:.2g} there, {last:.2g} at the last value"
+    return place, note if place else "no module's values differ"
+
+
+#: Values of a form by what both forms call them, each with the place that a reader is told.
+_Named = dict[str, tuple[str, Array]]
 
 
 def _residual(theirs: Array, ours: Array) -> float:
@@ -91,20 +106,51 @@ def _residual(theirs: Array, ours: Array) -> float:
     return float(np.sqrt(max(0.0, 1 - (float((a * b).sum()) / size) ** 2))) if size > 0 else 0.0
 
 
-def _module_values(
+def _traced(
     form: ModelForm, inputs: Sequence[Array], platform: PlatformName, execute: Execute, deadline_s: float
-) -> dict[str, Array]:
-    """The last value that each module makes, as float64, in the order of the run."""
+) -> list[tuple[int, Array]]:
+    """Nodes and their values, as float64, in the order of the run."""
     outcome = _fed(form, inputs, execute)(Job(platform, form.graph, want="trace", repeat=1, deadline_s=deadline_s))
     if not outcome.ran or outcome.values is None:
         raise MindgapError(f"{form.name or 'the model'} on {platform}: {reason_of(outcome)}")
-    found: dict[str, Array] = {}
-    for number, value in _values(form.graph, outcome.values):
-        label = form.graph.labels.nodes[number] if form.graph.labels.nodes else ""
-        path = label.partition(" (")[0]
+    return [
+        (number, (widened(value) if value.dtype.kind not in "iub" else value).astype(np.float64))
+        for number, value in _values(form.graph, outcome.values)
+    ]
+
+
+def _label(form: ModelForm, node: int) -> str:
+    return form.graph.labels.nodes[node] if form.graph.labels.nodes else ""
+
+
+def _by_module(form: ModelForm, traced: Sequence[tuple[int, Array]]) -> _Named:
+    """The last value that each module makes, by its path."""
+    found: _Named = {}
+    for node, value in traced:
+        path = _label(form, node).partition(" (")[0]
         if path and ".py:" not in path:
             found.pop(path, None)
-            found[path] = (widened(value) if value.dtype.kind not in "iub" else value).astype(np.float64)
+            found[path] = path, value
+    return found
+
+
+def _by_call(form: ModelForm, traced: Sequence[tuple[int, Array]]) -> _Named:
+    """Values by the names that PyTorch's exporter to ONNX gives: `conv2d`, `conv2d_1` for the second.
+
+    A file's nodes have these names (`node_conv2d`), and so has what a quantiser puts behind a value
+    (`conv2d_DequantizeLinear`), which then stands for it. Of a model, calls of an operator are counted.
+    """
+    found: _Named = {}
+    calls: Counter[str] = Counter()
+    for node, value in traced:
+        label, op = _label(form, node), form.graph.nodes[node].op
+        if named := _EXPORTED.fullmatch(label):
+            found[named["node"] or named["value"]] = label, value
+            continue
+        function = op.split(".")[1] if op.count(".") else op
+        count = calls[function]
+        calls[function] += 1
+        found[f"{function}_{count}" if count else function] = f"{op} ({label})" if label else op, value
     return found
 
 

@@ -19,12 +19,12 @@ import torch
 from mindgap.aten.tensors import to_numpy, torch_dtype_name
 from mindgap.graph import Uniform
 from mindgap.models.corpus.onnx_models.file import expanded
-from mindgap.models.corpus.onnx_models.module import OnnxModule
-from mindgap.models.corpus.onnx_models.node import ConstantResults, Untranslated
+from mindgap.models.corpus.onnx_models.node import ConstantResults
 from mindgap.models.corpus.onnx_models.translation import tensor_of, translated
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, source_options, suggest
+from mindgap.models.corpus.translated_model import TranslatedModel, Untranslated
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 
 
@@ -73,14 +73,14 @@ def _build(source: Source, case: Any, seed: int) -> Built:
     return Built(program, tuple(tensors), {}, registry)
 
 
-def _proven(case: Any) -> tuple[OnnxModule, list[torch.Tensor]]:
+def _proven(case: Any) -> tuple[TranslatedModel, list[torch.Tensor]]:
     ((inputs, outputs),) = case.data_sets
     return verified(case.model, inputs, outputs, case.rtol, case.atol)
 
 
 def verified(
     model: Any, inputs: Sequence[Any], outputs: Sequence[Any], rtol: float, atol: float
-) -> tuple[OnnxModule, list[torch.Tensor]]:
+) -> tuple[TranslatedModel, list[torch.Tensor]]:
     """Translates a model (`onnx.ModelProto`) and compares its outputs with those expected.
 
     `inputs`, `outputs`: a numpy array or `onnx.TensorProto` for each of the model's. Returns the program and its

@@ -5,11 +5,9 @@ The file is read as data and runs no code. Its external data must lie in its fol
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import functools
 import warnings
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,8 +15,6 @@ import torch
 
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.onnx_models.inputs import drawn_inputs, model_inputs, shape_of, size_choices, symbols
-from mindgap.models.corpus.onnx_models.module import OnnxModule
-from mindgap.models.corpus.onnx_models.node import Untranslated
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.onnx_models.reference_check import ReferenceCheck
 from mindgap.models.corpus.onnx_models.translation import (
@@ -32,6 +28,7 @@ from mindgap.models.corpus.onnx_models.translation import (
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line, suggest
+from mindgap.models.corpus.translated_model import CHECKED, TranslatedModel, Untranslated
 
 #: Bytes of a protobuf message, at most.
 _LARGEST: Final = 2 << 30
@@ -46,18 +43,6 @@ _ACCEPTED: Final = (
 )
 #: Versions of ONNX's operator set before this one broadcast in another way.
 _OLDEST: Final = 7
-
-_CHECKED: Final = contextvars.ContextVar("checked", default=False)
-
-
-@contextlib.contextmanager
-def checked_before() -> Generator[None]:
-    """Leaves out the comparison with the reference evaluator, which another process has made for the same source."""
-    token = _CHECKED.set(True)
-    try:
-        yield
-    finally:
-        _CHECKED.reset(token)
 
 
 def open_onnx_file(source: Source) -> list[Program]:
@@ -238,7 +223,7 @@ def _translated(source: Source, model: Any, path: Path) -> tuple[Built, str]:
             refused = refused or error
             continue
         check = ReferenceCheck(model, _CHECK_S)
-        program = translated(model, drawn, None if _CHECKED.get() else check, bakeable(model, drawn))
+        program = translated(model, drawn, None if CHECKED.get() else check, bakeable(model, drawn))
         _check_declared(model, program, drawn)
         tensors = tuple(drawn[name] for name in program.argument_names)
         return Built(program, tensors, {}, registry), _told(program, check, sizes, given)
@@ -250,7 +235,7 @@ def _translated(source: Source, model: Any, path: Path) -> tuple[Built, str]:
     raise Untranslated(f"no size that was tried fits ({shapes}: {refused}); give sizes: --set {free[0]}=…")
 
 
-def _told(program: OnnxModule, check: ReferenceCheck, sizes: Mapping[str, int], given: Mapping[str, int]) -> str:
+def _told(program: TranslatedModel, check: ReferenceCheck, sizes: Mapping[str, int], given: Mapping[str, int]) -> str:
     parts: list[str] = []
     if unchecked := check.words():
         parts.append(f"not compared with ONNX's reference evaluator: {unchecked}")
@@ -280,7 +265,7 @@ def _options(source: Source, names: list[str]) -> tuple[int, dict[str, int]]:
     return seed, sizes
 
 
-def _check_declared(model: Any, program: OnnxModule, drawn: Mapping[str, torch.Tensor]) -> None:
+def _check_declared(model: Any, program: TranslatedModel, drawn: Mapping[str, torch.Tensor]) -> None:
     """Compares the outputs with what the file declares of them. Raises `Untranslated`."""
     found = program(*[drawn[name].clone() for name in program.argument_names])
     for value in model.graph.output:

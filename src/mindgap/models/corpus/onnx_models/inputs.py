@@ -12,9 +12,9 @@ import torch
 
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
-from mindgap.models.corpus.onnx_models.node import Untranslated
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.onnx_models.translation import op_of
+from mindgap.models.corpus.translated_model import Untranslated
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 
 #: Sizes that are tried for dimensions without one, smallest first: the first dimension of an input, then others, then

@@ -15,21 +15,10 @@ from typing import Any, Final
 import torch
 
 from mindgap.graph import Array
+from mindgap.models.corpus.translated_model import Untranslated
 
 #: A translation gives one tensor, or a tuple with one for each output.
 Translate = Callable[..., Any]
-
-
-class Untranslated(Exception):
-    """A node has no equivalent in PyTorch. The message is one line. `located`: it names the node."""
-
-    located = False
-
-    def at(self, name: str, op: str) -> Untranslated:
-        """Returns the same with the node's name before it."""
-        found = Untranslated(f"node {name} ({op}): {self}")
-        found.located = True
-        return found
 
 
 class ConstantResults(Untranslated):

@@ -14,7 +14,8 @@ import torch
 from torch.nn import functional as F
 
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.models.corpus.onnx_models.node import OnnxNode, Untranslated, directly, translates
+from mindgap.models.corpus.onnx_models.node import OnnxNode, directly, translates
+from mindgap.models.corpus.translated_model import Untranslated
 
 Tensor = torch.Tensor
 

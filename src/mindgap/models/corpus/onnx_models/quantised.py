@@ -17,8 +17,9 @@ import torch
 from torch.nn import functional as F
 
 from mindgap.models.corpus.onnx_models.layers import average_pool, conv
-from mindgap.models.corpus.onnx_models.node import OnnxNode, Untranslated, translates
+from mindgap.models.corpus.onnx_models.node import OnnxNode, translates
 from mindgap.models.corpus.onnx_models.pointwise import dequantize, dynamic_quantize, quantize
+from mindgap.models.corpus.translated_model import Untranslated
 
 Tensor = torch.Tensor
 

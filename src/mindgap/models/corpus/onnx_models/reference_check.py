@@ -12,13 +12,10 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.graph import Array
-from mindgap.models.corpus.onnx_models.node import Untranslated
 from mindgap.models.corpus.onnx_models.translation import op_of
 from mindgap.models.corpus.source import one_line
+from mindgap.models.corpus.translated_model import Untranslated, apart
 
-#: How far two correct implementations of one operator may be apart, of the largest magnitude and of each element.
-_APART: Final[Mapping[str, float]] = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 #: Elements of an operand from which the evaluator, which loops in Python, is not asked.
 _ELEMENTS: Final = 1 << 24
 _SHOWN: Final = 4
@@ -175,16 +172,3 @@ def _compare(node: Any, results: Sequence[torch.Tensor | None], expected: Sequen
                 f"its translation gives other values than the reference evaluator in {wrong} of {ours.size} elements "
                 f"of {name}"
             )
-
-
-def apart(ours: Array, theirs: Array) -> int:
-    """Counts elements that are further apart than two correct implementations may be. Integers must be equal."""
-    limit = _APART.get(ours.dtype.name, 0.0 if ours.dtype.kind in "biu" else 0.25)
-    wide = np.complex128 if np.iscomplexobj(ours) else np.float64
-    with np.errstate(all="ignore"):
-        a, b = ours.astype(wide), theirs.astype(wide)
-        if not limit:
-            return int((ours != theirs.astype(ours.dtype)).sum())
-        finite = np.abs(b[np.isfinite(b)])
-        largest = float(finite.max()) if finite.size else 0.0
-        return int((~np.isclose(a, b, limit, limit * largest * 0.1 + 1e-30, equal_nan=True)).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,9 +11,9 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.models.corpus.onnx_models.module import OnnxModule, OnnxOperator
-from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, ConstantResults, OnnxNode, Untranslated
+from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, ConstantResults, OnnxNode
 from mindgap.models.corpus.source import one_line
+from mindgap.models.corpus.translated_model import TranslatedModel, TranslatedNode, Untranslated
 
 for _family in (
     "pointwise",
@@ -41,7 +42,7 @@ OnNode = Callable[[Any, Sequence[torch.Tensor | None], Sequence[torch.Tensor | N
 
 def translated(
     model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None = None, baked: set[str] | None = None
-) -> OnnxModule:
+) -> TranslatedModel:
     """Returns the program of an ONNX model (`onnx.ModelProto`) that was run on these inputs.
 
     `given`: a tensor for each input. `baked`: inputs that become constants, by default those that give shapes, axes and
@@ -150,18 +151,18 @@ class _Translation:
         self.values: dict[str, torch.Tensor] = {**self.initial, **given}
         self.known = baked | (set(self.initial) - set(given))
         self.folded = set(baked)
-        self.steps: list[OnnxOperator] = []
+        self.steps: list[TranslatedNode] = []
         self.names: set[str] = set()
 
-    def module(self, outputs: Sequence[str]) -> OnnxModule:
+    def module(self, outputs: Sequence[str]) -> TranslatedModel:
         """Returns the program of the steps that the outputs need."""
-        needed, steps = set(outputs), list[OnnxOperator]()
+        needed, steps = set(outputs), list[TranslatedNode]()
         for step in reversed(self.steps):
             if not needed.isdisjoint(step.outputs):
                 steps.append(step)
                 needed.update(name for name in step.operands if name)
         held = {name: self.values[name] for name in self.values if name in needed and name in self._held()}
-        return OnnxModule(
+        return TranslatedModel(
             [name for name in self.given if name not in self.baked],
             {name: to_numpy(self.given[name]) for name in self.given if name in self.baked},
             held, {name for name in held if name in self.initial}, steps[::-1], outputs,
@@ -219,6 +220,8 @@ class _Translation:
         operands: list[str] = []
         for position, each in enumerate(node.input):
             found = scope.of(each) if each else ""
+            if each:
+                self._value(each, scope)  # it is there
             if not each or position not in TRANSLATIONS[op].structural:
                 operands.append(found)
                 continue
@@ -229,15 +232,13 @@ class _Translation:
         wanted = tuple(bool(each) for each in node.output)
         domain = "" if node.domain in _OWN else node.domain
         one = OnnxNode(op, _attributes(node), structural, wanted, self.opsets.get(domain, 1), name)
-        step = OnnxOperator(one, tuple(operands), tuple(scope.bind(each) if each else "" for each in node.output))
-        given = [self._value(each, scope) if each else None for each in node.input]
-        results = self._ran(step, given)
+        outputs = [scope.bind(each) if each else "" for each in node.output]
+        results = self._ran(one, operands, outputs, [scope.of(each) for each in node.input if each])
         if self.on_node is not None:
-            self.on_node(node, given, [results.get(each) for each in step.outputs])
-        self.values.update(results)
-        self._note(step, results, [scope.of(each) for each in node.input if each])
+            given = [self._value(each, scope) if each else None for each in node.input]
+            self.on_node(node, given, [results.get(each) for each in outputs])
 
-    def _note(self, step: OnnxOperator, results: Mapping[str, torch.Tensor], operands: Sequence[str]) -> None:
+    def _note(self, step: TranslatedNode, results: Mapping[str, torch.Tensor], operands: Sequence[str]) -> None:
         """A step of known integers is arithmetic of shapes and becomes a constant. One of weights stays a step, though
         its result is known."""
         known = all(name in self.known for name in operands)
@@ -249,17 +250,25 @@ class _Translation:
         else:
             self.steps.append(step)
 
-    def _ran(self, step: OnnxOperator, given: Sequence[torch.Tensor | None]) -> dict[str, torch.Tensor]:
-        operands = [tensor if name else None for name, tensor in zip(step.operands, given, strict=True)]
+    def _ran(
+        self, node: OnnxNode, operands: Sequence[str], outputs: Sequence[str], read: Sequence[str]
+    ) -> dict[str, torch.Tensor]:
+        """Runs a node and notes it. `read`: all its operands; `operands` has "" in the place of those that are left out
+        or structural."""
+        function = functools.partial(TRANSLATIONS[node.op].function, node)
+        step = TranslatedNode(node.name, node.op, function, operands, outputs)
         try:
-            found = step(*operands)
+            found = step(*[self.values[name] if name else None for name in operands])
         except Untranslated:
             raise
         except Exception as error:
-            raise Untranslated(f"PyTorch has no {step.node.op} like this: {one_line(error)}") from error
-        if len(found) < sum(step.node.wanted):
-            raise Untranslated(f"{step.node.op} gives {len(found)} of the {sum(step.node.wanted)} outputs asked for")
-        return {name: tensor for name, tensor in zip(step.outputs, found, strict=False) if name}
+            raise Untranslated(f"PyTorch has no {node.op} like this: {one_line(error)}") from error
+        if len(found) < sum(node.wanted):
+            raise Untranslated(f"{node.op} gives {len(found)} of the {sum(node.wanted)} outputs asked for")
+        results = {name: tensor for name, tensor in zip(outputs, found, strict=False) if name}
+        self.values.update(results)
+        self._note(step, results, read)
+        return results
 
     def _decision(self, node: Any, position: int, scope: _Scope) -> int | None:
         if position >= len(node.input) or not node.input[position]:
@@ -284,12 +293,9 @@ class _Translation:
         """Gives a value a second name, that of a result of the node around it."""
         if name not in self.values:
             raise Untranslated(f"{name}, an output of its graph, is given by no node")
-        target, value = scope.bind(result), self.values[name]
-        step = OnnxOperator(
-            OnnxNode("Identity", {}, {}, (True,), name=self._named(f"{target}/output")), (name,), (target,)
-        )
-        self.values[target] = value
-        self._note(step, {target: value}, [name])
+        target = scope.bind(result)
+        one = OnnxNode("Identity", {}, {}, (True,), name=self._named(f"{target}/output"))
+        self._ran(one, (name,), (target,), (name,))
 
     def _initialised(self, graph: Any, scope: _Scope) -> _Scope:
         from onnx import numpy_helper
@@ -333,10 +339,7 @@ class _Translation:
             raise Untranslated("it collects nothing: no iteration runs")
         target = scope.bind(result)
         one = OnnxNode("mindgap.Stack", {"axis": axis}, {}, (True,), name=self._named(f"{name}/{result}"))
-        step = OnnxOperator(one, tuple(values), (target,))
-        results = self._ran(step, [self.values[each] for each in values])
-        self.values.update(results)
-        self._note(step, results, values)
+        self._ran(one, tuple(values), (target,), values)
 
     def _scan(self, node: Any, name: str, scope: _Scope) -> None:
         if self.opsets.get("", 9) < 9:
@@ -371,10 +374,7 @@ class _Translation:
 
     def _select(self, value: str, target: str, index: int) -> None:
         one = OnnxNode("mindgap.Select", {"index": index}, {}, (True,), name=self._named(target))
-        step = OnnxOperator(one, (value,), (target,))
-        results = self._ran(step, [self.values[value]])
-        self.values.update(results)
-        self._note(step, results, [value])
+        self._ran(one, (value,), (target,), (value,))
 
 
 def _initial(model: Any) -> dict[str, torch.Tensor]:

@@ -2,8 +2,8 @@
 
 The list is that of `torch.use_deterministic_algorithms` in PyTorch 2.13: operators that act deterministically with that
 switch, and those that are refused. Most of the list is about CUDA. Operators that a gradient consists of are called
-themselves. Left out: products with sparse matrices, `resize_` of quantised tensors, and `bincount`, the size of whose
-result depends on data.
+themselves. Left out, because a graph has no such tensors: products with sparse matrices (`bmm`), `resize_` of quantised
+tensors.
 """
 
 # pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -35,17 +35,19 @@ _CTC: Final = [24] * 8, [6] * 8
 
 @dataclass(frozen=True, slots=True)
 class RepeatedCall:
-    """One call. make: returns the arguments, drawn after a fixed seed."""
+    """One call. make: returns the arguments, drawn after a fixed seed. data_sized: their data, which are always the
+    same, decide the size of the result."""
 
     name: str
     listed: Listed
     call: Callable[..., Any]
     make: Callable[[], Sequence[Any]]
+    data_sized: bool = False
 
     def graph(self, tensors: TensorStore) -> Graph:
         """Captures the call. Raises `CaptureError`."""
         torch.manual_seed(0)
-        return capture(self.call, self.make(), tensors=tensors)
+        return capture(self.call, self.make(), tensors=tensors, path_taken=self.data_sized)
 
 
 def _at(most: int, *shape: int) -> Tensor:
@@ -200,6 +202,10 @@ CALLS: Final = (
         lambda i, w: functional.embedding_bag(i, w, mode="max"), lambda: (_at(64, 256, 8), _x(64, 16)),
     ),
     RepeatedCall("histc", "refused", lambda x: torch.histc(x, 64), lambda: (_x(_N),)),
+    RepeatedCall(
+        "bincount weights", "refused", lambda i, w: torch.bincount(i, w, 64), lambda: (_at(64, _N), _x(_N)),
+        data_sized=True,
+    ),
     RepeatedCall("median with indices", "refused", lambda x: torch.median(x, 1), lambda: (_at(9, 64, 257).float(),)),
     RepeatedCall(
         "grid_sample backward", "refused", _grid_backward,

@@ -7,12 +7,26 @@ from mindgap.workflows.campaign.plan.model import (
     CHANGEABLE,
     Plan,
     PlanError,
+    PlatformPlan,
     Size,
     VariantLimits,
     Variants,
     changed,
     parse_plan,
+    platform_plans,
     read_plan,
 )
 
-__all__ = ["CHANGEABLE", "Plan", "PlanError", "Size", "VariantLimits", "Variants", "changed", "parse_plan", "read_plan"]
+__all__ = [
+    "CHANGEABLE",
+    "Plan",
+    "PlanError",
+    "PlatformPlan",
+    "Size",
+    "VariantLimits",
+    "Variants",
+    "changed",
+    "parse_plan",
+    "platform_plans",
+    "read_plan",
+]

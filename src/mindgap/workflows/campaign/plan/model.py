@@ -28,7 +28,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -179,6 +179,19 @@ class Plan(_Part):
     def count(self) -> int:
         """Returns the largest number of variants to run."""
         return min(self.variants.count, self.stop.variants or self.variants.count)
+
+
+def platform_plans(
+    names: Sequence[str], *, variants: int | None = None, cpu_minutes: float | None = None, batch: int = 1
+) -> dict[PlatformName, PlatformPlan]:
+    """Returns the same plan for each of the named platforms. Raises `MindgapError` for an unknown one, or one twice."""
+    asked = PlatformPlan(variants=variants, cpu_minutes=cpu_minutes, batch=batch)
+    found: dict[PlatformName, PlatformPlan] = {}
+    for name in map(canonical, names):
+        if name in found:
+            raise PlanError(f"{name} is named twice")
+        found[name] = asked
+    return found
 
 
 def read_plan(path: str | Path) -> tuple[Plan, str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mindgap.platforms.name import PlatformName
+from mindgap.run.outcome import Outcome
 from mindgap.workflows.campaign.cases.case import Case, Shard
 from mindgap.workflows.campaign.schedule.selection import BlockSelection, together
 from mindgap.workflows.campaign.state.resume_state import FinishedPair
@@ -27,8 +28,14 @@ class OpenBlock:
         cases: list[Case],
         selection: BlockSelection,
         resume_state: Mapping[str, Mapping[str, FinishedPair]],
+        before: Mapping[str, Any] | None = None,
+        references: Mapping[str, Outcome] | None = None,
     ) -> None:
-        """`position`: the number of blocks of this shard before it. `resume_state`: pairs that have their rows."""
+        """`position`: the number of blocks of this shard before it. `resume_state`: pairs that have their rows.
+        `before`: the row of a block that was finished before platforms were added. `references`: what the reference
+        gave then, by case.
+        """
+        self._before, self.references = before, references or {}
         self.number, self.position, self.selection = number, position, selection
         self.cases = len(cases)
         self._resume_state = resume_state
@@ -94,7 +101,7 @@ class OpenBlock:
         """Returns the block's row for the store."""
         refused = sorted(self.selection.refused.items())
         with self._lock:
-            return {
+            row = {
                 "block": self.number,
                 "shard": str(shard),
                 "cases": self.cases,
@@ -105,6 +112,20 @@ class OpenBlock:
                 "found": sorted(self._found),
                 "seconds": time.monotonic() - self._started if finished else None,
             }
+        return row if self._before is None else _joined(self._before, row)
+
+
+def _joined(before: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the row of a block with that of its earlier platforms. What the cases cover was new only then."""
+    return {
+        **row,
+        "features": before["features"],
+        "given": {**(before["given"] or {}), **row["given"]},
+        "left_out": {**(before["left_out"] or {}), **row["left_out"]},
+        "refused": [*(before["refused"] or ()), *row["refused"]],
+        "found": sorted({*(before["found"] or ()), *row["found"]}),
+        "seconds": before["seconds"] + (row["seconds"] or 0.0),
+    }
 
 
 class Saturation:

@@ -30,6 +30,7 @@ from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
 from mindgap.workflows.campaign.state.expenses import Expenses
 from mindgap.workflows.campaign.state.progress import Progress
+from mindgap.workflows.campaign.state.references import StoredReferences
 from mindgap.workflows.campaign.state.resume_state import FinishedPair, ResumeState, finding_key
 
 
@@ -84,7 +85,8 @@ _COMPACT: Final = 50
 
 @dataclass(frozen=True)
 class DriverContext:
-    """The parts that the driver of one session uses. `budgets`: of the platforms that have one, or compile batches."""
+    """The parts that the driver of one session uses. `budgets`: of the platforms that have one, or compile batches.
+    `references`: what the reference gave in blocks that added platforms have still to run."""
 
     directory: CampaignDirectory
     case_source: CaseSource
@@ -97,6 +99,7 @@ class DriverContext:
     progress: Progress
     expenses: Expenses
     budgets: dict[PlatformName, CpuBudget] = field(default_factory=dict[PlatformName, CpuBudget])
+    references: StoredReferences | None = None
 
 
 class CampaignDriver:
@@ -118,7 +121,10 @@ class CampaignDriver:
         everything = {name for name, platform in self.plan.platforms.items() if platform.everything}
         self._rate_limited = everything - {self.plan.reference, *context.budgets}
         self._closing = False
+        self._lacking = context.resume_state.lacking
         self._saturation = Saturation(self.numbers)
+        #: The rows of blocks that only added platforms have still to run.
+        self._before = {row["block"]: row for row in context.resume_state.blocks if row["block"] in self._lacking}
         for row in context.resume_state.finished_blocks:
             self._saturation.add(row["block"], row["features"] or (), row["found"] or ())
         names = dict.fromkeys([self.plan.reference, *context.platforms])
@@ -132,7 +138,7 @@ class CampaignDriver:
         try:
             ahead: Future[list[Case]] | None = None
             for step, (position, number) in enumerate(todo):
-                if not self._room():
+                if not self._room(number):
                     break
                 ahead = ahead or supplier.submit(self._draw, number)
                 cases = ahead.result()[: max(0, self.plan.count - number * BLOCK)]
@@ -153,11 +159,11 @@ class CampaignDriver:
     def _draw(self, number: int) -> list[Case]:
         return self._context.expenses.drawing(lambda: self._context.case_source.block(number))
 
-    def _room(self) -> bool:
-        """Waits until another block may begin. Returns False if none may."""
+    def _room(self, number: int) -> bool:
+        """Waits until this block may begin. Returns False if it may not."""
         if not self._acquire(self._window):
             return False
-        if 0 < self.plan.stop.saturation <= self._saturation.idle:
+        if number not in self._lacking and 0 < self.plan.stop.saturation <= self._saturation.idle:
             self.stopped = f"the last {self._saturation.idle} blocks brought nothing new"
             self._window.release()
             return False
@@ -179,13 +185,20 @@ class CampaignDriver:
         return self._closing
 
     def _open(self, number: int, position: int, cases: list[Case]) -> None:
-        selection = self._context.selector.choose(number, cases)
+        selection = self._context.selector.choose(number, cases, self._lacking.get(number))
+        for name in self._context.directory.added.keys() & selection.orders.keys():
+            # The block's row tells by this which added platforms have run it.
+            selection.given.setdefault(name, [])
         _log.info("block %d: %d cases, %d new features", number, len(cases), len(selection.features))
-        block = OpenBlock(number, position, cases, selection, self._context.resume_state.pairs)
+        block = OpenBlock(
+            number, position, cases, selection, self._context.resume_state.pairs, self._before.get(number),
+            self._context.references.block(number) if self._context.references and number in self._lacking else {},
+        )  # fmt: skip
         self._context.progress.block(
             number, len(cases), block.pairs, len(self._context.selector.covered), len(selection.features)
         )
-        self._context.record.block(block.row(self._context.directory.shard, finished=False))
+        if number not in self._lacking:
+            self._context.record.block(block.row(self._context.directory.shard, finished=False))
         if block.empty:
             self._done(block)
             return
@@ -200,15 +213,20 @@ class CampaignDriver:
     # What follows runs in the queues.
 
     def _reference(self, block: OpenBlock, case: Case, gathered: dict[PlatformName, dict[int, Outcome]]) -> None:
-        """Runs the reference on one case, then queues its platforms; those with a budget when the block is done."""
+        """Runs the reference on one case, then queues its platforms; those with a budget when the block is done.
+
+        Where platforms were added, the reference has run: a judge runs it again only where it needs values.
+        """
         platforms = block.platforms_of(case)
         waiting = [platform for platform in platforms if block.known(case, platform) is None]
         outcome: Outcome | None = None
         if waiting:
-            outcome = self._context.pool.run(case_job(self.plan, self.plan.reference, case.graph))
-            if self._closing:
-                return
-            self._record_case(case, outcome)
+            outcome = block.references.get(case.name)
+            if outcome is None:
+                outcome = self._context.pool.run(case_job(self.plan, self.plan.reference, case.graph))
+                if self._closing:
+                    return
+                self._record_case(case, outcome)
         self._context.progress.case()
         for platform in platforms:
             if platform in gathered:

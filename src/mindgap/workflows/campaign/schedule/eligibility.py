@@ -49,17 +49,17 @@ def read_eligibility(
     plan: Plan,
     platforms: Sequence[PlatformName],
     *,
-    fresh: bool,
+    fresh: Sequence[PlatformName],
 ) -> Eligibility:
     """Reads the answers for the platforms' current fingerprints from the campaign's store.
 
-    `fresh`: a new campaign, which first copies the answers of the store `known_support`. A resume copies none, so that
-    it selects the same cases. Raises `StoreError` for a damaged store.
+    `fresh`: platforms that are new to the campaign: the answers of the store `known_support` are copied for them first.
+    A resume copies none, so that it selects the same cases. Raises `StoreError` for a damaged store.
     """
     prints = {platform: fingerprint_of(pool.describe(platform)) for platform in dict.fromkeys(platforms)}
     if fresh and known_support is not None and known_support.is_dir():
-        there = read_support(Store(known_support, create=False), prints)
-        for platform, fingerprint in prints.items():
+        there = read_support(Store(known_support, create=False), {name: prints[name] for name in fresh})
+        for platform, fingerprint in ((name, prints[name]) for name in fresh):
             rows = list(rows_of(platform, fingerprint, there.answers(fingerprint).values()))
             if rows:
                 store.append("support", rows)

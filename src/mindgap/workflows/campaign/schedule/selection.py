@@ -63,10 +63,12 @@ class BlockSelector:
         for platform, known in self._given.items():
             known.update(given.get(platform, ()))
 
-    def choose(self, number: int, cases: Sequence[Case]) -> BlockSelection:
-        """Selects each platform's cases of a block."""
+    def choose(
+        self, number: int, cases: Sequence[Case], platforms: Sequence[PlatformName] | None = None
+    ) -> BlockSelection:
+        """Selects each platform's cases of a block. `platforms`: only these."""
         found = BlockSelection(features=self._new(self.covered, cases))
-        for platform in self._platforms:
+        for platform in self._platforms if platforms is None else [p for p in self._platforms if p in platforms]:
             able = self._able(platform, cases, found.refused)
             asked = self._plan.platforms[platform]
             if asked.everything:

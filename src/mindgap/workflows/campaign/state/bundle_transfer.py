@@ -162,12 +162,16 @@ def _add(file: zipfile.ZipFile, name: str, data: bytes, how: int = zipfile.ZIP_D
 
 
 def _plan_text(directory: CampaignDirectory, platforms: Sequence[str]) -> str:
-    """Returns the text of the plan's file; with other platforms, the plan written as TOML."""
+    """Returns the text of the plan's file; with other or added platforms, the plan written as TOML."""
     text = (directory.path / PLAN).read_text(encoding="utf-8")
-    if not platforms:
+    if not platforms and not directory.added:
         return text
     data = tomllib.loads(text)
-    data["platforms"] = {platform: dict[str, Any]() for platform in platforms}
+    if platforms:
+        data["platforms"] = {platform: dict[str, Any]() for platform in platforms}
+    else:
+        added = {str(name): asked.model_dump(exclude_defaults=True) for name, asked in directory.added.items()}
+        data["platforms"] = {**data["platforms"], **added}
     return "".join(f"{line}\n" for line in _toml(data))
 
 

@@ -2,9 +2,9 @@
 
 ```
 campaign.toml          the plan, as it was given; `stop` may be changed, nothing else
-campaign.json          the same as data, and the name of the run; written first
+campaign.json          the same as data, the name of the run, and platforms added later; written first
 pack.zip               only for a campaign from a bundle: its cases
-mindgap-store.json, tables/, graphs/    the store
+mindgap-store.json, tables/, graphs/    the store, unless it is elsewhere: `store` in campaign.json
 ```
 """
 
@@ -14,17 +14,18 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments.host import use_hosts_of_plan
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.results.store import Store
 from mindgap.workflows.campaign.cases.bundle import BUNDLE, PLAN
 from mindgap.workflows.campaign.cases.case import Shard
-from mindgap.workflows.campaign.plan import CHANGEABLE, Plan, PlanError, changed, read_plan
+from mindgap.workflows.campaign.plan import CHANGEABLE, Plan, PlanError, PlatformPlan, changed, read_plan
 
 _ABOUT: Final = "campaign.json"
 _FORMAT: Final = "mindgap-campaign"
@@ -42,9 +43,11 @@ class SupportOptions:
 
 @dataclass(frozen=True)
 class CampaignDirectory:
-    """An opened campaign. `identity`: of its case source. `run`: the name of its rows in the store.
+    """An opened campaign. `identity`: of its case source. `run`: the name of its rows in the store. `store_url`: the
+    URL of a store that several machines share; empty for a store in this directory.
 
-    `support_options`: kept because the first session may be killed during the survey.
+    `plan`: with the platforms that were added later, which `added` names. `support_options`: kept because the first
+    session may be killed during the survey.
     """
 
     path: Path
@@ -53,11 +56,13 @@ class CampaignDirectory:
     identity: str
     run: str
     support_options: SupportOptions = SupportOptions()
+    added: Mapping[PlatformName, PlatformPlan] = field(default_factory=dict[PlatformName, PlatformPlan])
+    store_url: str = ""
 
     @property
     def store(self) -> Store:
         """Opens the store, anew each time. Raises `StoreError`."""
-        return Store(self.path, create=False)
+        return Store(self.store_url or self.path, create=False)
 
     @property
     def bundle(self) -> Path | None:
@@ -77,18 +82,19 @@ def run_name(plan: Plan, identity: str, machine: str = "") -> str:
 
 def create_directory(
     path: str | Path, plan: Plan, text: str, shard: Shard, identity: str, where: str = "",
-    support_options: SupportOptions | None = None,
+    support_options: SupportOptions | None = None, store_url: str = "",
 ) -> CampaignDirectory:  # fmt: skip
     """Creates a campaign in a new or empty directory. Raises `MindgapError` for any other directory."""
     path = Path(path)
     directory = CampaignDirectory(
-        path, plan, shard, identity, run_name(plan, identity, where), support_options or SupportOptions()
-    )
+        path, plan, shard, identity, run_name(plan, identity, where), support_options or SupportOptions(),
+        store_url=store_url,
+    )  # fmt: skip
     refuse_begun(path)
-    Store(path)
+    Store(store_url or path)
     write_whole(path / PLAN, text.encode())
     about = {"format": _FORMAT, "version": _VERSION, "run": directory.run, "shard": str(shard), "identity": identity,
-             "beforehand": dataclasses.asdict(directory.support_options)}  # fmt: skip
+             "beforehand": dataclasses.asdict(directory.support_options), "store": store_url}  # fmt: skip
     write_whole(path / _ABOUT, json.dumps({**about, "plan": plan.model_dump()}, indent=1).encode())
     return directory
 
@@ -114,9 +120,11 @@ def open_directory(path: str | Path) -> CampaignDirectory:
     try:
         planned = Plan.model_validate(about["plan"])
         support_options = SupportOptions(**about.get("beforehand", {}))
+        added = {recorded(name): PlatformPlan(**given) for name, given in about.get("added", {}).items()}
         directory = CampaignDirectory(
-            path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], support_options
-        )
+            path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], support_options,
+            store_url=about.get("store", ""),
+        )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise MindgapError(f"{path / _ABOUT} is damaged ({str(error).splitlines()[0]}): copy it again") from None
     now, _ = read_plan(path / PLAN)
@@ -125,11 +133,24 @@ def open_directory(path: str | Path) -> CampaignDirectory:
         raise PlanError(
             f"{path / PLAN} was changed since the campaign began ({', '.join(keys)}): put it back, "
             "or start another campaign with `mindgap campaign run … --out OTHER`"
+            + (f"; `mindgap campaign add {path} PLATFORM` adds a platform" if _of_platforms(keys) else "")
         )
     use_hosts_of_plan(now.hosts)
-    return dataclasses.replace(
-        directory, plan=planned.model_copy(update={key: getattr(now, key) for key in CHANGEABLE})
-    )
+    stops = planned.model_copy(update={key: getattr(now, key) for key in CHANGEABLE})
+    return with_platforms(dataclasses.replace(directory, plan=stops), added)
+
+
+def with_platforms(directory: CampaignDirectory, added: Mapping[PlatformName, PlatformPlan]) -> CampaignDirectory:
+    """Returns the campaign with further platforms in its plan. Writes nothing: `write_added` does."""
+    plan = directory.plan.model_copy(update={"platforms": {**directory.plan.platforms, **added}})
+    return dataclasses.replace(directory, plan=plan, added={**directory.added, **added})
+
+
+def write_added(directory: CampaignDirectory) -> None:
+    """Writes the added platforms into the campaign's directory. Raises `MindgapError`."""
+    added = {str(name): asked.model_dump() for name, asked in directory.added.items()}
+    about = {**_about(directory.path), "added": added}
+    write_whole(directory.path / _ABOUT, json.dumps(about, indent=1).encode())
 
 
 def check_identity(directory: CampaignDirectory, identity: str) -> None:
@@ -172,6 +193,10 @@ def _about(path: Path) -> Mapping[str, Any]:
             f"{path / _ABOUT} is of version {about.get('version')}, this mindgap knows {_VERSION}"  # pyright: ignore[reportUnknownMemberType] # any JSON
         )
     return about  # pyright: ignore[reportUnknownVariableType] # any JSON
+
+
+def _of_platforms(keys: Sequence[str]) -> bool:
+    return all(key.startswith("platforms.") for key in keys)
 
 
 def _matters(key: str) -> bool:

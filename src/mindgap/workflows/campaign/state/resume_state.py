@@ -19,8 +19,13 @@ _PAIRS: Final = """
 SELECT v.model, v.platform, v.word, v.verdict, v.culprit_op, o.signature, o.op
 FROM verdicts v JOIN models m USING (run, model)
 LEFT JOIN outcomes o ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform
-WHERE v.run = $run AND m.position // $block NOT IN
+WHERE v.run = $run AND (m.position // $block NOT IN
   (SELECT block FROM blocks WHERE run = $run AND seconds IS NOT NULL)
+  OR list_contains($lacking, m.position // $block) AND list_contains($added, v.platform))
+"""
+_BLOCKS: Final = """
+SELECT block, cases, features, given, left_out, refused, found, seconds FROM blocks WHERE run = ? AND shard = ?
+ORDER BY block
 """
 _CPU: Final = """
 SELECT platform, sum(element_at(timings, 'cpu')[1]) AS seconds FROM outcomes WHERE run = ? GROUP BY platform
@@ -42,22 +47,26 @@ class ResumeState:
     """The work that earlier sessions of a campaign have done.
 
     `created`: when the run began; None if it has not. `seconds`: duration of the sessions that ended regularly.
+    `platforms`: those that had rows or were to get some.
 
-    `done`: numbers of finished blocks. `pairs`: finished pairs of other blocks, by case and platform. `blocks`: rows of
-    the shard's blocks in order. `cpu`: processor seconds by platform, for platforms with a budget.
+    `done`: numbers of finished blocks. `lacking`: for blocks that were finished before platforms were added, those that
+    have still to run them. `pairs`: finished pairs of other blocks, by case and platform. `blocks`: rows of the shard's
+    blocks in order. `cpu`: processor seconds by platform, for platforms with a budget.
     """
 
     created: datetime | None = None
     seconds: float = 0.0
+    platforms: tuple[str, ...] = ()
     done: frozenset[int] = frozenset()
+    lacking: Mapping[int, tuple[PlatformName, ...]] = field(default_factory=dict[int, tuple[PlatformName, ...]])
     pairs: Mapping[str, Mapping[str, FinishedPair]] = field(default_factory=dict[str, Mapping[str, FinishedPair]])
     blocks: tuple[Mapping[str, Any], ...] = ()
     cpu: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def finished_blocks(self) -> list[Mapping[str, Any]]:
-        """Returns the rows of the finished blocks, in order."""
-        return [row for row in self.blocks if row["block"] in self.done]
+        """Returns the rows of the blocks that were finished at some time, in order."""
+        return [row for row in self.blocks if row["seconds"] is not None]
 
 
 def finding_key(platform: PlatformName, word: str, culprit: str | None, signature: str) -> str:
@@ -70,24 +79,32 @@ def read_resume_state(store: Store, directory: CampaignDirectory) -> ResumeState
     known = store.rows("SELECT created, seconds, settings FROM runs WHERE run = ?", [directory.run])
     if not known:
         return ResumeState()
-    before = json.loads(known[0]["settings"]).get("seconds_before", 0.0)
-    blocks = store.rows(
-        "SELECT block, features, given, found, seconds FROM blocks WHERE run = ? AND shard = ? ORDER BY block",
-        [directory.run, str(directory.shard)],
-    )
+    settings = json.loads(known[0]["settings"])
+    blocks = store.rows(_BLOCKS, [directory.run, str(directory.shard)])
+    lacking = {row["block"]: names for row in blocks if (names := _lacking(row, directory))}
     pairs: dict[str, dict[str, FinishedPair]] = {}
-    for row in store.rows(_PAIRS, {"run": directory.run, "block": BLOCK}):
+    asked = {"run": directory.run, "block": BLOCK, "lacking": list(lacking), "added": list(directory.added)}
+    for row in store.rows(_PAIRS, asked):
         finding = _finding(row)
         pair = FinishedPair(row["word"], finding, row["signature"] or "", row["op"] or None)
         pairs.setdefault(row["model"], {})[row["platform"]] = pair
     return ResumeState(
         created=known[0]["created"],
-        seconds=known[0]["seconds"] or before,
-        done=frozenset(row["block"] for row in blocks if row["seconds"] is not None),
+        seconds=known[0]["seconds"] or settings.get("seconds_before", 0.0),
+        platforms=tuple(settings["platforms"]),
+        done=frozenset(row["block"] for row in blocks if row["seconds"] is not None and row["block"] not in lacking),
+        lacking=lacking,
         pairs=pairs,
         blocks=tuple(blocks),
         cpu={row["platform"]: row["seconds"] for row in store.rows(_CPU, [directory.run]) if row["seconds"]},
     )
+
+
+def _lacking(row: Mapping[str, Any], directory: CampaignDirectory) -> tuple[PlatformName, ...]:
+    """Returns the added platforms that have not run a finished block: a block that they ran names them."""
+    if row["seconds"] is None:
+        return ()
+    return tuple(name for name in directory.added if name not in (row["given"] or {}))
 
 
 def _finding(row: Mapping[str, Any]) -> str:

@@ -34,7 +34,8 @@ SELECT platform, sum(n)::BIGINT AS rows, sum(judge) AS judge_seconds,
 FROM counted o GROUP BY platform
 """
 _BLOCKS: Final = """
-SELECT count(*) AS begun, count(*) FILTER (seconds IS NOT NULL) AS done,
+SELECT count(*) AS begun,
+  count(*) FILTER (seconds IS NOT NULL AND ($added = [] OR list_has_all(map_keys(given), $added))) AS done,
   (SELECT count(DISTINCT feature) FROM (SELECT unnest(features) AS feature FROM blocks WHERE run = $run)) AS features,
   (SELECT list(DISTINCT shard ORDER BY shard) FROM blocks WHERE run = $run) AS shards
 FROM blocks WHERE run = $run
@@ -141,7 +142,7 @@ def campaign_status(directory: CampaignDirectory) -> CampaignStatus:
             )
         return _empty(directory, session)
     (about,) = known
-    (blocks,) = store.rows(_BLOCKS, {"run": run})
+    (blocks,) = store.rows(_BLOCKS, {"run": run, "added": list(directory.added)})
     (rate,) = store.rows(_RATE, {"run": run})
     (kinds,) = store.rows(_KINDS, {"run": run, "findings": list(FINDINGS)})
     reference = {row["status"]: row["n"] for row in store.rows(_REFERENCE, [run, plan.reference])}

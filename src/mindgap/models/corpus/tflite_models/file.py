@@ -1,0 +1,109 @@
+"""Opens `FILE.tflite`: a model file, translated to PyTorch and checked against LiteRT's reference kernels.
+
+The file is read as data and runs no code.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+
+from mindgap.graph import Constant, Integers, Normal, Recipe
+from mindgap.models.capture.errors import UnprovenCapture
+from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
+from mindgap.models.corpus.program import Built, Program
+from mindgap.models.corpus.source import Source, SourceError, source_options, suggest
+from mindgap.models.corpus.tflite_models.model import NoTfliteModel, TfliteModel, TfliteTensor, read_tflite
+from mindgap.models.corpus.tflite_models.reference_check import check
+from mindgap.models.corpus.tflite_models.translation import translated, untranslated
+from mindgap.models.corpus.translated_model import CHECKED, Untranslated
+from mindgap.models.corpus.weights.tensor_registry import seed_of
+
+#: Seconds for the reference kernels.
+_CHECK_S: Final = 30.0
+#: Integers drawn for an input that nothing indexes with: [0, _IDS).
+_IDS: Final = 8
+#: Operators that hand the integers of an operand on.
+_HANDS_ON: Final = frozenset({"CAST", "RESHAPE", "EXPAND_DIMS", "SQUEEZE", "SLICE", "STRIDED_SLICE", "TRANSPOSE"})
+#: Operators that index -> the positions of the index and of what it indexes.
+_INDEXES: Final = {"GATHER": (1, 0), "EMBEDDING_LOOKUP": (0, 1)}
+
+
+def open_tflite_file(source: Source) -> list[Program]:
+    """Returns one program. Raises `SourceError` if there is no such file."""
+    path = Path(source.target)
+    if not path.is_file():
+        near = suggest(path.name, [p.name for p in path.parent.glob("*.tflite")]) if path.parent.is_dir() else ""
+        raise SourceError(f"{path}: no such file{near}")
+    return [Program(path.stem, source.text, functools.partial(_build, source, path))]
+
+
+def _build(source: Source, path: Path) -> Built:
+    """Raises `SourceError`, one line that begins with the path."""
+    seed = source_options(source).seed
+    try:
+        model = read_tflite(path.read_bytes())
+        if missing := untranslated(model):
+            raise Untranslated(f"no translation of {missing}")
+        registry = new_registry()
+        given = {
+            each.name: registry.draw(_recipe(model, number, each, seed), each.dtype, each.shape)
+            for number in model.inputs
+            for each in (model.tensors[number],)
+        }
+        with torch.no_grad():
+            program = translated(model, given)
+            told = _told(model)
+            unchecked = "" if CHECKED.get() else check(path, model, program, given, _CHECK_S)
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from error
+    except (NoTfliteModel, Untranslated) as reason:
+        raise SourceError(f"{path}: {reason}") from reason
+    if words := "; ".join(each for each in (unchecked, told) if each):
+        warnings.warn(f"{path}: {words}", UnprovenCapture, stacklevel=2)
+    return Built(program, tuple(given[name] for name in program.argument_names), {}, registry)
+
+
+def _told(model: TfliteModel) -> str:
+    """Says which sizes are left open, and that other graphs are not looked at."""
+    declared = [model.tensors[i] for i in model.inputs]
+    sized = [f"{each.name} runs as {list(each.shape)}" for each in declared if each.open_axes]
+    parts = [f"of sizes that the file leaves open, {', '.join(sized)}"] if sized else []
+    return "; ".join([*parts, *([f"the first of its {model.graphs} graphs is taken"] if model.graphs > 1 else [])])
+
+
+def _recipe(model: TfliteModel, number: int, declared: TfliteTensor, seed: int) -> Recipe:
+    """Floats are normal, masks 1, indices below the size of what they index; quantised integers take all their range,
+    others are below 8."""
+    drawn = seed_of(declared.name, seed)
+    if declared.dtype.startswith(("float", "complex")):
+        return Normal(drawn)
+    if "mask" in declared.name.lower():
+        return Constant(value=True if declared.dtype == "bool" else 1)
+    if declared.dtype == "bool":
+        return Integers(drawn, 0, 2)
+    limits = np.iinfo(declared.dtype)
+    if size := _indexed(model, number):
+        return Integers(drawn, 0, min(size, int(limits.max)))
+    if declared.quantisation is not None or limits.bits == 8:
+        return Integers(drawn, int(limits.min), int(limits.max) + 1)
+    return Integers(drawn, 0, _IDS)
+
+
+def _indexed(model: TfliteModel, number: int) -> int | None:
+    """Returns the smallest size of a dimension that the input indexes."""
+    reached, sizes = {number}, list[int]()
+    for each in model.operators:
+        if each.op in _HANDS_ON and each.inputs and each.inputs[0] in reached:
+            reached.update(each.outputs)
+        elif each.op in _INDEXES and len(each.inputs) > 1:
+            index, table = (each.inputs[position] for position in _INDEXES[each.op])
+            if index in reached and table >= 0 and (shape := model.tensors[table].shape):
+                axis = each.options.number(0) if each.op == "GATHER" and each.options is not None else 0
+                sizes += [shape[axis]] if -len(shape) <= axis < len(shape) else []
+    return min(sizes, default=None)

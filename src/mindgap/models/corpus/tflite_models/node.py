@@ -1,0 +1,228 @@
+"""Represents one node of a LiteRT model for its translation to PyTorch, and keeps the table of translations.
+
+A translation takes the node and its operands as tensors, and calls PyTorch. Values keep the file's layout: pictures are
+NHWC. An operand is None if it is left out or structural (a shape, an axis); `TfliteNode.known` reads those.
+
+A value q of a quantised tensor stands for (q - zero point) * scale (TensorFlow Lite's 8-bit quantization
+specification). Sums of products of integers are exact. A result is quantised again in one way here: multiplied by the
+scales in float32, rounded, moved by its zero point, saturated. LiteRT's own kernels multiply by a fixed-point number of
+31 bits and round twice (`MultiplyByQuantizedMultiplier` in `lite/kernels/internal/common.h`), XNNPACK multiplies in
+float32: the specification leaves that to each implementation.
+"""
+# pyright: reportUnknownMemberType=false
+# (PyTorch's functions are partly untyped)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch.nn import functional as F
+
+from mindgap.graph import Array
+from mindgap.models.corpus.tflite_models.flatbuffer import Table
+from mindgap.models.corpus.tflite_models.model import TfliteTensor
+from mindgap.models.corpus.translated_model import Untranslated
+
+Tensor = torch.Tensor
+#: A translation gives one tensor, or a sequence with one for each output.
+Translate = Callable[..., Any]
+
+#: Functions that a node applies to its result, by their number in the schema.
+_ACTIVATIONS: Final[Mapping[int, tuple[float | None, float | None]]] = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
+_TANH: Final = 4
+
+
+@dataclass(frozen=True)
+class TfliteNode:
+    """One node.
+
+    name: that of its first output, since nodes have none.
+    inputs: the tensors as the file declares them; None for an operand that is left out.
+    structural: constant operands by position.
+    """
+
+    op: str
+    name: str
+    inputs: tuple[TfliteTensor | None, ...]
+    outputs: tuple[TfliteTensor, ...]
+    options: Table | None
+    structural: Mapping[int, Array]
+
+    def option(self, field: int, kind: str = "i", default: float = 0) -> Any:
+        """Returns a number of the node's options, by the number of its field in the schema."""
+        return default if self.options is None else self.options.number(field, kind, default)
+
+    def known(self, position: int) -> list[int]:
+        """Returns the integers of a structural operand. Raises `Untranslated` if it is left out."""
+        found = self.structural.get(position)
+        if found is None:
+            raise Untranslated(f"operand {position} is left out")
+        return [int(i) for i in found.reshape(-1)]
+
+    def operand(self, position: int) -> TfliteTensor:
+        """Returns how the file declares an operand. Raises `Untranslated` if it is left out."""
+        found = self.inputs[position] if position < len(self.inputs) else None
+        if found is None:
+            raise Untranslated(f"operand {position} is left out")
+        return found
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether the first result is quantised integers."""
+        return _is_quantised(self.outputs[0])
+
+    def only(self, condition: bool, what: str) -> None:
+        """Raises `Untranslated` unless the condition holds."""
+        if not condition:
+            raise Untranslated(f"{self.op} {what} has no equivalent here")
+
+    def activated(self, x: Tensor, field: int) -> Tensor:
+        """Applies the activation function in an options' field to a result: on integers, by its quantised limits."""
+        number = self.option(field, "b")
+        if number == _TANH and x.is_floating_point():
+            return torch.tanh(x)
+        if number not in _ACTIVATIONS:
+            self.only(number == 0, f"with activation function {number}")
+            return x
+        low, high = _ACTIVATIONS[number]
+        if not self.is_quantised:
+            return F.relu(x) if high is None else torch.clamp(x, low, high)
+        scale, zero = _parameters(self.outputs[0])
+        limits = [None if each is None else _saturated(zero + round(each / scale), x) for each in (low, high)]
+        return torch.clamp(x, *limits)
+
+    def real(self, position: int, x: Tensor) -> Tensor:
+        """Returns the values that a quantised operand stands for, in float32; others as they are."""
+        given = self.operand(position)
+        return dequantised(x, given) if _is_quantised(given) else x
+
+    def centred(self, position: int, x: Tensor) -> Tensor:
+        """Returns the integers of a quantised operand without their zero points, int32."""
+        return centred(x, self.operand(position))
+
+    def factor(self, *positions: int) -> Tensor:
+        """Returns the product of operands' scales over the result's scale, float32: one number, or one for each
+        channel."""
+        found = torch.tensor(1.0)
+        for position in positions:
+            quantisation = self.operand(position).quantisation
+            self.only(quantisation is not None, "of integers without a scale")
+            assert quantisation is not None, "it was looked at"
+            scales = torch.tensor(quantisation.scales)
+            found = found * (scales if scales.numel() > 1 else scales.reshape(()))
+        return found / _parameters(self.outputs[0])[0]
+
+    def rescaled(self, total: Tensor, factor: Tensor) -> Tensor:
+        """Quantises exact sums as the first result. `factor`: along the last axis, where it is not one number."""
+        return _rounded(total.to(torch.float32) * factor, self.outputs[0])
+
+
+def _saturated(value: int, like: Tensor) -> int:
+    limits = torch.iinfo(like.dtype)
+    return min(max(value, limits.min), limits.max)
+
+
+def _is_quantised(tensor: TfliteTensor) -> bool:
+    return tensor.quantisation is not None and tensor.dtype in ("int8", "uint8", "int16", "int32")
+
+
+def _parameters(tensor: TfliteTensor) -> tuple[float, int]:
+    """The one scale and zero point of a tensor. Raises `Untranslated` for several."""
+    found = tensor.quantisation
+    if found is None or found.scales.size != 1:
+        raise Untranslated(f"{tensor.name} needs one scale, and has {0 if found is None else found.scales.size}")
+    return float(found.scales[0]), int(found.zeros[0])
+
+
+def centred(x: Tensor, declared: TfliteTensor) -> Tensor:
+    """Returns integers without their zero points, int32."""
+    found, wide = declared.quantisation, x.to(torch.int32)
+    if found is None or not found.zeros.any():
+        return wide
+    shape = [-1 if axis == found.axis and found.zeros.size > 1 else 1 for axis in range(x.dim())]
+    return wide - (int(found.zeros[0]) if found.zeros.size == 1 else torch.tensor(found.zeros).reshape(shape))
+
+
+def dequantised(x: Tensor, declared: TfliteTensor) -> Tensor:
+    """Returns the values that integers stand for, float32."""
+    found = declared.quantisation
+    if found is None:
+        raise Untranslated(f"{declared.name} has no scale")
+    scales = torch.tensor(found.scales)
+    shape = [-1 if axis == found.axis and scales.numel() > 1 else 1 for axis in range(x.dim())]
+    return centred(x, declared).to(torch.float32) * (
+        scales.reshape(shape) if scales.numel() > 1 else scales.reshape(())
+    )
+
+
+def quantised(x: Tensor, declared: TfliteTensor) -> Tensor:
+    """Quantises float32 as a tensor is declared."""
+    return _rounded(x / _parameters(declared)[0], declared)
+
+
+def _rounded(x: Tensor, declared: TfliteTensor) -> Tensor:
+    kind = getattr(torch, declared.dtype)
+    limits = torch.iinfo(kind)
+    return torch.clamp(torch.round(x) + _parameters(declared)[1], limits.min, limits.max).to(kind)
+
+
+def alike(a: TfliteTensor, b: TfliteTensor) -> bool:
+    """Whether integers of two tensors stand for the same values."""
+    if a.quantisation is None or b.quantisation is None:
+        return a.quantisation is b.quantisation
+    return _parameters(a) == _parameters(b)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One entry of the table. `structural`: positions of operands that must be known before the program runs."""
+
+    function: Translate
+    structural: tuple[int, ...] = ()
+
+
+TRANSLATIONS: Final[dict[str, Translation]] = {}
+
+
+def translates(*ops: str, structural: tuple[int, ...] = ()) -> Callable[[Translate], Translate]:
+    """Registers a translation for operators."""
+
+    def register(function: Translate) -> Translate:
+        for op in ops:
+            if op in TRANSLATIONS:
+                raise ValueError(f"two translations of {op}")
+            TRANSLATIONS[op] = Translation(function, structural)
+        return function
+
+    return register
+
+
+def by_values(function: Translate, activation: int | None = None) -> Translate:
+    """Returns a translation that computes with the values that operands stand for, and quantises the result.
+
+    `function` takes the node and its operands; `activation`: the field of the options that names a function.
+    """
+
+    def run(node: TfliteNode, *operands: Tensor | None) -> Tensor:
+        real = [None if each is None else node.real(i, each) for i, each in enumerate(operands)]
+        found = function(node, *real)
+        found = quantised(found, node.outputs[0]) if node.is_quantised and found.is_floating_point() else found
+        return found if activation is None else node.activated(found, activation)
+
+    return run
+
+
+def moving(function: Translate) -> Translate:
+    """Returns a translation that moves elements of its first operand: integers stay what they are, and are quantised
+    again where the result is declared with another scale."""
+
+    def run(node: TfliteNode, x: Tensor, *others: Tensor | None) -> Tensor:
+        found = function(node, x, *others)
+        if alike(node.operand(0), node.outputs[0]):
+            return found
+        return quantised(dequantised(found, node.operand(0)), node.outputs[0])
+
+    return run

@@ -1,0 +1,119 @@
+"""The PyTorch module of a translated model file: one submodule for each of its nodes, under the node's name."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.torch_private.modules import put_buffer, put_module, put_parameter
+from mindgap.graph import Array
+
+#: How far two correct implementations of one operator may be apart, of the largest magnitude and of each element.
+_APART: Final[Mapping[str, float]] = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+#: Another process has compared the translation with the reference evaluator.
+CHECKED: Final = contextvars.ContextVar("checked", default=False)
+
+
+@contextlib.contextmanager
+def checked_before() -> Generator[None]:
+    """Leaves out the comparison of nodes with a reference, which another process has made for the same source."""
+    token = CHECKED.set(True)
+    try:
+        yield
+    finally:
+        CHECKED.reset(token)
+
+
+class Untranslated(Exception):
+    """A node has no equivalent in PyTorch. The message is one line. `located`: it names the node."""
+
+    located = False
+
+    def at(self, name: str, op: str) -> Untranslated:
+        """Returns the same with the node's name before it."""
+        found = Untranslated(f"node {name} ({op}): {self}")
+        found.located = True
+        return found
+
+
+def apart(ours: Array, theirs: Array) -> int:
+    """Counts elements that are further apart than two correct implementations may be. Integers must be equal."""
+    limit = _APART.get(ours.dtype.name, 0.0 if ours.dtype.kind in "biu" else 0.25)
+    wide = np.complex128 if np.iscomplexobj(ours) else np.float64
+    with np.errstate(all="ignore"):
+        a, b = ours.astype(wide), theirs.astype(wide)
+        if not limit:
+            return int((ours != theirs.astype(ours.dtype)).sum())
+        finite = np.abs(b[np.isfinite(b)])
+        largest = float(finite.max()) if finite.size else 0.0
+        return int((~np.isclose(a, b, limit, limit * largest * 0.1 + 1e-30, equal_nan=True)).sum())
+
+
+class TranslatedNode(torch.nn.Module):
+    """One node. `function`: its translation, which takes the operands. `operands`: names of values; "" for an operand
+    that is left out or structural."""
+
+    def __init__(
+        self, name: str, op: str, function: Callable[..., Any], operands: Sequence[str], outputs: Sequence[str]
+    ) -> None:
+        super().__init__()
+        self.name, self.function, self.operands, self.outputs = name, function, tuple(operands), tuple(outputs)
+        #: What `capture` shows in place of a line of code, and the arguments' names.
+        self.source_line = op
+        self.argument_names = tuple(each or f"operand_{i}" for i, each in enumerate(operands))
+        self.eval()
+
+    def forward(self, *operands: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+        """Returns the node's results in order."""
+        result = self.function(*operands)
+        return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+class TranslatedModel(torch.nn.Module):
+    """Runs the nodes of a model on its inputs, and returns its outputs by name.
+
+    argument_names: the inputs that it takes, in the file's order.
+    fixed_inputs: the inputs that are constants of the program: they give shapes, axes and the like.
+    """
+
+    def __init__(
+        self, inputs: Sequence[str], fixed: Mapping[str, Array], held: Mapping[str, torch.Tensor], weights: Set[str],
+        steps: Sequence[TranslatedNode], outputs: Sequence[str],
+    ) -> None:  # fmt: skip
+        """`held`: tensors by name. Those in `weights` that hold floats become parameters, the others buffers."""
+        super().__init__()
+        self.argument_names, self.fixed_inputs, self.outputs = tuple(inputs), dict(fixed), tuple(outputs)
+        self._held = tuple(held)
+        for name, tensor in held.items():
+            if name in weights and tensor.is_floating_point():
+                put_parameter(self, name, torch.nn.Parameter(tensor))
+            else:
+                put_buffer(self, name, tensor)
+        self._steps = tuple(step.name for step in steps)
+        for step in steps:
+            put_module(self, step.name, step)
+        self.eval()
+
+    @property
+    def steps(self) -> list[TranslatedNode]:
+        """The nodes in order."""
+        return [self._modules[name] for name in self._steps]  # pyright: ignore[reportReturnType] # put there above
+
+    def forward(self, *tensors: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Returns the outputs by name."""
+        held: Any = {**self._parameters, **self._buffers}
+        values: dict[str, torch.Tensor] = {**held, **dict(zip(self.argument_names, tensors, strict=True))}
+        steps = self.steps
+        last = {name: i for i, step in enumerate(steps) for name in step.operands}
+        for i, step in enumerate(steps):
+            found = step(*[values[name] if name else None for name in step.operands])
+            values.update({name: tensor for name, tensor in zip(step.outputs, found, strict=False) if name})
+            for name in (*step.operands, *step.outputs):
+                if last.get(name, -1) <= i and name not in self.outputs:
+                    values.pop(name, None)
+        return {name: values[name] for name in self.outputs}

@@ -1,0 +1,94 @@
+"""Direct calls: the call of each runtime apart from its export, the function itself, and the seconds of both sides."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+import torch
+
+from mindgap.models.corpus.operator_samples.sample_call import sample_of
+from mindgap.models.corpus.program import Built
+from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.models.own_path.program_run import function_of
+from mindgap.platforms.pytorch.script import runner_on_cpu
+from mindgap.platforms.script_runner import ScriptRunner, call_apart, read_runner
+from mindgap.workflows.porting.call_times import hold_on_one_processor, seconds_in_turn
+from mindgap.workflows.porting.direct_calls import bare_call, measured
+from mindgap.workflows.porting.isolated_call import CallLimits, run_isolated
+
+PLATFORMS = Path(__file__).parents[2] / "src/mindgap/platforms"
+#: What loads the model with each call: pnnx's script, and the toolkit of Rockchip, which is in a `with`.
+NOT_APART = {"ncnn", "rknn"}
+
+RUNNER = """def run(model, fresh):
+    loaded = model.exported(fresh())
+    found = loaded(*fresh())
+    return [each + 1 for each in found]"""
+
+
+class Exported:
+    exports = calls = 0
+
+    def exported(self, given: Any) -> Callable[..., Any]:
+        self.exports += 1
+        return self.called
+
+    def called(self, *given: Any) -> Any:
+        self.calls += 1
+        return given
+
+
+def test_what_is_exported_once_is_called_many_times() -> None:
+    divided, model = call_apart(ScriptRunner(RUNNER)), Exported()
+    assert divided is not None
+    prepare: Any = function_of(divided)
+    call = prepare(model, lambda: (torch.ones(2),))
+    assert (model.exports, model.calls) == (1, 0)
+    assert torch.equal(call()[0], torch.full((2,), 2.0)) and call() and (model.exports, model.calls) == (1, 2)
+
+
+@pytest.mark.parametrize("file", sorted(PLATFORMS.glob("*/run.py")), ids=lambda file: file.parent.name)
+def test_the_call_of_each_runtime_can_be_taken_apart(file: Path) -> None:
+    divided = call_apart(read_runner(file, ()))
+    assert (divided is None) == (file.parent.name in NOT_APART)
+    if divided is not None:
+        before, _, call = divided.run.partition("    def call():")
+        assert not re.search(r"\b(export|convert|compile|trace|build|load\w*|InferenceSession)\(", call)
+        assert "return" not in before.partition("def run(")[2]
+
+
+def test_the_source_is_the_public_function_itself() -> None:
+    tensors = [torch.ones(2), torch.zeros(2)]
+    call = bare_call(sample_of(torch.cat, (tensors,), {"dim": 0}, "input").built(TensorRegistry()))
+    assert call.func is torch.cat and torch.equal(call(), torch.cat(tensors))
+    module = torch.nn.ReLU()
+    assert bare_call(Built(module, (tensors[0],), {}, TensorRegistry())).func is module
+
+
+def test_the_first_call_of_the_target_holds_its_export(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\ndef make():\n    return torch.nn.Linear(3, 3), (torch.ones(2, 3),)\n"
+    )
+    runner = runner_on_cpu("run_traced", {})
+    divided = None if runner is None else call_apart(runner)
+    assert divided is not None
+    found = measured(f"{tmp_path / 'model.py'}:make", divided, 3, False)
+    assert len(found["source"]) == len(found["target"]) == 3 and min(*found["source"], *found["target"]) > 0
+    assert found["target_first"] > 5 * median(found["target"])
+
+
+def test_a_target_of_three_times_the_work_is_three_times_as_slow() -> None:
+    source, target = seconds_in_turn(lambda: sum(range(20_000)), lambda: sum(range(60_000)), 9)
+    assert 2 < median(after / before for before, after in zip(source, target, strict=True)) < 4.5
+
+
+def test_a_process_is_held_on_one_processor() -> None:
+    def held(tell: Callable[[Any], None]) -> None:
+        hold_on_one_processor(7)
+        tell({"processors": len(os.sched_getaffinity(0))})
+
+    assert run_isolated(held, CallLimits()).told == [{"processors": 1}]
