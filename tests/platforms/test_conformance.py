@@ -36,6 +36,8 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("rknn/simulator", {"target": "rk3568", "opt": "0"}, {}),
     ("tinygrad/cpu", {}, {"DEV": "CPU", "PARALLEL": "0"}),
     ("tinygrad/cpu", OFF, {"DEV": "CPU", "PARALLEL": "0", "NOOPT": "1", "NUM_CPU_THREADS": "2"}),
+    ("tinygrad/cl", {"opt": "off"}, {"DEV": "CL", "PARALLEL": "0", "NOOPT": "1"}),
+    ("iree/vulkan", {"opt": "O2"}, {}),
     ("iree/cpu", {}, {}),
     (
         "iree/cpu", {"threads": "2", "opt": "O2", "cpu": "haswell"},
@@ -82,8 +84,8 @@ OTHER_FORMS = [
     "litert/cpu@x64=on", "ncnn/cpu@opt=off,precision=f32", "iree/cpu@target=vmvx", "onnxruntime/openvino@delegate=none",
     "onnxruntime/qnn@soc=SM8550",
 ]  # fmt: skip
-#: They need a Vulkan driver: `test_vulkan.py` has one.
-ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan")
+#: They need a driver of Vulkan or OpenCL: `test_vulkan.py` and `test_tinygrad.py` have one.
+ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan", "iree/vulkan", "tinygrad/cl")
 #: Module of a `run.py` -> its functions, for runtimes of mindgap's own environment.
 FUNCTIONS = [
     ("pytorch", "run"), ("pytorch", "run_traced"), ("pytorch", "run_compiled"),

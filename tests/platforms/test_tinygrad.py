@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.tinygrad import BACKEND
-from mindgap.platforms.tinygrad.backend import CompilerError, compiler_errors
+from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.tinygrad import BACKEND, opencl_driver
+from mindgap.platforms.tinygrad.backend import CL, CompilerError, compiler_errors
 from mindgap.platforms.tinygrad.messages import TABLE, read
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
@@ -53,6 +54,30 @@ def test_a_missing_compiler_is_named(monkeypatch):
     monkeypatch.setenv("PATH", "")
     found = BACKEND.probe()
     assert not found.available and "clang, which is not on the PATH: apt install clang" in found.reason
+
+
+def test_a_missing_loader_or_driver_of_opencl_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr("mindgap.platforms.tinygrad.opencl_driver._VENDORS", tmp_path)
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: "libOpenCL.so.1")
+    assert opencl_driver.missing().startswith(f"no OpenCL driver in {tmp_path}: apt-get install pocl-opencl-icd")
+    with pytest.raises(PlatformError, match=r"device=pocl: no .*pocl.icd: apt-get install"):
+        CL.environment({"device": "pocl"})
+    (tmp_path / "pocl.icd").write_text("libpocl.so.2")
+    assert opencl_driver.missing() == ""
+    assert CL.environment({"device": "pocl"})["OCL_ICD_VENDORS"] == str(tmp_path / "pocl.icd")
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    assert opencl_driver.missing().startswith("OpenCL's loader libOpenCL.so.1 is not on this machine: apt-get install")
+
+
+def test_opencl_computes_what_eager_computes():
+    if opencl_driver.missing():
+        pytest.skip(opencl_driver.missing())
+    with workers("tinygrad/cl") as pool:
+        graph, inputs = captured(lambda x: torch.relu(x) * 2, normal(3, 4))
+        outcome = pool.run(Job("tinygrad/cl", graph, want="outputs"))
+        assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
+        np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
+        assert pool.describe("tinygrad/cl")["opencl_device"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int8, torch.bool])

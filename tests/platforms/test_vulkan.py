@@ -24,6 +24,7 @@ from platforms.test_conformance import CASES
 
 WEBGPU = "onnxruntime/webgpu@device=swiftshader"
 NCNN = "ncnn/vulkan@device=swiftshader,precision=f32"
+IREE = "iree/vulkan@device=swiftshader"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -56,6 +57,27 @@ def test_what_runs_and_what_is_refused(platform: str, op, left: str):
         graph, _ = captured(op, normal(1, 4, 16))
         outcome = pool.run(Job(platform, graph))
         assert (outcome.status, outcome.op) == ("unsupported", left), outcome.message
+
+
+def test_a_program_for_vulkan_runs_and_is_read_back():
+    with workers(IREE) as pool:
+        graph, inputs = captured(lambda x: (torch.relu(x) * 2, (x * 4).to(torch.int32)), normal(3, 5))
+        outcome = pool.run(Job(IREE, graph, want="outputs"))
+        assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
+        for found, right in zip(outcome.arrays, eager(graph, inputs), strict=True):
+            np.testing.assert_array_equal(found, right)
+        said = pool.describe(IREE)
+        assert (said["execution"], said["accuracy"], said["target"]) == ("emulated", "SPIR-V", "vulkan-spirv")
+        assert said["vulkan_devices"][0]["software"]
+
+
+def test_the_loader_beside_a_driver_is_found_where_the_system_has_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    folder = str(vulkan_driver.driver_file("swiftshader").parent)
+    given = vulkan_driver.variables_with_loader({"device": "swiftshader"})
+    assert given["LD_LIBRARY_PATH"].split(":")[0] == folder
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: "libvulkan.so.1")
+    assert "LD_LIBRARY_PATH" not in vulkan_driver.variables_with_loader({"device": "swiftshader"})
 
 
 @pytest.mark.nightly

@@ -114,6 +114,11 @@ class _Program:
     def sensitivity(self, platform: PlatformName) -> float:
         return self.client.sensitivity(self.source, platform)
 
+    def probe(
+        self, platform: PlatformName, arrays: Sequence[Array]
+    ) -> tuple[tuple[Array, ...], dict[str, Array]] | None:
+        return self.client.probe(self.source, platform, arrays)
+
     def stop(self) -> None:
         self.client.stop()
 
@@ -138,6 +143,9 @@ class _LeftOut:
 
     def sensitivity(self, platform: PlatformName) -> float:
         return math.inf
+
+    def probe(self, platform: PlatformName, arrays: Sequence[Array]) -> None:
+        return None
 
     def stop(self) -> None:
         pass

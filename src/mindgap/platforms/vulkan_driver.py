@@ -16,6 +16,8 @@ from mindgap.platforms.protocol import EXECUTION, Fallback, NotOnThisMachine, Op
 
 #: The variable that names the only drivers that the loader may use.
 VARIABLE: Final = "VK_DRIVER_FILES"
+_LOADER: Final = "libvulkan.so.1"
+_LIBRARIES: Final = "LD_LIBRARY_PATH"
 #: Software drivers: they compute on the host's processors.
 SOFTWARE: Final[Mapping[str, str]] = {"swiftshader": "*swiftshader*icd*.json", "lavapipe": "lvp_icd*.json"}
 #: How to get one.
@@ -43,6 +45,17 @@ def variables(options: Options) -> Mapping[str, str]:
     return {} if device == "default" else {VARIABLE: str(driver_file(device))}
 
 
+def variables_with_loader(options: Options) -> Mapping[str, str]:
+    """As `variables`, for a runtime that looks for Vulkan's loader itself: where the system has none, the one beside
+    the driver. Raises `NotOnThisMachine`."""
+    found = variables(options)
+    folders = [Path(each).parent for each in found.get(VARIABLE, "").split(":") if each]
+    beside = [str(each) for each in folders if (each / _LOADER).is_file()]
+    if not beside or ctypes.util.find_library("vulkan"):
+        return found
+    return {**found, _LIBRARIES: ":".join([*beside, os.environ.get(_LIBRARIES, "")]).rstrip(":")}
+
+
 def driver_file(device: str) -> Path:
     """The file that describes a software driver. Raises `NotOnThisMachine` where there is none."""
     found = next((each for folder in _FOLDERS for each in sorted(Path(folder).glob(SOFTWARE[device]))), None)
@@ -59,7 +72,7 @@ def load_loader() -> Any:
 
     Raises `Fallback` without one: nothing that uses Vulkan works then.
     """
-    beside = [Path(each).parent / "libvulkan.so.1" for each in os.environ.get(VARIABLE, "").split(":") if each]
+    beside = [Path(each).parent / _LOADER for each in os.environ.get(VARIABLE, "").split(":") if each]
     for each in (ctypes.util.find_library("vulkan"), *map(str, beside)):
         try:
             if each:

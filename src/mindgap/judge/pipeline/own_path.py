@@ -16,16 +16,15 @@ from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.model_files import decided_by_reference, is_referee, quantised_operands
 from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
+from mindgap.judge.pipeline.quantised_files import Probe, QuantisedFile, quantised_file
 from mindgap.judge.pipeline.time_budget import OutOfTime
-from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
-from mindgap.models.own_path.sizes import SizeRun
+from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference
 from mindgap.platforms.delegation import took_none
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import (
     BY_EXPORT,
     FIXED,
     NOT_KEPT,
-    OF_SIZES,
     SEVERITY,
     UNWRITTEN,
     OwnPath,
@@ -39,7 +38,7 @@ _AS_GRAPH: Final = 4.0
 #: A platform's choice of precision does not lead further, of the largest magnitude.
 _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
-_OTHER: Final = 1e-3
+OTHER: Final = 1e-3
 _FAR: Final = 0.5
 
 #: Runs the program by the way of a platform's users.
@@ -69,11 +68,13 @@ def with_own_path(
     locate: Locate,
     eager_again: Callable[[], Sequence[Array]],
     referee: RunProgram | None = None,
+    probe: Probe | None = None,
 ) -> Row:
     """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault.
 
     `eager_again`: builds the program again and returns its outputs in eager mode; none where that fails. `referee`:
-    for a program that is a model file, so that the reference of its format decides which side is wrong.
+    for a program that is a model file, so that the reference of its format decides which side is wrong. `probe`: for
+    such a program, so that the integers of a quantised one decide.
     """
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
@@ -82,12 +83,22 @@ def with_own_path(
     translation_failed, graphs_row = referee is not None and run.outputs is not None and is_error, row
     if translation_failed and status == "differs":
         row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
-    if status == "differs" and referee is not None and not is_referee(row.platform):
-        if (policy := quantised_operands(comparison, run, referee)) is not None:
+    if referee is not None and not is_referee(row.platform):
+        if status == "differs" and (policy := quantised_operands(comparison, run, referee)) is not None:
             about = own_path_of(run, status, policy.detail)
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
-        status, decided = decided_by_reference(run, referee)
-        detail = f"{detail}. {decided}"
+        narrow = probe is not None and row.finding and _is_narrow(comparison, row.platform)
+        asked = probe if status in ("differs", "unjudged") or narrow else None
+        quantised = None if asked is None else quantised_file(comparison, run, asked)
+        if quantised is not None and quantised.decided:
+            status = status if status == "same" else "rounding"
+            if quantised.faults or narrow:
+                return _with_quantised(comparison, row, run, quantised, status)
+        if quantised is not None:
+            detail = quantised.detail if quantised.decided else f"{detail}. {quantised.detail}"
+        if status == "differs":
+            status, decided = decided_by_reference(run, referee)
+            detail = f"{detail}. {decided}"
     about = own_path_of(run, status, detail)
     if translation_failed and status in ("same", "rounding", "unjudged"):
         judged = _judged_by_export(comparison, graphs_row, run, status)
@@ -97,12 +108,38 @@ def with_own_path(
         if row.status == "unsupported" and status in ("same", "rounding") and not took_none(row.message):
             row = _judged_by_export(comparison, row, run, status)
         if run.unwritten and run.outputs is not None:
-            about = dataclasses.replace(about, detail=_joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))
+            about = dataclasses.replace(about, detail=joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
     fault = fault_of(run, status, detail, compared.apart, compared.against, locate, draws(comparison.graph))
     if row.status == "unsupported":
         row = dataclasses.replace(row, status="compile_error" if status == "failed" else "ok", message="")
     return with_fault(row, fault, about, _sides(comparison, run, compared.against) if status == "differs" else None)
+
+
+def _is_narrow(comparison: GraphComparison, platform: PlatformName) -> bool:
+    """Whether a platform computes float32 in fewer bits. The translated graph of a quantised file spells out in floats
+    what such a platform is given in integers, and its findings are not the file's."""
+    return comparison.context.dtypes(platform).get("float32", {}).get("computes_in") in ("float16", "bfloat16")
+
+
+def _with_quantised(
+    comparison: GraphComparison, row: Row, run: OwnRun, quantised: QuantisedFile, status: OwnPathStatus
+) -> Row:
+    """The row of a quantised file, whose integers decide. That its translated graph is refused, fails or is computed
+    in fewer bits is no finding."""
+    if not quantised.faults:
+        about = own_path_of(run, status, quantised.detail)
+        return dataclasses.replace(
+            _judged_by_export(comparison, row, run, status), own_path=about, faults=(), blame=None, example=None
+        )
+    if row.status != "ok" or _is_narrow(comparison, row.platform):
+        row = dataclasses.replace(
+            row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=(), example=None
+        )
+    about = own_path_of(run, "differs", quantised.detail)
+    for fault in quantised.faults:
+        row = with_fault(row, fault, about, _sides(comparison, run, "reference"))
+    return row
 
 
 def own_path_of(run: OwnRun, status: OwnPathStatus, detail: str) -> OwnPath:
@@ -127,9 +164,9 @@ def fault_of(
     else:
         found = locate(ShownDifference(apart, run.first, against == "others")) or Located("", "")
     line = (run.changes[0][1] if stateful and run.changes else line_of(run, found.path, drawn)) or found.line
-    where = "" if stateful else _where(found, run)
+    where = "" if stateful else where_words(found, run)
     verdict: Verdict = "failed" if status == "failed" else "export"
-    return Fault(_culprit(found.path, line), verdict, detail=f"{detail}{where}{why(run, found.path, drawn)}")
+    return Fault(submodule_culprit(found.path, line), verdict, detail=f"{detail}{where}{why(run, found.path, drawn)}")
 
 
 def _judged_by_export(comparison: GraphComparison, row: Row, run: OwnRun, status: OwnPathStatus) -> Row:
@@ -139,7 +176,7 @@ def _judged_by_export(comparison: GraphComparison, row: Row, run: OwnRun, status
 
     sides = _sides(comparison, run, "reference")
     why = (row.message or row.detail).strip().partition("\n")[0]
-    does = "fails" if row.verdict == "failed" else "is refused"
+    does = "fails" if row.verdict == "failed" else "is refused" if row.status != "ok" else "has findings of its own"
     verdicts: dict[OwnPathStatus, Verdict] = {"same": "identical", "rounding": "rounding"}
     return dataclasses.replace(
         row, status="ok", verdict=verdicts.get(status), unjudged=status not in verdicts, culprit=None, message="",
@@ -160,11 +197,13 @@ def _sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[
     return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
 
 
-def _culprit(path: str, line: str) -> SubmoduleCulprit:
+def submodule_culprit(path: str, line: str) -> SubmoduleCulprit:
+    """Returns the culprit of a submodule, with the user's line."""
     return SubmoduleCulprit(path, f"{path} ({line})" if path and line else path or line)
 
 
-def _where(found: Located, run: OwnRun) -> str:
+def where_words(found: Located, run: OwnRun) -> str:
+    """Returns what a detail says of the submodule and the step at fault."""
     where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
     where += "" if found.complete else "; its submodules were not all tried"
     # A branch of the program's own explains more than the step of the export that takes it.
@@ -194,50 +233,9 @@ def with_fault(
     )  # fmt: skip
 
 
-def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
-    """Returns the row with what one export with dynamic dimensions gave at several sizes."""
-    own = row.own_path or OwnPath("not_compared")
-    left_out = f"; the program itself refuses {', '.join(sized.left_out)}" if sized.left_out else ""
-    if not sized.runs:
-        about = f"dynamic dimensions: not compared: {sized.reason}"
-        status = own.status if own.status in ("differs", "failed") else "not_compared"
-        return dataclasses.replace(
-            row, own_path=dataclasses.replace(own, status=status, detail=_joined(own.detail, about))
-        )
-    exported = sized.runs[0].apart
-    if exported is None:
-        wrong = [sized.runs[0]]
-    else:
-        limit = max(_OTHER, 10 * exported)
-        wrong = [each for each in sized.runs[1:] if each.apart is None or each.apart > limit]
-    sizes = ", ".join(each.words for each in sized.runs)
-    if not wrong:
-        about = f"one export with dynamic dimensions is right at {sizes}{left_out}"
-        return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=_joined(own.detail, about)))
-    alike: dict[str, list[str]] = {}
-    for each in wrong:
-        alike.setdefault(_of_size(each), []).append(each.words)
-    said = "; ".join(f"at {', '.join(words)}: {text}" for text, words in alike.items())
-    detail = f"{own.way or 'the export'} {OF_SIZES}: {said} (of {sizes}){left_out}"
-    at = next(
-        (ShownDifference(each.apart, at=each.words) for each in wrong if "=" in each.words),
-        ShownDifference(None, at=sized.at),
-    )
-    found = (locate(at) if at.at else None) or Located("", "")
-    line = next((each.line for each in wrong if each.line), line_of(run, found.path)) or found.line
-    text = f"{detail}{_where(found, run)}{why(run, found.path)}"
-    fault = Fault(_culprit(found.path, line), "export", detail=text)
-    return with_fault(row, fault, dataclasses.replace(own, status="differs", detail=_joined(own.detail, detail)))
-
-
-def _joined(first: str, second: str) -> str:
+def joined(first: str, second: str) -> str:
+    """Returns two details as one."""
     return f"{first}; {second}" if first else second
-
-
-def _of_size(run: SizeRun) -> str:
-    if run.apart is None:
-        return run.message
-    return "another shape, or NaN or infinity" if run.apart == math.inf else f"off by {run.apart:.2g}"
 
 
 def _compared(
@@ -259,9 +257,9 @@ def _compared(
     if not reference.ran or reference.arrays is None:
         return _Compared("not_compared", "the reference gave nothing to compare with")
     expected = reference.arrays[: len(run.outputs)]
-    if (otherwise := distance(run.eager, expected)) > _OTHER:
+    if (otherwise := distance(run.eager, expected)) > OTHER:
         again = distance(run.eager, eager_again())
-        if again < min(_OTHER, otherwise / 10):
+        if again < min(OTHER, otherwise / 10):
             return _eager_compared(comparison, row, run, otherwise)
         if otherwise > _FAR:
             return _Compared("not_compared", "the program gives other outputs in eager mode when it is built again")
@@ -276,7 +274,7 @@ def _eager_compared(comparison: GraphComparison, row: Row, run: OwnRun, otherwis
     whole = comparison.whole_reference().arrays or ()
     graphs = _graphs_own(comparison, row.platform) or whole
     captured = f"the captured graph is {otherwise:.2g} off eager mode, in which the program takes another way"
-    if apart <= max(_OTHER, _AS_GRAPH * distance(graphs, whole)):
+    if apart <= max(OTHER, _AS_GRAPH * distance(graphs, whole)):
         return _Compared("unjudged", f"{run.words} is {apart:.2g} off eager mode, and {captured}", apart)
     return _Compared("differs", f"{_far(run, apart, 'eager mode in the same process')}; {captured}", apart, "eager")
 
@@ -330,7 +328,7 @@ def second_compared(run: OwnRun) -> _Compared | None:
     if not run.second_outputs:
         return None
     apart, again = distance(run.second_eager, run.eager), distance(run.second_outputs, run.outputs or ())
-    if apart < _OTHER or again > apart / 10:
+    if apart < OTHER or again > apart / 10:
         return None
     names = ", ".join(name for name, _ in run.changes[:4]) or "what it holds"
     text = (
@@ -343,7 +341,7 @@ def second_compared(run: OwnRun) -> _Compared | None:
 def _others_compared(comparison: GraphComparison, run: OwnRun) -> _Compared | None:
     """What was exported with the given arguments is fed others. None where it is right on them, or they are unknown."""
     apart = distance(run.other_outputs, run.other_eager)
-    if not run.other_outputs or apart < _OTHER:
+    if not run.other_outputs or apart < OTHER:
         return None
     inputs = _with_arguments(comparison, run.other_arguments)
     if inputs is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -137,6 +138,30 @@ class OwnPathClient:
         if frame.header["failure"] is not None:
             raise MindgapError(str(frame.header["failure"]))
         return frame.arrays
+
+    def probe(
+        self, source: str, platform: PlatformName, arrays: Sequence[Array]
+    ) -> tuple[tuple[Array, ...], dict[str, Array]] | None:
+        """Runs a source that is a quantised model file on the tensors that its arguments are, with its integers as
+        further outputs. Returns the outputs, and the integers by the name of their node; None for a file that has none.
+
+        Raises `MindgapError` as `feed` does.
+        """
+        from mindgap.models.corpus.onnx_models.probing import write_probed
+
+        name, question, options = source.partition("?")
+        if not name.endswith(".onnx"):
+            return None
+        if platform in self._files:
+            raise MindgapError(f"{self._files[platform].name} takes the place of the source there")
+        with tempfile.TemporaryDirectory(prefix="mindgap-probed-") as folder:
+            probed = write_probed(Path(name), Path(folder))
+            if probed is None:
+                return None
+            found = self.feed(f"{probed.path}{question}{options}", platform, arrays)
+        if len(found) != probed.all:
+            raise MindgapError(f"{platform} gives {len(found)} outputs of {probed.all}")
+        return found[: probed.own], {node: found[place] for node, place in probed.nodes.items()}
 
     def reads(self, source: str, platform: PlatformName) -> bool:
         """Returns whether a source is a model file that the platform is given as it is."""

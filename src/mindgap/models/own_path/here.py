@@ -75,5 +75,9 @@ class ProgramHere:
             header, _ = self._programs.sensitivity({"source": ""})
         return float(header["apart"])
 
+    def probe(self, platform: PlatformName, arrays: Sequence[Array]) -> None:
+        """None: a program of this process is no model file."""
+        return None
+
     def stop(self) -> None:
         """Nothing: what runs in this process ends by itself."""

@@ -1,4 +1,5 @@
-"""Backend `iree/cpu`: compiles a graph with IREE's compiler and runs it on IREE's runtime for CPUs."""
+"""Backends `iree/cpu` and `iree/vulkan`: compile a graph with IREE's compiler and run it on IREE's runtime, on CPUs or
+with Vulkan."""
 
 from __future__ import annotations
 
@@ -10,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
-from mindgap.platforms import host
+from mindgap.platforms import host, vulkan_driver
 from mindgap.platforms.host_runtime import HostRuntime, Option, processor, thread_count, threads
 from mindgap.platforms.iree import messages
 from mindgap.platforms.iree.processor import require_processor
 from mindgap.platforms.iree.stages import iree_stage
 from mindgap.platforms.messages import running_error
 from mindgap.platforms.protocol import (
+    ACCURACY,
     INFERENCE_ONLY,
     Array,
     Executable,
@@ -39,9 +41,7 @@ MODULES: Final = {
 }
 #: What the option `cpu` must be.
 _PROCESSOR: Final = "a processor's name, with target=llvm-cpu"
-_OPTIONS: Final = (
-    Option("target", "machine code by LLVM (default), or IREE's interpreted portable code", ("llvm-cpu", "vmvx")),
-    processor(_PROCESSOR),
+_COMPILED: Final = (
     Option("opt", "iree-compile's --iree-opt-level (default O0, as IREE's)", ("default", "O0", "O1", "O2", "O3")),
     Option(
         "float64",
@@ -53,8 +53,15 @@ _OPTIONS: Final = (
         "parameters are constants of the program (default), or kept outside of it",
         ("inline", "external"),
     ),
+)
+_OPTIONS: Final = (
+    Option("target", "machine code by LLVM (default), or IREE's interpreted portable code", ("llvm-cpu", "vmvx")),
+    processor(_PROCESSOR),
+    *_COMPILED,
     threads("threads of IREE's task system (default: one per physical core)"),
 )
+#: The target of programs for Vulkan.
+_SPIRV: Final = "vulkan-spirv"
 _PACKAGES: Final = ("iree-base-compiler", "iree-base-runtime", "iree-turbine")
 #: The flag of IREE's compiler for the option `target`.
 _TARGETS: Final = "iree-hal-target-backends"
@@ -64,18 +71,23 @@ _NAMING_S: Final = 5.0
 
 
 class IreePlatform:
-    """Compiles programs with one set of options, and runs them on the device `local-task`."""
+    """Compiles programs with one set of options, and runs them on the device `local-task`, or on Vulkan's first."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, *, vulkan: bool = False) -> None:
+        """Raises `Fallback` for a setting that is not in force, and where Vulkan has no loader, driver or device."""
         self._options = options
-        self._target = options.get("target", "llvm-cpu")
+        self._target = _SPIRV if vulkan else options.get("target", "llvm-cpu")
+        self._facts = {**vulkan_driver.described(), ACCURACY: "SPIR-V"} if vulkan else dict[str, Any]()
         cpu = options.get("cpu")
         if cpu not in (None, "generic", "host"):
             require_processor(cpu)
         self._flags = [f"--{name}={value}" for name, value in properties(options).items() if name != _TARGETS]
         self._external = options.get("parameters") == "external"
         runtime: Any = importlib.import_module("iree.runtime")
-        self._device = runtime.get_device("local-task")
+        try:
+            self._device = runtime.get_device("vulkan" if vulkan else "local-task")
+        except Exception as error:
+            raise Fallback(f"IREE opens no device: {str(error).strip()}") from error
         number = thread_count(options)
         if number is not None and (found := _workers(number)) != number:
             raise Fallback(f"IREE runs {found} threads, not {number}")
@@ -87,6 +99,7 @@ class IreePlatform:
         """
         return {
             **host.described(MODULES),
+            **self._facts,
             "target": self._target,
             "target_cpu": self._options.get("cpu", "default"),
             "optimization": self._options.get("opt", "default"),
@@ -180,6 +193,13 @@ def _script(options: Options) -> ScriptRunner | None:
     return read_runner(file, _PACKAGES, properties=properties(options), diagnostics=True)
 
 
+def _vulkan_script(options: Options) -> ScriptRunner | None:
+    if "parameters" in options:
+        return None
+    given = {**properties(options), _TARGETS: _SPIRV}
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, "run_vulkan", properties=given, diagnostics=True)
+
+
 BACKEND: Final = HostRuntime(
     MODULES,
     lambda options: IreePlatform(options),
@@ -187,6 +207,15 @@ BACKEND: Final = HostRuntime(
     _variables,
     script=_script,
     stage_at_fault=iree_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("iree.toml"),
+)
+VULKAN: Final = HostRuntime(
+    MODULES,
+    lambda options: IreePlatform(options, vulkan=True),
+    (*_COMPILED, vulkan_driver.DEVICE),
+    variables=vulkan_driver.variables_with_loader,
+    script=_vulkan_script,
     packages=_PACKAGES,
     recipe=Path(__file__).with_name("iree.toml"),
 )

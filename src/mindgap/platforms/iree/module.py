@@ -85,8 +85,23 @@ class Module:
         if 0 in shape:
             return np.empty(shape, dtype)
         carried = np.dtype(np.uint8) if dtype == np.bool_ else carrier(dtype)
-        raw = np.array(view.map().asarray(shape, carried), order="C")
+        raw = np.array(self._mapped(view).asarray(shape, carried), order="C")
         return raw.astype(dtype) if dtype == np.bool_ else raw.view(dtype)
+
+    def _mapped(self, view: Any) -> Any:
+        """The memory of a result. What a device does not map is copied to a buffer that it does."""
+        runtime, buffer = self._runtime, view.get_buffer()
+        if buffer.allowed_usage() & int(runtime.BufferUsage.MAPPING_SCOPED):
+            return view.map()
+        copy = self._device.allocator.allocate_buffer(
+            memory_type=runtime.MemoryType.HOST_LOCAL | runtime.MemoryType.DEVICE_VISIBLE,
+            allowed_usage=runtime.BufferUsage.TRANSFER | runtime.BufferUsage.MAPPING,
+            allocation_size=buffer.byte_length(),
+        )
+        done = self._device.create_semaphore(0)
+        self._device.queue_copy(buffer, copy, [], [(done, 1)])
+        done.wait(1)
+        return copy.map()
 
 
 def _dtype(element: str, spec: TensorSpec | None) -> str:

@@ -1,4 +1,5 @@
-"""Backend `tinygrad/cpu`: runs ONNX models of PyTorch's exporter in `tinygrad.nn.onnx.OnnxRunner`."""
+"""Backends `tinygrad/cpu` and `tinygrad/cl`: run ONNX models of PyTorch's exporter in `tinygrad.nn.onnx.OnnxRunner`, on
+the CPU or with OpenCL."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.script_runner import read_runner
-from mindgap.platforms.tinygrad import messages
+from mindgap.platforms.tinygrad import messages, opencl_driver
 from mindgap.platforms.tinygrad.stages import tinygrad_stage
 
 if TYPE_CHECKING:
@@ -61,8 +62,9 @@ def compiler_errors() -> Generator[None]:
 
 MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "tinygrad": "tinygrad"}
 _COMPILER: Final = "clang"
+_OPTIMISATION: Final = Option("opt", "tinygrad's optimisation of kernels (default all)", ("all", "off"))
 _OPTIONS: Final = (
-    Option("opt", "tinygrad's optimisation of kernels (default all)", ("all", "off")),
+    _OPTIMISATION,
     threads("threads within a kernel (default: tinygrad takes one per core)"),
 )
 _PACKAGES: Final = ("tinygrad", "onnx", "onnxscript")
@@ -71,23 +73,23 @@ _UNNAMED: Final = {"bfloat16": "bfloat16", "float8_e4m3fn": "fp8e4m3", "float8_e
 
 
 class TinygradPlatform:
-    """Makes runners. `threads`: None leaves the number to tinygrad."""
+    """Makes runners. `threads`: None leaves the number to tinygrad. `device`: tinygrad's name of it."""
 
-    def __init__(self, opt: str, threads: int | None) -> None:
+    def __init__(self, opt: str, threads: int | None, device: str = "CPU") -> None:
         self._opt = opt
         self._threads = threads
         helpers: Any = importlib.import_module("tinygrad.helpers")
-        device = str(importlib.import_module("tinygrad").Device.DEFAULT)
-        if device != "CPU":
-            raise Fallback(f"tinygrad computes on {device}, not on its CPU device")
+        default = str(importlib.import_module("tinygrad").Device.DEFAULT)
+        if default != device:
+            raise Fallback(f"tinygrad computes on {default}, not on its device {device}")
+        self._facts = _compiler() if device == "CPU" else opencl_driver.described()
         if int(helpers.NOOPT.value) != (opt == "off") or threads not in (None, int(helpers.NUM_CPU_THREADS.value)):
             raise Fallback(f"tinygrad has not taken opt={opt}, threads={threads}")
 
     def describe(self) -> Mapping[str, Any]:
-        version = subprocess.run([_COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
         return {
             **host.described(MODULES),
-            "compiler": version.splitlines()[0],
+            **self._facts,
             "optimization": self._opt,
             "threads": self._threads,
             INFERENCE_ONLY: True,
@@ -188,6 +190,11 @@ def _to_array(value: Any) -> Array:
     return np.array(value.numpy(), order="C")
 
 
+def _compiler() -> dict[str, Any]:
+    version = subprocess.run([_COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
+    return {"compiler": version.splitlines()[0]}
+
+
 def _missing() -> str:
     if importlib.util.find_spec("tinygrad") is None or shutil.which(_COMPILER) is not None:
         return ""
@@ -205,6 +212,15 @@ def _variables(options: Options) -> Mapping[str, str]:
     return {**found, "NUM_CPU_THREADS": options["threads"]} if "threads" in options else found
 
 
+def _missing_opencl() -> str:
+    return "" if importlib.util.find_spec("tinygrad") is None else opencl_driver.missing()
+
+
+def _opencl_variables(options: Options) -> Mapping[str, str]:
+    """As `_variables`, with the driver. Raises `NotOnThisMachine` for one that is absent."""
+    return {**_variables(options), **opencl_driver.variables(options), "DEV": "CL"}
+
+
 BACKEND: Final = HostRuntime(
     MODULES,
     lambda options: TinygradPlatform(options["opt"], thread_count(options)),
@@ -214,6 +230,17 @@ BACKEND: Final = HostRuntime(
     # Both options are variables of the environment.
     script=lambda options: read_runner(Path(__file__).with_name("run.py"), _PACKAGES),
     stage_at_fault=tinygrad_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("tinygrad.toml"),
+    front_end=lambda options: "torch.onnx",
+)
+CL: Final = HostRuntime(
+    MODULES,
+    lambda options: TinygradPlatform(options["opt"], None, "CL"),
+    (_OPTIMISATION, opencl_driver.DEVICE),
+    _opencl_variables,
+    _missing_opencl,
+    script=lambda options: read_runner(Path(__file__).with_name("run.py"), _PACKAGES),
     packages=_PACKAGES,
     recipe=Path(__file__).with_name("tinygrad.toml"),
     front_end=lambda options: "torch.onnx",

@@ -37,6 +37,13 @@ class OwnProgram(Protocol):
         place of float32; infinity where that is not known."""
         ...
 
+    def probe(
+        self, platform: PlatformName, arrays: Sequence[Array]
+    ) -> tuple[tuple[Array, ...], dict[str, Array]] | None:
+        """Runs a quantised model file on these tensors, and returns its outputs and its integers by the name of their
+        node; None for another program. Raises `MindgapError` where it does not run so."""
+        ...
+
     def stop(self) -> None:
         """Ends what runs, from another thread."""
         ...

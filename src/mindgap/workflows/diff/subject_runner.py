@@ -18,8 +18,9 @@ from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.sizes import output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
-from mindgap.judge.pipeline.own_path import with_own_path, with_sizes
+from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
+from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.sources.client import ProgramRefused
@@ -254,7 +255,8 @@ class SubjectRunner:
             report_activity("comparing the program's own export")
             again = partial(program.eager_again, platform)
             referee = program.run if run.source_file else None
-            row = with_own_path(comparison, row, run, partial(program.locate, platform), again, referee)
+            probe = program.probe if run.source_file and self.context.settings.judge else None
+            row = with_own_path(comparison, row, run, partial(program.locate, platform), again, referee, probe)
         except (OutOfTime, HostProblem) as error:
             return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
         sized = program.run_sizes(platform, run.dynamic)

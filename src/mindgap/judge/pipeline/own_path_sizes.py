@@ -1,0 +1,55 @@
+"""Decides what one export with dynamic dimensions says, run at several sizes, beside the row of the captured graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from mindgap.graph.compare.verdict import Fault
+from mindgap.judge.pipeline.own_path import OTHER, Locate, joined, submodule_culprit, where_words, with_fault
+from mindgap.judge.pipeline.own_path_reasons import line_of, why
+from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
+from mindgap.models.own_path.sizes import SizeRun
+from mindgap.results.rows import OF_SIZES, OwnPath, Row
+
+
+def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
+    """Returns the row with what one export with dynamic dimensions gave at several sizes."""
+    own = row.own_path or OwnPath("not_compared")
+    left_out = f"; the program itself refuses {', '.join(sized.left_out)}" if sized.left_out else ""
+    if not sized.runs:
+        about = f"dynamic dimensions: not compared: {sized.reason}"
+        status = own.status if own.status in ("differs", "failed") else "not_compared"
+        return dataclasses.replace(
+            row, own_path=dataclasses.replace(own, status=status, detail=joined(own.detail, about))
+        )
+    exported = sized.runs[0].apart
+    if exported is None:
+        wrong = [sized.runs[0]]
+    else:
+        limit = max(OTHER, 10 * exported)
+        wrong = [each for each in sized.runs[1:] if each.apart is None or each.apart > limit]
+    sizes = ", ".join(each.words for each in sized.runs)
+    if not wrong:
+        about = f"one export with dynamic dimensions is right at {sizes}{left_out}"
+        return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=joined(own.detail, about)))
+    alike: dict[str, list[str]] = {}
+    for each in wrong:
+        alike.setdefault(_of_size(each), []).append(each.words)
+    said = "; ".join(f"at {', '.join(words)}: {text}" for text, words in alike.items())
+    detail = f"{own.way or 'the export'} {OF_SIZES}: {said} (of {sizes}){left_out}"
+    at = next(
+        (ShownDifference(each.apart, at=each.words) for each in wrong if "=" in each.words),
+        ShownDifference(None, at=sized.at),
+    )
+    found = (locate(at) if at.at else None) or Located("", "")
+    line = next((each.line for each in wrong if each.line), line_of(run, found.path)) or found.line
+    text = f"{detail}{where_words(found, run)}{why(run, found.path)}"
+    fault = Fault(submodule_culprit(found.path, line), "export", detail=text)
+    return with_fault(row, fault, dataclasses.replace(own, status="differs", detail=joined(own.detail, detail)))
+
+
+def _of_size(run: SizeRun) -> str:
+    if run.apart is None:
+        return run.message
+    return "another shape, or NaN or infinity" if run.apart == math.inf else f"off by {run.apart:.2g}"

@@ -1,0 +1,151 @@
+"""Derives how far from the exact quotient an implementation of a quantised value may round.
+
+Three sources, which are added:
+
+- ONNX defines each operator between `DequantizeLinear` and `QuantizeLinear` on float32. An implementation may round as
+  often as float32 makes it: 16 standard deviations of the graph's error, as of every other value (docs/bounds.md).
+- An implementation in integers holds the factor of a requantisation, `M`, in 31 bits (gemmlowp's and TFLite's
+  `QuantizeMultiplier`: Jacob et al. 2018, section 2.2). Its relative error is at most 2⁻³¹.
+- The product with that factor may be rounded to an integer before it is shifted by n = ⌊-log₂ M⌋ bits (gemmlowp's
+  `SaturatingRoundingDoublingHighMul`, then `RoundingDivideByPOT`). The first rounding is half a unit of 2⁻ⁿ steps.
+
+Where every operator is exact in float32 (scales of few bits, sums below 2²⁴ units) ONNX leaves nothing open: the reach
+is 0, and a tie goes to the even integer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+
+from mindgap.aten.operators import packet_of
+from mindgap.graph import Node, Ref, operands
+from mindgap.graph.operators import traits
+from mindgap.judge.oracle import Expectation, Oracle
+from mindgap.judge.oracle.evaluation.formats import is_real, rounded
+from mindgap.judge.oracle.examination import SIGMAS
+from mindgap.judge.quantised.values import QuantisedValue, dequantising_scale
+
+Tensor = torch.Tensor
+#: Bits of the factor of an integer requantisation.
+_FACTOR: Final = 2.0**-31
+#: float64 computes the exact quotient up to this.
+_WIDE: Final = 2.0**-48
+#: Sums of which float32 holds every partial one, in units of what all terms are multiples of.
+_UNITS: Final = 2.0**24
+#: Operators that give the exact result where float32 holds it, beside those that move elements.
+_EXACT: Final = frozenset({
+    "add", "sub", "mul", "div", "relu", "clamp", "to", "_to_copy", "round", "neg", "abs", "maximum", "minimum", "cat",
+    "stack", "max_pool1d", "max_pool2d", "max_pool3d", "constant_pad_nd", "pad",
+})  # fmt: skip
+_SUMS: Final = frozenset({
+    "conv1d", "conv2d", "conv3d", "convolution", "matmul", "mm", "bmm", "addmm", "linear", "sum", "mean", "avg_pool1d",
+    "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
+})  # fmt: skip
+
+
+def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation) -> Tensor:
+    """Returns how far from the exact quotient each element may be rounded, in steps."""
+    x = expected.wide
+    if _is_exact(oracle, value):
+        return torch.zeros_like(x)
+    return SIGMAS * expected.sigma + (_FACTOR + _WIDE) * x.abs() + _of_double_rounding(oracle, value)
+
+
+def dividing_scale(oracle: Oracle, value: QuantisedValue) -> Tensor | None:
+    """Returns the scale that the quotient is divided by; None where it is made in another way."""
+    node = _made_by(oracle, value.operand)
+    if node is None or packet_of(node.op) != "div" or len(node.args) < 2:
+        return None
+    scale = node.args[1]
+    found: Any = oracle.step.wide(scale.index) if isinstance(scale, Ref) else scale
+    return torch.as_tensor(found, dtype=torch.float64)
+
+
+def _made_by(oracle: Oracle, number: int) -> Node | None:
+    index = oracle.graph.producer[number]
+    return oracle.graph.nodes[index] if index >= 0 else None
+
+
+def _of_double_rounding(oracle: Oracle, value: QuantisedValue) -> float:
+    """Half of 2⁻ⁿ steps for the factor M of a product of two quantised operands; 0 for others, and for M of ½ or more,
+    which is not shifted."""
+    graph, scale = oracle.graph, dividing_scale(oracle, value)
+    products = [graph.nodes[i] for i in value.block if traits(graph.nodes[i].op).contracts]
+    if scale is None or len(products) != 1:
+        return 0.0
+    scales = [dequantising_scale(graph, number) for number in operands(products[0])[:2]]
+    if len(scales) != 2 or None in scales:
+        return 0.0
+    factor = math.prod(float(oracle.step.wide(number).abs().max()) for number in scales if number is not None)
+    factor /= float(scale.abs().min())
+    shift = math.floor(-math.log2(factor)) if 0 < factor < math.inf else 0
+    return 2.0 ** -(shift + 1) if shift >= 1 else 0.0
+
+
+def _is_exact(oracle: Oracle, value: QuantisedValue) -> bool:
+    """Whether float32 holds every result and every partial sum of a quantised value's operators."""
+    return all(_node_is_exact(oracle, index) for index in value.block)
+
+
+def _node_is_exact(oracle: Oracle, index: int) -> bool:
+    graph, step = oracle.graph, oracle.step
+    node, packet = graph.nodes[index], packet_of(graph.nodes[index].op)
+    if not (packet in _EXACT or packet in _SUMS or traits(node.op).moves_data or traits(node.op).hands_on):
+        return False
+    for number in graph.results(index):
+        spec = graph.values[number]
+        if spec is None or not is_real(spec.dtype):
+            continue
+        if not torch.equal(rounded(step.exact(number), "float32"), step.exact(number)):
+            return False
+    read = [step.wide(number) for number in operands(node)]
+    if packet == "div":
+        divisor = read[1] if len(read) > 1 else torch.as_tensor(_second(node), dtype=torch.float64)
+        return _powers_of_two(divisor)
+    return packet not in _SUMS or _sums_are_exact(oracle, index, read)
+
+
+def _second(node: Node) -> float:
+    divisor = node.args[1]
+    return float(divisor) if isinstance(divisor, int | float) else math.nan
+
+
+def _powers_of_two(x: Tensor) -> bool:
+    return bool((torch.frexp(x.to(torch.float64)).mantissa.abs() == 0.5).all())
+
+
+def _sums_are_exact(oracle: Oracle, index: int, read: Sequence[Tensor]) -> bool:
+    """Every partial sum is a multiple of the terms' unit, and below 2²⁴ of it."""
+    node = oracle.graph.nodes[index]
+    factors = read[:2] if traits(node.op).contracts else read[:1]
+    added = [each for each in read[len(factors) :] if each.numel()]
+    unit = min(math.prod(map(_unit, factors)), *map(_unit, added), math.inf)
+    largest = math.prod(float(each.abs().max()) if each.numel() else 0.0 for each in factors)
+    total = largest * _terms(node, read) + sum(float(each.abs().max()) for each in added)
+    return unit > 0 and total < _UNITS * unit
+
+
+def _terms(node: Node, read: Sequence[Tensor]) -> int:
+    """At most how many terms each sum has."""
+    if "conv" in packet_of(node.op):
+        return read[1][0].numel()
+    if traits(node.op).contracts:
+        return read[0].shape[-1]
+    return read[0].numel()
+
+
+def _unit(x: Tensor) -> float:
+    """The largest power of two of which all elements are multiples; infinity for zeros, 0 where one is not finite."""
+    x = x.to(torch.float64)
+    if not bool(torch.isfinite(x).all()):
+        return 0.0
+    parts = torch.frexp(x[x != 0])
+    if not parts.mantissa.numel():
+        return math.inf
+    whole = (parts.mantissa * 2.0**53).to(torch.int64)
+    trailing = torch.log2((whole & -whole).to(torch.float64))
+    return float(torch.exp2((parts.exponent - 53 + trailing).min()))

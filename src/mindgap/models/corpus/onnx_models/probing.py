@@ -1,0 +1,93 @@
+"""Writes a quantised ONNX model with its integers as further outputs, so that a run shows each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+#: The operator whose results are shown.
+QUANTIZE: Final = "QuantizeLinear"
+_UINT8: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedModel:
+    """A model file whose outputs are those of another, then the integers of some nodes.
+
+    path: of the file. nodes: by the name of each `QuantizeLinear` node, as captured graphs have it, the position of its
+    integers among the outputs. own: how many outputs the model has itself. all: how many the file has.
+    """
+
+    path: Path
+    nodes: dict[str, int]
+    own: int
+    all: int
+
+
+def write_probed(path: Path, folder: Path) -> ProbedModel | None:
+    """Writes the model of `path` into `folder` with the result of each `QuantizeLinear` as an output.
+
+    None for a model without such a node, or one that holds functions. Raises `SourceError` for a file that is damaged.
+    """
+    import onnx as library
+
+    from mindgap.models.corpus.onnx_models.file import load_model
+
+    onnx: Any = library  # typed in parts
+    model = load_model(path)
+    if model.functions:
+        return None
+    shown = {value.name: place for place, value in enumerate(model.graph.output)}
+    inputs = {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
+    dependent = _dependent(model.graph.node, inputs)
+    types = _types(model.graph)
+    found: dict[str, int] = {}
+    own = len(shown)
+    for name, node in zip(node_names(model.graph.node), model.graph.node, strict=True):
+        made = node.output[0]
+        if node.op_type != QUANTIZE or made not in dependent:
+            continue
+        found[name] = shown.setdefault(made, len(shown))
+        if found[name] < own:
+            continue
+        zero = types.get(node.input[2]) if len(node.input) > 2 else None
+        kind = zero or next((each.i for each in node.attribute if each.name == "output_dtype" and each.i), _UINT8)
+        model.graph.output.append(onnx.helper.make_tensor_value_info(made, kind, None))
+    if not found:
+        return None
+    target = folder / path.name
+    onnx.save(model, str(target))
+    return ProbedModel(target, found, own, len(shown))
+
+
+def node_names(nodes: Iterable[Any]) -> Iterator[str]:
+    """Yields a name for each node of a graph that none before it has; for one without, its type and position."""
+    taken = set[str]()
+    for index, node in enumerate(nodes):
+        name = unique = node.name or f"{node.op_type}_{index}"
+        count = 1
+        while unique in taken:
+            count, unique = count + 1, f"{name}#{count + 1}"
+        taken.add(unique)
+        yield unique
+
+
+def _dependent(nodes: Iterable[Any], inputs: set[str]) -> set[str]:
+    """The values that depend on an input."""
+    found = set(inputs)
+    for node in nodes:
+        if any(name in found for name in node.input):
+            found.update(node.output)
+    return found
+
+
+def _types(graph: Any) -> dict[str, int]:
+    """The element types of stored tensors, by name."""
+    found = {each.name: each.data_type for each in graph.initializer}
+    for node in graph.node:
+        value = next((each.t for each in node.attribute if each.name == "value"), None)
+        if node.op_type == "Constant" and value is not None:
+            found[node.output[0]] = value.data_type
+    return found
