@@ -53,7 +53,9 @@ SHORT_FORMS = (
         "differential_tests.py", "{catalogue} --tests 2 --compiled 1",
         r"(?s)cpu/jit.* tests/CPU s  \(2 of .*cpu/aotinductor.* tests/CPU s  \(1 of ",
     ),
-    ShortForm("damaged_files.py", "model ledger segment tflite --number 30", r"tflite: \d+ read, \d+ refused, 0 untyped"),
+    ShortForm(
+        "damaged_files.py", "model ledger segment tflite --number 30", r"tflite: \d+ read, \d+ refused, 0 untyped"
+    ),
     ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
     ShortForm("export_speed.py", "--runs 1", r"[\d.]+ s before, [\d.]+ s after"),
     ShortForm("export_time.py", "bert --islands 3", r"(?s)bert +\d+.*3 islands.*openvino: \d+ µs a call"),
