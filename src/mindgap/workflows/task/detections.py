@@ -242,11 +242,10 @@ def _nearest(what: str, margins: torch.Tensor, limits: torch.Tensor, batch: int)
     rows = batch if margins.dim() and margins.shape[0] % batch == 0 else 1
     margins, limits = margins.reshape(rows, -1), limits.reshape(rows, -1)
     ratios = torch.where(limits > 0, margins / limits, torch.inf)
-    at = ratios.argmin(-1)
-    ties = [
-        Tie(what, -1, float(margins[row, column]), float(limits[row, column])) for row, column in enumerate(at.tolist())
-    ]
-    return [*ties] if rows == batch else ties * batch
+    at = ratios.argmin(-1, keepdim=True)
+    nearest = zip(margins.gather(1, at).numpy()[:, 0], limits.gather(1, at).numpy()[:, 0], strict=True)
+    ties: list[Tie | None] = [Tie(what, -1, float(margin), float(limit)) for margin, limit in nearest]
+    return ties if rows == batch else ties * batch
 
 
 def near_detection(form: str, sample: int, place: int, found: ExactDetections) -> NearTie:
