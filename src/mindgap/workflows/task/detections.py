@@ -242,9 +242,9 @@ def _nearest(what: str, margins: torch.Tensor, limits: torch.Tensor, batch: int)
     rows = batch if margins.dim() and margins.shape[0] % batch == 0 else 1
     margins, limits = margins.reshape(rows, -1), limits.reshape(rows, -1)
     ratios = torch.where(limits > 0, margins / limits, torch.inf)
-    at = ratios.argmin(-1)
-    chosen: list[list[float]] = [each.gather(-1, at.unsqueeze(-1)).flatten().tolist() for each in (margins, limits)]  # pyright: ignore[reportUnknownMemberType] # PyTorch's `tolist` has no type
-    ties: list[Tie | None] = [Tie(what, -1, margin, limit) for margin, limit in zip(*chosen, strict=True)]
+    at = ratios.argmin(-1, keepdim=True)
+    nearest = zip(margins.gather(1, at).numpy()[:, 0], limits.gather(1, at).numpy()[:, 0], strict=True)
+    ties: list[Tie | None] = [Tie(what, -1, float(margin), float(limit)) for margin, limit in nearest]
     return ties if rows == batch else ties * batch
 
 
