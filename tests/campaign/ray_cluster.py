@@ -40,7 +40,7 @@ def add_node(cluster: Any, resources: Mapping[str, float], cpus: int = 1) -> Any
     from ray._private import utils
 
     if threading.current_thread() is not threading.main_thread():
-        # Ray handles SIGTERM for the nodes that it starts, which only the main thread can set up; `cluster_of` ends them.
+        # Ray handles SIGTERM for the nodes that it starts. Only the main thread can set that up; `cluster_of` ends them.
         utils.set_sigterm_handler = lambda handler: None
     head = not cluster.head_node
     options = {"include_dashboard": False} if head else {}
