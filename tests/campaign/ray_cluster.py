@@ -40,7 +40,7 @@ def add_node(cluster: Any, resources: Mapping[str, float], cpus: int = 1) -> Any
     from ray._private import utils
 
     if threading.current_thread() is not threading.main_thread():
-        # Ray handles SIGTERM for the nodes that it starts. Only the main thread can set that up; `cluster_of` ends them.
+        # Ray sets a handler of SIGTERM, which only the main thread can do. `cluster_of` ends the nodes without it.
         utils.set_sigterm_handler = lambda handler: None
     head = not cluster.head_node
     options = {"include_dashboard": False} if head else {}
