@@ -145,16 +145,29 @@ def test_a_platform_whose_last_node_is_gone_ends_the_session_and_a_resume_the_ca
     assert differences(contents(out), locally(plan, tmp_path / "local")) == []
 
 
-def test_a_node_joins_and_a_node_that_differs_is_refused(tmp_path: Path) -> None:
-    plan, out = planned(3, "toys:WRONG"), tmp_path / "cluster"
+def test_a_node_that_joins_takes_the_place_of_one_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_nodes, "WAIT_S", 600.0)
+    plan, out = planned(4, "toys:WRONG"), tmp_path / "cluster"
+    with cluster_of([resources("toys:EXACT"), resources("toys:WRONG")]) as cluster:
+        (victim,) = cluster.worker_nodes
+
+        def replace_it() -> None:
+            cluster.remove_node(victim, allow_graceful=False)
+            add_node(cluster, resources("toys:WRONG"))
+
+        replacer = when_committed(out, 1, replace_it)
+        result = on_cluster(cluster, plan, out)
+        replacer.join()
+    assert result.state == "finished"
+    assert differences(contents(out), locally(plan, tmp_path / "local")) == []
+
+
+def test_a_cluster_that_lacks_a_platform_or_has_two_kinds_of_it_is_refused(tmp_path: Path) -> None:
+    plan = planned(1, "toys:WRONG")
     with cluster_of([resources("toys:EXACT", "toys:WRONG")]) as cluster:
         with pytest.raises(ClusterProblem, match=r"no node of .* has toys:SLOW; 127.0.0.1 has toys:EXACT, toys:WRONG"):
             on_cluster(cluster, planned(1, "toys:SLOW"), tmp_path / "lacking")
         assert not (tmp_path / "lacking").exists()
-        joiner = when_committed(out, 1, lambda: add_node(cluster, resources("toys:WRONG", "toys:EXACT")))
-        result = on_cluster(cluster, plan, out)
-        joiner.join()
-        assert result.state == "finished"
         different = cluster.add_node(
             num_cpus=1, resources=dict(resources("toys:WRONG")), node_ip_address="127.0.0.1",
             object_store_memory=80 << 20, env_vars={"TOY_VERSION": "2"},
@@ -164,4 +177,3 @@ def test_a_node_joins_and_a_node_that_differs_is_refused(tmp_path: Path) -> None
         ):
             on_cluster(cluster, plan, tmp_path / "differs")
         cluster.remove_node(different)
-    assert differences(contents(out), locally(plan, tmp_path / "local")) == []
