@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -37,11 +36,6 @@ def cluster_of(nodes: Sequence[Mapping[str, float]], cpus: int = 1) -> Generator
 
 def add_node(cluster: Any, resources: Mapping[str, float], cpus: int = 1) -> Any:
     """Starts one more node."""
-    from ray._private import utils
-
-    if threading.current_thread() is not threading.main_thread():
-        # Ray sets a handler of SIGTERM, which only the main thread can do. `cluster_of` ends the nodes without it.
-        utils.set_sigterm_handler = lambda handler: None
     head = not cluster.head_node
     options = {"include_dashboard": False} if head else {}
     return cluster.add_node(

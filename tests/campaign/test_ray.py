@@ -145,23 +145,6 @@ def test_a_platform_whose_last_node_is_gone_ends_the_session_and_a_resume_the_ca
     assert differences(contents(out), locally(plan, tmp_path / "local")) == []
 
 
-def test_a_node_that_joins_takes_the_place_of_one_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_nodes, "WAIT_S", 600.0)
-    plan, out = planned(4, "toys:WRONG"), tmp_path / "cluster"
-    with cluster_of([resources("toys:EXACT"), resources("toys:WRONG")]) as cluster:
-        (victim,) = cluster.worker_nodes
-
-        def replace_it() -> None:
-            cluster.remove_node(victim, allow_graceful=False)
-            add_node(cluster, resources("toys:WRONG"))
-
-        replacer = when_committed(out, 1, replace_it)
-        result = on_cluster(cluster, plan, out)
-        replacer.join()
-    assert result.state == "finished"
-    assert differences(contents(out), locally(plan, tmp_path / "local")) == []
-
-
 def test_a_cluster_that_lacks_a_platform_or_has_two_kinds_of_it_is_refused(tmp_path: Path) -> None:
     plan = planned(1, "toys:WRONG")
     with cluster_of([resources("toys:EXACT", "toys:WRONG")]) as cluster:
