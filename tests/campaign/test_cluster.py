@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import pickle
 import resource
 import shutil
 import socket
 import sys
+import tempfile
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,12 +21,16 @@ from kills import contents, differences
 from small_source import Small, plan_text
 
 from mindgap.graph import MindgapError
+from mindgap.judge.pipeline.outcome_rows import row_of
 from mindgap.platforms.name import PlatformName, parse
+from mindgap.results.rows import Row
 from mindgap.results.store import Store, StoreError
 from mindgap.results.store.commits import PendingRows
 from mindgap.results.store.writer import Writer
 from mindgap.run.local import fingerprint_of
-from mindgap.workflows.campaign.cases.case import Shard
+from mindgap.run.outcome import Outcome
+from mindgap.workflows.campaign.cases.case import Case, Shard
+from mindgap.workflows.campaign.cluster import nodes as cluster_nodes
 from mindgap.workflows.campaign.cluster.connection import (
     ClusterNode,
     code_digest,
@@ -32,9 +39,10 @@ from mindgap.workflows.campaign.cluster.connection import (
     require_platforms,
     resource_of,
 )
-from mindgap.workflows.campaign.cluster.judged_block import judge_block
+from mindgap.workflows.campaign.cluster.judged_block import as_ran, judge_block, outcomes_of as gathered_outcomes
 from mindgap.workflows.campaign.cluster.messages import (
     BlockChoice,
+    CasesRun,
     ClusterProblem,
     ClusterSetup,
     Failure,
@@ -88,7 +96,9 @@ def outcomes_of(node: CampaignNode, plan: Plan, choice: BlockChoice) -> dict[tup
         answer = node.call("run_cases", arguments, ())
         assert isinstance(answer, tuple)
         run = checked(unpack(answer[1]))
-        found |= {(platform, i): outcome for i, outcome in zip(run.indices, unpack(answer[0]), strict=True)}
+        ran, outcomes = gathered_outcomes([answer[0]])
+        assert ran == [run]
+        found |= outcomes
     return found
 
 
@@ -160,6 +170,91 @@ def test_a_budget_is_spent_on_the_node_and_judged_alike(tmp_path: Path) -> None:
         assert row["left_out"] == {"toys:SLOW": 8}
     finally:
         node.close()
+
+
+class OtherJudge:
+    """A judge whose row of the first case is lost, or was cut short by a signal; counts how often it is closed."""
+
+    def __init__(self, broken: str = "") -> None:
+        self._broken, self.closed = broken, 0
+
+    def row(self, case: Case, outcome: Outcome, reference: Outcome) -> Row:
+        if not self._broken:
+            raise ClusterProblem("its job is lost")
+        return replace(row_of(case.name, outcome), broken=self._broken)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_lost_job_of_one_block_leaves_the_judges_of_the_node_to_the_others(tmp_path: Path) -> None:
+    plan, text = planned(12, "toys:WRONG", limits="trace = false")
+    setup = setup_in(tmp_path / "cluster", plan, text)
+    wrong = parse("toys:WRONG")
+    node = CampaignNode(setup, [EXACT, wrong], 1)
+    try:
+        report = checked(node.look())
+        prints = {name: fingerprint_of(about) for name, about in report.descriptions.items()}
+        terms = SessionTerms(tuple(plan.platforms), prints, report.descriptions, NOTHING_KNOWN)
+        node.begin(terms)
+        choice = BlockChoice(0, 0, {wrong: tuple(range(12))}, (), {}, {}, {})
+        outcomes = outcomes_of(node, plan, choice)
+        lost: Any = OtherJudge()
+        with pytest.raises(ClusterProblem, match="its job is lost"):
+            judge_block(setup, terms, [lost], choice, node._block(0), outcomes)
+        assert lost.closed == 0
+        # A judge that is killed with its node: the node waits for its end, and commits nothing.
+        killed: Any = OtherJudge("mindgap failed, twice: the process that judges was killed by SIGKILL while judging")
+        node._ending.set()
+        with pytest.raises(ClusterProblem, match="the session has ended"):
+            judge_block(setup, terms, [killed], choice, node._block(0), outcomes, node._check_judges)
+        told: list[bool] = []
+        judge_block(setup, terms, [killed], choice, node._block(0), outcomes, told.append)
+        assert told == [True]
+    finally:
+        node.close()
+
+
+def test_a_part_that_ran_again_is_judged_as_it_ran() -> None:
+    slow = parse("toys:SLOW")
+    cases = [Case(index, f"v{index}", b"", "", "", (f"only {index}", "in all"), 1, "") for index in range(3)]
+    given = {"toys:SLOW": ["only 0", "in all", "only 1", "only 2"]}
+    choice = BlockChoice(0, 0, {slow: (0, 1, 2)}, (), given, {}, {slow: BudgetState(1.0, 1)})
+    again = CasesRun(slow, (0, 2), 1.0, 1.0)
+    ran, outcomes = gathered_outcomes([pack((again, ["first", "last"]))])
+    assert outcomes == {(slow, 0): "first", (slow, 2): "last"}
+    assert as_ran(choice, cases, ran).given == {"toys:SLOW": ["only 0", "in all", "only 2"]}
+    with pytest.raises(MindgapError, match="another than when the session began"):
+        gathered_outcomes([pack(Failure("it is another than when the session began"))])
+
+
+def test_a_node_without_room_is_refused_in_a_line_and_may_be_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, text = planned(3, "toys:EXACT")
+    node = CampaignNode(setup_in(tmp_path / "cluster", plan, text), [], 1)
+
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert node.look() == Failure(f"node {node.host}: No space left on device (/tmp/x)", lost=True)
+    node.close()
+
+
+def test_a_node_that_cannot_join_is_dropped_and_added_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed: list[str] = []
+    exceptions = SimpleNamespace(RayError=type("RayError", (Exception,), {}))
+    full = Failure("node b: No space left on device", lost=True)
+    ray: Any = SimpleNamespace(get=lambda reference: full, kill=killed.append, exceptions=exceptions)
+    nodes = cluster_nodes.ClusterNodes(ray, None, "head:1", "s", ())
+    member = cluster_nodes._Member(ClusterNode("b", "10.0.0.2", {}), "actor", None, "look")
+    nodes._members["b"] = member
+    nodes._welcome(member)
+    assert killed == ["actor"] and nodes._members == {}
+    monkeypatch.setattr(cluster_nodes, "WAIT_S", 0.0)
+    with pytest.raises(ClusterProblem, match="node b: No space left"):
+        nodes._welcome(replace(member, look="look"))
 
 
 def test_a_node_that_would_run_something_else_is_refused(tmp_path: Path) -> None:

@@ -15,12 +15,14 @@ from small_source import GRAPHS, SmallSource, plan_text
 
 from mindgap.graph import TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import Case
 from mindgap.workflows.campaign.judging.judge_process import (
+    JudgeClosed,
     JudgeFailed,
     JudgeLimits,
     JudgeProcess,
@@ -55,6 +57,17 @@ def bare(row: Row) -> Row:
 
 def run(pool: WorkerPool, platform: str, case: Case) -> Outcome:
     return pool.run(Job(platform, case.graph))
+
+
+def test_a_judge_that_is_closed_gives_no_row(tmp_path: Path, starter: ThreadPoolExecutor) -> None:
+    """Nor does one whose process was started all the same and answered every job with `stop`."""
+    (case,) = cases(1)
+    outcome = Outcome(parse("toys:WRONG"), "", "ok")
+    judging = JudgeProcess(JudgeLimits(SETTINGS, 60.0, 4 << 30, TensorStore(tmp_path)), lambda job: outcome, starter)
+    judging.close()
+    with pytest.raises(JudgeClosed):
+        judging.row(case, outcome, outcome)
+    assert judging.pid is None, "no process is started"
 
 
 @pytest.mark.nightly

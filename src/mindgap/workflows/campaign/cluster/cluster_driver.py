@@ -58,16 +58,14 @@ class ClusterContext:
 
 @dataclass
 class _Chain:
-    """A block under way: its selection, and by platform the parts that ran and where their outcomes are."""
+    """A block under way: its selection, and where the outcomes of the platforms that ran are."""
 
     block: OpenBlock
     waiting: set[PlatformName]
     orders: dict[PlatformName, tuple[int, ...]]
     cases: dict[int, Any]
     budgets: dict[PlatformName, BudgetState] = field(default_factory=dict[PlatformName, BudgetState])
-    outcomes: dict[PlatformName, tuple[tuple[int, ...], Any]] = field(
-        default_factory=dict[PlatformName, tuple[tuple[int, ...], Any]]
-    )
+    outcomes: list[Any] = field(default_factory=list[Any])
 
 
 class ClusterDriver:
@@ -203,7 +201,7 @@ class ClusterDriver:
 
     def _ran(self, number: int, platform: PlatformName, run: CasesRun, outcomes: Any) -> None:
         chain = self._chains[number]
-        chain.outcomes[platform] = (run.indices, outcomes)
+        chain.outcomes.append(outcomes)
         chain.waiting.discard(platform)
         if platform == self.plan.reference:
             for _ in run.indices:
@@ -233,10 +231,8 @@ class ClusterDriver:
             chain.budgets,
         )
         self._context.progress.judge(chain.block.pairs)
-        ran = pack((choice, [(platform, indices) for platform, (indices, _) in chain.outcomes.items()]))
         # References in a list are not fetched for the task that holds the resources.
-        references = [outcomes for _, outcomes in chain.outcomes.values()]
-        self._ask(cpu_task().remote(self._session, "judge", ran, references), "judge", number)
+        self._ask(cpu_task().remote(self._session, "judge", pack((choice,)), chain.outcomes), "judge", number)
 
     def _judged(self, judged: JudgedBlock) -> None:
         chain = self._chains.pop(judged.number)

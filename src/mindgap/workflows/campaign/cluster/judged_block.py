@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
@@ -14,12 +16,24 @@ from mindgap.results.store.commits import PendingRows
 from mindgap.results.store.writer import Writer
 from mindgap.run.outcome import Outcome
 from mindgap.workflows.campaign.cases.case import Case
-from mindgap.workflows.campaign.cluster.messages import BlockChoice, ClusterSetup, JudgedBlock, SessionTerms
+from mindgap.workflows.campaign.cluster.messages import (
+    BlockChoice,
+    CasesRun,
+    ClusterSetup,
+    Failure,
+    JudgedBlock,
+    SessionTerms,
+    checked,
+    unpack,
+)
 from mindgap.workflows.campaign.judging.judge_process import JudgeProcess
 from mindgap.workflows.campaign.schedule.block import OpenBlock
 from mindgap.workflows.campaign.schedule.block_queues import BlockContext, BlockQueues
 from mindgap.workflows.campaign.schedule.case_runner import CpuBudget
 from mindgap.workflows.campaign.schedule.selection import BlockSelection
+
+#: How messages of processes begin that were ended by another.
+FROM_OUTSIDE: Final = ("killed by SIGTERM", "killed by SIGKILL")
 
 
 class GivenOutcomes:
@@ -40,6 +54,33 @@ class GivenOutcomes:
         """Nothing runs."""
 
 
+def outcomes_of(parts: Sequence[bytes]) -> tuple[list[CasesRun], dict[tuple[PlatformName, int], Outcome]]:
+    """Unpacks results of `run_cases`: their summaries, and the outcomes by platform and index of the case.
+
+    Raises the error of a part that ran again, in place of one that was lost, and failed.
+    """
+    ran: list[CasesRun] = []
+    found: dict[tuple[PlatformName, int], Outcome] = {}
+    for data in parts:
+        answer: tuple[CasesRun, list[Outcome]] | Failure = unpack(data)
+        run, outcomes = checked(answer)
+        ran.append(run)
+        found |= {(run.platform, index): each for index, each in zip(run.indices, outcomes, strict=True)}
+    return ran, found
+
+
+def as_ran(choice: BlockChoice, cases: Sequence[Case], ran: Sequence[CasesRun]) -> BlockChoice:
+    """Returns the choice without features that a platform with a budget was given by a part that is lost: the part that
+    ran in its place did not run their cases."""
+    by_index = {case.index: case for case in cases}
+    given = dict(choice.given)
+    for run in ran:
+        if run.platform in choice.budgets and run.platform in given:
+            met = {name for index in run.indices for name in by_index[index].features}
+            given[run.platform] = [name for name in given[run.platform] if name in met]
+    return replace(choice, given=given)
+
+
 class RowCounts:
     """Counts rows, for the driver's progress. Thread-safe."""
 
@@ -47,6 +88,8 @@ class RowCounts:
         self.words: Counter[tuple[str, str]] = Counter()
         self.statuses: Counter[tuple[str, str]] = Counter()
         self.cases = 0
+        #: Whether a judge was killed from outside, so that a row is not judged.
+        self.killed = False
         self._lock = threading.Lock()
 
     def case(self) -> None:
@@ -57,6 +100,7 @@ class RowCounts:
         with self._lock:
             self.words[row.platform, row.word] += 1
             self.statuses[row.platform, row.status] += 1
+            self.killed |= any(signal in (row.broken or "") for signal in FROM_OUTSIDE)
 
     def finished(self) -> None:
         """The driver counts the pairs of whole blocks."""
@@ -77,10 +121,11 @@ def judge_block(
     choice: BlockChoice,
     cases: Sequence[Case],
     outcomes: Mapping[tuple[PlatformName, int], Outcome],
-    check_alive: Callable[[], None] = lambda: None,
+    check_alive: Callable[[bool], None] = lambda killed: None,
 ) -> JudgedBlock:
     """Judges the rows of a block and commits them, unless the block is committed already. `cases`: those of the block.
-    `check_alive`: raises an error if the session ends, so that nothing may be committed.
+    `check_alive`: raises an error if the session ends, so that nothing may be committed; is told whether a judge was
+    killed from outside, as those of a node are that goes.
 
     The rows go through the queues of a campaign on one machine; only the outcomes are given. Raises `MindgapError` for
     a store that cannot be written, and `ClusterProblem` for a judge's job that is lost.
@@ -113,12 +158,14 @@ def judge_block(
         counts,
         lambda platform, given: [],
         budgets,
+        # A node's judges judge other blocks at the same time.
+        owns_judges=False,
     )
     if not block.empty:
         run_block(context, block, cases)
     record.block(block.row(setup.shard, finished=True))
     writer.close()
-    check_alive()
+    check_alive(counts.killed)
     if not commits.commit(name, pending):
         return committed_block(store, setup.run, choice.number)
     return JudgedBlock(choice.number, tuple(block.found), counts.cases, counts.words, counts.statuses)

@@ -27,7 +27,7 @@ from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
 from mindgap.workflows.campaign.cluster.connection import code_digest, ray_module
-from mindgap.workflows.campaign.cluster.judged_block import judge_block
+from mindgap.workflows.campaign.cluster.judged_block import FROM_OUTSIDE, as_ran, judge_block, outcomes_of
 from mindgap.workflows.campaign.cluster.messages import (
     BlockChoice,
     BlockOutline,
@@ -42,31 +42,33 @@ from mindgap.workflows.campaign.cluster.messages import (
     unpack,
 )
 from mindgap.workflows.campaign.cluster.tasks import ClusterPool, sent_job
-from mindgap.workflows.campaign.judging.judge_process import JudgeProcess, judge_limits, judge_processes
+from mindgap.workflows.campaign.judging.judge_process import JudgeClosed, JudgeProcess, judge_limits, judge_processes
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState, CpuBudget, PoolRunner, run_within
 from mindgap.workflows.campaign.state.expenses import Expenses
 from mindgap.workflows.diff.platform_facts import facts_of
 
 #: Drawn blocks that a node keeps: those of its platforms and judges come one after the other.
 _BLOCKS: Final = 4
-#: How the message of such a crash begins, and how long the processes of a node take to follow each other.
-_FROM_OUTSIDE: Final = ("killed by SIGTERM", "killed by SIGKILL")
+#: How long the processes of a node that goes take to follow each other.
 _GOING_S: Final = 5.0
 #: Until the driver has told a node what holds for the session.
 _TERMS_S: Final = 600.0
 
 
 def _as_data(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a method return a `MindgapError` as a `Failure`."""
+    """Makes a method return a `MindgapError` as a `Failure`, and an error of the node's disk too."""
 
     @wraps(method)
-    def call(*arguments: Any) -> Any:
+    def call(node: CampaignNode, *arguments: Any) -> Any:
         try:
-            return method(*arguments)
-        except ClusterProblem as error:
+            return method(node, *arguments)
+        except (ClusterProblem, JudgeClosed) as error:
             return Failure(str(error), lost=True)
         except MindgapError as error:
             return Failure(str(error))
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            return Failure(f"node {node.host}: {error.strerror or error}{where}", lost=True)
 
     return call
 
@@ -79,7 +81,7 @@ class CampaignNode:
         # Operators that are deprecated are run on purpose; PyTorch reads this when it is imported.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         self._setup, self._names = setup, tuple(platforms)
-        self._host = socket.gethostname()
+        self.host = socket.gethostname()
         self._busy = setup.jobs or max(cores, 1)
         self._limits = judge_limits(setup.plan, default_tensor_store())
         self._stack = ExitStack()
@@ -101,7 +103,7 @@ class CampaignNode:
         setup = self._setup
         if code_digest() != setup.code:
             raise MindgapError(
-                f"node {self._host} has another mindgap than the driver ({version('mindgap')}, other source files): "
+                f"node {self.host} has another mindgap than the driver ({version('mindgap')}, other source files): "
                 "install the same one on all nodes"
             )
         use_hosts_of_plan(setup.plan.hosts)
@@ -111,7 +113,7 @@ class CampaignNode:
         self._source = setup.factory.reopen(setup.plan, folder)
         if self._source.identity != setup.identity:
             raise MindgapError(
-                f"node {self._host} makes its cases of something else than the driver ({self._source.identity[:12]}, "
+                f"node {self.host} makes its cases of something else than the driver ({self._source.identity[:12]}, "
                 f"there {setup.identity[:12]})"
             )
         self._check_place()
@@ -125,10 +127,10 @@ class CampaignNode:
         for name, about in descriptions.items():
             if set(about) == {"error"}:
                 said = " ".join(str(about["error"]).split())
-                raise MindgapError(f"platform {name} cannot be opened on node {self._host}: {said}")
+                raise MindgapError(f"platform {name} cannot be opened on node {self.host}: {said}")
         self._gathered = GatheredRuns(self._pool, [n for n in self._names if self._batch(n) > 1])
         asked = {fact.platform: fact for fact in facts if fact.platform in self._names}
-        return NodeReport(self._host, asked, {name: dict(about) for name, about in descriptions.items()})
+        return NodeReport(self.host, asked, {name: dict(about) for name, about in descriptions.items()})
 
     def begin(self, terms: SessionTerms) -> None:
         """Tells the node what holds for the session."""
@@ -148,19 +150,21 @@ class CampaignNode:
         return BlockOutline([case.outline for case in cases], refused)
 
     def call(self, method: str, arguments: bytes, references: Sequence[Any]) -> bytes | tuple[bytes, bytes]:
-        """Calls a method with packed arguments. Returns its result packed; of `run_cases`, the outcomes and their
-        summary, or an error in its place."""
+        """Calls a method with packed arguments. Returns its result packed; of `run_cases`, the whole result and its
+        summary, or an error in the place of both.
+
+        The outcomes travel with their summary: if they are lost with a node, Ray runs the part again, of which other
+        cases may fit into the budget.
+        """
         answer: Any = getattr(self, method)(*unpack(arguments), *references)
         if method != "run_cases":
             return pack(answer)
-        given: tuple[list[Outcome], Any] = ([], answer) if isinstance(answer, Failure) else answer
-        outcomes, run = given
-        return pack(outcomes), pack(run)
+        return pack(answer), pack(answer if isinstance(answer, Failure) else answer[0])
 
     @_as_data
     def run_cases(
         self, platform: PlatformName, number: int, position: int, indices: Sequence[int], budget: BudgetState | None
-    ) -> tuple[list[Outcome], CasesRun]:
+    ) -> tuple[CasesRun, list[Outcome]]:
         """Runs cases of a block on a platform of this node; with a budget, until the block's part of it is spent."""
         self._agreed()
         started = time.monotonic()
@@ -176,12 +180,12 @@ class CampaignNode:
         for outcome in outcomes.values():
             if outcome.fingerprint not in ("", expected):
                 raise MindgapError(
-                    f"platform {platform} on node {self._host} is another than when the session began "
+                    f"platform {platform} on node {self.host} is another than when the session began "
                     "(versions, hardware, settings): resume once it is the same on all nodes"
                 )
         cpu = sum(outcome.timings.get("cpu", 0.0) for outcome in outcomes.values())
         run = CasesRun(platform, tuple(outcomes), cpu, time.monotonic() - started)
-        return list(outcomes.values()), run
+        return run, list(outcomes.values())
 
     @_as_data
     def job(self, header: Mapping[str, Any], arrays: Sequence[Any]) -> Outcome:
@@ -191,24 +195,17 @@ class CampaignNode:
         return outcome
 
     @_as_data
-    def judge(
-        self, choice: BlockChoice, ran: Sequence[tuple[PlatformName, Sequence[int]]], *outcomes: Any
-    ) -> JudgedBlock:
-        """Judges a block and commits its rows. `ran`: platforms with the indices of their cases that ran. `outcomes`:
-        references of their packed outcomes."""
-        terms = self._agreed()
-        known = {
-            (platform, index): outcome
-            for (platform, indices), data in zip(ran, ray_module().get(list(outcomes)), strict=True)
-            for index, outcome in zip(indices, unpack(data), strict=True)
-        }
-        cases = self._block(choice.number)
-        return judge_block(self._setup, terms, self._judges_of(terms), choice, cases, known, self._check_alive)
+    def judge(self, choice: BlockChoice, *parts: Any) -> JudgedBlock:
+        """Judges a block and commits its rows. `parts`: references of the packed results of `run_cases`."""
+        terms, cases = self._agreed(), self._block(choice.number)
+        ran, known = outcomes_of(ray_module().get(list(parts)))
+        choice = as_ran(choice, cases, ran)
+        return judge_block(self._setup, terms, self._judges_of(terms), choice, cases, known, self._check_judges)
 
     def expenses(self) -> list[dict[str, Any]]:
         """Returns rows of the table `expenses` for this node so far."""
         rows = self._expenses.rows(self._setup.run, self._pool.cpu)
-        return [{**row, "session": f"{self._setup.session} {self._host} {os.getpid()}"} for row in rows]
+        return [{**row, "session": f"{self._setup.session} {self.host} {os.getpid()}"} for row in rows]
 
     def close(self) -> None:
         """Ends the node's processes."""
@@ -222,14 +219,20 @@ class CampaignNode:
 
         A worker that was killed from outside may be the first to go of a node that goes: waits for the rest of it.
         """
-        if any(outcome.status == "crash" and outcome.message.startswith(_FROM_OUTSIDE) for outcome in outcomes):
+        self._check_judges(
+            any(outcome.status == "crash" and outcome.message.startswith(FROM_OUTSIDE) for outcome in outcomes)
+        )
+
+    def _check_judges(self, killed: bool) -> None:
+        """Raises like `_check_alive`. `killed`: a process of the node was killed from outside."""
+        if killed:
             self._ending.wait(_GOING_S)
         if self._ending.is_set():
-            raise ClusterProblem(f"node {self._host}: the session has ended")
+            raise ClusterProblem(f"node {self.host}: the session has ended")
 
     def _agreed(self) -> SessionTerms:
         if not self._begun.wait(_TERMS_S) or self._terms is None:
-            raise ClusterProblem(f"node {self._host} was not told to begin")
+            raise ClusterProblem(f"node {self.host} was not told to begin")
         return self._terms
 
     def _block(self, number: int) -> list[Case]:
@@ -264,6 +267,6 @@ class CampaignNode:
             Store(self._setup.store, create=False).check_writable()
         except MindgapError as error:
             raise MindgapError(
-                f"node {self._host} cannot use {self._setup.store}: {error} (all nodes write there: --out names a "
+                f"node {self.host} cannot use {self._setup.store}: {error} (all nodes write there: --out names a "
                 "directory that they share, or --store an URL)"
             ) from None

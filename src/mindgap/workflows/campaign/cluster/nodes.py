@@ -101,7 +101,7 @@ class ClusterNodes:
                 with suppress(self.ray.exceptions.ActorAlreadyExistsError):
                     # The one before has ended, and Ray has not noticed: tried again with the next look.
                     self._add(node)
-        for member in self._members.values():
+        for member in list(self._members.values()):
             if member.look is not None and self.ray.wait([member.look], timeout=0)[0]:
                 self._welcome(member)
         self._require_all(list(nodes.values()), now)
@@ -157,14 +157,16 @@ class ClusterNodes:
         return checked(answer)
 
     def _welcome(self, member: _Member) -> None:
-        """Lets a node that has joined take part, if it would run the same as the others. One that is lost before that
-        is looked at again, if it is there."""
+        """Lets a node that has joined take part, if it would run the same as the others. One that is lost before that,
+        or has no room on its disk, is looked at again, if it is there."""
         try:
             report = self._report(member)
         except ClusterProblem:
             # A node that has just died is listed as alive for some seconds.
             if time.monotonic() - self._failed.setdefault(member.node.id, time.monotonic()) >= WAIT_S:
                 raise
+            self.ray.kill(member.actor)
+            del self._members[member.node.id]
             return
         self._failed.pop(member.node.id, None)
         assert self._terms is not None, "nodes are watched once the session has begun"

@@ -50,6 +50,10 @@ class JudgeFailed(MindgapError):
     """Raised when no judge process can be started."""
 
 
+class JudgeClosed(HostProblem):
+    """Raised for a row that is asked of a judge that ends: nothing is known of the row."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class JudgeLimits:
     """Settings of the rows, limits of time and memory for one row, and the store of large tensors.
@@ -126,10 +130,12 @@ class JudgeProcess:
         """Judges one row. A row that exceeds its limits is `unjudged`, or a failure without a culprit.
 
         The timing `judge` is in processor seconds, of the judge and of the jobs that it requested. Raises `JudgeFailed`
-        if no process can be started. An error inside the process is in the row (`broken`).
+        if no process can be started, and `JudgeClosed` if this object is closed before the row is judged. An error
+        inside the process is in the row (`broken`).
         """
         plain = row_of(case.name, outcome)
         with self._lock:
+            self._require_open()
             self._client.spent = 0.0
             try:
                 found = self._judged(case, outcome, reference)
@@ -138,7 +144,13 @@ class JudgeProcess:
             except WorkerFailed as failed:
                 detail = f"mindgap failed, twice: the process that judges was {failed.message}"
                 found = dataclasses.replace(plain, detail=detail, broken=f"{detail}\n{failed.tail}")
+            # What its end made of a row that it was at is no judgement.
+            self._require_open()
             return dataclasses.replace(found, timings={**found.timings, "judge": self._client.spent})
+
+    def _require_open(self) -> None:
+        if self._client.closing:
+            raise JudgeClosed("the judge of this row has ended")
 
     @property
     def pid(self) -> int | None:
@@ -175,6 +187,7 @@ class JudgeProcess:
         try:
             return self._client.started()
         except WorkerFailed as failed:
+            self._require_open()
             if failed.outside:
                 return self._client.started()
             raise JudgeFailed(f"no judge can be started: {failed.message} {failed.tail[-500:]}".strip()) from None

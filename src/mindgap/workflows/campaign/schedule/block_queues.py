@@ -57,6 +57,7 @@ class BlockContext:
 
     `runner`: gives the outcomes of cases. `spent`: is told which cases a platform that does not run every case really
     ran, and returns the features that are new to it. `budgets`: of the platforms that have one, or compile batches.
+    `owns_judges`: whether the judges end when the queues fail; not where other queues use them too.
     """
 
     plan: Plan
@@ -67,6 +68,7 @@ class BlockContext:
     progress: RowProgress
     spent: Callable[[PlatformName, Sequence[Case]], list[str]]
     budgets: Mapping[PlatformName, CpuBudget]
+    owns_judges: bool = True
 
 
 class BlockQueues:
@@ -125,7 +127,7 @@ class BlockQueues:
         """Waits for running work. If the queues failed, ends it instead and records none of it."""
         queues: Iterable[ThreadPoolExecutor] = (*self._queues.values(), *self._judge_queues)
         if self._closing:
-            for judge in self._context.judges:
+            for judge in self._context.judges if self._context.owns_judges else ():
                 judge.close()
             self._context.runner.close()
         # Queues feed each other in this order: the reference's, the platforms', the judges'.
