@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Generator
@@ -99,6 +100,57 @@ def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
         StoreError, match=r"commits/campaign-1/3.rows is damaged .*: remove it, and its rows are computed"
     ):
         store.commits(RUN).settle(["3"])
+    whole = pending(store, "mine").to_bytes()
+    for at in range(0, len(whole), 61):
+        # A changed byte anywhere, and an end that is missing: nothing of it is published, and the commit stays.
+        for data in (whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :], whole[:at] or b"x"):
+            (folder / "3.rows").write_bytes(data)
+            with pytest.raises(StoreError, match=r"3.rows is damaged"):
+                store.commits(RUN).settle(["3"])
+            assert (folder / "3.rows").read_bytes() == data
+    assert found(store) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "/tmp/evil", "tables/blocks/../../evil", "mindgap-store.json", "graphs/ab/cd.graph",
+             "tables/blocks/rows.parquet", "tables/elsewhere/" + "0" * 16 + "-0-" + "0" * 32 + ".parquet"],
+)  # fmt: skip
+def test_a_commit_writes_graphs_and_segments_only(tmp_path: Path, name: str) -> None:
+    store = Store(tmp_path / "store")
+    rows = pending(store, "mine")
+    rows._files[name] = b"evil"
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreError, match="is neither a graph nor a segment"):
+        store.commits(RUN).commit("3", rows)
+    new = {path.name for path in {*tmp_path.rglob("*")} - {*before}}
+    assert new == {"commits", RUN, "3.rows"}
+
+
+def test_a_leftover_that_was_none_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process, with a process table of its own, takes the temporary file for a dead writer's."""
+    store, link, taken = Store(tmp_path), os.link, list[str]()
+
+    def once(source: Path, target: Path) -> None:
+        if not taken:
+            taken.append(source.name)
+            source.unlink()
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", once)
+    assert store.commits(RUN).commit("3", pending(store, "mine")) and taken
+    assert found(store) == [["mine"]]
+    (tmp_path / "commits" / "other").write_text("")
+    with pytest.raises(StoreError, match=r"other/3.rows cannot be written"):
+        store.commits("other").commit("3", pending(store, "mine"))
+
+
+def test_an_append_counts_after_a_clock_that_is_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, real = Store(tmp_path), time.time_ns
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: real() + 86_400 * 10**9)
+        store.append("blocks", block(3, None))
+    store.append("blocks", block(3, 1.0, found=["later"]))
+    assert found(store) == [["later"]]
 
 
 def test_rows_after_those_of_a_clock_that_is_ahead_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,6 +18,8 @@ from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore, digest
 from mindgap.results.store import TABLES, VERSION, MergeCounts, Store, StoreError, small_segments
+from mindgap.results.store.location import LocalLocation
+from mindgap.run.system import remove_leftovers
 from store.store_rows import outcome, small_graph
 
 
@@ -210,6 +213,48 @@ def test_a_segment_of_another_version_is_refused_by_name(tmp_path: Path) -> None
         Store(tmp_path).rows("SELECT * FROM outcomes")
     other.unlink()
     assert statuses(Store(tmp_path)) == {"01": "ok"}
+
+
+def test_a_first_query_that_meets_a_compaction_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    for number in range(3):
+        store.append("blocks", {"run": "r", "block": number})
+    location = type(store._location)
+    names, opened, moments = location.names, location.open, list[str]()
+
+    def listed(self: LocalLocation, directory: str) -> list[str]:
+        found = names(self, directory)
+        if directory == "tables/blocks" and not moments:
+            # Compacted after it was listed, before the sizes are read.
+            moments.append("listed")
+            Store(tmp_path).compact()
+        return found
+
+    def open_(self: LocalLocation, name: str) -> Any:
+        if moments == ["listed", "checked"]:
+            # And after the footer of a segment was checked, before its digest is.
+            Store(tmp_path).append("blocks", {"run": "r", "block": 3})
+            moments.append("gone")
+            Store(tmp_path).compact()
+        elif moments == ["listed"]:
+            moments.append("checked")
+        return opened(self, name)
+
+    monkeypatch.setattr(location, "names", listed)
+    monkeypatch.setattr(location, "open", open_)
+    (row,) = Store(tmp_path).rows("SELECT count(*) AS n FROM blocks")
+    assert row["n"] == 4 and moments == ["listed", "checked", "gone"]
+
+
+def test_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    gone, mine = tmp_path / f"mindgap-segments-{int(dead.stdout)}-x", tmp_path / f"mindgap-segments-{os.getpid()}-y"
+    other = tmp_path / "mindgap-segments-old"
+    for folder in (gone, mine, other):
+        folder.mkdir()
+        (folder / "file").write_text("")
+    remove_leftovers(tmp_path, "mindgap-segments-")
+    assert sorted(tmp_path.iterdir()) == sorted([mine, other])
 
 
 def test_leftovers_of_a_killed_writer_are_passed_over_and_cleaned(tmp_path: Path) -> None:

@@ -20,15 +20,13 @@ from mindgap.platforms.registry import find
 from mindgap.run.cpu import AccountMeter, CpuAccount, CpuMeter
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.outcome import Job, Outcome, Prepared
-from mindgap.run.system import memory_bytes
+from mindgap.run.system import memory_bytes, remove_leftovers
 from mindgap.run.worker_client import WorkerStart
 from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor
 
 if TYPE_CHECKING:
     from typing import Self
 import tempfile
-
-import psutil
 
 _PREFIX: Final = "mindgap-shared-"
 
@@ -42,10 +40,7 @@ def make_shared() -> Path:
         parent = Path(tempfile.gettempdir())
     except FileNotFoundError as error:
         raise MindgapError(f"{error.strerror or error}: TMPDIR names another") from None
-    for old in parent.glob(f"{_PREFIX}*"):
-        pid = old.name.removeprefix(_PREFIX).split("-")[0]
-        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
-            shutil.rmtree(old, ignore_errors=True)
+    remove_leftovers(parent, _PREFIX)
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Final
@@ -31,6 +32,16 @@ def memory_bytes() -> int:
     with contextlib.suppress(OSError, ValueError):
         total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return total
+
+
+def remove_leftovers(parent: Path, prefix: str) -> None:
+    """Removes directories `PREFIX` `PID` `-…` of processes that have ended."""
+    import psutil
+
+    for old in parent.glob(f"{prefix}*"):
+        pid = old.name.removeprefix(prefix).split("-")[0]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def own_bytes(pid: int | str) -> int:

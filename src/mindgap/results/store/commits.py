@@ -14,14 +14,18 @@ after it leaves a file with content, which `settle` publishes.
 from __future__ import annotations
 
 import io
+import re
 import zipfile
+import zlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
+
+import xxhash
 
 from mindgap.graph import Graph, digest, encode
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import StoreLocation
-from mindgap.results.store.segment import packed_segment
+from mindgap.results.store.segment import is_segment, packed_segment
 from mindgap.results.store.tables import TableSchema
 
 if TYPE_CHECKING:
@@ -30,6 +34,12 @@ if TYPE_CHECKING:
     from mindgap.results.store.store import Store
 
 _SUFFIX: Final = ".rows"
+_DIGEST_BYTES: Final = 16
+_GRAPH: Final = re.compile(r"graphs/[^/]+/(?P<key>[0-9a-z]+)\.graph")
+#: What reading a damaged archive raises.
+_DAMAGE: Final = (
+    zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError, KeyError, zlib.error,
+)  # fmt: skip
 
 
 class PendingRows:
@@ -56,13 +66,14 @@ class PendingRows:
         self._files[graph_file(key)] = data
 
     def to_bytes(self) -> bytes:
-        """Packs all of it: graphs first, then the segments in the order of the tables."""
+        """Packs all of it: the digest of the archive that follows, then graphs, then the segments in the order of the
+        tables."""
         sink = io.BytesIO()
         with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
             for name in sorted(self._files, key=lambda name: not name.startswith("graphs/")):
                 # A fixed moment: equal rows give equal bytes.
                 archive.writestr(zipfile.ZipInfo(name), self._files[name])
-        return sink.getvalue()
+        return _digest(sink.getvalue()) + sink.getvalue()
 
 
 class Commits:
@@ -108,11 +119,11 @@ class Commits:
 
     def _publish(self, name: str, data: bytes) -> None:
         try:
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                files = [(each, archive.read(each)) for each in archive.namelist()]
-        except (zipfile.BadZipFile, OSError) as error:
+            files = _unpacked(data)
+        except _DAMAGE as error:
+            why = " ".join(str(error).split()) or type(error).__name__
             raise StoreError(
-                f"{self.url(name)} is damaged ({error}): remove it, and its rows are computed again"
+                f"{self.url(name)} is damaged ({why}): remove it, and its rows are computed again"
             ) from None
         for each, content in files:
             self._location.publish(each, content)
@@ -120,6 +131,25 @@ class Commits:
 
     def _file(self, name: str) -> str:
         return f"{self._folder}/{name}{_SUFFIX}"
+
+
+def _unpacked(data: bytes) -> list[tuple[str, bytes]]:
+    """Returns the files of a commit. Raises one of `_DAMAGE` if it is damaged, or holds anything but graphs and
+    segments."""
+    archived = data[_DIGEST_BYTES:]
+    if data[:_DIGEST_BYTES] != _digest(archived):
+        raise ValueError("its content does not have the digest that it begins with")
+    with zipfile.ZipFile(io.BytesIO(archived)) as archive:
+        files = [(each, archive.read(each)) for each in archive.namelist()]
+    for each, _ in files:
+        graph = _GRAPH.fullmatch(each)
+        if not is_segment(each) and (graph is None or graph_file(graph["key"]) != each):
+            raise ValueError(f"{each!r} is neither a graph nor a segment")
+    return files
+
+
+def _digest(data: bytes) -> bytes:
+    return xxhash.xxh3_128_digest(data)
 
 
 def graph_file(key: str) -> str:

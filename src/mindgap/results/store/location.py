@@ -24,6 +24,8 @@ from mindgap.results.store.errors import StoreError
 _TEMPORARY: Final = re.compile(r"\.tmp-(?P<host>.*)-(?P<pid>\d+)-[0-9a-f]{8}")
 #: A temporary file of a process that cannot be asked for is a leftover after this long.
 _STALE_S: Final = 86_400.0
+#: How often a directory is listed while files of it are compacted away.
+_LISTINGS: Final = 8
 #: Errors that client libraries of object stores raise as they are.
 _CLIENT_ERRORS: Final = {
     "botocore.exceptions": ("BotoCoreError", "ClientError"),
@@ -107,7 +109,11 @@ class LocalLocation:
         return sorted(f"{directory}/{e.name}" if directory else e.name for e in self._entries(directory) if _is_file(e))
 
     def sizes(self, directory: str) -> dict[str, int]:
-        return {name: (self.root / name).stat().st_size for name in self.names(directory)}
+        for _ in range(_LISTINGS):
+            # Where one is compacted away meanwhile, its rows are in a file that may not be listed: listed again.
+            with suppress(FileNotFoundError):
+                return {name: (self.root / name).stat().st_size for name in self.names(directory)}
+        raise StoreError(f"{self.url(directory)} cannot be listed: its files are replaced all the time; try again")
 
     def directories(self, directory: str) -> list[str]:
         return sorted(f"{directory}/{e.name}" if directory else e.name for e in self._entries(directory) if e.is_dir())
@@ -137,21 +143,14 @@ class LocalLocation:
             raise StoreError(_unwritten(self.url(name), len(data), error)) from None
 
     def create(self, name: str, data: bytes) -> bool:
-        path = self.root / name
-        temporary = path.with_name(_temporary_name())
         try:
-            self._write(temporary, data)
             try:
-                # Unlike a rename, a link does not replace what is there.
-                os.link(temporary, path)
-            except FileExistsError:
-                return False
-            finally:
-                temporary.unlink(missing_ok=True)
-            _sync_directory(path.parent)
+                return self._create(self.root / name, data)
+            except FileNotFoundError:
+                # As in `publish`.
+                return self._create(self.root / name, data)
         except OSError as error:
             raise StoreError(_unwritten(self.url(name), len(data), error)) from None
-        return True
 
     def remove(self, name: str) -> None:
         (self.root / name).unlink(missing_ok=True)
@@ -176,6 +175,19 @@ class LocalLocation:
             temporary.unlink(missing_ok=True)
             raise
         _sync_directory(path.parent)
+
+    def _create(self, path: Path, data: bytes) -> bool:
+        temporary = path.with_name(_temporary_name())
+        self._write(temporary, data)
+        try:
+            # Unlike a rename, a link does not replace what is there.
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_directory(path.parent)
+        return True
 
     def _write(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ import xxhash
 
 from mindgap.results.store.errors import RowError, StoreError
 from mindgap.results.store.location import LocalLocation, StoreLocation, remote_errors
-from mindgap.results.store.tables import VERSION, VERSION_KEY, TableSchema
+from mindgap.results.store.tables import TABLES, VERSION, VERSION_KEY, TableSchema
 
 SUFFIX: Final = ".parquet"
 _NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
@@ -32,6 +32,12 @@ _AGAIN: Final = "copy it again, or move it away and run again what it held: its 
 
 def folder_of(table: TableSchema) -> str:
     return f"tables/{table.name}"
+
+
+def is_segment(name: str) -> bool:
+    """Tells whether a name is that of a segment among the tables."""
+    folder, _, file = name.rpartition("/")
+    return folder in map(folder_of, TABLES.values()) and _NAME.fullmatch(file) is not None
 
 
 def to_arrow(table: TableSchema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -128,12 +134,15 @@ def checked(location: StoreLocation, name: str, data: bytes) -> bytes:
 
 
 def _check_digest(location: StoreLocation, name: str) -> None:
-    """Raises `StoreError` if the bytes of the file do not match the digest in its name."""
+    """Raises `StoreError` if the bytes of the file do not match the digest in its name, `FileNotFoundError` if it is
+    gone."""
     found = xxhash.xxh3_128()
     try:
         with location.open(name) as file:
             while piece := file.read(_PIECE):
                 found.update(piece)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise StoreError(f"segment {location.url(name)} cannot be read ({error.strerror}): {_AGAIN}") from None
     _compare(location, name, found.hexdigest())

@@ -9,6 +9,7 @@ requests. A store that a cluster writes has a small segment for each block and t
 
 from __future__ import annotations
 
+import os
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import StoreLocation
 from mindgap.results.store.segment import check_bytes
 from mindgap.results.store.tables import TableSchema
+from mindgap.run.system import remove_leftovers
 
 if TYPE_CHECKING:
     import duckdb
@@ -30,6 +32,7 @@ MANY: Final = 256
 #: Segments that are put into one file, and how many are read at a time: an object store takes long to answer.
 _TOGETHER: Final = 1024
 _READERS: Final = 16
+_PREFIX: Final = "mindgap-segments-"
 
 
 class SmallSegments:
@@ -63,7 +66,9 @@ class SmallSegments:
         return list(copies), [name for name in sizes if name not in copied]
 
     def _put_together(self, connection: duckdb.DuckDBPyConnection, table: TableSchema, names: Sequence[str]) -> str:
-        self._directory = self._directory or tempfile.TemporaryDirectory(prefix="mindgap-segments-")
+        if self._directory is None:
+            remove_leftovers(Path(tempfile.gettempdir()), _PREFIX)
+            self._directory = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-")
         target = f"{self._directory.name}/{table.name}-{secrets.token_hex(6)}.parquet"
         with tempfile.TemporaryDirectory(dir=self._directory.name) as scratch:
             files = [Path(scratch, str(number)) for number in range(len(names))]

@@ -25,7 +25,7 @@ from mindgap.results.store.location import LocalLocation, location_at
 from mindgap.results.store.segment import checked, checked_bytes, folder_of, packed_segment
 from mindgap.results.store.tables import TABLES, VERSION, TableSchema
 from mindgap.results.store.views import Views
-from mindgap.results.store.writer import Row, Writer
+from mindgap.results.store.writer import Row, Writer, table_named
 
 #: Bytes of small segments that a compaction puts together at a time, and files that it reads or removes at a time.
 _GROUP: Final = 64 << 20
@@ -91,8 +91,11 @@ class Store:
         return last_stamp(self._location, [folder_of(table) for table in TABLES.values()])
 
     def append(self, table: str, rows: Row | Iterable[Row]) -> None:
-        """Publishes rows at once, as one segment. For many small appends, use a `writer`. Raises `StoreError`."""
-        with self.writer() as writer:
+        """Publishes rows at once, as one segment. They are the last ones, even if the clock of this machine is behind.
+
+        Lists the table. For many small appends, use a `writer`. Raises `StoreError`.
+        """
+        with self.writer(after=last_stamp(self._location, [folder_of(table_named(table))])) as writer:
             writer.append(table, rows)
 
     def publish(self, table: TableSchema, rows: pa.Table) -> str:
