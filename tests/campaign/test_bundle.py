@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from small_source import Small
 
 from mindgap.cli.campaign_view import print_status
 from mindgap.graph import MindgapError
+from mindgap.platforms.name import parse
 from mindgap.results.from_store import report_of, runs
 from mindgap.results.store import Store
 from mindgap.workflows.campaign.cases.bundle import BundleError, BundleSource, BundleSourceFactory, is_bundle, plan_of
+from mindgap.workflows.campaign.preparation import check_changes
 from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
 from mindgap.workflows.campaign.state.bundle_transfer import agreement, export, import_results
 from mindgap.workflows.campaign.state.directory import open_directory
@@ -41,7 +45,8 @@ def test_a_bundle_runs_elsewhere_and_what_it_found_comes_back(packed: Path, tmp_
     home = Small().reopen(plan, tmp_path / "out").block(0)
     assert BundleSource(packed).block(0) == home and BundleSource(packed).block(1) == []
     there = begin(plan, text, tmp_path / "far", BundleSourceFactory(packed), where="far", options=RunOptions(jobs=2))
-    assert there.totals.words == {"discrepant": 4, "identical": 20} and there.run.endswith("-far")
+    assert there.totals.words == {"discrepant": 4, "identical": 20}
+    assert re.fullmatch(r"campaign-[0-9a-f]{16}-far-[0-9a-f]{8}", there.run)
     assert agreement(open_directory(tmp_path / "far")) == there.agreement == (12, 12)
     printed = io.StringIO()
     print_status(there, printed)
@@ -77,6 +82,37 @@ def test_single_segments_come_back_too(packed: Path, tmp_path: Path) -> None:
         import_results(open_directory(tmp_path / "out"), [tmp_path / "other.parquet"])
     with pytest.raises(MindgapError, match="is no store"):
         import_results(open_directory(tmp_path / "out"), [tmp_path / "nothing"])
+
+
+@pytest.mark.nightly
+def test_a_machine_of_the_same_name_with_another_reference_has_a_run_of_its_own(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, text = plan_of(packed)
+    source = BundleSourceFactory(packed)
+    options = RunOptions(jobs=1, store_url=str(tmp_path / "shared"))
+    one = begin(plan, text, tmp_path / "one", source, where="box", options=options)
+    monkeypatch.setenv("TOY_VERSION", "2")
+    with pytest.raises(MindgapError, match=r"-box-.* is of another machine: its reference toys:EXACT differs"):
+        resume_campaign(tmp_path / "one", source, options=RunOptions(jobs=1))
+    other = begin(plan, text, tmp_path / "other", source, where="box", options=options)
+    assert one.run != other.run and one.totals.rows == other.totals.rows == 24
+
+
+def test_a_run_of_a_bundle_has_one_reference(tmp_path: Path) -> None:
+    """The short form of the one above, whose names tell machines apart."""
+    store = Store(tmp_path)
+    store.append("platforms", {"run": "r", "platform": "toys:EXACT", "fingerprint": "0" * 32})
+    pool: Any = SimpleNamespace(describe=lambda platform: {"toy": "of another version"})
+    plan = SimpleNamespace(reference=parse("toys:EXACT"))
+    said: list[str] = []
+    options = RunOptions(notify=said.append)
+    bundled: Any = SimpleNamespace(run="r", plan=plan, bundle=Path("pack.zip"))
+    with pytest.raises(MindgapError, match=r"^the run r of .* is of another machine: its reference toys:EXACT differs"):
+        check_changes(store, bundled, pool, [parse("toys:EXACT")], options)
+    bundled.bundle = None
+    check_changes(store, bundled, pool, [parse("toys:EXACT")], options)
+    assert len(said) == 1 and said[0].startswith("CHANGED since the campaign began")
 
 
 def test_equal_campaigns_make_equal_bundles(packed: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,9 +36,11 @@ from mindgap.workflows.campaign.cluster.connection import (
     ClusterNode,
     code_digest,
     connected,
+    platforms_there,
     ray_resources,
     require_platforms,
     resource_of,
+    watch_head,
 )
 from mindgap.workflows.campaign.cluster.judged_block import as_ran, judge_block, outcomes_of as gathered_outcomes
 from mindgap.workflows.campaign.cluster.messages import (
@@ -298,6 +301,13 @@ def test_a_cluster_that_lacks_a_platform_is_told_what_its_nodes_have() -> None:
         "no node of head:6379 has cuda/eager; 10.0.0.1 has cpu/eager; 10.0.0.2 has none: "
         "start a node there with ray start --resources='{\"cuda/eager\": 1}'"
     )
+    # With `skip_unavailable` some may be left out, not all: nothing would run, and the campaign would be over.
+    wanted = [parse("cuda/eager"), parse("cpu/eager")]
+    assert platforms_there(nodes, wanted, "head:6379") == [parse("cpu/eager")]
+    with pytest.raises(
+        ClusterProblem, match=r"no node of head:6379 has any of the plan's platforms \(cuda/eager\): 10"
+    ):
+        platforms_there(nodes, wanted[:1], "head:6379")
     with pytest.raises(ClusterProblem, match="no node of head:6379 has a CPU for judging"):
         require_platforms([ClusterNode("1", "10.0.0.1", {"cpu/eager": 1.0})], [parse("cpu/eager")], "head:6379")
 
@@ -315,6 +325,24 @@ def test_an_address_where_nobody_answers() -> None:
     said = rf"--ray 127.0.0.1:{port}: nobody answers there \(Connection refused\)"
     with pytest.raises(ClusterProblem, match=said), connected(f"127.0.0.1:{port}"):
         pass
+
+
+def test_a_head_that_is_lost_ends_the_driver_with_status_2(capfd: pytest.CaptureFixture[str]) -> None:
+    ended: list[int] = []
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        head = f"127.0.0.1:{server.getsockname()[1]}"
+        watch = threading.Thread(target=watch_head, args=(head, over, 0.3, ended.append))
+        watch.start()
+        watch.join(0.6)
+        assert watch.is_alive() and ended == [], "it answers"
+    watch.join(10)
+    assert ended == [2]
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"mindgap: the head of the cluster, {head}, is lost (Connection refused): ")
+    over.set()
+    watch_head(head, over, 0.3, ended.append)
+    assert ended == [2], "nothing ends a session that is over"
 
 
 def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -336,12 +364,14 @@ def test_a_block_that_was_committed_and_not_published_is_done_in_the_next_sessio
     store, rows = directory.store, PendingRows(directory.store)
     writer = Writer(rows, age_s=1e6)
     now = datetime.now(UTC)
+    # A session on one machine began the block, and was killed.
+    store.append("blocks", {"run": directory.run, "block": 0, "shard": "0/1", "cases": 0})
     writer.append("runs", {"run": directory.run, "created": now, "settings": json.dumps({"platforms": []})})
     writer.append("blocks", {"run": directory.run, "block": 0, "shard": "0/1", "cases": 0, "seconds": 1.0})
     writer.close()
     file = tmp_path / "out/commits" / directory.run / "00000000.rows"
     file.parent.mkdir(parents=True)
     file.write_bytes(rows.to_bytes())
-    assert store.rows("SELECT block FROM blocks") == []
+    assert store.rows("SELECT seconds FROM blocks") == [{"seconds": None}]
     assert settled_state(store, directory).done == {0}
     assert file.read_bytes() == b"" and store.rows("SELECT block FROM blocks") == [{"block": 0}]

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from small_source import GRAPHS, Small
+from small_source import GRAPHS, Small, plan_text
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.from_store import report_of
 from mindgap.results.store import Store, StoreError
+from mindgap.workflows.campaign.plan import parse_plan, platform_plans
+from mindgap.workflows.campaign.preparation import budgets_of
 from mindgap.workflows.campaign.rejudge import judge_again
-from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.workflows.campaign.session import RunOptions, add_platforms, begin, resume_campaign
 from mindgap.workflows.campaign.state.directory import open_directory
+from mindgap.workflows.campaign.state.resume_state import ResumeState, read_resume_state
 from mindgap.workflows.campaign.state.status import campaign_status, warnings_of
 
 Campaign = Callable[..., Any]
@@ -146,8 +150,8 @@ def test_shards_merged_are_the_whole(campaign: Campaign, tmp_path: Path) -> None
 
 @pytest.mark.nightly
 def test_stops(campaign: Campaign, tmp_path: Path) -> None:
-    result = campaign(30, "toys:EXACT@number=2", stop="variants = 7")
-    assert result.cases == 7 and result.state == "finished"
+    result = campaign(503, "toys:EXACT@number=2", stop="variants = 7")
+    assert result.cases == 500 and result.state == "finished", "whole blocks"
     result = campaign(5501, "toys:EXACT@number=2", out="dull", stop="saturation = 1", source=Small(rare=False))
     assert result.stopped == "the last 1 blocks brought nothing new" and 1000 <= result.cases <= 4500
     assert result.blocks_done == result.blocks_begun < result.blocks
@@ -182,6 +186,34 @@ def test_findings_are_judged_again_and_the_new_rows_count(campaign: Campaign, tm
         judge_again(tmp_path / "out", ["exceptional"], "toys:WRONG")
     with pytest.raises(MindgapError, match=r"--word rounding: it takes one of failed, .* not_judged"):
         judge_again(tmp_path / "out", ["rounding"])
+
+
+def test_a_stop_ends_between_blocks() -> None:
+    """A block that is cut short counted as finished, and its other cases were never run."""
+    stops = {0: 1203, 7: 500, 500: 500, 501: 1000, 1100: 1203}
+    plans = {n: parse_plan(plan_text(1203, {"toys:EXACT": ""}, stop=f"variants = {n}"), "p") for n in stops}
+    assert {n: plan.count for n, plan in plans.items()} == stops
+
+
+def test_the_reference_has_no_budget(campaign: Campaign, tmp_path: Path) -> None:
+    result = campaign(6, "toys:EXACT cpu_minutes = 0.00000001", "toys:PICKY")
+    assert result.totals.rows == 12, "it runs every case that another platform runs"
+    folder = open_directory(tmp_path / "out")
+    assert budgets_of(folder, list(folder.plan.platforms), ResumeState()) == {}
+
+
+def test_a_session_counts_after_one_whose_clock_is_ahead(
+    campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time_ns
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: real() + 86_400 * 10**9)
+        campaign(6, "toys:PICKY")
+    added = platform_plans(["toys:EXACT@number=2"])
+    result = add_platforms(tmp_path / "out", added, Small(), options=RunOptions(jobs=1))
+    assert result.state == "finished"
+    folder = open_directory(tmp_path / "out")
+    assert read_resume_state(folder.store, folder).lacking == {}, "a resume has nothing more to run"
 
 
 def test_wrong_use_is_one_clear_line(campaign: Campaign, tmp_path: Path) -> None:

@@ -15,7 +15,13 @@ from mindgap.results.recording import Recording
 from mindgap.results.store import Store
 from mindgap.run.local import fingerprint_of
 from mindgap.workflows.campaign.cluster.cluster_driver import ClusterContext, ClusterDriver
-from mindgap.workflows.campaign.cluster.connection import code_digest, connected, living_nodes, require_platforms
+from mindgap.workflows.campaign.cluster.connection import (
+    code_digest,
+    connected,
+    living_nodes,
+    platforms_there,
+    require_platforms,
+)
 from mindgap.workflows.campaign.cluster.messages import ClusterSetup, SessionTerms
 from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
 from mindgap.workflows.campaign.cluster.tasks import ClusterPool
@@ -26,11 +32,11 @@ from mindgap.workflows.campaign.preparation import (
     RunOptions,
     begin_record,
     budgets_of,
+    check_changes,
     done_cases,
     numbers_of,
     settled_state,
     support_of,
-    warn_of_changes,
 )
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.session import Session
@@ -50,7 +56,9 @@ class RayCluster:
         """Connects to the cluster. Raises `ClusterProblem` if nobody answers, or it lacks a platform of the plan."""
         with connected(self.address) as self._ray:
             needed = [plan.reference] if plan.skip_unavailable else [plan.reference, *plan.platforms]
-            require_platforms(living_nodes(self._ray), needed, self.address)
+            nodes = living_nodes(self._ray)
+            require_platforms(nodes, needed, self.address)
+            platforms_there(nodes, plan.platforms, self.address)
             yield
 
     def run(self, session: Session) -> str:
@@ -69,7 +77,7 @@ def _run(session: Session, ray: Any, address: str) -> str:
         added = ", ".join(directory.added)
         raise MindgapError(f"{directory.path}: {added} were added, which runs on one machine: resume without --ray")
     there = living_nodes(ray)
-    platforms = [name for name in plan.platforms if any(node.has(name) for node in there)]
+    platforms = platforms_there(there, plan.platforms, address)
     for name in plan.platforms:
         if name not in platforms:
             options.notify(f"LEFT OUT, no node has it: {name}")
@@ -81,7 +89,7 @@ def _run(session: Session, ray: Any, address: str) -> str:
         stack.callback(nodes.close)
         facts, descriptions = nodes.join()
         pool = ClusterPool(setup.session, descriptions)
-        warn_of_changes(store, directory.run, pool, names, options)
+        check_changes(store, directory, pool, names, options)
         fresh = platforms if resume_state.created is None else []
         support = support_of(directory, session.case_source, pool, platforms, options, fresh)
         prints = {name: fingerprint_of(about) for name, about in descriptions.items()}

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from mindgap.graph import TensorStore
+from mindgap.graph import MindgapError, TensorStore
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import PlatformFacts
@@ -56,9 +56,11 @@ class RunOptions:
 
 
 def settled_state(store: Store, directory: CampaignDirectory) -> ResumeState:
-    """Reads the resume state, after publishing what a cluster's node committed and did not publish."""
+    """Reads the resume state, after publishing what a cluster's node committed and did not publish. Blocks that a
+    session on one machine only began may be committed too."""
     commits = store.commits(directory.run)
-    published = {row["block"] for row in store.rows("SELECT block FROM blocks WHERE run = ?", [directory.run])}
+    finished = "SELECT block FROM blocks WHERE run = ? AND seconds IS NOT NULL"
+    published = {row["block"] for row in store.rows(finished, [directory.run])}
     commits.settle(sorted(commits.names() - {commit_name(number) for number in published}))
     return read_resume_state(store, directory)
 
@@ -106,15 +108,24 @@ def support_of(
     return support
 
 
-def warn_of_changes(
-    store: Store, run: str, pool: JobRunner, platforms: Sequence[PlatformName], options: RunOptions
+def check_changes(
+    store: Store, directory: CampaignDirectory, pool: JobRunner, platforms: Sequence[PlatformName], options: RunOptions
 ) -> None:
-    """Warns of platforms whose fingerprint changed since the campaign began: their rows are not comparable."""
+    """Warns of platforms whose fingerprint changed since the campaign began: their rows are not comparable.
+
+    Raises `MindgapError` if it is the reference of a campaign from a bundle: its run is that of one machine.
+    """
+    run, reference = directory.run, directory.plan.reference
     before: dict[str, set[str]] = {}
     for row in store.rows("SELECT platform, fingerprint FROM platforms WHERE run = ? AND fingerprint <> ''", [run]):
         before.setdefault(row["platform"], set()).add(row["fingerprint"])
     for platform in dict.fromkeys(platforms):
         if platform in before and fingerprint_of(pool.describe(platform)) not in before[platform]:
+            if platform == reference and directory.bundle is not None:
+                raise MindgapError(
+                    f"the run {run} of {store.url} is of another machine: its reference {reference} differs (versions, "
+                    "hardware or settings): begin another run of the bundle, with another --out"
+                )
             options.notify(f"CHANGED since the campaign began (versions, hardware or settings): {platform}")
 
 
@@ -123,7 +134,8 @@ def budgets_of(
 ) -> dict[PlatformName, CpuBudget]:
     """Returns the processor-time budget of each platform that has one, divided by the number of shards.
 
-    A platform that compiles batches without a limit has an infinite one: its cases of a block are gathered.
+    A platform that compiles batches without a limit has an infinite one: its cases of a block are gathered. The
+    reference has none: it runs every case that another platform runs.
     """
     plan, shard = directory.plan, directory.shard
     blocks = len(list(shard.blocks(plan.variants.count)))
@@ -132,7 +144,7 @@ def budgets_of(
             60 * (asked.cpu_minutes or math.inf) / shard.of, blocks, resume_state.cpu.get(platform, 0.0)
         )
         for platform, asked in plan.platforms.items()
-        if platform in platforms and (asked.cpu_minutes is not None or asked.batch > 1)
+        if platform in platforms and platform != plan.reference and (asked.cpu_minutes is not None or asked.batch > 1)
     }
 
 

@@ -60,7 +60,7 @@ def judge_again(
         pool = stack.enter_context(
             WorkerPool(names, tensors=limits.tensors, busy=busy, memory_limit_bytes=limits.memory_bytes)
         )
-        writer = stack.enter_context(directory.store.writer())
+        writer = stack.enter_context(directory.store.writer(after=directory.store.last_stamp()))
         record = Recording(directory.store, writer, limits.settings, pool.describe, "campaign", directory.run)
         judges = stack.enter_context(judge_processes(busy, limits, pool.run, pool.describe))
         threads = stack.enter_context(ThreadPoolExecutor(busy, "mindgap-again"))

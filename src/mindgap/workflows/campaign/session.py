@@ -31,11 +31,11 @@ from mindgap.workflows.campaign.preparation import (
     RunOptions,
     begin_record,
     budgets_of,
+    check_changes,
     done_cases,
     numbers_of,
     settled_state,
     support_of,
-    warn_of_changes,
 )
 from mindgap.workflows.campaign.schedule.block_queues import BlockContext
 from mindgap.workflows.campaign.schedule.case_runner import PoolRunner
@@ -110,7 +110,9 @@ def begin(
     plan: Plan, text: str, path: str | Path, source: CaseSourceFactory, *, shard: Shard | None = None, where: str = "",
     options: RunOptions | None = None, place: SessionPlace = THIS_MACHINE,
 ) -> CampaignStatus:  # fmt: skip
-    """Begins a campaign in a new or empty directory and runs it. `text`: the text of the plan's file.
+    """Begins a campaign in a new or empty directory and runs it. `text`: the text of the plan's file. `where`: the name
+    of this machine, for the cases of a bundle: the run's name has it, and the first digits of the reference's
+    fingerprint, since machines of one name may be unlike. On a cluster it has the name only.
 
     Raises `MindgapError` if the directory holds a campaign, a platform is absent, no case can be made or the disk is
     full. Rows until then are in the store; `resume_campaign` continues from them. So does a campaign of the same
@@ -134,6 +136,8 @@ def begin(
             case_source = source.begin(plan, path)
         minutes = plan.limits.coverage_minutes if options.coverage_minutes is None else options.coverage_minutes
         support_options = SupportOptions(None if options.support is None else os.path.abspath(options.support), minutes)
+        if where and isinstance(place, ThisMachine):
+            where = f"{where}-{_reference_digits(plan)}"
         directory = create_directory(
             path, plan, text, shard or Shard(), case_source.identity, where, support_options, options.store_url
         )
@@ -189,6 +193,15 @@ def add_platforms(
     return replace(campaign_status(directory), stopped=stopped)
 
 
+def _reference_digits(plan: Plan) -> str:
+    """Returns the first digits of the reference's fingerprint. Raises `MindgapError` if it cannot be opened here."""
+    with WorkerPool([plan.reference]) as pool:
+        about = pool.describe(plan.reference)
+    if set(about) == {"error"}:
+        raise MindgapError(f"platform {plan.reference} cannot be opened: {' '.join(str(about['error']).split())}")
+    return fingerprint_of(about)[:8]
+
+
 def _refuse_unfinished(directory: CampaignDirectory) -> None:
     """Raises `MindgapError` if a block of the campaign is not finished on the platforms that it has."""
     done = read_resume_state(directory.store, directory).done
@@ -220,14 +233,14 @@ def _session(session: Session) -> str:
             )
         )
         platforms = _able(pool, plan, platforms, options)
-        warn_of_changes(store, directory.run, pool, [plan.reference, *platforms], options)
+        check_changes(store, directory, pool, [plan.reference, *platforms], options)
         # Before the run is there: where it is, everything that its choices depend on is.
         fresh = platforms if resume_state.created is None else [name for name in platforms if name in session.new]
         references = _references(directory, resume_state, pool)
         support = support_of(directory, case_source, pool, platforms, options, fresh)
         if session.new:
             write_added(directory)
-        writer = stack.enter_context(store.writer(rows=WRITER_ROWS, age_s=WRITER_AGE_S))
+        writer = stack.enter_context(store.writer(rows=WRITER_ROWS, age_s=WRITER_AGE_S, after=store.last_stamp()))
         record = Recording(store, writer, limits.settings, pool.describe, "campaign", directory.run)
         begin_record(record, directory, resume_state, facts, platforms)
         selector = BlockSelector(plan, platforms, support)

@@ -15,10 +15,10 @@ from typing import Final, Protocol
 from mindgap.graph import Graph, MindgapError, decode
 from mindgap.graph.cache import Cache
 from mindgap.run.identity import remember
-from mindgap.workflows.campaign.plan import Plan
+from mindgap.workflows.campaign.plan import BLOCK, Plan
 
-#: Cases of a block; the last may have fewer.
-BLOCK: Final = 500
+__all__ = ["BLOCK", "Case", "CaseSource", "CaseSourceFactory", "Shard", "graphs_of"]
+
 #: Roughly what a node takes, decoded; what the latest graphs may take.
 _NODE_BYTES: Final = 2048
 _LATEST: Final[Cache[str, Graph]] = Cache(64, 1 << 26)

@@ -8,7 +8,9 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +27,8 @@ from mindgap.workflows.campaign.cluster.node_call import NAMESPACE
 BLOCK_SHARE: Final = 0.9
 JOB_SHARE: Final = 0.1
 _CONNECT_S: Final = 10.0
+#: A head that has not answered for so long is lost.
+_HEAD_S: Final = 45.0
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: No statistics leave the machine, and what tasks print is not repeated by the driver.
 _VARIABLES: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -78,10 +82,37 @@ def connected(address: str) -> Generator[Any]:
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         said = " ".join(str(error).split())
         raise ClusterProblem(f"--ray {address}: no Ray cluster can be joined there: {said}") from None
+    over = threading.Event()
+    if not address.startswith("ray://"):
+        head = str(ray.get_runtime_context().gcs_address)
+        threading.Thread(target=watch_head, args=(head, over), name="mindgap-head", daemon=True).start()
     try:
         yield ray
     finally:
+        over.set()
         ray.shutdown()
+
+
+def watch_head(
+    head: str, over: threading.Event, lost_s: float = _HEAD_S, end: Callable[[int], object] = os._exit
+) -> None:
+    """Ends this process with status 2 and one line if the head of the cluster does not answer for `lost_s` seconds.
+
+    Ray itself ends the process after 60, with status 1, which means findings; until then it lets every call wait.
+    `over`: ends the watch.
+    """
+    answered = time.monotonic()
+    while not over.wait(lost_s / 15):
+        try:
+            with socket.create_connection(_host_and_port(head), _CONNECT_S):
+                answered = time.monotonic()
+        except OSError as error:
+            if time.monotonic() - answered >= lost_s and not over.is_set():
+                why = error.strerror or str(error) or type(error).__name__
+                said = f"the head of the cluster, {head}, is lost ({why}): what is committed stays; start it again"
+                os.write(2, f"mindgap: {said}, and go on with `mindgap campaign resume … --ray`\n".encode())
+                end(2)
+                return
 
 
 def living_nodes(ray: Any) -> list[ClusterNode]:
@@ -106,6 +137,19 @@ def require_platforms(nodes: Sequence[ClusterNode], platforms: Iterable[Platform
         raise ClusterProblem(f"no node of {address} has a CPU for judging: {_what_nodes_have(nodes)}")
 
 
+def platforms_there(
+    nodes: Sequence[ClusterNode], platforms: Iterable[PlatformName], address: str
+) -> list[PlatformName]:
+    """Returns the platforms that some node has. Raises `ClusterProblem` if none has any: nothing would run."""
+    wanted = list(platforms)
+    there = [platform for platform in wanted if any(node.has(platform) for node in nodes)]
+    if not there:
+        raise ClusterProblem(
+            f"no node of {address} has any of the plan's platforms ({', '.join(wanted)}): {_what_nodes_have(nodes)}"
+        )
+    return there
+
+
 def resource_of(platform: PlatformName) -> str:
     """Returns the name of the resource that a node with this platform has: the platform without its options, but with
     its environment or host."""
@@ -127,6 +171,11 @@ def code_digest() -> str:
         found.update(f"{file.relative_to(root)}\0".encode())
         found.update(file.read_bytes())
     return found.hexdigest()
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _what_nodes_have(nodes: Sequence[ClusterNode]) -> str:
@@ -154,7 +203,7 @@ def _reach(address: str, given: str = "") -> None:
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ClusterProblem(f"--ray {address}: give HOST:PORT of a cluster's head, ray://HOST:PORT or auto")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S):
+        with socket.create_connection(_host_and_port(address), _CONNECT_S):
             pass
     except OSError as error:
         there = f"at {address}, which Ray takes for it" if given else "there"

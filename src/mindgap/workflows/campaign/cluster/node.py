@@ -25,6 +25,7 @@ from mindgap.results.store import Store
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
+from mindgap.run.system import remove_leftovers
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
 from mindgap.workflows.campaign.cluster.connection import code_digest, ray_module
 from mindgap.workflows.campaign.cluster.judged_block import FROM_OUTSIDE, as_ran, judge_block, outcomes_of
@@ -51,6 +52,7 @@ from mindgap.workflows.diff.platform_facts import facts_of
 _BLOCKS: Final = 4
 #: How long the processes of a node that goes take to follow each other.
 _GOING_S: Final = 5.0
+_PREFIX: Final = "mindgap-node-"
 #: Until the driver has told a node what holds for the session.
 _TERMS_S: Final = 600.0
 
@@ -71,6 +73,12 @@ def _as_data(method: Callable[..., Any]) -> Callable[..., Any]:
             return Failure(f"node {node.host}: {error.strerror or error}{where}", lost=True)
 
     return call
+
+
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Makes a temporary folder. Removes those of nodes that were killed."""
+    remove_leftovers(Path(tempfile.gettempdir()), _PREFIX)
+    return tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-")
 
 
 class CampaignNode:
@@ -107,7 +115,7 @@ class CampaignNode:
                 "install the same one on all nodes"
             )
         use_hosts_of_plan(setup.plan.hosts)
-        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mindgap-node-")))
+        folder = Path(self._stack.enter_context(_folder()))
         for name, data in setup.files.items():
             (folder / name).write_bytes(data)
         self._source = setup.factory.reopen(setup.plan, folder)

@@ -4,6 +4,7 @@ Input: TOML text. Output: a validated `Plan`, or an error that names file, line 
 """
 
 from mindgap.workflows.campaign.plan.model import (
+    BLOCK,
     CHANGEABLE,
     Plan,
     PlanError,
@@ -18,6 +19,7 @@ from mindgap.workflows.campaign.plan.model import (
 )
 
 __all__ = [
+    "BLOCK",
     "CHANGEABLE",
     "Plan",
     "PlanError",

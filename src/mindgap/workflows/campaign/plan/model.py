@@ -43,6 +43,8 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.settings import RunSettings
 from mindgap.workflows.campaign.plan.positions import line_of
 
+#: Cases of a block; the last may have fewer.
+BLOCK: Final = 500
 #: What may be changed in a campaign that has begun: when it ends and how hosts are reached, not what it does.
 CHANGEABLE: Final = frozenset({"stop", "hosts"})
 _AT: Final = re.compile(r"\(at line (\d+), column \d+\)")
@@ -125,6 +127,8 @@ class VariantLimits(_Part):
 class Stop(_Part):
     """Conditions that end a session early; 0 disables one. `minutes` count from `run` or `resume`.
 
+    `variants`: rounded up to whole blocks.
+
     `saturation`: consecutive blocks without a new feature, failure or culprit.
     """
 
@@ -177,8 +181,11 @@ class Plan(_Part):
 
     @property
     def count(self) -> int:
-        """Returns the largest number of variants to run."""
-        return min(self.variants.count, self.stop.variants or self.variants.count)
+        """Returns the largest number of variants to run: what `stop` allows, rounded up to whole blocks.
+
+        A block that is cut short would count as finished: a later session with another `stop` would not run the rest.
+        """
+        return min(self.variants.count, -(-self.stop.variants // BLOCK) * BLOCK or self.variants.count)
 
 
 def platform_plans(

@@ -94,14 +94,15 @@ def running(directory: str | Path) -> RunningSession | None:
 
 def _is_rewritten(file: Path) -> bool:
     """Tells whether a session on another machine still writes its file. Waits for that; compares no clocks."""
-    before, until = file.read_bytes(), time.monotonic() + _QUIET_S
-    while time.monotonic() < until:
-        time.sleep(_QUIET_S / 40)
-        try:
+    until = time.monotonic() + _QUIET_S
+    try:
+        before = file.read_bytes()
+        while time.monotonic() < until:
+            time.sleep(_QUIET_S / 40)
             if file.read_bytes() != before:
                 return True
-        except FileNotFoundError:
-            return False
+    except FileNotFoundError:
+        pass
     return False
 
 
