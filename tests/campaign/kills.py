@@ -14,28 +14,55 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 
-from mindgap.results.store import Store
+from mindgap.results.store import TABLES, Store
+from mindgap.results.store.tables import STAMP
 
 HERE = Path(__file__).parent
 
-#: What a disturbed campaign shares with an undisturbed one; timings and what follows from them are left out.
+ROW = "run, model, graph, platform, reference"
+#: What a disturbed campaign shares with an undisturbed one. Left out of a table: moments, seconds, the sessions in the
+#: settings of a run, and the words and numbers of a row's detail, which may tell seconds.
 SAME = {
-    "runs": "SELECT run, kind, reference FROM runs ORDER BY ALL",
-    "models": "SELECT run, model, position, graph, nodes FROM models ORDER BY ALL",
-    "graphs": "SELECT graph, structure, name, nodes, variant FROM graphs ORDER BY ALL",
+    "runs": "SELECT run, kind, version, reference FROM runs ORDER BY ALL",
+    "platforms": (
+        "SELECT run, platform, fingerprint, backend, available, reason, hardware, versions, options FROM platforms "
+        "ORDER BY ALL"
+    ),
+    "models": "SELECT run, model, position, graph, nodes, operators, inputs, outputs FROM models ORDER BY ALL",
+    "graphs": ("SELECT graph, structure, name, source, nodes, operators, variant, tensors FROM graphs ORDER BY ALL"),
+    "delegations": "SELECT run, model, graph, platform, delegate, ran, gave_back FROM delegations ORDER BY ALL",
+    "support": "SELECT fingerprint, platform, op, dtype, layout, answer, status FROM support ORDER BY ALL",
     "outcomes": (
         "SELECT run, model, graph, platform, fingerprint, status, op, signature, "
         "list_transform(outputs, lambda o: o.digest) AS digests FROM outcomes ORDER BY ALL"
     ),
     "verdicts": (
-        "SELECT run, model, graph, platform, status, verdict, word, blame, culprit_node, culprit_op, max_abs, broken "
-        "FROM verdicts ORDER BY ALL"
+        f"SELECT {ROW}, status, verdict, word, blame, culprit_node, culprit_op, culprit_label, max_abs, profiles, "
+        "nodes, broken, origin FROM verdicts ORDER BY ALL"
     ),
+    "weaknesses": f"SELECT {ROW}, weaknesses FROM weaknesses ORDER BY ALL",
+    "contradictions": f"SELECT {ROW}, contradictions FROM contradictions ORDER BY ALL",
+    "decisions": f"SELECT {ROW}, decisions FROM decisions ORDER BY ALL",
+    "faults": f"SELECT {ROW}, faults FROM faults ORDER BY ALL",
     "blocks": (
         "SELECT run, block, cases, features, given, refused, found, seconds IS NULL AS open FROM blocks ORDER BY block"
     ),
 }
+
+
+#: Tables that are not compared, and why.
+LEFT_OUT = {
+    "expenses": "processor time, of each session",
+    **dict.fromkeys(("captures", "asked"), "of a catalogue"),
+    **dict.fromkeys(("agreement", "answers", "own_paths", "refused"), "of other commands than `campaign`"),
+    **dict.fromkeys(("tasks", "truths", "predictions", "near_ties", "flips"), "of `mindgap task`"),
+}
+#: Tables whose rows one block has: the others are written by each session, or by each block that has the graph.
+OF_BLOCKS = (
+    "models", "outcomes", "verdicts", "blocks", "delegations", "weaknesses", "contradictions", "decisions", "faults",
+)  # fmt: skip
 
 
 @dataclass
@@ -101,6 +128,20 @@ def contents(directory: Path) -> dict[str, list[dict[str, Any]]]:
     return {table: store.rows(sql) for table, sql in SAME.items()}
 
 
+def written_twice(directory: Path) -> list[str]:
+    """A line for each key that was written more than once, which views show once. Reads the Parquet files; a row that
+    two compactions copied has one stamp."""
+    found: list[str] = []
+    for table in OF_BLOCKS:
+        stamps: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
+        for file in sorted((directory / "tables" / table).glob("*.parquet")):
+            for row in pq.read_table(file, columns=[*TABLES[table].key, *STAMP]).to_pylist():
+                key = tuple(row[column] for column in TABLES[table].key)
+                stamps.setdefault(key, set()).add(tuple(row[column] for column in STAMP))
+        found += [f"{table}: {key} was written {len(each)} times" for key, each in stamps.items() if len(each) > 1]
+    return found
+
+
 def differences(one: dict[str, list[dict[str, Any]]], other: dict[str, list[dict[str, Any]]]) -> list[str]:
     """A line for each row that only one of them has; none where all is well."""
     found: list[str] = []
@@ -108,6 +149,4 @@ def differences(one: dict[str, list[dict[str, Any]]], other: dict[str, list[dict
         mine, theirs = [repr(row) for row in rows], [repr(row) for row in other[table]]
         found += [f"{table}: only here: {row}" for row in mine if row not in set(theirs)]
         found += [f"{table}: only there: {row}" for row in theirs if row not in set(mine)]
-        if len(mine) != len(set(mine)):
-            found.append(f"{table}: a row occurs twice")
     return found

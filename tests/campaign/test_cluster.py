@@ -18,14 +18,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kills import contents, differences
+from kills import LEFT_OUT, SAME, contents, differences, written_twice
 from small_source import Small, plan_text
 
 from mindgap.graph import MindgapError
 from mindgap.judge.pipeline.outcome_rows import row_of
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import Row
-from mindgap.results.store import Store, StoreError
+from mindgap.results.store import TABLES, Store, StoreError
 from mindgap.results.store.commits import PendingRows
 from mindgap.results.store.writer import Writer
 from mindgap.run.local import fingerprint_of
@@ -146,11 +146,21 @@ def test_a_node_and_a_judged_block_write_what_one_machine_does(tmp_path: Path) -
     finally:
         node.close()
     mine, local = contents(tmp_path / "cluster"), contents(tmp_path / "local")
-    del mine["runs"], local["runs"]
+    for of_the_driver in ("runs", "platforms"):
+        del mine[of_the_driver], local[of_the_driver]
     assert differences(mine, local) == [] and local["verdicts"]
+    assert {*SAME, *LEFT_OUT} == {*TABLES} and not {*SAME} & {*LEFT_OUT}
+    assert written_twice(tmp_path / "cluster") == []
     assert {row["status"] for row in mine["verdicts"]} == {"ok", "crash"}
     segments = {path.parent.name for path in (tmp_path / "cluster/tables").rglob("*.parquet")}
     assert len(list((tmp_path / "cluster/tables").rglob("*.parquet"))) == len(segments), "one segment for each table"
+    # What a view does not show.
+    store = Store(tmp_path / "cluster")
+    (again, *_) = store.rows("SELECT * EXCLUDE (_written, _writer, _seq) FROM verdicts")
+    store.append("verdicts", again)
+    assert store.rows("SELECT count(*) AS n FROM verdicts") == [{"n": 18}]
+    (line,) = written_twice(tmp_path / "cluster")
+    assert line.startswith("verdicts: ") and line.endswith(" was written 2 times")
 
 
 def test_a_budget_is_spent_on_the_node_and_judged_alike(tmp_path: Path) -> None:
