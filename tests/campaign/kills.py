@@ -23,12 +23,13 @@ HERE = Path(__file__).parent
 
 ROW = "run, model, graph, platform, reference"
 #: What a disturbed campaign shares with an undisturbed one. Left out of a table: moments, seconds, the sessions in the
-#: settings of a run, and the words and numbers of a row's detail, which may tell seconds.
+#: settings of a run, and the words and numbers of a row's detail, which may tell seconds. A cluster's
+#: driver lists no platforms that ran nothing.
 SAME = {
     "runs": "SELECT run, kind, version, reference FROM runs ORDER BY ALL",
     "platforms": (
         "SELECT run, platform, fingerprint, backend, available, reason, hardware, versions, options FROM platforms "
-        "ORDER BY ALL"
+        "WHERE fingerprint <> '' ORDER BY ALL"
     ),
     "models": "SELECT run, model, position, graph, nodes, operators, inputs, outputs FROM models ORDER BY ALL",
     "graphs": ("SELECT graph, structure, name, source, nodes, operators, variant, tensors FROM graphs ORDER BY ALL"),
