@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib.util
 import textwrap
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
-from campaign.ray_cluster import cluster_of
+from campaign.ray_cluster import add_node, cluster_of
 from mindgap.cli.corpus import build as build_command
 from mindgap.graph import Graph, Input, MindgapError, Node, Normal, Ref, Stored, TensorSpec, TensorStore, digest, encode
 from mindgap.models.catalogue import Catalogue, ModelLimits, build, builder
@@ -260,7 +262,6 @@ MODELS = """
             self.first, self.act = nn.Linear(4, width), act
             self.table = torch.linspace(-1, 1, 1 << 19).reshape(1024, 512)
         def forward(self, x):
-            time.sleep(0.2)
             return self.act(self.first(x)), self.table[:7] * 2
 
     X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -269,11 +270,31 @@ MODELS = """
     def tanh(): return Net(nn.Tanh()), (X,)
     def two(): return [(Net(nn.SiLU()), (X,)), (Net(nn.GELU()), (X,))]
     def sigmoid(): return Net(nn.Sigmoid()), (X,)
+    def waits():
+        if os.path.exists("started"):
+            open("again", "w").close()
+        else:
+            with open("starting", "w") as file:
+                file.write(str(os.getpid()))
+            os.rename("starting", "started")
+            time.sleep(300)
+        return Net(nn.Softplus()), (X,)
     def raises(): raise ValueError("no such width")
     def leaves(): os._exit(7)
     def crashes(): ctypes.string_at(0)
     def data(): return (lambda x: x[x > 0]), (X,)
 """
+
+
+def kill_node_of(cluster: Any, marker: Path, pids: list[int]) -> None:
+    """Kills the node on which a model has written the number of its process."""
+    until = time.monotonic() + 300
+    while not marker.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    pids.append(int(marker.read_text()))
+    above = {process.pid for process in psutil.Process(pids[0]).parents()}
+    (victim,) = [node for node in cluster.worker_nodes if node.all_processes["raylet"][0].process.pid in above]
+    cluster.remove_node(victim, allow_graceful=False)
 
 
 @pytest.mark.nightly
@@ -283,20 +304,20 @@ def test_a_node_that_is_killed_in_the_middle_changes_nothing(tmp_path: Path, mon
     file = tmp_path / "models.py"
     file.write_text(textwrap.dedent(MODELS))
     monkeypatch.chdir(tmp_path)
-    names = ("relu", "crashes", "relu_again", "tanh", "raises", "two", "leaves", "data", "sigmoid")
+    names = ("relu", "crashes", "relu_again", "waits", "tanh", "raises", "two", "leaves", "data", "sigmoid")
     sources = [f"models.py:{name}" for name in names]
-    there = Catalogue(tmp_path / "cluster", create=True)
-    killed = threading.Event()
-    with cluster_of([{}, {}]) as cluster, captures_on_ray(cluster.address) as place:
-        (victim,) = cluster.worker_nodes
-
-        def kill(tick: Any) -> None:
-            if not killed.is_set():
-                killed.set()
-                cluster.remove_node(victim, allow_graceful=False)
-
-        assert build(there, sources, ("backward",), place=place, on_tick=kill) == len(sources)
-    assert killed.is_set()
+    there, pids = Catalogue(tmp_path / "cluster", create=True), list[int]()
+    with cluster_of([]) as cluster:
+        # The head has no processor for tasks: the driver needs it.
+        for cpus in (0, 1, 1):
+            add_node(cluster, {}, cpus)
+        with captures_on_ray(cluster.address) as place:
+            killer = threading.Thread(target=kill_node_of, args=(cluster, tmp_path / "started", pids))
+            killer.start()
+            assert build(there, sources, ("backward",), place=place) == len(sources)
+            killer.join()
+    assert (tmp_path / "again").exists(), "the source was captured again on another node"
+    assert not psutil.pid_exists(pids[0]), "a worker ends with its node"
     local = Catalogue(tmp_path / "local", create=True)
     build(local, sources, ("backward",))
     assert contents(there) == contents(local)
