@@ -12,6 +12,7 @@ from mindgap.platforms.environments import Environment
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, declared
 from mindgap.platforms.protocol import Scripted
+from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.registry import find
 from mindgap.platforms.script_runner import ScriptRunner, call_apart
 from mindgap.run.process import RequestLimits, WorkerFailed
@@ -26,8 +27,8 @@ _SERVICE: Final = "mindgap.workflows.porting.direct_calls:direct_calls_service"
 _START_S: Final = 300.0
 #: Seconds beside those of a sample: the program that goes to the target first.
 _WARM_UP_S: Final = 120.0
-#: Devices whose calls cost the processor no time.
-_DEVICES: Final = ("cuda", "xla", "xpu", "mps", "npu", "hpu")
+#: Words of platforms that compute on the processor; the calls of others are measured by the clock.
+_PROCESSOR: Final = frozenset({"cpu", "reference"})
 
 
 class NotMeasured(MindgapError):
@@ -46,7 +47,9 @@ class DirectCalls:
         backend = find(target)[0]
         self._runner, self._options = runner_of(target), dict(target.backend_options)
         self._limits = RequestLimits(deadline_s + _WARM_UP_S, memory_bytes=memory_bytes)
-        self._on_device = target.device_mode.partition("/")[0] in _DEVICES
+        device, _, mode = target.device_mode.partition("/")
+        self._on_device = _PROCESSOR.isdisjoint((device, mode))
+        self._eager_on = device if mode == "eager" and device in DEVICES and device != "cpu" else ""
         where: Environment | None = None
         if isinstance(backend, BackendInEnvironment) and isinstance(backend.where, Environment):
             where = backend.where
@@ -66,7 +69,7 @@ class DirectCalls:
         header: dict[str, Any] = {
             "kind": "measure", "source": source, "runner": runner_json(self._runner), "rounds": rounds,
             "prepare": [self._runner.prepare, self._options] if self._runner.prepare else [],
-            "on_device": self._on_device,
+            "on_device": self._on_device, "eager_on": self._eager_on,
         }  # fmt: skip
         try:
             answer = self._client.ask(header, (), self._limits, "measuring direct calls").header
