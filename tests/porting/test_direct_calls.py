@@ -18,9 +18,11 @@ from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.models.own_path.program_run import function_of
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.script import runner_on_cpu
+from mindgap.platforms.registry import canonical
 from mindgap.platforms.script_runner import ScriptRunner, call_apart, read_runner
 from mindgap.workflows.porting.call_times import hold_on_one_processor, seconds_in_turn
 from mindgap.workflows.porting.direct_calls import EagerTarget, bare_call, measured
+from mindgap.workflows.porting.direct_client import device_of
 from mindgap.workflows.porting.isolated_call import CallLimits, run_isolated
 
 PLATFORMS = Path(__file__).parents[2] / "src/mindgap/platforms"
@@ -110,6 +112,18 @@ def test_eager_mode_of_a_device_has_its_operands_there() -> None:
     elsewhere.first()
     with pytest.raises(MindgapError, match="a tensor on cpu, not on meta"):
         elsewhere.later()
+
+
+@pytest.mark.parametrize(
+    ("platform", "found"),
+    [
+        ("cuda/eager", (True, "cuda")), ("rocm/eager", (True, "rocm")), ("xla/eager@pjrt=tpu", (True, "xla")),
+        ("cuda/inductor", (True, "")), ("onnxruntime/cuda", (True, "")), ("cpu/eager", (False, "")),
+        ("cpu/jit", (False, "")), ("openvino/cpu", (False, "")), ("onnx/reference", (False, "")),
+    ],
+)  # fmt: skip
+def test_calls_of_devices_are_measured_by_the_clock(platform: str, found: tuple[bool, str]) -> None:
+    assert device_of(canonical(platform)) == found
 
 
 def test_a_target_of_three_times_the_work_is_three_times_as_slow() -> None:

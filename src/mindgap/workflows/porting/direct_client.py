@@ -47,9 +47,7 @@ class DirectCalls:
         backend = find(target)[0]
         self._runner, self._options = runner_of(target), dict(target.backend_options)
         self._limits = RequestLimits(deadline_s + _WARM_UP_S, memory_bytes=memory_bytes)
-        device, _, mode = target.device_mode.partition("/")
-        self._on_device = _PROCESSOR.isdisjoint((device, mode))
-        self._eager_on = device if mode == "eager" and device in DEVICES and device != "cpu" else ""
+        self._on_device, self._eager_on = device_of(target)
         where: Environment | None = None
         if isinstance(backend, BackendInEnvironment) and isinstance(backend.where, Environment):
             where = backend.where
@@ -78,6 +76,14 @@ class DirectCalls:
         if answer["kind"] != "measured":
             raise NotMeasured(str(answer.get("reason") or answer.get("message") or answer.get("broken")))
         return {side: answer[side] for side in SIDES}
+
+
+def device_of(target: PlatformName) -> tuple[bool, str]:
+    """Returns whether a target computes on another device than the processor, and the name of that device where the
+    target is its eager mode, else an empty one."""
+    device, _, mode = target.device_mode.partition("/")
+    on_device = _PROCESSOR.isdisjoint((device, mode))
+    return on_device, device if on_device and mode == "eager" and device in DEVICES else ""
 
 
 def runner_of(target: PlatformName) -> ScriptRunner:
