@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -59,6 +60,8 @@ def object_store(patch: pytest.MonkeyPatch) -> Generator[ObjectStore]:
                         "MAX_ATTEMPTS": "1", "DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
         patch.setenv(f"AWS_{name}", value)
     s3fs.S3FileSystem.clear_instance_cache()
+    # What an earlier server of this process held is moto's still.
+    urllib.request.urlopen(urllib.request.Request(f"{found.url}/moto-api/reset", method="POST")).close()
     s3fs.S3FileSystem().mkdir("bucket")
     try:
         yield found
