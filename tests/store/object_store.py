@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import urllib.request
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -26,7 +27,9 @@ class ObjectStore:
     after: int = 0
 
     def wrapped(self, application: Callable[..., Any]) -> Callable[..., Any]:
-        """The server's application behind the refusals."""
+        """The server's application behind the refusals, one request at a time: moto closes an object that another
+        request writes over."""
+        turn = threading.Lock()
 
         def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
             if self.refusal is not None and environ["REQUEST_METHOD"] in ("PUT", "POST"):
@@ -35,7 +38,8 @@ class ObjectStore:
                     status, code = self.refusal
                     start(f"{status} Refused", [("Content-Type", "application/xml")])
                     return [f"<Error><Code>{code}</Code><Message>the server says {code}</Message></Error>".encode()]
-            return application(environ, start)
+            with turn:
+                return application(environ, start)
 
         return answer
 
