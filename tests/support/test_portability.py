@@ -129,7 +129,7 @@ def test_calls_that_are_too_large_are_named(tmp_path: Path) -> None:
 def test_calls_of_programs_of_one_name_have_names_of_their_own(tmp_path: Path) -> None:
     graph = of_large_calls()
     client: Any = SimpleNamespace(
-        where=None, stop=None, build=None, capture=lambda *_, **__: graph,
+        where=None, stop=None, build=lambda *_: 0, capture=lambda *_, **__: graph,
         open=lambda source: SimpleNamespace(
             programs=[SimpleNamespace(name="make", source=source, first="", captured=False, group="")]
         ),
