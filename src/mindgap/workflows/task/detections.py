@@ -78,7 +78,7 @@ class ExactDetections:
         # Another box may be in the place of one with a coordinate of 0, which has no roundings.
         steady[0] = np.broadcast_to(steady[0].max(-1, keepdims=True), steady[0].shape)
         jumps = [limit > cut for limit, cut in zip(limits, cuts, strict=True)]
-        allowed = [
+        allowed: list[Array] = [
             np.where(jump, np.minimum(still, cut), limit)
             for jump, still, limit, cut in zip(jumps, steady, limits, cuts, strict=True)
         ]

@@ -154,8 +154,10 @@ class _Choice:
             every = torch.cat([value.flatten() for value in begun.values()])
             ranks = torch.empty_like(every)
             ranks[every.argsort(stable=True)] = torch.arange(1, len(every) + 1, dtype=every.dtype)
-            parts = ranks.split([value.numel() for value in begun.values()])
-            values |= {n: part.reshape(value.shape) for part, (n, value) in zip(parts, begun.items(), strict=True)}
+            start = 0
+            for number, value in begun.items():
+                values[number] = ranks[start : start + value.numel()].reshape(value.shape)
+                start += value.numel()
         try:
             with neutral_float64():
                 for index in moved:
@@ -180,6 +182,9 @@ def _nearest(what: str, margins: torch.Tensor, limits: torch.Tensor, batch: int)
     margins, limits = margins.reshape(rows, -1), limits.reshape(rows, -1)
     ratios = torch.where((limits > 0) & torch.isfinite(margins), margins / limits, torch.inf)
     least, at = ratios.min(-1, keepdim=True)
-    nearest = zip(*(each[:, 0].tolist() for each in (least, margins.gather(1, at), limits.gather(1, at))), strict=True)
-    ties = [Tie(what, -1, margin, limit) if ratio < math.inf else None for ratio, margin, limit in nearest]
+    margins, limits = margins.gather(1, at), limits.gather(1, at)
+    ties = [
+        Tie(what, -1, float(margins[row, 0]), float(limits[row, 0])) if float(least[row, 0]) < math.inf else None
+        for row in range(rows)
+    ]
     return ties if rows == batch else ties * batch
