@@ -32,28 +32,13 @@ from mindgap.run.local import fingerprint_of
 from mindgap.run.outcome import Outcome
 from mindgap.workflows.campaign.cases.case import Case, Shard
 from mindgap.workflows.campaign.cluster import nodes as cluster_nodes
-from mindgap.workflows.campaign.cluster.connection import (
-    ClusterNode,
-    code_digest,
-    connected,
-    platforms_there,
-    ray_resources,
-    require_platforms,
-    resource_of,
-    watch_head,
-)
 from mindgap.workflows.campaign.cluster.judged_block import as_ran, judge_block, outcomes_of as gathered_outcomes
 from mindgap.workflows.campaign.cluster.messages import (
     BlockChoice,
     CasesRun,
-    ClusterProblem,
     ClusterSetup,
-    Failure,
     JudgedBlock,
     SessionTerms,
-    checked,
-    pack,
-    unpack,
 )
 from mindgap.workflows.campaign.cluster.node import CampaignNode
 from mindgap.workflows.campaign.plan import Plan, parse_plan
@@ -64,6 +49,17 @@ from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.session import RunOptions, begin
 from mindgap.workflows.campaign.state.directory import create_directory, open_directory
 from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
+from mindgap.workflows.cluster.connection import (
+    ClusterNode,
+    code_digest,
+    connected,
+    platforms_there,
+    ray_resources,
+    require_platforms,
+    resource_of,
+    watch_head,
+)
+from mindgap.workflows.cluster.messages import ClusterProblem, Failure, checked, pack, unpack
 from mindgap.workflows.support.answers import SupportTable
 
 EXACT, SECOND, CRASHES = map(parse, ("toys:EXACT", "toys:EXACT@number=2", "toys:CRASHES"))

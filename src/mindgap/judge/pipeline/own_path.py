@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.graph import Array, materialise_all
 from mindgap.graph.compare.culprit import SubmoduleCulprit
@@ -16,7 +16,6 @@ from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.model_files import decided_by_reference, is_referee, quantised_operands
 from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
-from mindgap.judge.pipeline.quantised_files import Probe, QuantisedFile, quantised_file
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference
 from mindgap.platforms.delegation import took_none
@@ -31,6 +30,9 @@ from mindgap.results.rows import (
     OwnPathStatus,
     Row,
 )
+
+if TYPE_CHECKING:
+    from mindgap.judge.pipeline.quantised_files import Probe, QuantisedFile
 
 #: Outputs that are no further from the reference than this many times the captured graph's on the same platform differ
 #: for the graph's reason.
@@ -89,7 +91,11 @@ def with_own_path(
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
         narrow = probe is not None and row.finding and _is_narrow(comparison, row.platform)
         asked = probe if status in ("differs", "unjudged") or narrow else None
-        quantised = None if asked is None else quantised_file(comparison, run, asked)
+        quantised: QuantisedFile | None = None
+        if asked is not None:
+            from mindgap.judge.pipeline.quantised_files import quantised_file  # imports PyTorch
+
+            quantised = quantised_file(comparison, run, asked)
         if quantised is not None and quantised.decided:
             status = status if status == "same" else "rounding"
             if quantised.faults or narrow:

@@ -20,17 +20,15 @@ from mindgap.workflows.campaign.cluster.messages import (
     BlockChoice,
     CasesRun,
     ClusterSetup,
-    Failure,
     JudgedBlock,
     SessionTerms,
-    checked,
-    unpack,
 )
 from mindgap.workflows.campaign.judging.judge_process import JudgeProcess
 from mindgap.workflows.campaign.schedule.block import OpenBlock
 from mindgap.workflows.campaign.schedule.block_queues import BlockContext, BlockQueues
 from mindgap.workflows.campaign.schedule.case_runner import CpuBudget
 from mindgap.workflows.campaign.schedule.selection import BlockSelection
+from mindgap.workflows.cluster.messages import Failure, checked, unpack
 
 #: How messages of processes begin that were ended by another.
 FROM_OUTSIDE: Final = ("killed by SIGTERM", "killed by SIGKILL")

@@ -17,11 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-import mindgap
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import ENVIRONMENT, HOST, PlatformName
-from mindgap.workflows.campaign.cluster.messages import ClusterProblem
-from mindgap.workflows.campaign.cluster.node_call import NAMESPACE
+from mindgap.workflows.cluster import NAMESPACE, RETRIES
+from mindgap.workflows.cluster.messages import ClusterProblem
 
 #: Of a platform's resource on a node (1): what a block takes, and what a job of a judge takes beside it.
 BLOCK_SHARE: Final = 0.9
@@ -110,7 +109,7 @@ def watch_head(
             if time.monotonic() - answered >= lost_s and not over.is_set():
                 why = error.strerror or str(error) or type(error).__name__
                 said = f"the head of the cluster, {head}, is lost ({why}): what is committed stays; start it again"
-                os.write(2, f"mindgap: {said}, and go on with `mindgap campaign resume … --ray`\n".encode())
+                os.write(2, f"mindgap: {said}, and go on (a campaign: `mindgap campaign resume … --ray`)\n".encode())
                 end(2)
                 return
 
@@ -165,7 +164,7 @@ def ray_resources(platforms: Iterable[PlatformName]) -> str:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Returns a digest of mindgap's source files: nodes with other files would judge otherwise."""
-    root = Path(mindgap.__file__).parent
+    root = Path(__file__).parents[2]
     found = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         found.update(f"{file.relative_to(root)}\0".encode())
@@ -176,6 +175,20 @@ def code_digest() -> str:
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def lost_task(ray: Any, error: BaseException) -> BaseException:
+    """Returns the error to raise for one of `ray.get`: one line for what was lost, else the error itself."""
+    if isinstance(error, ray.exceptions.RayTaskError):
+        cause: Any = getattr(error, "cause", None)
+        if isinstance(cause, ModuleNotFoundError):
+            return ClusterProblem(f"a node of the cluster cannot run mindgap: {cause}: install the same version there")
+        if isinstance(cause, ray.exceptions.RayError):
+            error = cause
+    if isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError):
+        said = " ".join(str(error).split())[:300]
+        return ClusterProblem(f"the cluster lost a task, {RETRIES + 1} times ({type(error).__name__}): {said}")
+    return error
 
 
 def _what_nodes_have(nodes: Sequence[ClusterNode]) -> str:
