@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.from_store import report_of
 from mindgap.results.store import Store, StoreError
+from mindgap.workflows.campaign.cases.case import Shard
 from mindgap.workflows.campaign.plan import parse_plan, platform_plans
 from mindgap.workflows.campaign.preparation import budgets_of
 from mindgap.workflows.campaign.rejudge import judge_again
@@ -195,13 +197,17 @@ def test_a_stop_ends_between_blocks() -> None:
     assert {n: plan.count for n, plan in plans.items()} == stops
 
 
-def test_the_reference_has_no_budget(campaign: Campaign, tmp_path: Path) -> None:
-    result = campaign(6, "toys:EXACT cpu_minutes = 0.00000001", "toys:PICKY")
-    assert result.totals.rows == 12, "it runs every case that another platform runs"
-    folder = open_directory(tmp_path / "out")
-    assert budgets_of(folder, list(folder.plan.platforms), ResumeState()) == {}
+def test_the_reference_has_no_budget() -> None:
+    """It runs every case that another platform runs."""
+    text = plan_text(
+        6, {"toys:EXACT": "cpu_minutes = 1", "toys:SLOW": "cpu_minutes = 1"}, top='reference = "toys:EXACT"'
+    )
+    plan = parse_plan(text, "p")
+    directory: Any = SimpleNamespace(plan=plan, shard=Shard())
+    assert list(budgets_of(directory, list(plan.platforms), ResumeState())) == ["toys:SLOW"]
 
 
+@pytest.mark.nightly
 def test_a_session_counts_after_one_whose_clock_is_ahead(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
