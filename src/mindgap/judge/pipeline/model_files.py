@@ -23,7 +23,7 @@ from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.advice import alternatives, with_option
-from mindgap.results.rows import OwnPathStatus
+from mindgap.results.rows import OwnPathStatus, Row
 
 #: What such an alternative remedies (`platforms.protocol.Alternative`).
 _REMEDIES: Final = "int8"
@@ -34,6 +34,8 @@ _INTEGERS: Final = frozenset({"int8", "uint8"})
 _STEP: Final = 1 / 127
 _LEAST_FAR: Final = 0.05
 _FURTHEST: Final = 0.25
+#: Findings about a translated graph in floats that are not the file's on a platform that computes floats in fewer bits.
+_OF_FLOATS: Final = frozenset({"reduced_precision", "discrepant", "internal"})
 #: The reference takes the side that is nearer to it by this factor.
 _NEARER: Final = 0.1
 
@@ -112,6 +114,14 @@ def products_with_integers(graph: Graph) -> int:
 def is_referee(platform: PlatformName) -> bool:
     """Whether a platform decides about files of a format: nothing decides about itself."""
     return any(platform == each.platform for each in _REFEREES.values())
+
+
+def is_of_translation(row: Row) -> bool:
+    """Returns whether what a row says may come from the translation of a file: an error, a refusal, or other values in
+    floats. A crash, a timeout and NaN do not."""
+    if row.verdict == "failed":
+        return row.status in ("compile_error", "runtime_error")
+    return all(each.verdict in _OF_FLOATS for each in row.independent_faults)
 
 
 def decided_by_reference(

@@ -15,9 +15,16 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
-from mindgap.judge.pipeline.model_files import decided_by_reference, is_referee, quantised_operands
+from mindgap.judge.pipeline.model_files import decided_by_reference, is_of_translation, is_referee, quantised_operands
 from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
-from mindgap.judge.pipeline.quantised_files import Probe, QuantisedFile, is_narrow, is_quantised, quantised_file
+from mindgap.judge.pipeline.quantised_files import (
+    BY_STEPS,
+    Probe,
+    QuantisedFile,
+    is_narrow,
+    is_quantised,
+    quantised_file,
+)
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference
 from mindgap.platforms.delegation import took_none
@@ -41,13 +48,6 @@ _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 OTHER: Final = 1e-3
 _FAR: Final = 0.5
-#: What is known of a quantised file whose integers are not examined.
-_BY_STEPS: Final = (
-    "The file is quantised: right kernels may give integers that are a step apart, and what follows may enlarge that"
-)
-#: Findings about a translated graph in floats that are not the file's on a platform that computes floats in fewer bits.
-_OF_FLOATS: Final = frozenset({"reduced_precision", "discrepant", "internal"})
-
 #: Runs the program by the way of a platform's users.
 RunProgram = Callable[[PlatformName], OwnRun | None]
 #: What the outputs of the program's own way are compared with: the reference's; those of eager mode, where that takes
@@ -99,14 +99,14 @@ def with_own_path(
         quantised = None if asked is None else quantised_file(comparison, run, asked)
         if quantised is not None and quantised.decided:
             status = status if status == "same" else "rounding"
-            if quantised.faults or (narrow and _is_translations(row)):
+            if quantised.faults or (narrow and is_of_translation(row)):
                 return _with_quantised(comparison, row, run, quantised, status)
         if quantised is not None:
             detail = quantised.detail if quantised.decided else f"{detail}. {quantised.detail}"
         if status == "differs" and compared.against == "reference" and not _other_forms(comparison, run):
-            by_steps = Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph)
-            if by_steps or (quantised is not None and not quantised.decided):
-                status, detail = "unjudged", f"{detail}. {_BY_STEPS}" if by_steps else detail
+            if by_steps := Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
+                detail = f"{detail}. {BY_STEPS}"
+            status = "unjudged" if by_steps or quantised is not None else status
         if status == "differs":
             status, decided = decided_by_reference(run, referee)
             detail = f"{detail}. {decided}"
@@ -127,18 +127,10 @@ def with_own_path(
     return with_fault(row, fault, about, _sides(comparison, run, compared.against) if status == "differs" else None)
 
 
-def _is_translations(row: Row) -> bool:
-    """Whether what a row says may come from the translation of a file: an error, a refusal, or other values in floats.
-    A crash, a timeout and NaN do not."""
-    if row.verdict == "failed":
-        return row.status in ("compile_error", "runtime_error")
-    return all(each.verdict in _OF_FLOATS for each in row.independent_faults)
-
-
 def _other_forms(comparison: GraphComparison, run: OwnRun) -> bool:
     """Whether the outputs have other shapes or dtypes than the reference's."""
-    ours, whole = run.outputs or (), comparison.whole_reference().arrays or ()
-    return _forms(ours) != _forms(whole[: len(ours)])
+    ours, expected = _sides(comparison, run, "reference")
+    return _forms(ours) != _forms(expected)
 
 
 def _with_quantised(
@@ -151,10 +143,9 @@ def _with_quantised(
         return dataclasses.replace(
             _judged_by_export(comparison, row, run, status), own_path=about, faults=(), blame=None, example=None
         )
-    if _is_translations(row) and (row.status != "ok" or is_narrow(comparison, row.platform)):
-        row = dataclasses.replace(
-            row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=(), example=None
-        )
+    if is_of_translation(row) and (row.status != "ok" or is_narrow(comparison, row.platform)):
+        cleared = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="")
+        row = dataclasses.replace(cleared, faults=(), example=None)
     about = own_path_of(run, "differs", quantised.detail)
     for fault in quantised.faults:
         row = with_fault(row, fault, about, _sides(comparison, run, "reference"))

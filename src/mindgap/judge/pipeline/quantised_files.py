@@ -40,6 +40,10 @@ _BETWEEN: Final = tuple(
 )
 #: Dtypes of quantised values.
 _INTEGERS: Final = frozenset({"int8", "uint8", "int16", "uint16"})
+#: What is known of a quantised file whose integers are not examined.
+BY_STEPS: Final = (
+    "The file is quantised: right kernels may give integers that are a step apart, and what follows may enlarge that"
+)
 _NOT_JUDGED: Final = "its integers were not judged"
 
 
@@ -92,6 +96,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
             return QuantisedFile(False, "with its integers as further outputs the file gives other results")
         judged = confirmed(functional.graph, inputs, found.integers, found.outputs, narrow, found.found)
         judged = _with_unknown(functional, values, found.integers, judged)
+        judged = [_of_shown_integers(functional, values, each) for each in judged]
         wrong = [each for each in judged if each.kind in ("reduced_precision", "discrepant")]
         if not wrong:
             return _without_faults(functional, judged, len(found.integers))
@@ -148,6 +153,17 @@ def _with_unknown(
         else:
             found.append(each)
     return found
+
+
+def _of_shown_integers(
+    functional: Functional, values: Mapping[int, QuantisedValue], one: QuantisedExamination
+) -> QuantisedExamination:
+    """What was found of an output; undecided where it is not the dequantised integers that the platform showed: it did
+    not compute with them."""
+    dequantised = _label(functional, one.node).endswith(_BETWEEN) and one.number not in values
+    if one.kind != "discrepant" or one.form or not dequantised:
+        return one
+    return replace(one, kind="undecided", why="it is not made of the integers that the platform gives as an output")
 
 
 def _changing(graph: Graph) -> frozenset[int]:

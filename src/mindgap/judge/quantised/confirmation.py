@@ -51,9 +51,9 @@ def confirmed(
     """Returns the examinations, `undecided` where a wrong value may be wrong as an output only.
 
     The arguments are those of `examine_quantised`, and what it found. What follows is examined on the right integers
-    too. Where that leaves fewer wrong elements than the integers that were seen, the platform did not compute with
-    them. Where it leaves as many, nothing tells; a value of reduced precision stays one, since another encoding is
-    further off. A value that the model itself returns is what its users get.
+    too. Where it is nearer to those than to the integers that were seen, the platform did not compute with these. Where
+    it is as near, nothing tells; a value of reduced precision stays one, since another encoding is further off. A value
+    that the model itself returns is what its users get.
     """
     known = frozenset(integers)
     shown = known.difference(graph.outputs)
@@ -70,7 +70,7 @@ def confirmed(
     doubted: dict[int, QuantisedExamination] = {}
     for number, each in wrong.items():
         following = [other for other, numbers in read.items() if number in numbers]
-        seen, otherwise = (sum(each[other].count for other in following) for each in (found, on_right))
+        seen, otherwise = (_wrong([each[other] for other in following]) for each in (found, on_right))
         if seen < otherwise or (seen == otherwise and each.kind == "reduced_precision"):
             continue
         doubted[number] = replace(each, kind="undecided", why=OTHER_AS_OUTPUT if seen > otherwise else UNCONFIRMED)
@@ -81,15 +81,19 @@ def confirmed(
     return [after[each.number] for each in examined]
 
 
+def _wrong(following: Sequence[QuantisedExamination]) -> tuple[int, float, int]:
+    """How wrong values are: steps, how far beyond, and elements; 0 for those that follow a known rule."""
+    plain = [each for each in following if not each.rule]
+    return sum(each.farthest for each in plain), sum(each.beyond for each in plain), sum(each.count for each in plain)
+
+
 def _after(one: QuantisedExamination, on_right: QuantisedExamination, doubts: Sequence[bool]) -> QuantisedExamination:
     """What is found of a value. `on_right`: on the right integers. `doubts`: for each wrong value that it is computed
     from, whether that is undecided."""
-    if one.kind in ("right", "undecided") or not any(doubts):
+    if one.kind in ("right", "undecided") or one.form or not any(doubts):
         return one
-    if on_right.kind == "right":
-        return on_right
-    # Wrong on both: of the platform's own doing, unless it was computed from some of these and some of those.
-    return on_right if all(doubts) else replace(one, kind="undecided", why=AFTER)
+    # The platform's own integers may be a step from the right ones, as ONNX allows, and lead elsewhere.
+    return on_right if on_right.kind == "right" and all(doubts) else replace(one, kind="undecided", why=AFTER)
 
 
 def _right(

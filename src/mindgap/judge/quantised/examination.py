@@ -174,8 +174,10 @@ def _one_sided(bad: Tensor, off: Tensor) -> bool:
         return False
     channel = 1 if bad.dim() >= 4 else bad.dim() - 1
     up, down = ((bad & side).movedim(channel, 0).flatten(1).sum(1) for side in (off > 0, off < 0))
-    counts = [(int(up.sum()), int(down.sum())), *zip(up.tolist(), down.tolist(), strict=True)]
-    return any(sum(pair) >= _SIGNS and min(pair) * _MINORITY <= sum(pair) for pair in counts)
+    few, all_ = torch.minimum(up, down), up + down
+    by_channel = (all_ >= _SIGNS) & (few * _MINORITY <= all_)
+    whole = min(int(up.sum()), int(down.sum())) * _MINORITY <= int(all_.sum()) >= _SIGNS
+    return whole or bool(by_channel.any())
 
 
 def _of_float16(value: QuantisedValue, expected: Expectation) -> Tensor:

@@ -117,10 +117,10 @@ def _given_factor(oracle: Oracle, value: QuantisedValue, x: Tensor) -> Tensor | 
     if node is None or packet_of(node.op) != "mul" or len(node.args) < 2 or not isinstance(node.args[1], Ref):
         return None
     factor = oracle.step.wide(node.args[1].index).abs().to(torch.float64)
-    try:
-        return factor if torch.broadcast_shapes(factor.shape, x.shape) == x.shape else None
-    except RuntimeError:
-        return None
+    fits = factor.dim() <= x.dim() and all(
+        each in (1, other) for each, other in zip(reversed(factor.shape), reversed(x.shape), strict=False)
+    )
+    return factor if fits else None
 
 
 def _by_channel(product: Node, place: int, scale: Tensor, x: Tensor) -> Tensor:
