@@ -149,7 +149,7 @@ def test_an_operator_that_is_left_out_is_not_one_in_fewer_bits(operand: Any, ver
     [
         (np.ldexp(1 + np.arange(32) / 1024, 20).astype(np.float32), np.float32(300), False),  # TF32 holds it
         (np.ldexp(1 + np.arange(32) / 4096, 20).astype(np.float32), np.float32(300), True),
-        ((np.arange(32) * 256).astype(np.float16), np.float16(0.5), False),  # bfloat16 holds it
+        ((np.arange(1, 33) * 256).astype(np.float16), np.float16(0.5), False),  # bfloat16 holds it
         ((np.arange(32) * 33).astype(np.float16), np.float16(0.5), True),
         (np.arange(32.0), np.float64(1e-12), True),
     ],
@@ -158,4 +158,4 @@ def test_an_operand_that_a_narrower_format_holds_may_be_its_sum(operand: Any, ad
     graph = build([operand, np.asarray(addend)], [("y", "aten.add.Tensor", "i0", "i1")], ["y"])
     oracle = Oracle(graph, [operand, np.asarray(addend)])
     rule = wrong_rule(oracle, graph.producer[graph.outputs[0]], {graph.outputs[0]: operand})
-    assert (rule is not None and rule.phrase == "as if nothing were added") == named
+    assert (rule.phrase if rule is not None else "") == ("as if nothing were added" if named else "")

@@ -106,8 +106,8 @@ def _candidates(
         for low, high in ((-128, 127), (0, 255), (-32768, 32767)):
             yield WrongRule(f"as if cut off at {low} and {high}"), args[0].clamp(low, high)
     elif call.packet in ("add", "sub", "rsub", "subtract") and _whole(args[0]) and _whole(right):
-        off = (got - right).flatten()[0]
-        if off != 0 and got.numel() > 1:
+        off, formats = (got - right).flatten()[0], _NARROWER.get(getattr(call.node.outputs[0], "dtype", ""), ())
+        if off != 0 and got.numel() > 1 and not any(torch.equal(each(right), got) for each in formats):
             yield WrongRule(f"every element is off by {off.item():g}, as with another zero point"), right + off
     elif call.packet in ("mul", "multiply", "div"):
         yield from _scaled(call.packet, args, got, right)
