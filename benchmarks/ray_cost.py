@@ -39,7 +39,6 @@ from mindgap.workflows.campaign.cluster.messages import (  # noqa: E402
     CasesRun,
     ClusterSetup,
     SessionTerms,
-    pack,
 )
 from mindgap.workflows.campaign.cluster_session import RayCluster  # noqa: E402
 from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes  # noqa: E402
@@ -50,6 +49,7 @@ from mindgap.workflows.campaign.schedule.selection import BlockSelector, togethe
 from mindgap.workflows.campaign.session import RunOptions, begin  # noqa: E402
 from mindgap.workflows.campaign.state.steps import StepTracker  # noqa: E402
 from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory  # noqa: E402
+from mindgap.workflows.cluster.messages import pack  # noqa: E402
 from mindgap.workflows.support.answers import SupportTable  # noqa: E402
 
 

@@ -24,26 +24,8 @@ from mindgap.results.store.commits import PendingRows
 from mindgap.results.store.writer import Writer
 from mindgap.run.local import fingerprint_of
 from mindgap.workflows.campaign.cases.case import Shard
-from mindgap.workflows.campaign.cluster.connection import (
-    ClusterNode,
-    code_digest,
-    connected,
-    ray_resources,
-    require_platforms,
-    resource_of,
-)
 from mindgap.workflows.campaign.cluster.judged_block import judge_block
-from mindgap.workflows.campaign.cluster.messages import (
-    BlockChoice,
-    ClusterProblem,
-    ClusterSetup,
-    Failure,
-    JudgedBlock,
-    SessionTerms,
-    checked,
-    pack,
-    unpack,
-)
+from mindgap.workflows.campaign.cluster.messages import BlockChoice, ClusterSetup, JudgedBlock, SessionTerms
 from mindgap.workflows.campaign.cluster.node import CampaignNode
 from mindgap.workflows.campaign.plan import Plan, parse_plan
 from mindgap.workflows.campaign.preparation import settled_state
@@ -53,6 +35,15 @@ from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.session import RunOptions, begin
 from mindgap.workflows.campaign.state.directory import create_directory, open_directory
 from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
+from mindgap.workflows.cluster.connection import (
+    ClusterNode,
+    code_digest,
+    connected,
+    ray_resources,
+    require_platforms,
+    resource_of,
+)
+from mindgap.workflows.cluster.messages import ClusterProblem, Failure, checked, pack, unpack
 from mindgap.workflows.support.answers import SupportTable
 
 EXACT, SECOND, CRASHES = map(parse, ("toys:EXACT", "toys:EXACT@number=2", "toys:CRASHES"))

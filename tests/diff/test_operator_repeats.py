@@ -108,6 +108,12 @@ def test_one_call_of_each_kind_can_be_captured(tmp_path: Path) -> None:
         assert first == again and first.nodes
 
 
+def test_platforms_may_fold_the_weights_of_convolutions(tmp_path: Path) -> None:
+    calls = [each for each in CALLS if each.name.startswith("conv")]
+    roles = [[given.role for given in each.graph(TensorStore(tmp_path)).inputs] for each in calls]
+    assert roles == [["input", "parameter"]] * 6
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_every_call_can_be_captured(tmp_path: Path) -> None:

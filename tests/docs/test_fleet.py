@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from mindgap.workflows.campaign.plan import read_plan
+from mindgap.workflows.cluster.connection import resource_of
 
 FLEET = Path(__file__).parents[2] / "examples" / "fleet"
 #: A Python in which SkyPilot is installed: it wants other versions of packages than mindgap does.
@@ -49,7 +50,7 @@ def test_every_platform_of_the_plan_is_a_resource_of_some_node() -> None:
     groups = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     # KubeRay wants JSON in quotes of a shell.
     offered = {name for group in groups for name in json.loads(json.loads(group["rayStartParams"]["resources"]))}
-    assert offered == {plan.reference, *plan.platforms}
+    assert offered == {resource_of(platform) for platform in (plan.reference, *plan.platforms)}
 
 
 @pytest.mark.nightly

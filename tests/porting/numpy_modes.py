@@ -85,7 +85,7 @@ class NumpyModes:
     def run_exact(self, call: FunctionCall) -> Any:
         return call.function(*(each.astype(np.float64) for each in call.arrays))
 
-    def run_source(self, call: FunctionCall) -> Any:
+    def run_source(self, call: Callable[[], Any]) -> Any:
         return call()
 
     def wait(self, output: Any) -> Any:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,14 +11,18 @@ from typing import Any
 import pytest
 import torch
 
+from mindgap.graph import MindgapError
 from mindgap.models.corpus.operator_samples.sample_call import sample_of
 from mindgap.models.corpus.program import Built
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.models.own_path.program_run import function_of
+from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.script import runner_on_cpu
+from mindgap.platforms.registry import canonical
 from mindgap.platforms.script_runner import ScriptRunner, call_apart, read_runner
 from mindgap.workflows.porting.call_times import hold_on_one_processor, seconds_in_turn
-from mindgap.workflows.porting.direct_calls import bare_call, measured
+from mindgap.workflows.porting.direct_calls import EagerTarget, bare_call, measured
+from mindgap.workflows.porting.direct_client import device_of
 from mindgap.workflows.porting.isolated_call import CallLimits, run_isolated
 
 PLATFORMS = Path(__file__).parents[2] / "src/mindgap/platforms"
@@ -28,6 +33,9 @@ RUNNER = """def run(model, fresh):
     loaded = model.exported(fresh())
     found = loaded(*fresh())
     return [each + 1 for each in found]"""
+
+
+NO_RUNNER = ScriptRunner("def run(model, fresh):\n    raise AssertionError")
 
 
 class Exported:
@@ -76,9 +84,46 @@ def test_the_first_call_of_the_target_holds_its_export(tmp_path: Path) -> None:
     runner = runner_on_cpu("run_traced", {})
     divided = None if runner is None else call_apart(runner)
     assert divided is not None
-    found = measured(f"{tmp_path / 'model.py'}:make", divided, 3, False)
+    found = measured(f"{tmp_path / 'model.py'}:make", 3, divided)
     assert len(found["source"]) == len(found["target"]) == 3 and min(*found["source"], *found["target"]) > 0
     assert found["target_first"] > 5 * median(found["target"])
+
+
+def test_eager_mode_is_as_fast_as_itself(tmp_path: Path) -> None:
+    """The way of a device's eager mode, with the host as the device."""
+    (tmp_path / "model.py").write_text(
+        "import torch\ndef make():\n    return torch.cat, ([torch.ones(5, 5), torch.ones(5, 5)],), {'dim': 1}\n"
+    )
+    found = measured(f"{tmp_path / 'model.py'}:make", 9, NO_RUNNER, eager_on="cpu")
+    assert 0.5 < median(after / before for before, after in zip(found["source"], found["target"], strict=True)) < 3
+
+
+def test_eager_mode_of_a_device_has_its_operands_there() -> None:
+    meta, linear = TorchDevice("cpu", "meta", "none"), torch.nn.Linear(3, 2)
+    for call in (
+        partial(torch.cat, [torch.ones(2), torch.ones(2)], dim=0), partial(torch.ones, 3, device="cpu"),
+        partial(linear, torch.ones(1, 3)),
+    ):  # fmt: skip
+        target = EagerTarget(call, meta)
+        target.first()
+        assert target.later()().device.type == "meta"
+    assert linear.weight.device.type == "cpu"
+    elsewhere = EagerTarget(partial(torch.ones, 3), meta)
+    elsewhere.first()
+    with pytest.raises(MindgapError, match="a tensor on cpu, not on meta"):
+        elsewhere.later()
+
+
+@pytest.mark.parametrize(
+    ("platform", "found"),
+    [
+        ("cuda/eager", (True, "cuda")), ("rocm/eager", (True, "rocm")), ("xla/eager@pjrt=tpu", (True, "xla")),
+        ("cuda/inductor", (True, "")), ("onnxruntime/cuda", (True, "")), ("cpu/eager", (False, "")),
+        ("cpu/jit", (False, "")), ("openvino/cpu", (False, "")), ("onnx/reference", (False, "")),
+    ],
+)  # fmt: skip
+def test_calls_of_devices_are_measured_by_the_clock(platform: str, found: tuple[bool, str]) -> None:
+    assert device_of(canonical(platform)) == found
 
 
 def test_a_target_of_three_times_the_work_is_three_times_as_slow() -> None:
@@ -116,6 +161,6 @@ def test_each_function_is_compiled_however_many_there_were_before(tmp_path: Path
         "    return model(*fresh())"
     ))  # fmt: skip
     assert divided is not None
-    firsts = [measured(f"{tmp_path / 'model.py'}:make{n}", divided, 1, False)["target_first"] for n in range(1, 13)]
+    firsts = [measured(f"{tmp_path / 'model.py'}:make{n}", 1, divided)["target_first"] for n in range(1, 13)]
     # A function that torch.compile hands back to eager mode takes less than 0.2 ms.
     assert min(firsts) > 1e-3

@@ -1,5 +1,6 @@
 """Whole studies on real frameworks: a few functions of each, twice."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,18 @@ import pytest
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments.recipe import made_environment
-from mindgap.results.ported_functions import CLASSES, FrameworkDraw, PortingSettings
+from mindgap.results.ported_functions import (
+    CLASSES,
+    FrameworkDraw,
+    FunctionCell,
+    Latency,
+    PortingSettings,
+    SampleResult,
+    StudyFile,
+)
 from mindgap.studies.portability.repeated import compare_studies
 from mindgap.workflows.porting import study as study_workflow
+from mindgap.workflows.porting.other_frameworks import with_process
 from mindgap.workflows.porting.study import PortingRequest, run_portability
 from studies.ported_study import ported_study
 
@@ -98,3 +108,32 @@ def test_a_target_that_came_is_available_when_a_study_goes_on_and_results_stay()
 def test_a_study_of_another_runtime_does_not_go_on() -> None:
     with pytest.raises(MindgapError, match=r"ran with \{'onnx': '1'\}, and here is \{'onnx': '2'\}"):
         refreshed({}, {"onnx": "2"}, versions={"tensorflow": "2.0", "onnx": "1"})
+
+
+class FailsFirst:
+    """A framework whose measurements fail so many times, and count."""
+
+    name = "pytorch"
+
+    def __init__(self, failures: int) -> None:
+        self.failures, self.calls = failures, 0
+
+    def measured_pass(self, cells: Sequence[FunctionCell], tick: Any) -> Iterator[tuple[FunctionCell, Latency | str]]:
+        for cell in cells:
+            self.calls += 1
+            seconds = with_process(cell.latency, "x", 1.0, 2.0, [1.0], [2.0])
+            yield cell, "it passed its memory limit" if self.calls <= self.failures else seconds
+
+
+@pytest.mark.parametrize(("failures", "calls"), [(1, [1, 4, 4]), (9, [1, 2, 2])])
+def test_what_was_not_measured_is_tried_once_more_when_a_study_goes_on(
+    failures: int, calls: list[int], tmp_path: Path
+) -> None:
+    file = StudyFile(tmp_path / "study.jsonl")
+    file.add(file.begin(PortingSettings().to_json(), "m"), FunctionCell("pytorch", "f", "t", (SampleResult("x"),)))
+    framework = FailsFirst(failures)
+    for expected in calls:  # runs of the study
+        study_workflow._measure(framework, file, file.read(), lambda *_: None)  # pyright: ignore[reportPrivateUsage]
+        assert framework.calls == expected
+    (cell,) = file.read().of_framework("pytorch")
+    assert (cell.latency is None, bool(cell.untimed)) == ((False, False) if failures == 1 else (True, True))

@@ -1,5 +1,6 @@
 """A worker's answers, with NumPy as the framework; comparison of outputs."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from mindgap.run.channel import Frame
 from mindgap.workflows.porting.framework_modes import reason_of
+from mindgap.workflows.porting.function_calls import call_of
 from mindgap.workflows.porting.other_frameworks import with_process
 from mindgap.workflows.porting.worker import FrameworkServing, compared
 from porting.numpy_modes import NumpyModes
@@ -74,6 +76,27 @@ def test_a_slow_target_is_measured_as_slow() -> None:
     (found,) = ask("measure", function="np.tanh", pairs=[("slow", 0)], rounds=3, processor=0)["results"]
     assert len(found["source"]) == len(found["target"]) == 3 and min(found["target"]) > 0.01 > max(found["source"])
     assert found["target_first"] > 0.01
+
+
+def test_a_call_of_arrays_and_other_arguments_binds_both_once() -> None:
+    one, two = np.float32([1, 2]), np.float32([3, 4])
+    call = call_of(np.stack, [[one, two]], {"axis": 1}, lambda value: isinstance(value, np.ndarray))
+    bare = call.bare()
+    assert bare.func is np.stack and bare.args == ([one, two],) and bare.keywords == {"axis": 1}
+    assert call.bind([two, one]).args == ([two, one],) and call.arrays == (one, two)
+    assert np.array_equal(call(), bare()) and np.array_equal(call.function(two, one), call.bind([two, one])())
+
+
+def test_the_source_is_measured_without_the_placing_of_arguments() -> None:
+    class BareAlone(NumpyModes):
+        def run_source(self, call: Any) -> Any:
+            assert isinstance(call, partial)
+            return call()
+
+    header = {"function": "np.tanh", "pairs": [("same", 0)], "rounds": 1, "processor": 0, "deadline_s": 20}
+    found = FrameworkServing(BareAlone()).measure(Frame({**header, "memory_bytes": 4 << 30}, []))[0]
+    (result,) = found["results"]
+    assert "message" not in result and result["source"][0] > 0
 
 
 def test_the_seconds_of_a_process_are_added_to_those_of_earlier_ones() -> None:

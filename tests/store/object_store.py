@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import urllib.request
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +27,9 @@ class ObjectStore:
     after: int = 0
 
     def wrapped(self, application: Callable[..., Any]) -> Callable[..., Any]:
-        """The server's application behind the refusals."""
+        """The server's application behind the refusals, one request at a time: moto closes an object that another
+        request writes over."""
+        turn = threading.Lock()
 
         def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
             if self.refusal is not None and environ["REQUEST_METHOD"] in ("PUT", "POST"):
@@ -34,7 +38,8 @@ class ObjectStore:
                     status, code = self.refusal
                     start(f"{status} Refused", [("Content-Type", "application/xml")])
                     return [f"<Error><Code>{code}</Code><Message>the server says {code}</Message></Error>".encode()]
-            return application(environ, start)
+            with turn:
+                return application(environ, start)
 
         return answer
 
@@ -59,6 +64,8 @@ def object_store(patch: pytest.MonkeyPatch) -> Generator[ObjectStore]:
                         "MAX_ATTEMPTS": "1", "DEFAULT_REGION": "us-east-1"}.items():  # fmt: skip
         patch.setenv(f"AWS_{name}", value)
     s3fs.S3FileSystem.clear_instance_cache()
+    # What an earlier server of this process held is moto's still.
+    urllib.request.urlopen(urllib.request.Request(f"{found.url}/moto-api/reset", method="POST")).close()
     s3fs.S3FileSystem().mkdir("bucket")
     try:
         yield found

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cli.command_line import mindgap
-from mindgap.cli.portability import status_of_uses
+from mindgap.cli.portability import _captured, _object, _print, status_of_uses
 from mindgap.cli.streams import Exit
-from mindgap.graph import Constant, Graph, Input, Labels, MindgapError, Node, Ref, TensorSpec
+from mindgap.graph import Constant, Graph, Input, Labels, MindgapError, Node, Ref, TensorSpec, default_tensor_store
 from mindgap.models.corpus.operator_samples.public_names import method_names, sources_of
 from mindgap.platforms.name import PlatformName
 from mindgap.report.sarif import sarif_of_portability
 from mindgap.results.rows import Model, Report, Row
+from mindgap.workflows.diff.session import with_distinct_names
 from mindgap.workflows.support.code_scan import CodeScan, Place, scan
-from mindgap.workflows.support.portability import FunctionUse, Ported, captured_calls, ported_functions
+from mindgap.workflows.support.portability import (
+    FunctionUse,
+    LeftOut,
+    Ported,
+    captured_calls,
+    ported_functions,
+    without_answer,
+)
 
 CODE = """
 import torch
@@ -67,12 +78,71 @@ def test_calls_of_a_program_are_tried_once_for_each_form_with_all_their_lines(tm
     )
     labels = Labels(nodes=("layers.0 (net.py:7)", "net.py:9", "other.py:3"))
     graph = Graph((Input(vector, Constant(0.5)), Input(matrix, Constant(0.5))), nodes, (3, 4), labels=labels)
-    found = captured_calls(graph, tmp_path)
+    found, left = captured_calls(graph, tmp_path)
+    assert not left
     assert [(each.op, [str(place) for place in each.places]) for each in found] == [
         ("aten.abs.default", ["sub/net.py:7", "sub/net.py:9"]),
         ("aten.abs.default", ["other.py:3"]),
     ]
     assert [each.graph.inputs[0].spec for each in found] == [vector, matrix]
+
+
+BIG = TensorSpec.contiguous("float32", (512, 256))
+
+
+def of_large_calls() -> Graph:
+    """Calls `sin` and `exp` on 512 KiB, and `exp` on 12 bytes."""
+    small = TensorSpec.contiguous("float32", (3,))
+    nodes = (
+        Node("aten.sin.default", (Ref(0),), (), (BIG,)),
+        Node("aten.exp.default", (Ref(2),), (), (BIG,)),
+        Node("aten.exp.default", (Ref(1),), (), (small,)),
+    )
+    labels = Labels(nodes=("net.py:7", "net.py:8", "net.py:9"))
+    return Graph((Input(BIG, Constant(0.5)), Input(small, Constant(0.5))), nodes, (3, 4), labels=labels)
+
+
+def test_calls_that_are_too_large_are_named(tmp_path: Path) -> None:
+    found, left = captured_calls(of_large_calls(), tmp_path)
+    reason = "its operands take 512 KiB, more than 256"
+    assert [each.op for each in found] == ["aten.exp.default"]
+    assert left == [
+        LeftOut("aten.sin.default", 1, reason, (Place("net.py", 7),)),
+        LeftOut("aten.exp.default", 1, reason, (Place("net.py", 8),)),
+    ]
+    here = PlatformName("cpu/jit")
+    tried = [FunctionUse("aten.exp.default", (), {here: Ported("runs", 1, 1)})]
+    (unknown,) = without_answer({"net.py:make": left}, tried, [here])
+    assert (unknown.function, unknown.places, unknown.stops) == ("aten.sin.default", (Place("net.py", 7),), False)
+    assert unknown.platforms[here] == Ported("not known", 0, 0, reason, "net.py:make")
+    nothing = CodeScan({}, frozenset(), 1, {})
+    assert status_of_uses(nothing, [*tried, unknown]) == Exit.NOTHING_FOUND
+    assert status_of_uses(nothing, [unknown]) == Exit.WRONG_USE
+    shown = io.StringIO()
+    _print(nothing, [*tried, unknown], [], {"net.py:make": left}, every=False, out=shown)
+    assert "cpu/jit, of 2 functions: runs: 1, not known: 1" in shown.getvalue()
+    assert f"1 of aten.exp.default (net.py:8): {reason}" in shown.getvalue()
+    (first, _) = _object(nothing, [unknown], [], {"net.py:make": left})["left_out"]
+    assert (first["program"], first["operator"], first["calls"]) == ("net.py:make", "aten.sin.default", 1)
+
+
+def test_calls_of_programs_of_one_name_have_names_of_their_own(tmp_path: Path) -> None:
+    graph = of_large_calls()
+    client: Any = SimpleNamespace(
+        where=None, stop=None, build=lambda *_: 0, capture=lambda *_, **__: graph,
+        open=lambda source: SimpleNamespace(
+            programs=[SimpleNamespace(name="make", source=source, first="", captured=False, group="")]
+        ),
+    )  # fmt: skip
+    numbers, left = itertools.count(), list[LeftOut]()
+    found = [
+        subject
+        for source in ("a/net.py:make", "b/net.py:make")
+        for subject, _, _ in _captured(source, tmp_path, client, default_tensor_store(), numbers, left)
+    ]
+    names = [each.name for each in found]
+    assert names == ["make, call 0", "make, call 1"] and len(left) == 4
+    assert [each.name for each in with_distinct_names(found)] == names, "rows have the names that functions are kept by"
 
 
 def test_a_long_chain_of_operators_costs_no_other_file(tmp_path: Path) -> None:

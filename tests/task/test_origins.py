@@ -101,3 +101,12 @@ def test_a_file_that_dequantises_nothing_is_refused(tmp_path: Path) -> None:
     files: Any = None
     with pytest.raises(MindgapError, match="dequantises no activation"):
         file_origin(f"{tmp_path}/plain.onnx", [], canonical("onnxruntime/cpu"), files)
+
+
+def test_a_file_of_another_format_and_a_damaged_one_are_refused(tmp_path: Path) -> None:
+    content = b"\x1c\x00\x00\x00TFL3" + bytes(range(64))
+    files: Any = None
+    for name, says in (("int8.tflite", "is no ONNX file"), ("int8.onnx", "cannot be read as ONNX: ")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(MindgapError, match=f"{name} {says}"):
+            file_origin(f"{tmp_path}/{name}?batch=2", [], canonical("litert/cpu"), files)

@@ -20,7 +20,7 @@ from mindgap.cli.tables import console
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 
 if TYPE_CHECKING:
-    from mindgap.models.catalogue import BuildProgress, Catalogue, CatalogueStats, Entry, Pass
+    from mindgap.models.catalogue import BuildProgress, CapturePlace, Catalogue, CatalogueStats, Entry, Pass
 
 corpus = typer.Typer(
     no_args_is_help=True, help="A catalogue of real models as graphs: built once, deduplicated by structure."
@@ -43,7 +43,13 @@ def build(
         list[str] | None,
         typer.Option("--pass", metavar="PASS", help="Besides forward: backward, sgd, adamw. May be repeated."),
     ] = None,
-    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Models at a time.")] = 2,
+    jobs: Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="Models at a time (default: 2).")] = None,
+    ray: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Capture on the nodes of a Ray cluster: HOST:PORT, ray://HOST:PORT, auto."
+        ),
+    ] = "",
     cpu: Annotated[
         float, typer.Option(min=1, callback=finite, help="Processor seconds that one step of one model may take.")
     ] = 120,
@@ -63,13 +69,15 @@ def build(
     from mindgap.models.corpus.patterns import EVERYTHING
 
     check_directory("CATALOGUE", directory)
-    with result_stream() as out:
+    if ray and jobs is not None:
+        raise MindgapError("--jobs is for this machine: with --ray, each processor of the cluster captures a model")
+    with result_stream() as out, _place(ray) as place:
         catalogue = Catalogue(directory, create=True)
         limits = ModelLimits(cpu, int(memory * (1 << 30)), parameters * 1_000_000 or None, trained * 1_000_000 or None)
         with _ticking() as tick:
             build_catalogue(
                 catalogue, patterns or EVERYTHING, [_pass(name) for name in passes or ()],
-                limits=limits, jobs=jobs, retry=retry, on_tick=tick,
+                limits=limits, jobs=jobs or 2, place=place, retry=retry, on_tick=tick,
             )  # fmt: skip
         stats = _verified(catalogue)
         _print_stats(stats, out, as_json)
@@ -246,6 +254,18 @@ def _reasons(stats: CatalogueStats) -> Table:
     if rest:
         table.add_row(str(rest), "", "", "other reasons: mindgap corpus list CATALOGUE --failed", "")
     return table
+
+
+@contextmanager
+def _place(ray: str) -> Generator[CapturePlace | None]:
+    """Connects to the cluster at an address. Without one, models are captured on this machine."""
+    if not ray:
+        yield None
+        return
+    from mindgap.workflows.cluster.capture_place import captures_on_ray
+
+    with captures_on_ray(ray) as place:
+        yield place
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -26,7 +27,7 @@ from mindgap.workflows.support.code_scan import CodeScan, Place, scan
 if TYPE_CHECKING:
     from mindgap.models.sources.client import SourceClient
     from mindgap.workflows.diff import Subject
-    from mindgap.workflows.support.portability import FunctionUse, Ported
+    from mindgap.workflows.support.portability import FunctionUse, LeftOut, Ported
 
 #: Lines of a function's uses, and characters of a reason, that the table shows; `--json` has all.
 _PLACES = 2
@@ -67,17 +68,17 @@ def portability(
     wanted = [canonical(each) for each in platforms]
     with result_stream() as out:
         settings = RunSettings(trace=False, deadline_s=seconds(deadline))
-        scanned, found, refused = _ported(path, run or (), wanted, settings, jobs)
+        scanned, found, refused, left_out = _ported(path, run or (), wanted, settings, jobs)
         unknown = sorted(scanned.called - {each.function for each in found})
         for name, why in scanned.unreadable.items():
             complain(f"{name}: not parsed: {why}")
         for name, why in refused.items():
             complain(f"--run {name}: {why}")
         if as_json:
-            json.dump(_object(scanned, found, unknown), out, indent=1)
+            json.dump(_object(scanned, found, unknown, left_out), out, indent=1)
             out.write("\n")
         else:
-            _print(scanned, found, unknown, every, out)
+            _print(scanned, found, unknown, left_out, every, out)
         if sarif is not None:
             from mindgap.report.sarif import sarif_of_portability
 
@@ -99,13 +100,13 @@ def status_of_uses(scanned: CodeScan, found: Sequence[FunctionUse]) -> Exit:
 
 def _ported(
     path: Path, programs: Sequence[str], platforms: Sequence[PlatformName], settings: RunSettings, jobs: int | None
-) -> tuple[CodeScan, list[FunctionUse], dict[str, str]]:
+) -> tuple[CodeScan, list[FunctionUse], dict[str, str], dict[str, list[LeftOut]]]:
     """Scans the code and tries what it uses, and the calls of programs. Returns also the programs that were refused,
-    and why. Raises `MindgapError` where nothing could be tried."""
+    and why, and the calls of programs that are not tried. Raises `MindgapError` where nothing could be tried."""
     from mindgap.graph.tensors import default_tensor_store
     from mindgap.models.corpus.operator_samples.public_names import method_names, sources_of
     from mindgap.workflows.diff import diff_many
-    from mindgap.workflows.support.portability import ported_functions
+    from mindgap.workflows.support.portability import ported_functions, without_answer
 
     scanned = scan(path, method_names())
     sources = {full: found for full in scanned.uses if (found := sources_of(full))}
@@ -114,6 +115,7 @@ def _ported(
     functions: dict[str, str] = {}
     places = dict(scanned.uses)
     refused: dict[str, str] = {}
+    left_out: dict[str, list[LeftOut]] = {}
     tensors = default_tensor_store()
 
     def named(client: SourceClient) -> Iterator[Subject]:
@@ -121,9 +123,11 @@ def _ported(
             for subject in subjects(each, [], client):
                 functions[subject.name] = full
                 yield subject
-        for source in programs:
+        numbers = itertools.count()
+        for source in dict.fromkeys(programs):
             try:
-                for subject, op, where in _captured(source, path, client, tensors):
+                left_out[source] = []
+                for subject, op, where in _captured(source, path, client, tensors, numbers, left_out[source]):
                     functions[subject.name] = op
                     places[op] = tuple(dict.fromkeys((*places.get(op, ()), *where)))
                     yield subject
@@ -133,31 +137,41 @@ def _ported(
     with progress() as tell, source_client(tensors, settings.deadline_s, None) as client:
         report = diff_many(list(named(client)), platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
     if not report.rows:
-        why = [*(each.reason for each in report.refused), *refused.values()]
+        large = [f"{op.op}: {op.reason}" for each in left_out.values() for op in each]
+        why = [*(each.reason for each in report.refused), *refused.values(), *large]
         first = why[0] if why else "no sample was captured"
         raise MindgapError(f"{path}: nothing was compared: {first}")
-    return scanned, ported_functions(places, functions, report, platforms), refused
+    tried = ported_functions(places, functions, report, platforms)
+    return scanned, [*tried, *without_answer(left_out, tried, platforms)], refused, left_out
 
 
 def _captured(
-    source: str, path: Path, client: SourceClient, tensors: TensorStore
-) -> Iterator[tuple[Subject, str, tuple[Place, ...]]]:
-    """Yields each distinct call of a program as a subject, with its operator and lines. Raises `MindgapError` for a
-    program that cannot be opened or captured, or whose calls do not run."""
+    source: str, path: Path, client: SourceClient, tensors: TensorStore, numbers: Iterator[int],
+    left_out: list[LeftOut],
+) -> Iterator[tuple[Subject, str, tuple[Place, ...]]]:  # fmt: skip
+    """Yields each distinct call of a program as a subject, with its operator and lines, and adds to `left_out` what is
+    not tried. Raises `MindgapError` for a program that cannot be opened or captured, or whose calls do not run.
+
+    `numbers`: of the calls of all programs. Programs of several files may have one name, and each subject needs its
+    own.
+    """
     from mindgap.workflows.diff import Subject
     from mindgap.workflows.support.portability import captured_calls
 
     for program in subjects([source], [], client):
         try:
-            found = captured_calls(program.graph(), path, tensors)
+            found, left = captured_calls(program.graph(), path, tensors)
         except RuntimeError as error:
             raise MindgapError(str(error)) from error
-        for number, each in enumerate(found):
-            name = f"{program.name}, call {number}"
+        left_out += left
+        for each in found:
+            name = f"{program.name}, call {next(numbers)}"
             yield Subject(name, lambda graph=each.graph: graph, in_process=False), each.op, each.places
 
 
-def _object(scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[str]) -> dict[str, Any]:
+def _object(
+    scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[str], left_out: Mapping[str, Sequence[LeftOut]]
+) -> dict[str, Any]:
     return {
         "files": scanned.files,
         "unreadable": dict(scanned.unreadable),
@@ -170,10 +184,24 @@ def _object(scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[s
             for each in found
         ],
         "not_tried": {name: [str(place) for place in scanned.uses[name]] for name in unknown},
+        "left_out": [
+            {
+                "program": program,
+                "operator": each.op,
+                "calls": each.calls,
+                "reason": each.reason,
+                "places": [str(place) for place in each.places],
+            }
+            for program, calls in left_out.items()
+            for each in calls
+        ],
     }
 
 
-def _print(scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[str], every: bool, out: TextIO) -> None:
+def _print(
+    scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[str],
+    left_out: Mapping[str, Sequence[LeftOut]], every: bool, out: TextIO,
+) -> None:  # fmt: skip
     from mindgap.workflows.support.portability import WORDS
 
     page = console(out)
@@ -198,6 +226,12 @@ def _print(scanned: CodeScan, found: Sequence[FunctionUse], unknown: Sequence[st
         words = [each.platforms[name].word for each in found]
         counts = ", ".join(f"{word}: {words.count(word)}" for word in WORDS if word in words)
         page.print(Text(f"{name}, of {len(found)} functions: {counts}"))
+    for program, calls in left_out.items():
+        if calls:
+            page.print(Text(f"{program}: {sum(each.calls for each in calls)} calls are not tried on any platform:"))
+        for each in calls:
+            where = f" ({', '.join(map(str, each.places[:_PLACES]))})" if each.places else ""
+            page.print(Text(f"  {each.calls} of {each.op}{where}: {each.reason}"))
     left = f"; {len(unknown)} other names of PyTorch are called, which have no samples to try" if unknown else ""
     page.print(Text(f"{scanned.files} files{left}"))
 

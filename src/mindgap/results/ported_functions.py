@@ -32,6 +32,9 @@ Estimator = Literal["steady", "first call", "paper's", "medians"]
 ESTIMATORS: Final[tuple[Estimator, ...]] = get_args(Estimator)
 #: How a study measures: studies of another way do not go on, and are not compared.
 MEASURED: Final = "direct calls, processor time"
+#: A function that could not be measured is tried again when its study goes on, until so many runs have failed: memory
+#: may have been short, or a process ended from outside.
+MOST_RUNS: Final = 2
 #: Why functions of PyTorch have no seconds in studies of earlier versions.
 _BY_EXECUTOR: Final = "measured by an earlier version of mindgap, through its executor"
 
@@ -98,7 +101,8 @@ class Latency:
 class FunctionCell:
     """One function on one target. `latency`: None where no sample is ported, or none could be measured.
 
-    untimed: why no seconds, or no more of them, could be measured."""
+    untimed: why no seconds, or no more of them, could be measured. untimed_runs: in how many runs of the study that was
+    so; `MOST_RUNS` at most."""
 
     framework: str
     function: str
@@ -106,6 +110,7 @@ class FunctionCell:
     samples: tuple[SampleResult, ...]
     latency: Latency | None = None
     untimed: str = ""
+    untimed_runs: int = 0
 
     @property
     def word(self) -> PortClass:

@@ -10,7 +10,7 @@ import pytest
 from mindgap.cli import main
 from mindgap.graph import MindgapError
 from mindgap.report.portability_page import place, portability_page, times
-from mindgap.results.ported_functions import FunctionCell, PortingStudy, SampleResult, StudyFile
+from mindgap.results.ported_functions import MEASURED, FunctionCell, PortingStudy, SampleResult, StudyFile
 from mindgap.studies.portability import tables
 from mindgap.studies.portability.claims import check_claims
 from mindgap.studies.portability.repeated import compare_studies
@@ -107,6 +107,13 @@ def test_a_simulated_target_has_classes_and_no_ratio() -> None:
     assert graph["success"] == 10
     page = portability_page(study)
     assert ">simulated<" in page.replace(" ", "").replace("\n", "") and "3×" not in page
+
+
+def test_the_page_says_how_a_study_was_measured() -> None:
+    study = ported_study()
+    assert "measured by the clock" in portability_page(study) and "processor time" not in portability_page(study)
+    study.settings["measured"] = MEASURED
+    assert "its seconds are processor time" in portability_page(study)
 
 
 def test_wide_intervals_are_counted_and_values_that_were_not_compared_are_no_success() -> None:

@@ -9,7 +9,7 @@ runs with random errors of each operator's own size injected, after Monte Carlo 
 """
 
 from mindgap.aten.internal import InternalValues, internal_values
-from mindgap.judge.oracle.decisions import decision_slots, positions
+from mindgap.judge.oracle.decisions import OrderedRows, decision_slots, ordered_rows, positions
 from mindgap.judge.oracle.evaluation.float64 import OracleError, OracleMemoryError
 from mindgap.judge.oracle.examination import Examined, Expectation, examine, rounding_limit
 from mindgap.judge.oracle.few_replays import examine_cheaply, examine_value_cheaply, is_calm
@@ -26,6 +26,7 @@ __all__ = [
     "Oracle",
     "OracleError",
     "OracleMemoryError",
+    "OrderedRows",
     "decision_slots",
     "examine",
     "examine_cheaply",
@@ -33,6 +34,7 @@ __all__ = [
     "internal_values",
     "is_calm",
     "local_expectation",
+    "ordered_rows",
     "positions",
     "rounding_limit",
 ]

@@ -139,7 +139,7 @@ def may_pick_another(graph: Graph, number: int, lookup: Lookup) -> bool:
     first = graph.nodes[graph.producer[number]].args[0]
     if not isinstance(first, Ref) or lookup(first.index)[0].dim() == 0:
         return False
-    rows = _rows(graph, number, lookup)
+    rows = ordered_rows(graph, number, lookup)
     if rows.x.numel() == 0 or rows.exact.numel() == 0:
         return False
     # Rows first, so that neighbours are those of dimension 0.
@@ -251,7 +251,7 @@ def _compared(arguments: list[Any], chosen: torch.Tensor, lookup: Lookup, graph:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class OrderedRows:
     """What an operator orders: `x` with its `sigma` along `dim`, and which positions there it chooses in S."""
 
     x: torch.Tensor
@@ -264,23 +264,24 @@ class _Rows:
         return positions.reshape(self.exact.shape)
 
 
-def _rows(graph: Graph, number: int, lookup: Lookup) -> _Rows:
+def ordered_rows(graph: Graph, number: int, lookup: Lookup) -> OrderedRows:
+    """Returns what the operator that gives the positions `number` orders. Its operand has a dimension or more."""
     node, (exact, _) = graph.nodes[graph.producer[number]], lookup(number)
     packet, named = packet_of(node.op), dict(node.kwargs)
     x, sigma = _operand(node.args[0], lookup)
     plain = [a for a in node.args[1:] if not isinstance(a, Ref)]
     spread = sigma.expand(x.shape)
     if packet in ("argmax", "argmin") and (not plain or plain[0] is None) and named.get("dim") is None:
-        return _Rows(x.flatten(), spread.flatten(), 0, exact.reshape(1))
+        return OrderedRows(x.flatten(), spread.flatten(), 0, exact.reshape(1))
     dim = _dim_of(packet, plain, named, x.dim())
-    return _Rows(x, spread, dim, exact if exact.dim() == x.dim() else exact.unsqueeze(dim))
+    return OrderedRows(x, spread, dim, exact if exact.dim() == x.dim() else exact.unsqueeze(dim))
 
 
 def _picked(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor:
     node = graph.nodes[graph.producer[number]]
     if _operand(node.args[0], lookup)[0].dim() == 0:
         return chosen != 0
-    rows = _rows(graph, number, lookup)
+    rows = ordered_rows(graph, number, lookup)
     x, spread, dim, positions, expected = rows.x, rows.sigma, rows.dim, rows.like(chosen), rows.exact
     valid = (positions >= 0) & (positions < x.shape[dim])
     inside = positions.clamp(0, max(x.shape[dim] - 1, 0))

@@ -65,17 +65,20 @@ class Oracle:
     are judged. `decisions`: discrete results that a platform took, imposed on shadows and replays alike.
     `segment_bytes`: how much of S is held at a time; `noise_bytes_held`: up to what size the errors that replays inject
     are held for the whole graph (default: `NOISE_BYTES`, or a share of the free memory). Neither changes a result.
+    `keep`: watched values of which each replay's is kept (`Replays.kept`).
     Raises `OracleError` where no shadow can be computed, `OracleMemoryError` where memory does not suffice.
     """
 
     def __init__(
         self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None,
         segment_bytes: int = SEGMENT_BYTES, noise_bytes_held: int | None = None,
+        keep: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
         self.graph = graph
         self._inputs = input_tensors(graph, inputs)
         self._noise: Noise = "hard" if hard else "typical"
         self.imposed: Decisions = decisions or {}
+        self._keep = keep
         self._float64 = Float64Graph(graph)
         slots = decision_slots(graph)
         self._decided = frozenset(graph.outputs) & frozenset(slots)
@@ -125,7 +128,7 @@ class Oracle:
     @cached_property
     def replays(self) -> Replays:
         """The replays; `ensure` a number of them first."""
-        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self.imposed)
+        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self.imposed, keep=self._keep)
 
     @cached_property
     def _loose(self) -> Replays:

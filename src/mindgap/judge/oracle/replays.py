@@ -159,6 +159,7 @@ class Replays:
     were, and the classes seen. For each discrete value: the values seen. `noise`: which bounds to inject. Where S does
     not hold these for the whole graph, several replays go through it side by side, a segment of S at a time.
     `wide`: replay W instead, whose values these are: explicit casts do not round, and distances are to W.
+    `keep`: watched values of which `kept` holds what each replay gave, in the order of the replays.
     """
 
     def __init__(
@@ -170,6 +171,7 @@ class Replays:
         watched: frozenset[int],
         decisions: Decisions | None = None,
         wide: Mapping[int, Any] | None = None,
+        keep: frozenset[int] = frozenset(),
     ) -> None:
         self._graph, self._inputs, self._clean, self._wide = graph, inputs, clean, wide
         self._noise = clean.typical if noise == "typical" else clean.hard
@@ -183,6 +185,7 @@ class Replays:
         self._generator = torch.Generator().manual_seed(0xC0FFEE)
         self._quiet: dict[int, bool] = {}
         self.count = 0
+        self.kept: dict[int, list[torch.Tensor]] = {number: [] for number in keep}
         self.squares: dict[int, torch.Tensor] = {}
         self.finite: dict[int, torch.Tensor] = {}
         self.classes: dict[int, torch.Tensor] = {}
@@ -290,6 +293,8 @@ class Replays:
     def _record(self, number: int, y: Any) -> None:
         if number not in self._watched or not isinstance(y, torch.Tensor):
             return
+        if number in self.kept:
+            self.kept[number].append(narrowed(y, self._graph.graph.values[number]))
         clean = self._centre(number)
         if y.shape != clean.shape:
             shapes = f"{list(y.shape)} instead of {list(clean.shape)}"

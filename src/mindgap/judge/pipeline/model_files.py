@@ -36,6 +36,12 @@ _LEAST_FAR: Final = 0.05
 _FURTHEST: Final = 0.25
 #: Findings about a translated graph in floats that are not the file's on a platform that computes floats in fewer bits.
 _OF_FLOATS: Final = frozenset({"reduced_precision", "discrepant", "internal"})
+#: Dtypes of quantised values.
+_QUANTISED: Final = frozenset({"int8", "uint8", "int16", "uint16"})
+#: What is known of a quantised file whose integers are not examined.
+BY_STEPS: Final = (
+    "The file is quantised: right kernels may give integers that are a step apart, and what follows may enlarge that"
+)
 #: The reference takes the side that is nearer to it by this factor.
 _NEARER: Final = 0.1
 
@@ -114,6 +120,21 @@ def products_with_integers(graph: Graph) -> int:
 def is_referee(platform: PlatformName) -> bool:
     """Whether a platform decides about files of a format: nothing decides about itself."""
     return any(platform == each.platform for each in _REFEREES.values())
+
+
+def is_narrow(comparison: GraphComparison, platform: PlatformName) -> bool:
+    """Returns whether a platform was measured to compute float32 in fewer bits. The translated graph of a quantised
+    file spells out in floats what such a platform is given in integers, and its findings are not the file's."""
+    return comparison.context.dtypes(platform).get("float32", {}).get("computes_in") in ("float16", "bfloat16")
+
+
+def is_quantised(graph: Graph) -> bool:
+    """Returns whether a graph rounds values to 8 or 16 bits, or is given such integers."""
+    made = any(
+        traits(node.op).casts and spec is not None and spec.dtype in _QUANTISED
+        for node in graph.nodes for spec in node.outputs
+    )  # fmt: skip
+    return made or any(each.role == "input" and each.spec.dtype in _QUANTISED for each in graph.inputs)
 
 
 def is_of_translation(row: Row) -> bool:

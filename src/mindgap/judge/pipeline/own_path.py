@@ -7,24 +7,33 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.graph import Array, materialise_all
-from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
-from mindgap.judge.pipeline.model_files import decided_by_reference, is_of_translation, is_referee, quantised_operands
-from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
-from mindgap.judge.pipeline.quantised_files import (
+from mindgap.judge.pipeline.model_files import (
     BY_STEPS,
-    Probe,
-    QuantisedFile,
+    decided_by_reference,
     is_narrow,
+    is_of_translation,
     is_quantised,
-    quantised_file,
-)
+    is_referee,
+    quantised_operands,
+)  # fmt: skip
+from mindgap.judge.pipeline.own_path_reasons import (
+    draws,
+    draws_words,
+    far_words,
+    forms,
+    line_of,
+    question_words,
+    submodule_culprit,
+    where_words,
+    why,
+)  # fmt: skip
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference
 from mindgap.platforms.delegation import took_none
@@ -39,6 +48,9 @@ from mindgap.results.rows import (
     OwnPathStatus,
     Row,
 )
+
+if TYPE_CHECKING:
+    from mindgap.judge.pipeline.quantised_files import Probe, QuantisedFile
 
 #: Outputs that are no further from the reference than this many times the captured graph's on the same platform differ
 #: for the graph's reason.
@@ -96,7 +108,11 @@ def with_own_path(
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
         narrow = probe is not None and row.finding and is_narrow(comparison, row.platform)
         asked = probe if compared.against == "reference" and (status in ("differs", "unjudged") or narrow) else None
-        quantised = None if asked is None else quantised_file(comparison, run, asked)
+        quantised: QuantisedFile | None = None
+        if asked is not None:
+            from mindgap.judge.pipeline.quantised_files import quantised_file  # imports PyTorch
+
+            quantised = quantised_file(comparison, run, asked)
         if quantised is not None and quantised.decided:
             status = status if status == "same" else "rounding"
             if quantised.faults or (narrow and is_of_translation(row)):
@@ -130,7 +146,7 @@ def with_own_path(
 def _other_forms(comparison: GraphComparison, run: OwnRun) -> bool:
     """Whether the outputs have other shapes or dtypes than the reference's."""
     ours, expected = _sides(comparison, run, "reference")
-    return _forms(ours) != _forms(expected)
+    return forms(ours) != forms(expected)
 
 
 def _with_quantised(
@@ -207,19 +223,6 @@ def _sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[
     return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
 
 
-def submodule_culprit(path: str, line: str) -> SubmoduleCulprit:
-    """Returns the culprit of a submodule, with the user's line."""
-    return SubmoduleCulprit(path, f"{path} ({line})" if path and line else path or line)
-
-
-def where_words(found: Located, run: OwnRun) -> str:
-    """Returns what a detail says of the submodule and the step at fault."""
-    where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
-    where += "" if found.complete else "; its submodules were not all tried"
-    # A branch of the program's own explains more than the step of the export that takes it.
-    return f"{where}; {found.step}" if found.step and not asked_inside(run, found.path) else where
-
-
 def with_fault(
     row: Row, fault: Fault, about: OwnPath, sides: tuple[Sequence[Array], Sequence[Array]] | None = None
 ) -> Row:
@@ -286,7 +289,9 @@ def _eager_compared(comparison: GraphComparison, row: Row, run: OwnRun, otherwis
     captured = f"the captured graph is {otherwise:.2g} off eager mode, in which the program takes another way"
     if apart <= max(OTHER, _AS_GRAPH * distance(graphs, whole)):
         return _Compared("unjudged", f"{run.words} is {apart:.2g} off eager mode, and {captured}", apart)
-    return _Compared("differs", f"{_far(run, apart, 'eager mode in the same process')}; {captured}", apart, "eager")
+    return _Compared(
+        "differs", f"{far_words(run, apart, 'eager mode in the same process')}; {captured}", apart, "eager"
+    )
 
 
 def _outputs_compared(comparison: GraphComparison, row: Row, run: OwnRun, reference: Sequence[Array]) -> _Compared:
@@ -311,25 +316,25 @@ def _outputs_compared(comparison: GraphComparison, row: Row, run: OwnRun, refere
             graphs = _graphs_own(comparison, row.platform)
             if graphs is None and apart < _PRECISION:
                 why = "the captured graph does not run here, so nothing tells the export from the platform's precision"
-                return _Compared("unjudged", f"{_far(run, apart, 'the reference')}; {why}", apart)
+                return _Compared("unjudged", f"{far_words(run, apart, 'the reference')}; {why}", apart)
             if graphs is None:
-                return _Compared("differs", _far(run, apart, "the reference"), apart)
+                return _Compared("differs", far_words(run, apart, "the reference"), apart)
             if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
                 return _Compared("as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart)
-            return _Compared("differs", _far(run, apart, "the captured graph on this platform"), apart)
+            return _Compared("differs", far_words(run, apart, "the captured graph on this platform"), apart)
     return second_compared(run) or _others_compared(comparison, run) or _Compared(status, "", apart)
 
 
 def _structure_compared(comparison: GraphComparison, row: Row, run: OwnRun) -> _Compared | None:
     """Compares shapes and dtypes of the outputs alone. None where they are the reference's."""
     ours, reference = run.outputs or (), comparison.whole_reference().arrays
-    if reference is None or _forms(ours) == _forms(reference[: len(ours)]):
+    if reference is None or forms(ours) == forms(reference[: len(ours)]):
         return None
     graphs = _graphs_own(comparison, row.platform)
-    if graphs is not None and _forms(graphs[: len(ours)]) == _forms(ours):
+    if graphs is not None and forms(graphs[: len(ours)]) == forms(ours):
         return _Compared("as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf)
-    forms = f"{', '.join(_forms(ours))} where the program returns {', '.join(_forms(reference[: len(ours)]))}"
-    return _Compared("differs", f"{run.words} gives {forms}", math.inf)
+    both = f"{', '.join(forms(ours))} where the program returns {', '.join(forms(reference[: len(ours)]))}"
+    return _Compared("differs", f"{run.words} gives {both}", math.inf)
 
 
 def second_compared(run: OwnRun) -> _Compared | None:
@@ -380,7 +385,7 @@ def _with_arguments(comparison: GraphComparison, arguments: Sequence[Array]) -> 
     """The graph's inputs with other arguments. None where the program's arguments are not the graph's."""
     inputs = materialise_all(comparison.graph, comparison.context.tensors)
     places = [place for place, given in enumerate(comparison.graph.inputs) if given.role == "input"]
-    if _forms([inputs[place] for place in places]) != _forms(arguments):
+    if forms([inputs[place] for place in places]) != forms(arguments):
         return None
     for place, array in zip(places, arguments, strict=True):
         inputs[place] = array
@@ -391,12 +396,3 @@ def _graphs_own(comparison: GraphComparison, platform: PlatformName) -> Sequence
     """The outputs of the captured graph on the platform, None where it did not run."""
     outcome = comparison.context.run(platform, comparison.graph, "outputs")
     return outcome.arrays if outcome.ran else None
-
-
-def _far(run: OwnRun, apart: float, other: str) -> str:
-    size = "NaN or infinity where the other is finite" if apart == math.inf else f"{apart:.2g} of the largest magnitude"
-    return f"{run.words} gives other outputs than {other}: {size}, more than rounding explains"
-
-
-def _forms(arrays: Sequence[Array]) -> list[str]:
-    return [f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays]

@@ -16,8 +16,8 @@ from mindgap.graph import Array, Graph, GraphError, MindgapError, materialise_al
 from mindgap.graph.compare.culprit import DtypePolicy, Example, OperatorCulprit
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
-from mindgap.graph.operators import traits
 from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.judge.pipeline.model_files import is_narrow, is_quantised
 from mindgap.judge.quantised import (
     QuantisedExamination,
     QuantisedValue,
@@ -37,12 +37,6 @@ _REFEREE: Final = parse("onnx/reference")
 #: What stands between the operators of a quantised file.
 _BETWEEN: Final = tuple(
     f" ({domain}{op})" for domain in ("", "com.microsoft.") for op in ("QuantizeLinear", "DequantizeLinear")
-)
-#: Dtypes of quantised values.
-_INTEGERS: Final = frozenset({"int8", "uint8", "int16", "uint16"})
-#: What is known of a quantised file whose integers are not examined.
-BY_STEPS: Final = (
-    "The file is quantised: right kernels may give integers that are a step apart, and what follows may enlarge that"
 )
 _NOT_JUDGED: Final = "its integers were not judged"
 
@@ -121,21 +115,6 @@ class _Examined:
     outputs: tuple[Array, ...]
     integers: dict[int, Array]
     found: list[QuantisedExamination]
-
-
-def is_narrow(comparison: GraphComparison, platform: PlatformName) -> bool:
-    """Returns whether a platform was measured to compute float32 in fewer bits. The translated graph of a quantised
-    file spells out in floats what such a platform is given in integers, and its findings are not the file's."""
-    return comparison.context.dtypes(platform).get("float32", {}).get("computes_in") in ("float16", "bfloat16")
-
-
-def is_quantised(graph: Graph) -> bool:
-    """Returns whether a graph rounds values to 8 or 16 bits, or is given such integers."""
-    made = any(
-        traits(node.op).casts and spec is not None and spec.dtype in _INTEGERS
-        for node in graph.nodes for spec in node.outputs
-    )  # fmt: skip
-    return made or any(each.role == "input" and each.spec.dtype in _INTEGERS for each in graph.inputs)
 
 
 def _with_unknown(

@@ -6,7 +6,7 @@ Each model is built in a worker process. A model that hangs, crashes, prints or 
 only. Must not know: platforms, verdicts.
 """
 
-from mindgap.models.catalogue.builder import BuildProgress, ModelLimits, build
+from mindgap.models.catalogue.builder import BuildProgress, CapturePlace, ModelLimits, build
 from mindgap.models.catalogue.catalogue import PASSES, Catalogue, Entry, Pass
 from mindgap.models.catalogue.integrity import DamagedGraph, damaged_graphs
 from mindgap.models.catalogue.stats import CatalogueStats, stats_of
@@ -14,6 +14,7 @@ from mindgap.models.catalogue.stats import CatalogueStats, stats_of
 __all__ = [
     "PASSES",
     "BuildProgress",
+    "CapturePlace",
     "Catalogue",
     "CatalogueStats",
     "DamagedGraph",

@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mindgap.graph import MindgapError
-from mindgap.models.catalogue.capture_client import CaptureClient, ModelLimits, WorkerDied
+from mindgap.models.catalogue.capture_client import CaptureClient, ModelLimits, Wanted, WorkerDied
 from mindgap.models.catalogue.catalogue import PASSES, Catalogue, Pass
 from mindgap.models.catalogue.integrity import GraphChecker, damaged_graphs, discard
 from mindgap.results.store import Writer
@@ -19,7 +19,16 @@ from mindgap.run.failure_signature import signature
 
 _log = logging.getLogger(__name__)
 
-__all__ = ["BuildProgress", "ModelLimits", "build"]
+__all__ = [
+    "BuildProgress",
+    "BuildSession",
+    "CapturePlace",
+    "ModelLimits",
+    "SourceClient",
+    "build",
+    "is_new",
+    "library_versions",
+]
 
 #: A build that is killed loses what its writer holds: at most so many rows, or what is so old.
 _ROWS: Final = 500
@@ -39,6 +48,26 @@ class BuildProgress:
     statuses: Mapping[str, int]
 
 
+class SourceClient(Protocol):
+    """Opens a source and captures its programs, as `CaptureClient` does."""
+
+    def open(self, source: str) -> Mapping[str, Any]:
+        """Returns the answer to `open`, of kind `opened`, `left_out` or `failed`. Raises `WorkerDied`."""
+        ...
+
+    def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
+        """Returns the answer to `capture`, and the graph's bytes if they were wanted. Raises `WorkerDied`."""
+        ...
+
+
+class CapturePlace(Protocol):
+    """Captures the sources of a build elsewhere than on this machine."""
+
+    def capture(self, session: BuildSession, sources: Sequence[str]) -> None:
+        """Gives each source and its client to `session.record`."""
+        ...
+
+
 def build(
     catalogue: Catalogue,
     patterns: Sequence[str],
@@ -46,6 +75,7 @@ def build(
     *,
     limits: ModelLimits | None = None,
     jobs: int = 1,
+    place: CapturePlace | None = None,
     retry: bool = False,
     on_tick: Callable[[BuildProgress], None] = lambda tick: None,
 ) -> int:
@@ -53,15 +83,21 @@ def build(
 
     Passes after `forward` are tried on programs whose forward graph has a new structure. `retry`: also repeats sources
     that had a failure. Sources whose graph is damaged are always repeated. A source that fails costs its own rows
-    only. A pattern that matches nothing becomes a failed row. Raises `MindgapError` if no pattern matches anything.
+    only. A pattern that matches nothing becomes a failed row. `jobs`: workers on this machine, unless there is a
+    `place`. Raises `MindgapError` if no pattern matches anything.
     """
     wanted: tuple[Pass, ...] = tuple(each for each in PASSES if each == "forward" or each in passes)
-    session = _BuildSession(catalogue, wanted, limits or ModelLimits(), on_tick)
+    session = BuildSession(catalogue, wanted, limits or ModelLimits(), on_tick)
     try:
         sources = session.expanded(patterns)
         if not sources:
             raise MindgapError("nothing to build: " + "; ".join(session.wrong or ["no pattern was given"]))
-        session.run(session.undone(sources, retry), jobs)
+        undone = session.undone(sources, retry)
+        session.total = len(undone)
+        if place is None:
+            session.run(undone, jobs)
+        else:
+            place.capture(session, undone)
     finally:
         session.writer.close()
     catalogue.store.compact()
@@ -69,8 +105,8 @@ def build(
 
 
 @dataclass
-class _BuildSession:
-    """State of one build, shared by its threads."""
+class BuildSession:
+    """State of one build, shared by its threads. `known`: the graph of each (pass, structure), and its program."""
 
     catalogue: Catalogue
     passes: tuple[Pass, ...]
@@ -86,7 +122,7 @@ class _BuildSession:
         self.writer: Writer = self.catalogue.store.writer(rows=_ROWS, age_s=_AGE_S)
         self.lock = threading.Lock()
         self.known: dict[tuple[str, str], tuple[str, str]] = self.catalogue.holders()
-        self.versions = _versions()
+        self.versions = library_versions()
         self.checker = GraphChecker(self.catalogue)
 
     def undone(self, sources: Sequence[str], retry: bool) -> list[str]:
@@ -118,7 +154,6 @@ class _BuildSession:
     def run(self, sources: Sequence[str], jobs: int) -> None:
         """Captures the sources on `jobs` threads, each with a worker process. Raises the first error of a thread."""
         self.queue.extend(sources)
-        self.total = len(sources)
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(max(1, jobs))]
         for thread in threads:
             thread.start()
@@ -139,11 +174,7 @@ class _BuildSession:
                     source = self.queue.popleft()
                 except IndexError:
                     return
-                statuses = self._one(client, source)
-                _log.info("%s: %s", source, ", ".join(f"{n} {status}" for status, n in statuses.items()))
-                with self.lock:
-                    self.finished += 1
-                    self.on_tick(BuildProgress(self.finished, self.total, source, statuses))
+                self.record(client, source)
         except BaseException as error:
             # A full disk, or a bug of ours: the others stop too, and the caller hears of it.
             self.error = error
@@ -151,7 +182,15 @@ class _BuildSession:
         finally:
             client.close()
 
-    def _one(self, client: CaptureClient, source: str) -> Mapping[str, int]:
+    def record(self, client: SourceClient, source: str) -> None:
+        """Captures one source, writes its rows and graphs, and reports that it is done."""
+        statuses = self._one(client, source)
+        _log.info("%s: %s", source, ", ".join(f"{n} {status}" for status, n in statuses.items()))
+        with self.lock:
+            self.finished += 1
+            self.on_tick(BuildProgress(self.finished, self.total, source, statuses))
+
+    def _one(self, client: SourceClient, source: str) -> Mapping[str, int]:
         """Captures all programs and passes of one source, then records that the source is done."""
         statuses: dict[str, int] = {}
 
@@ -180,18 +219,18 @@ class _BuildSession:
         return statuses
 
     def _pass(
-        self, client: CaptureClient, source: str, index: int, program: tuple[str, str], name: Pass
+        self, client: SourceClient, source: str, index: int, program: tuple[str, str], name: Pass
     ) -> tuple[str, int]:
         """Captures one pass of one program and writes its row. Returns its status and number of parameters."""
         label, text = program
         try:
-            answer, data = client.capture(source, index, name, lambda found: self._is_new(name, found, text))
+            answer, data = client.capture(source, index, name, lambda found: is_new(self.known, name, found, text))
         except WorkerDied as died:
             return self.failed(text, source, name, str(died), label=label), 0
         if answer["kind"] != "captured":
             return self.failed(text, source, name, answer["reason"], "failed", answer, label=label), 0
         with self.lock:
-            own = bool(data) and self._is_new(name, answer["structure"], text)
+            own = bool(data) and is_new(self.known, name, answer["structure"], text)
             if own:
                 # Before any row can name it.
                 self.catalogue.keep(str(answer["graph"]), data)
@@ -216,11 +255,6 @@ class _BuildSession:
             return ""
         return f"{parameters / 1e6:,.0f} million parameters, {most / 1e6:,.0f} are allowed with gradients"
 
-    def _is_new(self, name: str, structure: str, source: str) -> bool:
-        """Whether no other source's graph is kept for this structure."""
-        known = self.known.get((name, structure))
-        return known is None or known[1] == source
-
     def failed(
         self, text: str, asked: str, name: str, reason: str, status: str = "failed",
         answer: Mapping[str, Any] | None = None, label: str = "",
@@ -242,6 +276,12 @@ class _BuildSession:
         })  # fmt: skip
 
 
+def is_new(known: Mapping[tuple[str, str], tuple[str, str]], name: str, structure: str, source: str) -> bool:
+    """Whether no other source's graph is kept for this structure. `known`: as that of `BuildSession`."""
+    held = known.get((name, structure))
+    return held is None or held[1] == source
+
+
 def _scheme(text: str) -> str:
     from mindgap.models.corpus.source import schemes
 
@@ -249,8 +289,8 @@ def _scheme(text: str) -> str:
     return head if head in schemes() else "python"
 
 
-def _versions() -> dict[str, str]:
-    """Returns the versions of the libraries that models come from."""
+def library_versions() -> dict[str, str]:
+    """Returns the versions of the libraries that models come from, those that are installed."""
     found: dict[str, str] = {}
     for name in _LIBRARIES:
         try:

@@ -15,7 +15,6 @@ from mindgap.results.recording import Recording
 from mindgap.results.store import Store
 from mindgap.run.local import fingerprint_of
 from mindgap.workflows.campaign.cluster.cluster_driver import ClusterContext, ClusterDriver
-from mindgap.workflows.campaign.cluster.connection import code_digest, connected, living_nodes, require_platforms
 from mindgap.workflows.campaign.cluster.messages import ClusterSetup, SessionTerms
 from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
 from mindgap.workflows.campaign.cluster.tasks import ClusterPool
@@ -36,11 +35,12 @@ from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.session import Session
 from mindgap.workflows.campaign.state.progress import Progress
 from mindgap.workflows.campaign.state.status import planned_cases
+from mindgap.workflows.cluster.connection import code_digest, connected, living_nodes, require_platforms
 
 
 @dataclass
 class RayCluster:
-    """The nodes of a Ray cluster, as the place of a session. `address`: as `cluster.connection.connected` takes it."""
+    """The nodes of a Ray cluster, as the place of a session. `address`: as `connected` takes it."""
 
     address: str
     _ray: Any = field(default=None, repr=False)

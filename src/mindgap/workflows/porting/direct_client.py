@@ -12,6 +12,7 @@ from mindgap.platforms.environments import Environment
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, declared
 from mindgap.platforms.protocol import Scripted
+from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.registry import find
 from mindgap.platforms.script_runner import ScriptRunner, call_apart
 from mindgap.run.process import RequestLimits, WorkerFailed
@@ -26,8 +27,8 @@ _SERVICE: Final = "mindgap.workflows.porting.direct_calls:direct_calls_service"
 _START_S: Final = 300.0
 #: Seconds beside those of a sample: the program that goes to the target first.
 _WARM_UP_S: Final = 120.0
-#: Devices whose calls cost the processor no time.
-_DEVICES: Final = ("cuda", "xla", "xpu", "mps", "npu", "hpu")
+#: Words of platforms that compute on the processor; the calls of others are measured by the clock.
+_PROCESSOR: Final = frozenset({"cpu", "reference"})
 
 
 class NotMeasured(MindgapError):
@@ -46,7 +47,7 @@ class DirectCalls:
         backend = find(target)[0]
         self._runner, self._options = runner_of(target), dict(target.backend_options)
         self._limits = RequestLimits(deadline_s + _WARM_UP_S, memory_bytes=memory_bytes)
-        self._on_device = target.device_mode.partition("/")[0] in _DEVICES
+        self._on_device, self._eager_on = device_of(target)
         where: Environment | None = None
         if isinstance(backend, BackendInEnvironment) and isinstance(backend.where, Environment):
             where = backend.where
@@ -66,7 +67,7 @@ class DirectCalls:
         header: dict[str, Any] = {
             "kind": "measure", "source": source, "runner": runner_json(self._runner), "rounds": rounds,
             "prepare": [self._runner.prepare, self._options] if self._runner.prepare else [],
-            "on_device": self._on_device,
+            "on_device": self._on_device, "eager_on": self._eager_on,
         }  # fmt: skip
         try:
             answer = self._client.ask(header, (), self._limits, "measuring direct calls").header
@@ -75,6 +76,14 @@ class DirectCalls:
         if answer["kind"] != "measured":
             raise NotMeasured(str(answer.get("reason") or answer.get("message") or answer.get("broken")))
         return {side: answer[side] for side in SIDES}
+
+
+def device_of(target: PlatformName) -> tuple[bool, str]:
+    """Returns whether a target computes on another device than the processor, and the name of that device where the
+    target is its eager mode, else an empty one."""
+    device, _, mode = target.device_mode.partition("/")
+    on_device = _PROCESSOR.isdisjoint((device, mode))
+    return on_device, device if on_device and mode == "eager" and device in DEVICES else ""
 
 
 def runner_of(target: PlatformName) -> ScriptRunner:

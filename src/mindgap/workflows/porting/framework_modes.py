@@ -79,7 +79,7 @@ class FrameworkModes(Protocol):
         """Runs a call on the source with float64 and complex128 in the place of narrower floats."""
         ...
 
-    def run_source(self, call: FunctionCall) -> Any:
+    def run_source(self, call: Callable[[], Any]) -> Any:
         """Runs a call on the source, and waits for its end."""
         ...
 

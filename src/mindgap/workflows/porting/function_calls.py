@@ -10,6 +10,7 @@ import inspect
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
@@ -177,15 +178,20 @@ def generated_call(function: Callable[..., Any], draw: Drawn) -> tuple[tuple[Any
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """A call as a function of its arrays. `label`: its arguments as text. `random`: it gives other values each time."""
+    """A call as a function of its arrays. `label`: its arguments as text. `bind`: returns the function itself with
+    arrays in place: to place them at each call takes more time than a small function does."""
 
     function: Callable[..., Any]
     arrays: tuple[Any, ...]
     label: str
-    random: bool = False
+    bind: Callable[[Sequence[Any]], partial[Any]]
 
     def __call__(self) -> Any:
         return self.function(*self.arrays)
+
+    def bare(self) -> partial[Any]:
+        """Returns the call of the function itself."""
+        return self.bind(self.arrays)
 
 
 def call_of(
@@ -207,11 +213,16 @@ def call_of(
             return given[value.index]
         return _mapped(lambda each: filled(each, given), value)
 
+    def bound(given: Sequence[Any]) -> partial[Any]:
+        return partial(
+            function, *(filled(each, given) for each in kept), **{k: filled(v, given) for k, v in named.items()}
+        )
+
     def called(*given: Any) -> Any:
-        return function(*(filled(each, given) for each in kept), **{k: filled(v, given) for k, v in named.items()})
+        return bound(given)()
 
     words = [_text(each, is_array) for each in args] + [f"{k}={_text(v, is_array)}" for k, v in kwargs.items()]
-    return FunctionCall(called, tuple(arrays), ", ".join(words))
+    return FunctionCall(called, tuple(arrays), ", ".join(words), bound)
 
 
 def _mapped(change: Callable[[Any], Any], value: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -77,9 +78,9 @@ class JaxModes:
     def run_exact(self, call: FunctionCall) -> Any:
         with self._jax.enable_x64(True):
             wide = tuple(self._jax.numpy.asarray(widened(np.asarray(each))) for each in call.arrays)
-            return self.run_source(FunctionCall(call.function, wide, call.label))
+            return self.run_source(replace(call, arrays=wide))
 
-    def run_source(self, call: FunctionCall) -> Any:
+    def run_source(self, call: Callable[[], Any]) -> Any:
         with self._jax.disable_jit():
             return self.wait(call())
 

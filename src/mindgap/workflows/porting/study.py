@@ -18,6 +18,7 @@ from mindgap.platforms.environments import find
 from mindgap.platforms.environments.environment import own_packages
 from mindgap.platforms.host import cpu_name
 from mindgap.results.ported_functions import (
+    MOST_RUNS,
     FrameworkDraw,
     FunctionCell,
     Latency,
@@ -198,17 +199,22 @@ def _measure(framework: _Framework, file: StudyFile, study: PortingStudy, progre
     """Measures the cells that have a ported sample, pass by pass, until each has the seconds of all.
 
     The processes of a function are as far apart in time as passes over all functions, so that other work on the machine
-    moves them as it moves another study.
+    moves them as it moves another study. What could not be measured in an earlier run is tried once more.
     """
+    failed: set[tuple[str, str]] = set()
+
+    def wanted(cell: FunctionCell, number: int) -> bool:
+        if cell.untimed and ((cell.function, cell.target) in failed or cell.untimed_runs >= MOST_RUNS):
+            return False
+        return (len(cell.latency.source) if cell.latency else 0) < number and measured_sample(cell) is not None
+
     for number in range(1, int(study.settings["processes"]) + 1):
-        cells = study.of_framework(framework.name)
-        todo = [
-            cell
-            for cell in cells
-            if (len(cell.latency.source) if cell.latency else 0) < number and measured_sample(cell) is not None
-            and not cell.untimed
-        ]  # fmt: skip
+        todo = [cell for cell in study.of_framework(framework.name) if wanted(cell, number)]
         if todo:
             for cell, found in framework.measured_pass(todo, progress):
-                changed = replace(cell, untimed=found) if isinstance(found, str) else replace(cell, latency=found)
+                if isinstance(found, str):
+                    failed.add((cell.function, cell.target))
+                    changed = replace(cell, untimed=found, untimed_runs=cell.untimed_runs + 1)
+                else:
+                    changed = replace(cell, latency=found, untimed="")
                 file.add(study, changed)

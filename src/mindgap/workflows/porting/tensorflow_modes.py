@@ -11,6 +11,7 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -87,9 +88,9 @@ class TensorFlowModes:
 
     def run_exact(self, call: FunctionCall) -> Any:
         wide = tuple(self._tf.constant(widened(each.numpy())) for each in call.arrays)
-        return self.run_source(FunctionCall(call.function, wide, call.label))
+        return self.run_source(replace(call, arrays=wide))
 
-    def run_source(self, call: FunctionCall) -> Any:
+    def run_source(self, call: Callable[[], Any]) -> Any:
         return self.wait(call())
 
     def wait(self, output: Any) -> Any:
@@ -150,11 +151,11 @@ class TensorFlowModes:
     def _on_gpu(self, call: FunctionCall) -> Callable[[], Any]:
         tf = self._tf
         with tf.device("/GPU:0"):
-            arrays = [tf.identity(each) for each in call.arrays]
+            moved = call.bind([tf.identity(each) for each in call.arrays])
 
         def run() -> Any:
             with tf.device("/GPU:0"):
-                return self.wait(call.function(*arrays))
+                return self.wait(moved())
 
         return run
 

@@ -10,6 +10,7 @@ import importlib.metadata
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, cast
 
@@ -18,12 +19,7 @@ import numpy as np
 from mindgap.graph import Array, MindgapError
 from mindgap.run.channel import Frame
 from mindgap.run.server import Answer, Channel, Service
-from mindgap.workflows.porting.call_times import (
-    clock_of,
-    hold_on_one_processor,
-    seconds_in_turn,
-    seconds_of,
-)
+from mindgap.workflows.porting.call_times import clock_of, hold_on_one_processor, seconds_in_turn, seconds_of
 from mindgap.workflows.porting.framework_modes import (
     FrameworkModes,
     NoArrays,
@@ -145,10 +141,10 @@ def _candidates(
             called, args = given(draw)
             made = call_of(called, args, {}, modes.is_array)
             which = f" (call {form_number + 1})" if len(special) > 1 else ""
-            return FunctionCall(made.function, made.arrays, (made.label or "no arguments") + which)
+            return replace(made, label=(made.label or "no arguments") + which)
         args, kwargs = generated_call(function, draw)
         made = call_of(function, args, kwargs, modes.is_array)
-        return FunctionCall(made.function, made.arrays, made.label or "no arguments")
+        return replace(made, label=made.label or "no arguments")
 
     for number in range(len(FORMS)):
         if not special:
@@ -245,7 +241,7 @@ class _PairWork:
         modes.wait(modes.make(np.zeros(1, np.float32), "float32") + 1)  # starts the runtime
         first_source: dict[tuple[int, bool], float] = {}
         for place, (target, number) in enumerate(pairs):
-            source = partial(modes.run_source, self._make[number]())
+            source = partial(modes.run_source, self._make[number]().bare())
             on_device = not target.startswith("cpu/")
             clock = clock_of(on_device)
             tell({"place": place, "side": "source"})
@@ -285,7 +281,7 @@ class _PairWork:
             step = _ULPS * float(np.finfo(values.dtype).eps)
             signs = rng.choice([-1.0, 1.0], values.shape)
             moved.append(modes.make(np.asarray(values * (1 + step * signs), values.dtype), str(values.dtype)))
-        return self._unsigned(arrays_of(modes, modes.run_source(FunctionCall(call.function, tuple(moved), call.label))))
+        return self._unsigned(arrays_of(modes, modes.run_source(replace(call, arrays=tuple(moved)))))
 
 
 def compared(

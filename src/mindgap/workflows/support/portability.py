@@ -81,8 +81,21 @@ class CapturedCall:
     places: tuple[Place, ...]
 
 
-def captured_calls(graph: Graph, root: Path, tensors: TensorStore | None = None) -> list[CapturedCall]:
-    """Returns the distinct calls of a captured program, in the order in which they run.
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Calls of one operator that a program makes and that are tried on no platform. calls: how many. reason: of the
+    first of them. places: the lines that make them."""
+
+    op: str
+    calls: int
+    reason: str
+    places: tuple[Place, ...]
+
+
+def captured_calls(
+    graph: Graph, root: Path, tensors: TensorStore | None = None
+) -> tuple[list[CapturedCall], list[LeftOut]]:
+    """Returns the distinct calls of a captured program, in the order in which they run, and those that are left out.
 
     `root`: the folder or file that was scanned; files of the graph's labels are looked for there. Calls whose tensors
     are large are left out (`single_calls.MOST_BYTES`). Raises what the graph's run on the CPU does.
@@ -91,18 +104,49 @@ def captured_calls(graph: Graph, root: Path, tensors: TensorStore | None = None)
     for file in (root,) if root.is_file() else sorted(root.rglob("*.py")):
         files.setdefault(file.name, []).append(file.name if root.is_file() else str(file.relative_to(root)))
     found: dict[tuple[str, str], tuple[Graph, dict[Place, None]]] = {}
+    left: dict[str, tuple[list[str], dict[Place, None]]] = {}
+
+    def place(number: int) -> dict[Place, None]:
+        line = _LINE.search(graph.labels.nodes[number]) if graph.labels.nodes else None
+        if line is None:
+            return {}
+        # A label has the name of the file and not its folder.
+        known = files.get(line["file"], [])
+        return {Place(known[0] if len(known) == 1 else line["file"], int(line["line"])): None}
 
     def kept(number: int, call: Graph) -> None:
-        key = call.nodes[0].op, form_of(call)
-        _, places = found.setdefault(key, (call, {}))
-        line = _LINE.search(graph.labels.nodes[number]) if graph.labels.nodes else None
-        if line is not None:
-            # A label has the name of the file and not its folder.
-            known = files.get(line["file"], [])
-            places[Place(known[0] if len(known) == 1 else line["file"], int(line["line"]))] = None
+        _, places = found.setdefault((call.nodes[0].op, form_of(call)), (call, {}))
+        places.update(place(number))
 
-    each_numbered_call(graph, kept, tensors)
-    return [CapturedCall(op, call, tuple(places)) for (op, _), (call, places) in found.items()]
+    def leave(number: int, reason: str) -> None:
+        reasons, places = left.setdefault(graph.nodes[number].op, ([], {}))
+        reasons.append(reason)
+        places.update(place(number))
+
+    each_numbered_call(graph, kept, tensors, leave=leave)
+    return (
+        [CapturedCall(op, call, tuple(places)) for (op, _), (call, places) in found.items()],
+        [LeftOut(op, len(reasons), reasons[0], tuple(places)) for op, (reasons, places) in left.items()],
+    )
+
+
+def without_answer(
+    left_out: Mapping[str, Sequence[LeftOut]], found: Iterable[FunctionUse], platforms: Sequence[PlatformName]
+) -> list[FunctionUse]:
+    """Returns the operators of which a program makes calls and none was tried: `not known` on each platform.
+
+    `left_out`: by program. `found`: what was tried.
+    """
+    tried = {each.function for each in found}
+    uses: dict[str, FunctionUse] = {}
+    for program, calls in left_out.items():
+        for each in calls:
+            if each.op not in tried:
+                before = uses[each.op].places if each.op in uses else ()
+                places = tuple(dict.fromkeys((*before, *each.places)))
+                ported = Ported("not known", 0, 0, each.reason, program)
+                uses[each.op] = FunctionUse(each.op, places, dict.fromkeys(platforms, ported))
+    return list(uses.values())
 
 
 def _ported(rows: Iterable[Row], sources: Mapping[str, str]) -> Ported:

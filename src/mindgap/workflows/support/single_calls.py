@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import torch
@@ -46,32 +46,36 @@ def each_call(
 
 
 def each_numbered_call(
-    graph: Graph, take: Callable[[int, Graph], None], tensors: TensorStore | None = None, most_bytes: int = MOST_BYTES
-) -> None:
+    graph: Graph, take: Callable[[int, Graph], None], tensors: TensorStore | None = None, most_bytes: int = MOST_BYTES,
+    leave: Callable[[int, str], None] | None = None,
+) -> None:  # fmt: skip
     """Hands the number of each node of a graph, and its call as a separate graph, to `take`, by running the graph once
     on the CPU.
 
     A call is handed over when it has run, so that only what `take` keeps stays in memory. Operands that are inputs
     which nothing wrote to keep their recipes; others travel as their bytes. Left out are calls that give no tensor and
-    write none, and those whose tensors are bigger than `most_bytes`. Raises what the run does: `MindgapError` for an
-    input that cannot be made, anything for a call that fails.
+    write none, those whose tensors are bigger than `most_bytes`, and those with tensors that a graph cannot hold.
+    `leave` gets the number of the last two, and the reason. Raises what the run does: `MindgapError` for an input that
+    cannot be made, anything for a call that fails.
     """
     tape = Tape(graph)
     arrays = materialise_all(graph, tensors)
     given = input_tensors(graph, arrays)
-    cutter = _Cutter(graph, frozenset(tape.written_inputs), most_bytes, take)
+    cutter = _Cutter(graph, frozenset(tape.written_inputs), most_bytes, take, leave)
     with torch.no_grad():
         tape.run(given, call=cutter.call)
 
 
 class _Cutter:
     def __init__(
-        self, graph: Graph, written: frozenset[int], most_bytes: int, take: Callable[[int, Graph], None]
-    ) -> None:
+        self, graph: Graph, written: frozenset[int], most_bytes: int, take: Callable[[int, Graph], None],
+        leave: Callable[[int, str], None] | None,
+    ) -> None:  # fmt: skip
         self._graph = graph
         self._most_bytes = most_bytes
         self._written = written
         self._take = take
+        self._leave = leave
 
     def call(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Runs the call, and hands it over as a graph with the operands' values before the call."""
@@ -81,22 +85,34 @@ class _Cutter:
             _collect(arg, bound, held)
         for name, arg in node.kwargs:
             _collect(arg, kwargs[name], held)
-        inputs = self._inputs(node, held)
+        # Before the call writes to them.
+        why = self._unfit("operands", sum(extent(t) * t.element_size() for t in held.values()), held.values())
+        inputs = {} if why else self._inputs(node, held)
         result = function(*args, **kwargs)
-        cut = None if inputs is None else _graph(node, inputs, flatten_result(result), self._most_bytes)
+        results = flatten_result(result)
+        given = [each for each in results if each is not None]
+        why = why or self._unfit("results", sum(t.numel() * t.element_size() for t in given), given, any_layout=True)
+        cut = None if why else _graph(node, inputs, results)
         if cut is not None:
             self._take(index, cut)
+        elif why and self._leave is not None:
+            self._leave(index, why)
         return result
 
-    def _inputs(self, node: Node, held: dict[int, torch.Tensor]) -> dict[int, Input] | None:
-        """Returns the operands as inputs, before the call writes to them; None if a graph cannot hold them."""
-        if sum(extent(t) * t.element_size() for t in held.values()) > self._most_bytes:
-            return None
+    def _unfit(self, what: str, size: int, held: Iterable[torch.Tensor], any_layout: bool = False) -> str:
+        """Returns why a graph of one call is not made of these tensors; empty where it is."""
+        if size > self._most_bytes:
+            return f"its {what} take {size / 2**10:,.0f} KiB, more than {self._most_bytes >> 10:,}"
+        for each in held:
+            if each.dtype not in _HELD or (each.layout != torch.strided and not any_layout):
+                return f"its {what} have dtype {each.dtype} and layout {each.layout}, which a graph does not hold"
+        return ""
+
+    def _inputs(self, node: Node, held: dict[int, torch.Tensor]) -> dict[int, Input]:
+        """Returns the operands as inputs, before the call writes to them."""
         found: dict[int, Input] = {}
         for number in operands(node):
             tensor = held[number]
-            if tensor.dtype not in _HELD or tensor.layout != torch.strided:
-                return None
             given = self._graph.inputs[number] if number < len(self._graph.inputs) else None
             if given is not None and number not in self._written and not isinstance(given.recipe, Stored):
                 found[number] = given
@@ -115,11 +131,7 @@ def _collect(arg: Arg, bound: Any, held: dict[int, torch.Tensor]) -> None:
             _collect(item, value, held)
 
 
-def _graph(node: Node, inputs: dict[int, Input], results: list[torch.Tensor | None], most_bytes: int) -> Graph | None:
-    if any(tensor is not None and tensor.dtype not in _HELD for tensor in results):
-        return None
-    if sum(tensor.numel() * tensor.element_size() for tensor in results if tensor is not None) > most_bytes:
-        return None
+def _graph(node: Node, inputs: dict[int, Input], results: list[torch.Tensor | None]) -> Graph | None:
     specs = tuple(None if tensor is None else spec_of(tensor) for tensor in results)
     renumber = {number: position for position, number in enumerate(inputs)}
     args = tuple(map_refs(arg, renumber) for arg in node.args)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -48,11 +49,14 @@ def file_values(model: Any) -> list[FileValue]:
 def file_origin(source: str, inputs: Sequence[Array], platform: PlatformName, files: OwnPathClient) -> tuple[str, str]:
     """Returns the operator after which the two sides part, and a sentence on the difference there.
 
-    Raises `MindgapError` where the file has no such values, or a side does not run it.
+    Raises `MindgapError` where it is no ONNX file or has no such values, or a side does not run it.
     """
     onnx: Any = importlib.import_module("onnx")
     file, _, options = source.partition("?")
-    model = onnx.load(file)
+    if Path(file).suffix != ".onnx":
+        raise MindgapError(f"{file} is no ONNX file (FILE.onnx): its values cannot be made outputs")
+    with _onnx_errors(onnx, f"{file} cannot be read as ONNX"):
+        model = onnx.load(file)
     values = file_values(model)
     if not values:
         raise MindgapError(f"{file} dequantises no activation")
@@ -60,16 +64,30 @@ def file_origin(source: str, inputs: Sequence[Array], platform: PlatformName, fi
     shown = [each for each in values if each.name not in given]
     before = len(model.graph.output)
     model.graph.output.extend(onnx.ValueInfoProto(name=each.name) for each in shown)
-    inferred = {each.name: each for each in onnx.shape_inference.infer_shapes(model).graph.value_info}
+    with _onnx_errors(onnx, f"{file}: the shapes of its values cannot be inferred"):
+        inferred = {each.name: each for each in onnx.shape_inference.infer_shapes(model).graph.value_info}
     for place, each in enumerate(shown, before):
         if each.name in inferred:
             model.graph.output[place].CopyFrom(inferred[each.name])
+    with _onnx_errors(onnx, f"{file} cannot be written with more outputs"):
+        written = bytes(model.SerializeToString())
     with tempfile.TemporaryDirectory() as folder:
         probed = Path(folder, Path(file).name)
-        probed.write_bytes(model.SerializeToString())
+        probed.write_bytes(written)
         asked = f"{probed}?{options}" if options else str(probed)
         ours, theirs = (files.feed(asked, each, inputs)[before:] for each in (platform, parse(_REFERENCE)))
     return _parts(shown, ours, theirs)
+
+
+@contextlib.contextmanager
+def _onnx_errors(onnx: Any, what: str) -> Generator[None]:
+    """Raises `MindgapError`, which begins with `what`, for what onnx and protobuf raise for a file."""
+    message: Any = importlib.import_module("google.protobuf.message")
+    wrong = (message.Error, onnx.checker.ValidationError, onnx.shape_inference.InferenceError)
+    try:
+        yield
+    except (OSError, ValueError, *wrong) as error:
+        raise MindgapError(f"{what}: {' '.join(str(error).split())}") from error
 
 
 def _parts(shown: Sequence[FileValue], ours: Sequence[Array], theirs: Sequence[Array]) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from mindgap.workflows.task.file_origin import file_origin
 from mindgap.workflows.task.images import picture_of
 from mindgap.workflows.task.near_ties import ExactOutputs, exact_outputs, narrow_arithmetic, near_tie
 from mindgap.workflows.task.origin import form_origin, operator_origin
+from mindgap.workflows.task.outputs import predictions_of
 from mindgap.workflows.task.running import TaskRun, moved, read_digest
 
 #: Samples that flip and are shown as pictures.
@@ -36,6 +37,8 @@ _UNDECIDED: Final = (
 _CHANGED: Final = (
     "other samples came when it was read again: it shuffles or augments; seed it, to give the same each time"
 )
+#: What is said of a column whose detections are others when the batch runs again.
+_ANOTHER: Final = "it gives another answer each time: run again, it gives other detections than those that flipped"
 #: Batches of all forms that the oracle looks at for flips.
 _JUDGED: Final = 256
 
@@ -174,8 +177,9 @@ class FlipSearch:
     def _judged_detection(
         self, column: ComparedForm, home: ComparedForm, flip: Flip, exact: ExactDetections, batch: _Batch
     ) -> Flip:
-        """Runs both sides again on the batch: outputs are not kept."""
-        run = self.run
+        """Runs both sides again on the batch: outputs are not kept. They tell something of the flip only where they
+        give the detections that flipped."""
+        run, place, truth = self.run, batch.places[flip.sample], self.found.truths[flip.sample]
         sides: list[DetectionSide] = []
         for each in (column, home):
             runner = ColumnRunner(run.forms[each.form], each, run.pool, run.files, run.settings.deadline_s)
@@ -183,9 +187,13 @@ class FlipSearch:
                 outputs = runner.outputs(batch.inputs)
             except MindgapError as error:
                 return replace(flip, note=f"it did not run again: {error}")
+            (again,) = predictions_of("detection", outputs, outputs, [truth], place)
+            before = self.found.predictions[each][flip.sample]
+            if (again.labels, again.boxes, again.scores) != (before.labels, before.boxes, before.scores):
+                return replace(flip, note=f"{each.name}: {_ANOTHER}")
             narrow = narrow_arithmetic(run.pool.describe(parse(each.platform)), run.forms[each.form])
             sides.append(DetectionSide(each.name, outputs, narrow, each.way != "graph"))
-        return exact.verdict(flip, sides, batch.places[flip.sample])
+        return exact.verdict(flip, sides, place)
 
     def _beyond(self, column: ComparedForm, flip: Flip, exact: ExactOutputs) -> Flip:
         """A flip that rounding of the declared dtypes does not explain: that of fewer bits may, where the platform is

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from mindgap.graph import Graph, TensorStore
@@ -143,10 +143,22 @@ def _volume() -> Sequence[Any]:
 _SHAPES: Final = {1: (2, 8, 64), 2: (1, 8, 16, 16), 3: (1, 8, 8, 8, 8)}
 
 
+class _Convolution(nn.Module):
+    """A convolution with weights of its own, [8, 8, 3, …], as deployed models have them: OpenVINO takes no others."""
+
+    def __init__(self, function: Callable[..., Tensor], dimensions: int) -> None:
+        super().__init__()
+        self._function = function
+        self.weight = nn.Parameter(torch.randn(8, 8, *[3] * dimensions, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._function(x, self.weight)
+
+
 def _convolution(name: str, dimensions: int) -> RepeatedCall:
     function: Any = getattr(functional, f"{name}{dimensions}d")
-    kernel = (8, 8, *[3] * dimensions)
-    return RepeatedCall(function.__name__, "switched", function, lambda: (_x(*_SHAPES[dimensions]), _x(*kernel)))
+    call = _Convolution(function, dimensions)
+    return RepeatedCall(function.__name__, "switched", call, lambda: (_x(*_SHAPES[dimensions]),))
 
 
 def _of_shape(name: str, listed: Listed, call: Callable[..., Any], *shapes: tuple[int, ...]) -> RepeatedCall:

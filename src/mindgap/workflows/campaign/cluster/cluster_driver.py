@@ -14,15 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mindgap.platforms.name import PlatformName
-from mindgap.workflows.campaign.cluster.messages import (
-    BlockChoice,
-    BlockOutline,
-    CasesRun,
-    JudgedBlock,
-    checked,
-    pack,
-    unpack,
-)
+from mindgap.workflows.campaign.cluster.messages import BlockChoice, BlockOutline, CasesRun, JudgedBlock
 from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
 from mindgap.workflows.campaign.cluster.tasks import block_task, cpu_task, task_error
 from mindgap.workflows.campaign.schedule.block import OpenBlock
@@ -32,6 +24,7 @@ from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
 from mindgap.workflows.campaign.state.progress import Progress
 from mindgap.workflows.campaign.state.resume_state import ResumeState
+from mindgap.workflows.cluster.messages import checked, pack, unpack
 
 _log = logging.getLogger(__name__)
 

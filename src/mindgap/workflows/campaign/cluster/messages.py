@@ -3,59 +3,17 @@ but the outcomes, which travel from node to node."""
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
-import zstandard
-
-from mindgap.graph import MindgapError
-from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import PlatformFacts
 from mindgap.workflows.campaign.cases.case import Case, CaseSourceFactory, Shard
 from mindgap.workflows.campaign.plan import Plan
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState
 from mindgap.workflows.campaign.schedule.eligibility import Eligibility
-
-_T = TypeVar("_T")
-
-
-class ClusterProblem(HostProblem):
-    """Raised for a cluster that is not reached, lacks what the plan needs, or loses it. Of nothing that ran there it is
-    evidence."""
-
-
-def pack(thing: Any) -> bytes:
-    """Pickles and compresses a message. Features and outcomes repeat themselves."""
-    return zstandard.ZstdCompressor(level=1).compress(pickle.dumps(thing))
-
-
-def unpack(data: bytes) -> Any:
-    """The inverse of `pack`."""
-    return pickle.loads(zstandard.ZstdDecompressor().decompress(data))
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An error that a node hands back as data, since Ray would repeat or wrap it. `lost`: of the cluster, not of the
-    input."""
-
-    message: str
-    lost: bool = False
-
-    def error(self) -> MindgapError:
-        """Returns the exception to raise."""
-        return ClusterProblem(self.message) if self.lost else MindgapError(self.message)
-
-
-def checked(answer: _T | Failure) -> _T:
-    """Returns an answer of a node. Raises its error if it is one."""
-    if isinstance(answer, Failure):
-        raise answer.error()
-    return answer
 
 
 @dataclass(frozen=True)

@@ -26,25 +26,22 @@ from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
-from mindgap.workflows.campaign.cluster.connection import code_digest, ray_module
 from mindgap.workflows.campaign.cluster.judged_block import judge_block
 from mindgap.workflows.campaign.cluster.messages import (
     BlockChoice,
     BlockOutline,
     CasesRun,
-    ClusterProblem,
     ClusterSetup,
-    Failure,
     JudgedBlock,
     NodeReport,
     SessionTerms,
-    pack,
-    unpack,
 )
 from mindgap.workflows.campaign.cluster.tasks import ClusterPool, sent_job
 from mindgap.workflows.campaign.judging.judge_process import JudgeProcess, judge_limits, judge_processes
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState, CpuBudget, PoolRunner, run_within
 from mindgap.workflows.campaign.state.expenses import Expenses
+from mindgap.workflows.cluster.connection import code_digest, ray_module
+from mindgap.workflows.cluster.messages import ClusterProblem, Failure, pack, unpack
 from mindgap.workflows.diff.platform_facts import facts_of
 
 #: Drawn blocks that a node keeps: those of its platforms and judges come one after the other.

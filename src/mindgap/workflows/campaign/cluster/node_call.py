@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
-#: The namespace of mindgap's actors.
-NAMESPACE: Final = "mindgap"
+from mindgap.workflows.cluster import NAMESPACE
+
 #: Calls that an actor takes at a time. Jobs have threads of their own: judges wait for them in the others.
 CALLS: Final = 32
 JOB_GROUP: Final = "jobs"

@@ -12,17 +12,13 @@ from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import PlatformFacts
 from mindgap.run.local import fingerprint_of
-from mindgap.workflows.campaign.cluster.connection import ClusterNode, living_nodes, resource_of
-from mindgap.workflows.campaign.cluster.messages import (
-    ClusterProblem,
-    Failure,
-    NodeReport,
-    SessionTerms,
-    checked,
-)
+from mindgap.workflows.campaign.cluster.messages import NodeReport, SessionTerms
 from mindgap.workflows.campaign.cluster.node import CampaignNode
-from mindgap.workflows.campaign.cluster.node_call import CALLS, GROUPS, NAMESPACE, SESSION_GROUP, node_name
+from mindgap.workflows.campaign.cluster.node_call import CALLS, GROUPS, SESSION_GROUP, node_name
 from mindgap.workflows.campaign.cluster.tasks import task_error
+from mindgap.workflows.cluster import NAMESPACE
+from mindgap.workflows.cluster.connection import ClusterNode, living_nodes, resource_of
+from mindgap.workflows.cluster.messages import ClusterProblem, Failure, checked
 
 #: A platform whose last node is gone is waited for so long: a machine may start anew, or another take its place.
 WAIT_S = 120.0

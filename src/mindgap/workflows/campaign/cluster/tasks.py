@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +20,10 @@ from mindgap.run.cpu import AccountMeter, CpuAccount
 from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.message import graph_bytes, job_frame, read_job
 from mindgap.run.outcome import Job, Outcome
-from mindgap.workflows.campaign.cluster.connection import BLOCK_SHARE, JOB_SHARE, ray_module, resource_of
-from mindgap.workflows.campaign.cluster.messages import ClusterProblem, checked, pack, unpack
 from mindgap.workflows.campaign.cluster.node_call import NoActor, on_node
-
-#: How often Ray repeats a task whose node or process was lost.
-RETRIES: Final = 3
+from mindgap.workflows.cluster import RETRIES
+from mindgap.workflows.cluster.connection import BLOCK_SHARE, JOB_SHARE, lost_task, ray_module, resource_of
+from mindgap.workflows.cluster.messages import ClusterProblem, checked, pack, unpack
 
 
 @lru_cache(maxsize=16)
@@ -48,18 +46,9 @@ def cpu_task() -> Any:
 
 def task_error(ray: Any, error: BaseException) -> BaseException:
     """Returns the error to raise for one of `ray.get`: one line for what was lost, else the cause."""
-    if isinstance(error, ray.exceptions.RayTaskError):
-        cause: Any = getattr(error, "cause", None)
-        if isinstance(cause, ModuleNotFoundError):
-            return ClusterProblem(f"a node of the cluster cannot run mindgap: {cause}: install the same version there")
-        if isinstance(cause, NoActor):
-            return ClusterProblem(str(cause))
-        if isinstance(cause, ray.exceptions.RayError):
-            error = cause
-    if isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError):
-        said = " ".join(str(error).split())[:300]
-        return ClusterProblem(f"the cluster lost a task, {RETRIES + 1} times ({type(error).__name__}): {said}")
-    return error
+    if isinstance(getattr(error, "cause", None), NoActor):
+        return ClusterProblem(str(getattr(error, "cause", "")))
+    return lost_task(ray, error)
 
 
 class ClusterPool:

@@ -15,11 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-import mindgap
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import ENVIRONMENT, HOST, PlatformName
-from mindgap.workflows.campaign.cluster.messages import ClusterProblem
-from mindgap.workflows.campaign.cluster.node_call import NAMESPACE
+from mindgap.workflows.cluster import NAMESPACE, RETRIES
+from mindgap.workflows.cluster.messages import ClusterProblem
 
 #: Of a platform's resource on a node (1): what a block takes, and what a job of a judge takes beside it.
 BLOCK_SHARE: Final = 0.9
@@ -121,12 +120,26 @@ def ray_resources(platforms: Iterable[PlatformName]) -> str:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Returns a digest of mindgap's source files: nodes with other files would judge otherwise."""
-    root = Path(mindgap.__file__).parent
+    root = Path(__file__).parents[2]
     found = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         found.update(f"{file.relative_to(root)}\0".encode())
         found.update(file.read_bytes())
     return found.hexdigest()
+
+
+def lost_task(ray: Any, error: BaseException) -> BaseException:
+    """Returns the error to raise for one of `ray.get`: one line for what was lost, else the error itself."""
+    if isinstance(error, ray.exceptions.RayTaskError):
+        cause: Any = getattr(error, "cause", None)
+        if isinstance(cause, ModuleNotFoundError):
+            return ClusterProblem(f"a node of the cluster cannot run mindgap: {cause}: install the same version there")
+        if isinstance(cause, ray.exceptions.RayError):
+            error = cause
+    if isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError):
+        said = " ".join(str(error).split())[:300]
+        return ClusterProblem(f"the cluster lost a task, {RETRIES + 1} times ({type(error).__name__}): {said}")
+    return error
 
 
 def _what_nodes_have(nodes: Sequence[ClusterNode]) -> str:
