@@ -14,12 +14,16 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, Graph, materialise_all
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.own_path import with_own_path
+from mindgap.judge.pipeline.quantised_files import _by_name  # pyright: ignore[reportPrivateUsage]
+from mindgap.judge.quantised import quantised_values
 from mindgap.models.capture import capture
 from mindgap.models.corpus import Program, open_source
 from mindgap.models.corpus.onnx_models.probing import write_probed
+from mindgap.models.corpus.source import SourceError
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import Row
@@ -148,7 +152,7 @@ def test_the_file_decides_where_its_translated_graph_is_computed_in_fewer_bits(
         "judged on the outputs of model.onnx: the captured graph has findings of its own here"
     )
     assert found.own_path is not None
-    assert found.own_path.detail == "each of its 3 quantised values is one that ONNX's definition allows"
+    assert found.own_path.detail == "each of the 3 quantised values that it shows is one that ONNX's definition allows"
     kept = judged(quantised_model, captured, tmp_path, lambda integers, x: None, floats)
     assert kept.verdict == "reduced_precision", "elsewhere the graph's own finding stays"
 
@@ -158,7 +162,9 @@ def test_fewer_bits_are_one_policy(quantised_model: Path, captured: Graph, tmp_p
         steps = (exact(quantised_model, x, integers) - 117) * (1 + 2.0**-10) + 117
         integers["second"] = np.clip(np.rint(steps), 0, 255).astype(np.uint8)
 
-    found = judged(quantised_model, captured, tmp_path, coarse)
+    found = judged(
+        quantised_model, captured, tmp_path, coarse, description={"dtypes": {"float32": {"computes_in": "float16"}}}
+    )
     assert (found.verdict, found.blame, found.status) == ("reduced_precision", "platform", "ok")
     assert found.culprit is not None and found.culprit.op == "dtype policy: float32 computed in float16"
     assert "elements of conv (Conv) are other integers than ONNX allows, by up to 1 step" in found.detail
@@ -200,6 +206,113 @@ def test_nothing_is_said_where_the_reference_evaluator_disagrees(
     found = quantised_file(comparison, other, probe)
     assert found is not None and not found.decided
     assert found.detail == "with its integers as further outputs the file gives other results"
+
+
+@pytest.mark.parametrize("status", ["crash", "timeout", "runtime_error"])
+def test_a_crash_of_the_translated_graph_stays_a_finding(
+    quantised_model: Path, captured: Graph, tmp_path: Path, status: Any
+) -> None:
+    narrow = {"dtypes": {"float32": {"computes_in": "float16"}}}
+    failed = Row("model", NPU, status, "failed", message="signal 11", blame="platform")
+    found = judged(quantised_model, captured, tmp_path, lambda integers, x: None, failed, narrow)
+    assert (found.status, found.finding) == (("ok", False) if status == "runtime_error" else (status, True))
+
+
+def test_a_nan_of_the_translated_graph_stays_a_finding(quantised_model: Path, captured: Graph, tmp_path: Path) -> None:
+    narrow = {"dtypes": {"float32": {"computes_in": "float16"}}}
+    exceptional = Row("model", NPU, "ok", "exceptional", detail="NaN for 3", blame="platform")
+    found = judged(quantised_model, captured, tmp_path, lambda integers, x: None, exceptional, narrow)
+    assert (found.verdict, found.finding) == ("exceptional", True)
+
+
+def with_probe(graph: Graph, probe: Any, referee_outputs: Array, way: str = "model.onnx") -> Row:
+    """The row of a file that gives what `probe` says, on a platform that runs its translated graph rightly."""
+    comparison = GraphComparison(RunContext(executed, RunSettings(), describe=lambda name: {}), "model", graph)
+    (x,) = [a for a, given in zip(materialise_all(graph, None), graph.inputs, strict=True) if given.role == "input"]
+    run = OwnRun(NPU, way, probe(NPU, [x])[0], (referee_outputs,), file=True, source_file=True)
+    referee = OwnRun(REFEREE, way, (referee_outputs,), file=True)
+    return with_own_path(
+        comparison, Row("model", NPU, "ok", "identical"), run, lambda shown: None, lambda: (referee_outputs,),
+        lambda name: referee if name != NPU else None, probe if way.endswith(".onnx") else (lambda name, arrays: None),
+    )  # fmt: skip
+
+
+def test_a_probe_that_makes_the_fault_leads_to_no_finding(
+    quantised_model: Path, captured: Graph, tmp_path: Path
+) -> None:
+    """The output is right, but for a step; the integers of the sigmoid are in another encoding as an output."""
+    probe = platform(quantised_model, tmp_path, lambda integers, x: None)
+    (x,) = [a for a, g in zip(materialise_all(captured, None), captured.inputs, strict=True) if g.role == "input"]
+    (right,) = probe(REFEREE, [x])[0]
+
+    def encoded(name: PlatformName, arrays: Sequence[Array]) -> tuple[tuple[Array, ...], Integers]:
+        (output,), integers = probe(name, arrays)
+        if name == REFEREE:
+            return (output,), integers
+        other = (integers["QuantizeLinear_7"] // 2 + 128).astype(np.uint8)
+        return (output + np.float32(1 / 256),), {**integers, "QuantizeLinear_7": other}
+
+    found = with_probe(captured, encoded, right)
+    assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert "is not judged: what follows is right for the right integers" in found.own_path.detail
+
+
+def test_values_that_are_not_shown_decide_nothing(quantised_model: Path, captured: Graph, tmp_path: Path) -> None:
+    probe = platform(quantised_model, tmp_path, lambda integers, x: None)
+    (x,) = [a for a, g in zip(materialise_all(captured, None), captured.inputs, strict=True) if g.role == "input"]
+    (right,) = probe(REFEREE, [x])[0]
+
+    def hidden(name: PlatformName, arrays: Sequence[Array]) -> tuple[tuple[Array, ...], Integers]:
+        (output,), integers = probe(name, arrays)
+        return (output + np.float32(0.25),), {"first": integers["first"]}
+
+    found = with_probe(captured, hidden, right)
+    assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert "the integers of QuantizeLinear_7 (QuantizeLinear) are not shown" in found.own_path.detail
+
+
+def test_a_quantised_litert_file_is_never_an_export_finding(
+    quantised_model: Path, captured: Graph, tmp_path: Path
+) -> None:
+    probe = platform(quantised_model, tmp_path, lambda integers, x: None)
+    (x,) = [a for a, g in zip(materialise_all(captured, None), captured.inputs, strict=True) if g.role == "input"]
+    (right,) = probe(REFEREE, [x])[0]
+    found = with_probe(captured, lambda name, arrays: ((right + np.float32(0.25),), {}), right, "model.tflite")
+    assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert "right kernels may give integers that are a step apart" in found.own_path.detail
+    half = with_probe(captured, lambda name, arrays: ((right.astype(np.float16),), {}), right, "model.tflite")
+    assert half.verdict == "export", "another dtype is no step"
+
+
+def test_results_of_qlinear_operators_and_of_another_domain_are_shown(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])
+    stored = {"s": np.float32(0.5), "z": np.int8(0), "w": np.ones((4, 3), np.int8)}
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in stored.items()]
+    node = helper.make_node
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"], name="first", domain="com.microsoft"),
+        node("QLinearMatMul", ["q", "s", "z", "w", "s", "z", "s", "z"], ["p"], name="product"),
+        node("DequantizeLinear", ["p", "s", "z"], ["y"]),
+    ]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    path = tmp_path / "qlinear.onnx"
+    graph = helper.make_graph(nodes, "g", [x], [y], held)
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    (folder := tmp_path / "probed").mkdir()
+    probed = write_probed(path, folder)
+    assert probed is not None and probed.nodes == {"first": 1, "product": 2}
+    first, second = outputs_of(onnx.load(str(probed.path)), np.eye(2, 4, dtype=np.float32))[1:]
+    assert first.dtype == second.dtype == np.int8
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = open_source(str(path))[0]
+        assert isinstance(program, Program)
+        built = program.make()
+        functional = functionalize(capture(built.program, built.args))
+    assert {*_by_name(functional, quantised_values(functional.graph))} == {"first", "product"}
+    with pytest.raises(SourceError, match="it cannot be written with its integers as outputs"):
+        write_probed(path, tmp_path / "absent")
 
 
 def test_a_file_without_quantised_values_is_not_probed(tmp_path: Path) -> None:

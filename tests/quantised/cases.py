@@ -41,9 +41,9 @@ class Case:
             tensors = [to_torch(a, i.spec) for a, i in zip(self.inputs, self.graph.inputs, strict=True)]
             return to_numpy(Tape(self.graph).run(tensors)[0])
 
-    def examined(self, integers: Array) -> QuantisedExamination:
-        """What is found of a platform's integers."""
-        return examine_quantised(self.graph, self.inputs, {self.value.number: integers}, [integers])[0]
+    def examined(self, integers: Array, narrow: bool = True) -> QuantisedExamination:
+        """What is found of a platform's integers. `narrow`: it computes float32 in float16."""
+        return examine_quantised(self.graph, self.inputs, {self.value.number: integers}, [integers], narrow)[0]
 
 
 @dataclass(frozen=True)

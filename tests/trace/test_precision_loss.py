@@ -12,7 +12,9 @@ import torch
 
 import mindgap
 from mindgap.graph import Graph
+from mindgap.judge.oracle import Oracle
 from mindgap.judge.trace.judgement import Judgement
+from mindgap.judge.trace.wrong_rules import wrong_rule
 from oracle.bench import PLATFORM, Bench, build, normal, one_element, scaled, wrong_at
 
 EPS = struct.unpack("f", struct.pack("f", 1e-5))[0]
@@ -140,3 +142,20 @@ def test_an_operator_that_is_left_out_is_not_one_in_fewer_bits(operand: Any, ver
     found = found_at([("a", "aten.add.Tensor", "i0", addend)], [operand], lambda x: x.clone())
     assert (found.verdict, found.blame) == (verdict, "platform")
     assert ("as if nothing were added" in found.detail) == (verdict == "discrepant")
+
+
+@pytest.mark.parametrize(
+    ("operand", "addend", "named"),
+    [
+        (np.ldexp(1 + np.arange(32) / 1024, 20).astype(np.float32), np.float32(300), False),  # TF32 holds it
+        (np.ldexp(1 + np.arange(32) / 4096, 20).astype(np.float32), np.float32(300), True),
+        ((np.arange(1, 33) * 256).astype(np.float16), np.float16(0.5), False),  # bfloat16 holds it
+        ((np.arange(32) * 33).astype(np.float16), np.float16(0.5), True),
+        (np.arange(32.0), np.float64(1e-12), True),
+    ],
+)
+def test_an_operand_that_a_narrower_format_holds_may_be_its_sum(operand: Any, addend: Any, named: bool) -> None:
+    graph = build([operand, np.asarray(addend)], [("y", "aten.add.Tensor", "i0", "i1")], ["y"])
+    oracle = Oracle(graph, [operand, np.asarray(addend)])
+    rule = wrong_rule(oracle, graph.producer[graph.outputs[0]], {graph.outputs[0]: operand})
+    assert (rule.phrase if rule is not None else "") == ("as if nothing were added" if named else "")

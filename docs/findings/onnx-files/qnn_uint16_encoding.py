@@ -1,5 +1,5 @@
-"""uint16 `Tanh`, `Sigmoid` and `Softmax` whose integers are the model's output. Exit status 1: the fault is there; 0: gone;
-2: not checked.
+"""uint16 `Tanh` and `Sigmoid` whose integers are the model's output. Exit status 1: the fault is there; 0: gone; 2: not
+checked.
 
 The output is QuantizeLinear's, with a scale and a zero point of the model's own. On ONNX Runtime's QNN provider it holds
 the integers of another encoding: 1/32768 and 32768 for Tanh. Behind a DequantizeLinear the values are right. The maker's

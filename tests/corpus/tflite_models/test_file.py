@@ -19,7 +19,7 @@ from mindgap.models.corpus.tflite_models.flatbuffer import DamagedFile, Table
 from mindgap.models.corpus.tflite_models.model import NoTfliteModel, read_tflite
 from mindgap.models.corpus.tflite_models.translation import translated
 from mindgap.models.corpus.translated_model import checked_before
-from mindgap.platforms.litert.reference_kernels import NotRun, values_of
+from mindgap.platforms.litert.reference_kernels import KernelValues, NotRun, values_of
 
 SAME, RELU = (("b", 0), ("b", 1))
 
@@ -145,17 +145,18 @@ def test_the_translation_is_compared_with_the_reference_kernels(
         values[step.outputs[0]] = step(*[values.get(name) for name in step.operands])[0]
         right[numbers[step.outputs[0]]] = values[step.outputs[0]].numpy()
 
-    def checked(other: dict[int, Any]) -> str:
-        monkeypatch.setattr(reference_check, "values_of", lambda *given: {**right, **other})
+    def checked(other: dict[int, Any], reference: bool = True) -> str:
+        monkeypatch.setattr(reference_check, "values_of", lambda *given: KernelValues({**right, **other}, reference))
         return reference_check.check(path, model, program, {"x": x}, 1.0)
 
     y = numbers["y"]
     assert checked({}) == "" and checked({y: np.clip(right[y], -127, 126) + np.int8(1)}) == ""
+    assert checked({}, reference=False) == reference_check.OPTIMISED
     with pytest.raises(reference_check.Untranslated, match=r"node y \(CONV_2D\): .*other values in 36 of 36"):
         checked({y: right[y] // 2 + np.int8(50)})
     with pytest.raises(reference_check.Untranslated, match=r"int8\[1, 3, 2, 6\], and LiteRT's .* int8\[36\]"):
         checked({y: right[y].reshape(-1)})
-    monkeypatch.setattr(reference_check, "values_of", lambda *given: {numbers["x"]: right[0]})
+    monkeypatch.setattr(reference_check, "values_of", lambda *given: KernelValues({numbers["x"]: right[0]}, True))
     assert "not known or wrong: CONV_2D, RESHAPE, FULLY_CONNECTED, SOFTMAX" in reference_check.check(
         path, model, program, {"x": x}, 1.0
     )

@@ -23,7 +23,7 @@ from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.advice import alternatives, with_option
-from mindgap.results.rows import OwnPathStatus
+from mindgap.results.rows import OwnPathStatus, Row
 
 #: What such an alternative remedies (`platforms.protocol.Alternative`).
 _REMEDIES: Final = "int8"
@@ -34,6 +34,14 @@ _INTEGERS: Final = frozenset({"int8", "uint8"})
 _STEP: Final = 1 / 127
 _LEAST_FAR: Final = 0.05
 _FURTHEST: Final = 0.25
+#: Findings about a translated graph in floats that are not the file's on a platform that computes floats in fewer bits.
+_OF_FLOATS: Final = frozenset({"reduced_precision", "discrepant", "internal"})
+#: Dtypes of quantised values.
+_QUANTISED: Final = frozenset({"int8", "uint8", "int16", "uint16"})
+#: What is known of a quantised file whose integers are not examined.
+BY_STEPS: Final = (
+    "The file is quantised: right kernels may give integers that are a step apart, and what follows may enlarge that"
+)
 #: The reference takes the side that is nearer to it by this factor.
 _NEARER: Final = 0.1
 
@@ -112,6 +120,29 @@ def products_with_integers(graph: Graph) -> int:
 def is_referee(platform: PlatformName) -> bool:
     """Whether a platform decides about files of a format: nothing decides about itself."""
     return any(platform == each.platform for each in _REFEREES.values())
+
+
+def is_narrow(comparison: GraphComparison, platform: PlatformName) -> bool:
+    """Returns whether a platform was measured to compute float32 in fewer bits. The translated graph of a quantised
+    file spells out in floats what such a platform is given in integers, and its findings are not the file's."""
+    return comparison.context.dtypes(platform).get("float32", {}).get("computes_in") in ("float16", "bfloat16")
+
+
+def is_quantised(graph: Graph) -> bool:
+    """Returns whether a graph rounds values to 8 or 16 bits, or is given such integers."""
+    made = any(
+        traits(node.op).casts and spec is not None and spec.dtype in _QUANTISED
+        for node in graph.nodes for spec in node.outputs
+    )  # fmt: skip
+    return made or any(each.role == "input" and each.spec.dtype in _QUANTISED for each in graph.inputs)
+
+
+def is_of_translation(row: Row) -> bool:
+    """Returns whether what a row says may come from the translation of a file: an error, a refusal, or other values in
+    floats. A crash, a timeout and NaN do not."""
+    if row.verdict == "failed":
+        return row.status in ("compile_error", "runtime_error")
+    return all(each.verdict in _OF_FLOATS for each in row.independent_faults)
 
 
 def decided_by_reference(

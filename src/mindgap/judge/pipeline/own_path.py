@@ -6,16 +6,34 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.graph import Array, materialise_all
-from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
-from mindgap.judge.pipeline.model_files import decided_by_reference, is_referee, quantised_operands
-from mindgap.judge.pipeline.own_path_reasons import asked_inside, draws, draws_words, line_of, question_words, why
+from mindgap.judge.pipeline.model_files import (
+    BY_STEPS,
+    decided_by_reference,
+    is_narrow,
+    is_of_translation,
+    is_quantised,
+    is_referee,
+    quantised_operands,
+)  # fmt: skip
+from mindgap.judge.pipeline.own_path_reasons import (
+    draws,
+    draws_words,
+    far_words,
+    forms,
+    line_of,
+    question_words,
+    submodule_culprit,
+    where_words,
+    why,
+)  # fmt: skip
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference
 from mindgap.platforms.delegation import took_none
@@ -42,7 +60,6 @@ _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 OTHER: Final = 1e-3
 _FAR: Final = 0.5
-
 #: Runs the program by the way of a platform's users.
 RunProgram = Callable[[PlatformName], OwnRun | None]
 #: What the outputs of the program's own way are compared with: the reference's; those of eager mode, where that takes
@@ -89,8 +106,8 @@ def with_own_path(
         if status == "differs" and (policy := quantised_operands(comparison, run, referee)) is not None:
             about = own_path_of(run, status, policy.detail)
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
-        narrow = probe is not None and row.finding and _is_narrow(comparison, row.platform)
-        asked = probe if status in ("differs", "unjudged") or narrow else None
+        narrow = probe is not None and row.finding and is_narrow(comparison, row.platform)
+        asked = probe if compared.against == "reference" and (status in ("differs", "unjudged") or narrow) else None
         quantised: QuantisedFile | None = None
         if asked is not None:
             from mindgap.judge.pipeline.quantised_files import quantised_file  # imports PyTorch
@@ -98,10 +115,14 @@ def with_own_path(
             quantised = quantised_file(comparison, run, asked)
         if quantised is not None and quantised.decided:
             status = status if status == "same" else "rounding"
-            if quantised.faults or narrow:
+            if quantised.faults or (narrow and is_of_translation(row)):
                 return _with_quantised(comparison, row, run, quantised, status)
         if quantised is not None:
             detail = quantised.detail if quantised.decided else f"{detail}. {quantised.detail}"
+        if status == "differs" and compared.against == "reference" and not _other_forms(comparison, run):
+            if by_steps := Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
+                detail = f"{detail}. {BY_STEPS}"
+            status = "unjudged" if by_steps or quantised is not None else status
         if status == "differs":
             status, decided = decided_by_reference(run, referee)
             detail = f"{detail}. {decided}"
@@ -122,10 +143,10 @@ def with_own_path(
     return with_fault(row, fault, about, _sides(comparison, run, compared.against) if status == "differs" else None)
 
 
-def _is_narrow(comparison: GraphComparison, platform: PlatformName) -> bool:
-    """Whether a platform computes float32 in fewer bits. The translated graph of a quantised file spells out in floats
-    what such a platform is given in integers, and its findings are not the file's."""
-    return comparison.context.dtypes(platform).get("float32", {}).get("computes_in") in ("float16", "bfloat16")
+def _other_forms(comparison: GraphComparison, run: OwnRun) -> bool:
+    """Whether the outputs have other shapes or dtypes than the reference's."""
+    ours, expected = _sides(comparison, run, "reference")
+    return forms(ours) != forms(expected)
 
 
 def _with_quantised(
@@ -138,10 +159,9 @@ def _with_quantised(
         return dataclasses.replace(
             _judged_by_export(comparison, row, run, status), own_path=about, faults=(), blame=None, example=None
         )
-    if row.status != "ok" or _is_narrow(comparison, row.platform):
-        row = dataclasses.replace(
-            row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=(), example=None
-        )
+    if is_of_translation(row) and (row.status != "ok" or is_narrow(comparison, row.platform)):
+        cleared = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="")
+        row = dataclasses.replace(cleared, faults=(), example=None)
     about = own_path_of(run, "differs", quantised.detail)
     for fault in quantised.faults:
         row = with_fault(row, fault, about, _sides(comparison, run, "reference"))
@@ -201,19 +221,6 @@ def _sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[
     if against == "eager":
         return ours, run.eager[: len(ours)]
     return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
-
-
-def submodule_culprit(path: str, line: str) -> SubmoduleCulprit:
-    """Returns the culprit of a submodule, with the user's line."""
-    return SubmoduleCulprit(path, f"{path} ({line})" if path and line else path or line)
-
-
-def where_words(found: Located, run: OwnRun) -> str:
-    """Returns what a detail says of the submodule and the step at fault."""
-    where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
-    where += "" if found.complete else "; its submodules were not all tried"
-    # A branch of the program's own explains more than the step of the export that takes it.
-    return f"{where}; {found.step}" if found.step and not asked_inside(run, found.path) else where
 
 
 def with_fault(
@@ -282,7 +289,9 @@ def _eager_compared(comparison: GraphComparison, row: Row, run: OwnRun, otherwis
     captured = f"the captured graph is {otherwise:.2g} off eager mode, in which the program takes another way"
     if apart <= max(OTHER, _AS_GRAPH * distance(graphs, whole)):
         return _Compared("unjudged", f"{run.words} is {apart:.2g} off eager mode, and {captured}", apart)
-    return _Compared("differs", f"{_far(run, apart, 'eager mode in the same process')}; {captured}", apart, "eager")
+    return _Compared(
+        "differs", f"{far_words(run, apart, 'eager mode in the same process')}; {captured}", apart, "eager"
+    )
 
 
 def _outputs_compared(comparison: GraphComparison, row: Row, run: OwnRun, reference: Sequence[Array]) -> _Compared:
@@ -307,25 +316,25 @@ def _outputs_compared(comparison: GraphComparison, row: Row, run: OwnRun, refere
             graphs = _graphs_own(comparison, row.platform)
             if graphs is None and apart < _PRECISION:
                 why = "the captured graph does not run here, so nothing tells the export from the platform's precision"
-                return _Compared("unjudged", f"{_far(run, apart, 'the reference')}; {why}", apart)
+                return _Compared("unjudged", f"{far_words(run, apart, 'the reference')}; {why}", apart)
             if graphs is None:
-                return _Compared("differs", _far(run, apart, "the reference"), apart)
+                return _Compared("differs", far_words(run, apart, "the reference"), apart)
             if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
                 return _Compared("as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart)
-            return _Compared("differs", _far(run, apart, "the captured graph on this platform"), apart)
+            return _Compared("differs", far_words(run, apart, "the captured graph on this platform"), apart)
     return second_compared(run) or _others_compared(comparison, run) or _Compared(status, "", apart)
 
 
 def _structure_compared(comparison: GraphComparison, row: Row, run: OwnRun) -> _Compared | None:
     """Compares shapes and dtypes of the outputs alone. None where they are the reference's."""
     ours, reference = run.outputs or (), comparison.whole_reference().arrays
-    if reference is None or _forms(ours) == _forms(reference[: len(ours)]):
+    if reference is None or forms(ours) == forms(reference[: len(ours)]):
         return None
     graphs = _graphs_own(comparison, row.platform)
-    if graphs is not None and _forms(graphs[: len(ours)]) == _forms(ours):
+    if graphs is not None and forms(graphs[: len(ours)]) == forms(ours):
         return _Compared("as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf)
-    forms = f"{', '.join(_forms(ours))} where the program returns {', '.join(_forms(reference[: len(ours)]))}"
-    return _Compared("differs", f"{run.words} gives {forms}", math.inf)
+    both = f"{', '.join(forms(ours))} where the program returns {', '.join(forms(reference[: len(ours)]))}"
+    return _Compared("differs", f"{run.words} gives {both}", math.inf)
 
 
 def second_compared(run: OwnRun) -> _Compared | None:
@@ -376,7 +385,7 @@ def _with_arguments(comparison: GraphComparison, arguments: Sequence[Array]) -> 
     """The graph's inputs with other arguments. None where the program's arguments are not the graph's."""
     inputs = materialise_all(comparison.graph, comparison.context.tensors)
     places = [place for place, given in enumerate(comparison.graph.inputs) if given.role == "input"]
-    if _forms([inputs[place] for place in places]) != _forms(arguments):
+    if forms([inputs[place] for place in places]) != forms(arguments):
         return None
     for place, array in zip(places, arguments, strict=True):
         inputs[place] = array
@@ -387,12 +396,3 @@ def _graphs_own(comparison: GraphComparison, platform: PlatformName) -> Sequence
     """The outputs of the captured graph on the platform, None where it did not run."""
     outcome = comparison.context.run(platform, comparison.graph, "outputs")
     return outcome.arrays if outcome.ran else None
-
-
-def _far(run: OwnRun, apart: float, other: str) -> str:
-    size = "NaN or infinity where the other is finite" if apart == math.inf else f"{apart:.2g} of the largest magnitude"
-    return f"{run.words} gives other outputs than {other}: {size}, more than rounding explains"
-
-
-def _forms(arrays: Sequence[Array]) -> list[str]:
-    return [f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
-from mindgap.graph import Graph
+from mindgap.graph import Array, Graph
+from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.graph import operands
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.models.own_path.runs import Located, OwnRun
 from mindgap.results.rows import ASKS, CALLS_CUSTOM, DRAWS
 
 #: The user's line, and the operator of PyTorch that it calls, in a label of a node.
@@ -89,3 +92,27 @@ def _line_in(place: str) -> str:
 def _of_export(function: str) -> bool:
     """Whether the answer depends on export, tracing or compilation, and not on the machine."""
     return function.rpartition(".")[2].startswith("is_") and "available" not in function
+
+
+def far_words(run: OwnRun, apart: float, other: str) -> str:
+    """Returns by how much a program's own outputs are off `other`."""
+    size = "NaN or infinity where the other is finite" if apart == math.inf else f"{apart:.2g} of the largest magnitude"
+    return f"{run.words} gives other outputs than {other}: {size}, more than rounding explains"
+
+
+def forms(arrays: Sequence[Array]) -> list[str]:
+    """Returns dtypes and shapes in words."""
+    return [f"{array.dtype}[{','.join(map(str, array.shape))}]" for array in arrays]
+
+
+def submodule_culprit(path: str, line: str) -> SubmoduleCulprit:
+    """Returns the culprit of a submodule, with the user's line."""
+    return SubmoduleCulprit(path, f"{path} ({line})" if path and line else path or line)
+
+
+def where_words(found: Located, run: OwnRun) -> str:
+    """Returns what a detail says of the submodule and the step at fault."""
+    where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
+    where += "" if found.complete else "; its submodules were not all tried"
+    # A branch of the program's own explains more than the step of the export that takes it.
+    return f"{where}; {found.step}" if found.step and not asked_inside(run, found.path) else where

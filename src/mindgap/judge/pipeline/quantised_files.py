@@ -1,23 +1,31 @@
 """Decides about a quantised model file that gives other outputs than its translated graph: by its integers.
 
-The file is run once more with the result of each `QuantizeLinear` as an output. Each is judged by itself, on the
-integers that the platform gave before it (`mindgap.judge.quantised`, docs/quantised.md). ONNX's reference evaluator
-runs the same file: where its integers are not right either, nothing is said of the platform.
+The file is run once more with each quantised result as an output. Each is judged by itself, on the integers that the
+platform gave before it (`mindgap.judge.quantised`, docs/quantised.md), and what follows has to confirm it. ONNX's
+reference evaluator runs the same file: where its integers are not right either, nothing is said of the platform.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mindgap.aten.functional import Functional, functionalize
-from mindgap.graph import Array, GraphError, MindgapError, materialise_all
+from mindgap.graph import Array, Graph, GraphError, MindgapError, materialise_all, operands
 from mindgap.graph.compare.culprit import DtypePolicy, Example, OperatorCulprit
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.comparison import GraphComparison
-from mindgap.judge.quantised import QuantisedExamination, QuantisedValue, examine_quantised, quantised_values
+from mindgap.judge.pipeline.model_files import is_narrow, is_quantised
+from mindgap.judge.quantised import (
+    QuantisedExamination,
+    QuantisedValue,
+    confirmed,
+    examine_quantised,
+    quantised_values,
+    sources,
+)
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
 
@@ -26,17 +34,19 @@ Probe = Callable[[PlatformName, Sequence[Array]], tuple[tuple[Array, ...], dict[
 
 #: Runs the same file, to check what is expected.
 _REFEREE: Final = parse("onnx/reference")
-_QUANTIZE: Final = " (QuantizeLinear)"
 #: What stands between the operators of a quantised file.
-_BETWEEN: Final = (_QUANTIZE, " (DequantizeLinear)")
+_BETWEEN: Final = tuple(
+    f" ({domain}{op})" for domain in ("", "com.microsoft.") for op in ("QuantizeLinear", "DequantizeLinear")
+)
+_NOT_JUDGED: Final = "its integers were not judged"
 
 
 @dataclass(frozen=True, slots=True)
 class QuantisedFile:
     """What is known of a quantised file on a platform.
 
-    decided: whether its integers decide. detail: a sentence. faults: the worst first; none where the format allows each
-    integer.
+    decided: whether its integers decide. detail: a sentence; of an undecided file, why. faults: the worst first; none
+    where the format allows each integer.
     """
 
     decided: bool
@@ -53,40 +63,110 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
 
     try:
         functional = functionalize(comparison.graph)
-    except GraphError:
-        return None
-    values = _by_name(functional, quantised_values(functional.graph))
+    except GraphError as error:
+        return QuantisedFile(False, f"{_NOT_JUDGED}: {error}") if is_quantised(comparison.graph) else None
+    values = {each.number: each for each in quantised_values(functional.graph)}
     if not values or run.outputs is None:
         return None
+    names = _by_name(functional, values.values())
     inputs = materialise_all(comparison.graph, comparison.context.tensors)
     given = [array for array, place in zip(inputs, comparison.graph.inputs, strict=True) if place.role == "input"]
+    narrow = is_narrow(comparison, run.platform)
 
-    def examined(platform: PlatformName) -> tuple[tuple[Array, ...], list[QuantisedExamination]] | None:
+    def examined(platform: PlatformName, narrow: bool) -> _Examined | None:
         probed = probe(platform, given)
         if probed is None:
             return None
         outputs, integers = probed
-        numbers = {values[name].number: array for name, array in integers.items() if name in values}
-        return outputs, examine_quantised(functional.graph, inputs, numbers, outputs)
+        numbers = {names[name].number: array for name, array in integers.items() if name in names}
+        found = examine_quantised(functional.graph, inputs, numbers, outputs, narrow)
+        return _Examined(outputs, numbers, found)
 
     try:
-        found = examined(run.platform)
+        found = examined(run.platform, narrow)
         if found is None:
-            return None
-        if distance(found[0], run.outputs) > 0:
+            if not run.way.endswith(".onnx"):
+                return None
+            return QuantisedFile(False, f"{_NOT_JUDGED}: a file with functions of its own is not run with them shown")
+        if len(found.outputs) != len(run.outputs) or distance(found.outputs, run.outputs) > 0:
             return QuantisedFile(False, "with its integers as further outputs the file gives other results")
-        wrong = [each for each in found[1] if each.kind != "right"]
+        judged = confirmed(functional.graph, inputs, found.integers, found.outputs, narrow, found.found)
+        judged = _with_unknown(functional, values, found.integers, judged)
+        judged = [_of_shown_integers(functional, values, each) for each in judged]
+        wrong = [each for each in judged if each.kind in ("reduced_precision", "discrepant")]
         if not wrong:
-            count = len(values)
-            return QuantisedFile(True, f"each of its {count} quantised values is one that ONNX's definition allows")
-        against = examined(_REFEREE)
-        if against is not None and (unfit := _unfit(against[1], wrong)):
+            return _without_faults(functional, judged, len(found.integers))
+        against = examined(_REFEREE, False)
+        if against is not None and (unfit := _unfit(against.found, wrong)):
             label = _label(functional, unfit.node)
             return QuantisedFile(False, f"ONNX's reference evaluator gives other integers than expected at {label}")
     except (MindgapError, OracleError) as error:
-        return QuantisedFile(False, f"its integers were not judged: {str(error).partition(chr(10))[0]}")
-    faults = _faults(functional, {value.number: value for value in values.values()}, wrong, run)
-    return QuantisedFile(True, faults[0].detail, faults)
+        return QuantisedFile(False, f"{_NOT_JUDGED}: {str(error).partition(chr(10))[0]}")
+    faults = _faults(functional, values, wrong, run)
+    undecided = sum(each.kind == "undecided" for each in judged)
+    more = f"; {undecided} of its values are not judged" if undecided else ""
+    return QuantisedFile(True, f"{faults[0].detail}{more}", faults)
+
+
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """What a run of a probed file gave: outputs, integers by number of the value, and what was found of them."""
+
+    outputs: tuple[Array, ...]
+    integers: dict[int, Array]
+    found: list[QuantisedExamination]
+
+
+def _with_unknown(
+    functional: Functional, values: Mapping[int, QuantisedValue], integers: Mapping[int, Array],
+    judged: Sequence[QuantisedExamination],
+) -> list[QuantisedExamination]:  # fmt: skip
+    """The examinations, undecided where a quantised value before it is not among the integers that the platform showed:
+    a step that was taken there is not known."""
+    graph, known = functional.graph, frozenset(integers) | frozenset(values)
+    changing = _changing(graph)
+    found: list[QuantisedExamination] = []
+    for each in judged:
+        unknown = [n for n in sources(graph, each.number, known) if n in changing and n not in integers]
+        if unknown and not each.form:
+            label = _label(functional, values[min(unknown)].node)
+            found.append(replace(each, kind="undecided", why=f"the integers of {label} are not shown"))
+        else:
+            found.append(each)
+    return found
+
+
+def _of_shown_integers(
+    functional: Functional, values: Mapping[int, QuantisedValue], one: QuantisedExamination
+) -> QuantisedExamination:
+    """What was found of an output; undecided where it is not the dequantised integers that the platform showed: it did
+    not compute with them."""
+    dequantised = _label(functional, one.node).endswith(_BETWEEN) and one.number not in values
+    if one.kind != "discrepant" or one.form or not dequantised:
+        return one
+    return replace(one, kind="undecided", why="it is not made of the integers that the platform gives as an output")
+
+
+def _changing(graph: Graph) -> frozenset[int]:
+    """The values that are computed from the graph's arguments."""
+    found = {number for number, each in enumerate(graph.inputs) if each.role == "input"}
+    for index, node in enumerate(graph.nodes):
+        if not found.isdisjoint(operands(node)):
+            found.update(graph.results(index))
+    return frozenset(found)
+
+
+def _without_faults(functional: Functional, judged: Sequence[QuantisedExamination], shown: int) -> QuantisedFile:
+    """What is said where nothing is wrong: how many values were judged, or the first that could not be."""
+    undecided = [each for each in judged if each.kind == "undecided"]
+    if undecided:
+        first = undecided[0]
+        more = f", and {len(undecided) - 1} more values are not judged" if len(undecided) > 1 else ""
+        return QuantisedFile(False, f"{_label(functional, first.node)} is not judged: {first.why}{more}")
+    detail = f"each of the {shown} quantised values that it shows is one that ONNX's definition allows"
+    if by_factor := sum(each.by_factor for each in judged):
+        detail += f"; {by_factor} elements of them with a factor of 31 bits that is shifted, not in float32"
+    return QuantisedFile(True, detail)
 
 
 def _unfit(
@@ -97,13 +177,13 @@ def _unfit(
     return next((each for each in expected if each.number in numbers and each.kind != "right"), None)
 
 
-def _by_name(functional: Functional, values: Sequence[QuantisedValue]) -> dict[str, QuantisedValue]:
-    """The values by the name of their `QuantizeLinear` node."""
+def _by_name(functional: Functional, values: Iterable[QuantisedValue]) -> dict[str, QuantisedValue]:
+    """The values by the name of the node that they are the result of."""
     found: dict[str, QuantisedValue] = {}
     for value in values:
-        label = _label(functional, value.node)
-        if label.endswith(_QUANTIZE):
-            found[label.removesuffix(_QUANTIZE)] = value
+        name, _, op = _label(functional, value.node).rpartition(" (")
+        if op:
+            found[name] = value
     return found
 
 
@@ -167,8 +247,12 @@ def _words(
     first = max(group, key=lambda each: (each.farthest, each.beyond))
     label = _label(functional, _operator(functional, values, first))
     more = f", and of {len(group) - 1} more quantised values," if len(group) > 1 else ""
+    if first.form:
+        return f"{run.words}: {label}{more} is {first.form}"
     if first.number not in values:
-        return f"{run.words}: {first.count} of {first.elements} elements of {label} are off by up to {first.beyond:.3g}"
+        of = f"{run.words}: {first.count} of {first.elements} elements of {label}"
+        discrete = not first.beyond
+        return f"{of} are other than any rounding gives" if discrete else f"{of} are off by up to {first.beyond:.3g}"
     steps = "1 step" if first.farthest == 1 else f"{first.farthest} steps"
     how = first.rule or f"{first.beyond:.3g} of a step further from the exact quotient than rounding to nearest leads"
     return (

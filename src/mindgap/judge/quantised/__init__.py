@@ -5,7 +5,8 @@ integers that a platform gave for some of these values. Goes out: for each value
 element. Knows nothing of platforms, workers or files. docs/quantised.md states the rule and its sources.
 """
 
+from mindgap.judge.quantised.confirmation import confirmed, sources
 from mindgap.judge.quantised.examination import QuantisedExamination, examine_quantised
 from mindgap.judge.quantised.values import QuantisedValue, quantised_values
 
-__all__ = ["QuantisedExamination", "QuantisedValue", "examine_quantised", "quantised_values"]
+__all__ = ["QuantisedExamination", "QuantisedValue", "confirmed", "examine_quantised", "quantised_values", "sources"]

@@ -16,27 +16,30 @@ import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Array, Graph, Labels, Ref
-from mindgap.judge.oracle import Expectation, Oracle
+from mindgap.judge.oracle import Expectation, Oracle, OracleError
 from mindgap.judge.oracle.evaluation.formats import widen
 from mindgap.judge.quantised.reach import dividing_scale, reach
 from mindgap.judge.quantised.values import QuantisedValue, quantised_values
 from mindgap.judge.quantised.wrong_rules import named_rule, other_encoding
 
 Tensor = torch.Tensor
-Kind = Literal["right", "reduced_precision", "discrepant"]
+Kind = Literal["right", "reduced_precision", "discrepant", "undecided"]
 
 #: Half the spacing of float16 numbers, relative to them.
 _HALF: Final = 2.0**-11
 #: How many times larger a rounding to float16 is than one to float32.
 _COARSER: Final = 2.0**13
+#: Elements that are off by float16 are off in both directions: of so many, more than one in so many.
+_SIGNS: Final = 20
+_MINORITY: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class QuantisedExamination:
-    """What was found of one value: of quantised integers, or of a float output.
+    """What was found of one value: of quantised integers, or of an output.
 
     number, node: of the value, and of the node that gives it (for integers, the one that rounds).
-    kind: `right`; `reduced_precision`, where rounding to float16 may lead there; `discrepant`.
+    kind: `right`; `reduced_precision`, where rounding to float16 may lead there; `discrepant`; `undecided`.
     bad: mask of the elements that are not right. elements: how many there are.
     farthest: the largest distance from the right integer, in steps (0 for floats).
     beyond: by how much of a step the exact quotient is further from an integer than rounding to nearest allows, at
@@ -44,6 +47,9 @@ class QuantisedExamination:
     rule: the other rule that gives every element, in words; empty where none is known.
     position, got, right, exact: the worst element, what it is, what it should be, and the exact quotient with the zero
     point.
+    form: dtype and shape that it has and should have, in words; empty where they are right.
+    by_factor: how many elements are right only for a factor of 31 bits and its shift (`reach.Reach.integer`).
+    why: of an undecided one, in words.
     """
 
     number: int
@@ -58,6 +64,9 @@ class QuantisedExamination:
     got: float = 0.0
     right: float = 0.0
     exact: float = 0.0
+    form: str = ""
+    by_factor: int = 0
+    why: str = ""
 
     @property
     def count(self) -> int:
@@ -66,23 +75,43 @@ class QuantisedExamination:
 
 
 def examine_quantised(
-    graph: Graph, inputs: Sequence[Array], integers: Mapping[int, Array], outputs: Sequence[Array]
-) -> list[QuantisedExamination]:
-    """Returns one examination for each quantised value in `integers`, in order, then those of the float outputs.
+    graph: Graph, inputs: Sequence[Array], integers: Mapping[int, Array], outputs: Sequence[Array],
+    narrow: bool = False, imposed: Mapping[int, Array] | None = None,
+) -> list[QuantisedExamination]:  # fmt: skip
+    """Returns one examination for each quantised value in `integers` or among the outputs, in order, then those of the
+    other outputs.
 
     `graph`: functional. `integers`: what a platform gave, by number of the value (`QuantisedValue.number`); `outputs`:
-    of the same run, in the graph's order. Raises `OracleError`; `OracleMemoryError` where memory does not suffice.
+    of the same run, in the graph's order. `narrow`: whether the platform was measured to compute float32 in fewer bits;
+    `reduced_precision` is found of no other. `imposed`: integers that take their place in what follows. Raises
+    `OracleError`, also for another number of outputs;
+    `OracleMemoryError` where memory does not suffice.
     """
-    values = [value for value in quantised_values(graph) if value.number in integers]
-    floats = [
-        (number, array) for number, array in zip(graph.outputs, outputs, strict=True)
-        if array.dtype.kind == "f" and number not in integers
-    ]  # fmt: skip
-    watched = (*(value.operand for value in values), *(number for number, _ in floats))
-    given = {value.number: to_torch(integers[value.number]) for value in values}
-    oracle = Oracle(replace(graph, outputs=watched, labels=Labels()), inputs, decisions=given)
-    found = [_examined(oracle, value, widen(given[value.number])) for value in values]
-    return found + [_of_floats(oracle, number, array) for number, array in floats]
+    if len(outputs) != len(graph.outputs):
+        raise OracleError(f"it gives {len(outputs)} outputs, and its translated graph {len(graph.outputs)}")
+    found = quantised_values(graph)
+    returned = dict(zip(graph.outputs, outputs, strict=True))
+    all_integers = {each.number: returned[each.number] for each in found if each.number in returned} | dict(integers)
+    values = [value for value in found if value.number in all_integers]
+    others = [(number, array) for number, array in returned.items() if number not in all_integers]
+    watched = (*(value.operand for value in values), *(number for number, _ in others))
+    given = {each.number: to_torch(all_integers[each.number]) for each in values}
+    fitting = {each.number: given[each.number] for each in values if not _other_form(graph, each, given[each.number])}
+    fitting |= {number: to_torch(array) for number, array in (imposed or {}).items()}
+    oracle = Oracle(replace(graph, outputs=watched, labels=Labels()), inputs, decisions=fitting)
+    examined = [_examined(oracle, value, given[value.number], narrow) for value in values]
+    for number, array in others:
+        examine = _of_floats if array.dtype.kind == "f" else _of_others
+        examined.append(examine(oracle, number, array, narrow))
+    return examined
+
+
+def _other_form(graph: Graph, value: QuantisedValue, given: Tensor) -> str:
+    """The dtype and shape of integers and those of the graph, in words, where they differ."""
+    spec = graph.values[value.number]
+    got = f"{str(given.dtype).removeprefix('torch.')}{list(given.shape)}"
+    right = got if spec is None else f"{spec.dtype}{list(spec.shape)}"
+    return "" if got == right else f"{got} where {right} is right"
 
 
 def _zero_point(oracle: Oracle, value: QuantisedValue) -> Tensor:
@@ -90,31 +119,43 @@ def _zero_point(oracle: Oracle, value: QuantisedValue) -> Tensor:
     return torch.as_tensor(zero, dtype=torch.float64)
 
 
-def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor) -> QuantisedExamination:
+def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor, narrow: bool) -> QuantisedExamination:
     expected = oracle.expectation(value.operand)
-    x, zero, got = expected.wide, _zero_point(oracle, value), given.to(torch.float64)
-    if got.shape != x.shape:
+    x, zero, got = expected.wide, _zero_point(oracle, value), widen(given).to(torch.float64)
+    form = _other_form(oracle.graph, value, given)
+    if not form and got.shape != x.shape:
+        form = f"{list(got.shape)} where {list(x.shape)} is right"
+    if form:
         everywhere = torch.ones(got.shape, dtype=torch.bool)
-        return QuantisedExamination(value.number, value.node, "discrepant", everywhere, got.numel())
-    within = reach(oracle, value, expected)
+        return QuantisedExamination(value.number, value.node, "discrepant", everywhere, got.numel(), form=form)
+    allowed = reach(oracle, value, expected)
     # What NaN becomes is not defined, and what is infinite without doubt is cut off.
-    x = torch.where(x.isnan(), got - zero, x)
-    within = torch.where(torch.isfinite(x), torch.nan_to_num(within, nan=torch.inf), torch.zeros_like(x))
+    undefined, x = x.isnan(), torch.where(x.isnan(), got - zero, x)
 
     def integers(steps: Tensor) -> Tensor:
         return torch.clamp(torch.round(steps) + zero, value.low, value.high)
 
-    bad = ~((got >= integers(x - within)) & (got <= integers(x + within)))
+    def outside(distance: Tensor) -> Tensor:
+        finite = torch.where(torch.isfinite(x), torch.nan_to_num(distance, nan=torch.inf), torch.zeros_like(x))
+        return ~((got >= integers(x - finite)) & (got <= integers(x + finite))) & ~undefined
+
+    within = allowed.floats + allowed.integer
+    bad = outside(within)
     if not bool(bad.any()):
-        return QuantisedExamination(value.number, value.node, "right", bad, got.numel())
+        by_factor = int(outside(allowed.floats).sum())
+        return QuantisedExamination(value.number, value.node, "right", bad, got.numel(), by_factor=by_factor)
+    within = torch.where(torch.isfinite(x), torch.nan_to_num(within, nan=torch.inf), torch.zeros_like(x))
     right = integers(x)
     cut_off = torch.minimum(torch.maximum(x + zero, torch.full_like(x, value.low)), torch.full_like(x, value.high))
     beyond = torch.where(bad, ((got - cut_off).abs() - 0.5).clamp_min(0.0), torch.zeros_like(x))
     limit = _of_float16(value, expected)
-    rule = named_rule(value, x, zero, got, within)
+    rule = named_rule(value, x, zero, got, within, bad)
     if not rule and not bool((beyond[bad] > 0).any()):
         rule = "where the quotient is exactly between two integers the odd one was taken, not the even one"
-    few = not rule and bool((beyond <= limit).all())
+    few = narrow and not rule and bool((beyond <= limit).all())
+    if few and bool((limit > 0.5).any()):
+        # A zero point or a bias that is off hides below such a limit, and leads in one direction.
+        few = not _one_sided(bad, got - cut_off)
     if not rule and not few and (scale := dividing_scale(oracle, value)) is not None:
         rule = other_encoding(value, x, zero, got, scale, limit)
     worst = int(torch.where(bad, (got - right).abs() + beyond, -torch.ones_like(x)).flatten().argmax())
@@ -124,6 +165,19 @@ def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor) -> Quantised
         int((got - right).abs().max()), float(beyond.max()), rule, position, float(got.flatten()[worst]),
         float(right.flatten()[worst]), float((x + zero).flatten()[worst]),
     )  # fmt: skip
+
+
+def _one_sided(bad: Tensor, off: Tensor) -> bool:
+    """Whether nearly all errors have one sign, in the whole or in some channel: dimension 1 of images (4 and 5
+    dimensions), the last one otherwise."""
+    if not bad.dim():
+        return False
+    channel = 1 if bad.dim() >= 4 else bad.dim() - 1
+    up, down = ((bad & side).movedim(channel, 0).flatten(1).sum(1) for side in (off > 0, off < 0))
+    few, all_ = torch.minimum(up, down), up + down
+    by_channel = (all_ >= _SIGNS) & (few * _MINORITY <= all_)
+    whole = min(int(up.sum()), int(down.sum())) * _MINORITY <= int(all_.sum()) >= _SIGNS
+    return whole or bool(by_channel.any())
 
 
 def _of_float16(value: QuantisedValue, expected: Expectation) -> Tensor:
@@ -138,25 +192,48 @@ def _of_float16(value: QuantisedValue, expected: Expectation) -> Tensor:
     return torch.clamp_max(size, 2 * _HALF * (value.high - value.low)).expand(expected.wide.shape)
 
 
-def _of_floats(oracle: Oracle, number: int, array: Array) -> QuantisedExamination:
+def _of_floats(oracle: Oracle, number: int, array: Array, narrow: bool) -> QuantisedExamination:
     """A float output, computed from the integers that the platform gave before it."""
+    found = _of_others(oracle, number, array, narrow)
+    if found.kind != "discrepant" or found.form:
+        return found
+    expected, got = oracle.expectation(number), widen(to_torch(array))
+    error = torch.where(found.bad, (got - expected.wide).abs(), torch.zeros_like(expected.wide))
+    error = torch.where(error.isnan(), torch.full_like(error, torch.inf), error)
+    finite = expected.wide[torch.isfinite(expected.wide)]
+    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    sigma = torch.nan_to_num(expected.sigma, nan=0.0, posinf=0.0)
+    limit = torch.clamp_min(_COARSER * sigma, 2 * _HALF * largest)
+    few = narrow and bool((torch.isfinite(error) & (error <= limit)).all())
+    worst = int(error.flatten().argmax())
+    position = tuple(int(each) for each in torch.unravel_index(torch.tensor(worst), got.shape))
+    right = float(expected.wide.flatten()[worst])
+    return replace(
+        found, kind="reduced_precision" if few else "discrepant", beyond=float(error.max()), position=position,
+        got=float(got.flatten()[worst]), right=right, exact=right,
+    )  # fmt: skip
+
+
+def _of_others(oracle: Oracle, number: int, array: Array, _: bool) -> QuantisedExamination:
+    """An output by the judge's own rule: floats within rounding; integers and truth values that a choice within
+    rounding gives."""
     node, given = oracle.graph.producer[number], to_torch(array)
     examined = oracle.examine_value(number, array)
-    expected = oracle.expectation(number)
     bad = torch.zeros(given.shape, dtype=torch.bool) if examined.bad is None else examined.bad
+    found = QuantisedExamination(number, node, "right", bad, given.numel())
+    if examined.silent:
+        return replace(found, kind="undecided", why="the shape of an output depends on values that rounding decides")
     if examined.kind == "calm":
-        return QuantisedExamination(number, node, "right", torch.zeros_like(bad), given.numel())
-    if examined.kind == "structural" or given.shape != expected.wide.shape:
-        return QuantisedExamination(number, node, "discrepant", torch.ones_like(bad), given.numel())
-    error = (widen(given) - expected.wide).abs()
-    error = torch.where(error.isnan(), torch.full_like(error, torch.inf), error)
-    largest = float(expected.wide.abs().max())
-    limit = torch.clamp_min(_COARSER * expected.sigma, 2 * _HALF * largest)
-    few = bool((error <= limit).all())
-    worst = int(error.flatten().argmax())
+        return replace(found, bad=torch.zeros_like(bad))
+    if examined.kind == "structural":
+        spec = oracle.graph.values[number]
+        right = "" if spec is None else f" where {spec.dtype}{list(spec.shape)} is right"
+        form = f"{array.dtype}{list(array.shape)}{right}"
+        return replace(found, kind="discrepant", bad=torch.ones_like(bad), form=form)
+    if given.is_floating_point():
+        return replace(found, kind="discrepant")
+    worst, right = int(bad.flatten().to(torch.int8).argmax()), oracle.step.wide(number)
     position = tuple(int(each) for each in torch.unravel_index(torch.tensor(worst), given.shape))
-    right = float(expected.wide.flatten()[worst])
-    return QuantisedExamination(
-        number, node, "reduced_precision" if few else "discrepant", bad, given.numel(), 0, float(error.max()), "",
-        position, float(given.flatten()[worst]), right, right,
-    )  # fmt: skip
+    expected = float(right.flatten()[worst]) if right.shape == given.shape else 0.0
+    got = float(given.flatten()[worst])
+    return replace(found, kind="discrepant", position=position, got=got, right=expected, exact=expected)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -47,12 +48,22 @@ _SUMS: Final = frozenset({
 })  # fmt: skip
 
 
-def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far from the exact quotient each element may be rounded, in steps: by float32 arithmetic (`floats`), and by a
+    factor of 31 bits and its shift beside that (`integer`)."""
+
+    floats: Tensor
+    integer: Tensor
+
+
+def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation) -> Reach:
     """Returns how far from the exact quotient each element may be rounded, in steps."""
     x = expected.wide
     if _is_exact(oracle, value):
-        return torch.zeros_like(x)
-    return SIGMAS * expected.sigma + (_FACTOR + _WIDE) * x.abs() + _of_double_rounding(oracle, value)
+        return Reach(torch.zeros_like(x), torch.zeros_like(x))
+    shifted = _of_double_rounding(oracle, value, x)
+    return Reach(SIGMAS * expected.sigma + _WIDE * x.abs(), _FACTOR * x.abs() + shifted)
 
 
 def dividing_scale(oracle: Oracle, value: QuantisedValue) -> Tensor | None:
@@ -70,20 +81,57 @@ def _made_by(oracle: Oracle, number: int) -> Node | None:
     return oracle.graph.nodes[index] if index >= 0 else None
 
 
-def _of_double_rounding(oracle: Oracle, value: QuantisedValue) -> float:
-    """Half of 2⁻ⁿ steps for the factor M of a product of two quantised operands; 0 for others, and for M of ½ or more,
-    which is not shifted."""
+def _of_double_rounding(oracle: Oracle, value: QuantisedValue, x: Tensor) -> Tensor:
+    """Half of 2⁻ⁿ steps for the factor M of a product of two quantised operands, by channel; 0 for others, and for M
+    of ½ or more, which is not shifted. `x`: the quotients."""
+    factor = _factor(oracle, value, x)
+    if factor is None:
+        return torch.zeros_like(x)
+    shift = torch.floor(
+        -torch.log2(torch.where((factor > 0) & torch.isfinite(factor), factor, torch.ones_like(factor)))
+    )
+    return torch.where(shift >= 1, torch.exp2(-(shift + 1)), torch.zeros_like(shift)).expand(x.shape)
+
+
+def _factor(oracle: Oracle, value: QuantisedValue, x: Tensor) -> Tensor | None:
+    """The factor M, in a shape that broadcasts with the quotients; None where there is none."""
     graph, scale = oracle.graph, dividing_scale(oracle, value)
     products = [graph.nodes[i] for i in value.block if traits(graph.nodes[i].op).contracts]
-    if scale is None or len(products) != 1:
-        return 0.0
+    if len(products) != 1:
+        return None
+    if scale is None:
+        return _given_factor(oracle, value, x)
     scales = [dequantising_scale(graph, number) for number in operands(products[0])[:2]]
     if len(scales) != 2 or None in scales:
-        return 0.0
-    factor = math.prod(float(oracle.step.wide(number).abs().max()) for number in scales if number is not None)
-    factor /= float(scale.abs().min())
-    shift = math.floor(-math.log2(factor)) if 0 < factor < math.inf else 0
-    return 2.0 ** -(shift + 1) if shift >= 1 else 0.0
+        return None
+    factor = torch.ones((), dtype=torch.float64)
+    for place, number in enumerate(scales):
+        assert number is not None, "it was looked for"
+        factor = factor * _by_channel(products[0], place, oracle.step.wide(number).abs().to(torch.float64), x)
+    return factor / scale.abs()
+
+
+def _given_factor(oracle: Oracle, value: QuantisedValue, x: Tensor) -> Tensor | None:
+    """The factor that sums of products are multiplied by (ONNX's `QLinearConv` and `QLinearMatMul`)."""
+    node = _made_by(oracle, value.operand)
+    if node is None or packet_of(node.op) != "mul" or len(node.args) < 2 or not isinstance(node.args[1], Ref):
+        return None
+    factor = oracle.step.wide(node.args[1].index).abs().to(torch.float64)
+    fits = factor.dim() <= x.dim() and all(
+        each in (1, other) for each, other in zip(reversed(factor.shape), reversed(x.shape), strict=False)
+    )
+    return factor if fits else None
+
+
+def _by_channel(product: Node, place: int, scale: Tensor, x: Tensor) -> Tensor:
+    """The scales of an operand of a product in a shape that broadcasts with its results. For scales of other than the
+    results' channels the largest one."""
+    if scale.numel() == 1:
+        return scale.reshape(())
+    dim = 1 if "conv" in packet_of(product.op) and x.dim() >= 3 else x.dim() - 1
+    if place != 1 or x.shape[dim] != scale.numel():
+        return scale.max()
+    return scale.reshape([-1 if each == dim else 1 for each in range(x.dim())])
 
 
 def _is_exact(oracle: Oracle, value: QuantisedValue) -> bool:

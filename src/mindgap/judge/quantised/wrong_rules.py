@@ -18,6 +18,9 @@ Tensor = torch.Tensor
 _NEAR: Final = 2.0**-6
 #: The share of elements that a rule gives for the exact quotients themselves.
 _MOST: Final = 0.9
+#: The share of elements that a rule gives, and of the wrong ones that it may leave.
+_NEARLY_ALL: Final = 0.99
+_LEFT: Final = 0.02
 _ROUNDINGS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "as if halves were rounded away from zero, not to even": lambda x: x.sign() * (x.abs() + 0.5).floor(),
     "as if halves were rounded up, not to even": lambda x: (x + 0.5).floor(),
@@ -33,11 +36,11 @@ _ENCODINGS: Final = tuple(
 )  # fmt: skip
 
 
-def named_rule(value: QuantisedValue, x: Tensor, zero: Tensor, got: Tensor, within: Tensor) -> str:
-    """Returns the rule that gives every element, in words; empty where none is known.
+def named_rule(value: QuantisedValue, x: Tensor, zero: Tensor, got: Tensor, within: Tensor, bad: Tensor) -> str:
+    """Returns the rule that gives every element, or all but a few, in words; empty where none is known.
 
     `x`: the exact quotients in steps, without the zero point. `got`: integers, in float64. `within`: how far from the
-    exact quotients a right implementation may round.
+    exact quotients a right implementation may round. `bad`: the elements that are not right.
     """
     near = torch.clamp_max(within, _NEAR)
 
@@ -45,12 +48,14 @@ def named_rule(value: QuantisedValue, x: Tensor, zero: Tensor, got: Tensor, with
         return torch.clamp(steps, value.low, value.high)
 
     def given(function: Callable[[Tensor], Tensor]) -> bool:
-        """Whether the function gives each element for a quotient that is next to the exact one, and most for that."""
+        """Whether the function gives each element for a quotient that is next to the exact one, and most for that. One
+        in a hundred may differ, where the rule explains the wrong ones."""
         if (got == function(x)).to(torch.float64).mean() < _MOST:
             return False
         ends = [function(x + side * near) for side in (-1, 1)]
         low, high = torch.minimum(*ends), torch.maximum(*ends)
-        return bool(((got >= low) & (got <= high)).all())
+        others = int(((got < low) | (got > high)).sum())
+        return others <= (1 - _NEARLY_ALL) * got.numel() and others <= _LEFT * int(bad.sum())
 
     for phrase, rounding in _ROUNDINGS.items():
         if given(lambda y, f=rounding: cut_off(f(y) + zero)):

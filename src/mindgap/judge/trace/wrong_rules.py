@@ -106,8 +106,8 @@ def _candidates(
         for low, high in ((-128, 127), (0, 255), (-32768, 32767)):
             yield WrongRule(f"as if cut off at {low} and {high}"), args[0].clamp(low, high)
     elif call.packet in ("add", "sub", "rsub", "subtract") and _whole(args[0]) and _whole(right):
-        off = (got - right).flatten()[0]
-        if off != 0 and got.numel() > 1:
+        off, formats = (got - right).flatten()[0], _NARROWER.get(getattr(call.node.outputs[0], "dtype", ""), ())
+        if off != 0 and got.numel() > 1 and not any(torch.equal(each(right), got) for each in formats):
             yield WrongRule(f"every element is off by {off.item():g}, as with another zero point"), right + off
     elif call.packet in ("mul", "multiply", "div"):
         yield from _scaled(call.packet, args, got, right)
@@ -202,11 +202,23 @@ def _in_bfloat16(x: Tensor) -> Tensor:
     return x.to(torch.bfloat16).to(x.dtype)
 
 
+def _in_tf32(x: Tensor) -> Tensor:
+    """Rounds to 10 explicit bits of the significand in float32's range (NVIDIA's TF32)."""
+    parts = torch.frexp(x)
+    return torch.ldexp(torch.round(parts.mantissa * 2.0**11), parts.exponent - 11)
+
+
+#: By dtype, the formats in which a platform may add instead. A sum in one that holds the operand may give it again.
+_NARROWER: Final[Mapping[str, tuple[Callable[[Tensor], Tensor], ...]]] = {
+    "float32": (_in_float16, _in_bfloat16, _in_tf32), "float16": (_in_bfloat16,), "bfloat16": (_in_float16,),
+}  # fmt: skip
+
+
 def _left_out(packet: str, args: list[Any], dtype: str) -> Iterator[_Candidate]:
-    """The first operand as it is. Not where 16 bits hold all of a float32: a sum in such a format may give it too."""
+    """The first operand as it is. Not where a narrower format holds all of it: a sum in that format may give it too."""
     if packet in _LEFT_OUT and isinstance(args[0], Tensor):
         kept = _wide(args[0])
-        if dtype != "float32" or not any(torch.equal(each(kept), kept) for each in (_in_float16, _in_bfloat16)):
+        if not any(torch.equal(each(kept), kept) for each in _NARROWER.get(dtype, ())):
             yield WrongRule(f"as if nothing were {_LEFT_OUT[packet]}"), kept
 
 

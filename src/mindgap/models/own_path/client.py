@@ -154,11 +154,14 @@ class OwnPathClient:
             return None
         if platform in self._files:
             raise MindgapError(f"{self._files[platform].name} takes the place of the source there")
-        with tempfile.TemporaryDirectory(prefix="mindgap-probed-") as folder:
-            probed = write_probed(Path(name), Path(folder))
-            if probed is None:
-                return None
-            found = self.feed(f"{probed.path}{question}{options}", platform, arrays)
+        try:
+            with tempfile.TemporaryDirectory(prefix="mindgap-probed-") as folder:
+                probed = write_probed(Path(name), Path(folder))
+                if probed is None:
+                    return None
+                found = self.feed(f"{probed.path}{question}{options}", platform, arrays)
+        except OSError as error:  # a full disk
+            raise MindgapError(f"{name} cannot be copied with its integers as outputs: {error}") from error
         if len(found) != probed.all:
             raise MindgapError(f"{platform} gives {len(found)} outputs of {probed.all}")
         return found[: probed.own], {node: found[place] for node, place in probed.nodes.items()}

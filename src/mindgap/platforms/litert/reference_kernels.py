@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,17 @@ class NotRun(MindgapError):
     """The reference kernels gave nothing, and why."""
 
 
-def values_of(file: Path, inputs: Sequence[Array], seconds: float) -> Mapping[int, Array]:
-    """Returns the values of a file's tensors by number; those that the interpreter does not keep are left out.
+@dataclass(frozen=True, slots=True)
+class KernelValues:
+    """The values of a file's tensors by number. `reference`: whether the reference kernels computed them, or the
+    optimised ones in their place."""
+
+    values: Mapping[int, Array]
+    reference: bool
+
+
+def values_of(file: Path, inputs: Sequence[Array], seconds: float) -> KernelValues:
+    """Returns the values of a file's tensors; those that the interpreter does not keep are left out.
 
     `inputs`: in the file's order. Raises `NotRun` where the environment is not there or the file does not run in it.
     """
@@ -51,12 +61,13 @@ def values_of(file: Path, inputs: Sequence[Array], seconds: float) -> Mapping[in
             raise NotRun(why[:200])
         with np.load(found) as arrays:
             numbers = arrays["arr_0"]
-            return {int(number): arrays[f"arr_{place}"] for place, number in enumerate(numbers, 1)}
+            values = {int(number): arrays[f"arr_{place}"] for place, number in enumerate(numbers, 1)}
+            return KernelValues(values, bool(arrays["reference"]))
 
 
-def _allocated(library: Any, file: str) -> Any:
-    """Returns an interpreter of the reference kernels; of the optimised ones, without a delegate, for a file with an
-    operator that the reference kernels lack, such as `CEIL`."""
+def _allocated(library: Any, file: str) -> tuple[Any, bool]:
+    """Returns an interpreter of the reference kernels, and True; of the optimised ones, without a delegate, and False
+    for a file with an operator that the reference kernels lack, such as `CEIL`."""
     resolvers = library.OpResolverType
     for kernels in (resolvers.BUILTIN_REF, resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES):
         try:
@@ -68,13 +79,13 @@ def _allocated(library: Any, file: str) -> Any:
             if kernels == resolvers.BUILTIN_REF and "Didn't find op" in str(error):
                 continue
             raise
-        return interpreter
+        return interpreter, kernels == resolvers.BUILTIN_REF
     raise AssertionError("the last kernels are returned, or raise")
 
 
 def _run(file: str, given: str, found: str) -> None:
     library: Any = importlib.import_module("ai_edge_litert.interpreter")
-    interpreter = _allocated(library, file)
+    interpreter, reference = _allocated(library, file)
     with np.load(given) as arrays:
         for place, each in enumerate(interpreter.get_input_details()):
             interpreter.set_tensor(each["index"], arrays[f"arr_{place}"])
@@ -88,7 +99,7 @@ def _run(file: str, given: str, found: str) -> None:
         if value.dtype.kind in "biufc":
             numbers.append(each["index"])
             values.append(value)
-    np.savez(found, np.array(numbers, np.int64), *values)
+    np.savez(found, np.array(numbers, np.int64), *values, reference=np.array(reference))
 
 
 if __name__ == "__main__":

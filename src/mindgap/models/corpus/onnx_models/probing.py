@@ -10,14 +10,21 @@ from typing import Any, Final
 #: The operator whose results are shown.
 QUANTIZE: Final = "QuantizeLinear"
 _UINT8: Final = 2
+#: Where operators whose result is quantised have its zero point, of their inputs: those of ONNX, and of `com.microsoft`
+#: (ONNX Runtime's `quantization_defs.cc`).
+_ZERO_POINTS: Final = {
+    QUANTIZE: 2, "QLinearConv": 7, "QLinearMatMul": 7, "QLinearAdd": 7, "QLinearMul": 7, "QGemm": 8, "QLinearConcat": 1,
+    "QLinearSigmoid": 4, "QLinearLeakyRelu": 4, "QLinearAveragePool": 4, "QLinearGlobalAveragePool": 4,
+    "QLinearReduceMean": 4, "QLinearSoftmax": 4,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedModel:
     """A model file whose outputs are those of another, then the integers of some nodes.
 
-    path: of the file. nodes: by the name of each `QuantizeLinear` node, as captured graphs have it, the position of its
-    integers among the outputs. own: how many outputs the model has itself. all: how many the file has.
+    path: of the file. nodes: by the name of each node with a quantised result, as captured graphs have it, the position
+    of its integers among the outputs. own: how many outputs the model has itself. all: how many the file has.
     """
 
     path: Path
@@ -27,13 +34,16 @@ class ProbedModel:
 
 
 def write_probed(path: Path, folder: Path) -> ProbedModel | None:
-    """Writes the model of `path` into `folder` with the result of each `QuantizeLinear` as an output.
+    """Writes the model of `path` into `folder` with each quantised result, as of `QuantizeLinear`, as an output.
 
-    None for a model without such a node, or one that holds functions. Raises `SourceError` for a file that is damaged.
+    None for a model without such a node, or one that holds functions. Raises `SourceError` for a file that is damaged,
+    and one that cannot be written (2 GiB with its data, a full disk).
     """
     import onnx as library
+    from google.protobuf.message import EncodeError
 
     from mindgap.models.corpus.onnx_models.file import load_model
+    from mindgap.models.corpus.source import SourceError, one_line
 
     onnx: Any = library  # typed in parts
     model = load_model(path)
@@ -47,18 +57,22 @@ def write_probed(path: Path, folder: Path) -> ProbedModel | None:
     own = len(shown)
     for name, node in zip(node_names(model.graph.node), model.graph.node, strict=True):
         made = node.output[0]
-        if node.op_type != QUANTIZE or made not in dependent:
+        place = _ZERO_POINTS.get(node.op_type)
+        if place is None or made not in dependent or (node.op_type == "QGemm" and len(node.input) <= place):
             continue
         found[name] = shown.setdefault(made, len(shown))
         if found[name] < own:
             continue
-        zero = types.get(node.input[2]) if len(node.input) > 2 else None
+        zero = types.get(node.input[place]) if len(node.input) > place else None
         kind = zero or next((each.i for each in node.attribute if each.name == "output_dtype" and each.i), _UINT8)
         model.graph.output.append(onnx.helper.make_tensor_value_info(made, kind, None))
     if not found:
         return None
     target = folder / path.name
-    onnx.save(model, str(target))
+    try:
+        onnx.save(model, str(target))
+    except (OSError, ValueError, EncodeError) as error:
+        raise SourceError(f"{path}: it cannot be written with its integers as outputs: {one_line(error)}") from error
     return ProbedModel(target, found, own, len(shown))
 
 
