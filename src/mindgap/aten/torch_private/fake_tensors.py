@@ -55,9 +55,13 @@ def storage_id(tensor: torch.Tensor) -> int:
 
 
 def lazy_clone(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a copy whose memory is duplicated when either tensor is first written to."""
+    """Returns a copy whose memory is duplicated when either tensor is first written to; at once where PyTorch did not
+    allocate it (mapped from a file, of numpy, shared between processes), which it refuses."""
     clone: Callable[[torch.Tensor], torch.Tensor] = vars(torch)["_lazy_clone"]
-    return clone(tensor)
+    try:
+        return clone(tensor)
+    except RuntimeError:
+        return tensor.clone()
 
 
 #: Loggers that print a traceback for each operator that has no fake implementation.
