@@ -24,8 +24,8 @@ from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
     Executable,
+    NotOnThisMachine,
     Options,
-    PlatformError,
     Unsupported,
 )
 from mindgap.platforms.rknn import messages
@@ -90,13 +90,19 @@ class RknnPlatform:
 
 
 def _calibration_file(options: Options) -> str | None:
-    """Returns the absolute path of the list of calibration data. Raises `PlatformError` for one that is not there."""
+    """Returns the absolute path of the list of calibration data. Raises `NotOnThisMachine` where it is absent."""
     given = options.get("calibration")
     if given is None:
         return None
     if not Path(given).is_file():
-        raise PlatformError(f"option calibration={given}: no such file; give a list of .npy files, one in each line")
+        raise NotOnThisMachine(f"option calibration={given}: no such file; give a list of .npy files, one in each line")
     return str(Path(given).resolve())
+
+
+def _variables(options: Options) -> Mapping[str, str]:
+    """No variables. Raises `NotOnThisMachine` as `_calibration_file` does, before a worker is started."""
+    _calibration_file(options)
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +209,7 @@ BACKEND: Final = HostRuntime(
     MODULES,
     RknnPlatform,
     _OPTIONS,
+    variables=_variables,
     script=_script,
     stage_at_fault=rknn_stage,
     packages=_PACKAGES,
