@@ -45,6 +45,13 @@ def job(what: str = "add", **settings: object) -> Job:
     return Job(ZOO, graph(what), **{"deadline_s": 20.0, **settings})  # type: ignore[arg-type]
 
 
+def kill_there(pool: WorkerPool) -> None:
+    """Kills what runs there, and waits until the worker itself is gone: it could still answer a job before."""
+    there = psutil.Process(pool.pids()[ZOO]).children(recursive=True)
+    os.kill(pool.pids()[ZOO], signal.SIGKILL)
+    assert there and not psutil.wait_procs(there, timeout=10)[1]
+
+
 def is_right(outcome: Outcome) -> bool:
     return outcome.status == "ok" and outcome.arrays is not None and 1.0 <= outcome.arrays[0].min() < 2.0
 
@@ -101,7 +108,7 @@ def test_a_host_that_is_gone_is_no_failure_of_the_platform(
     with WorkerPool([ZOO]) as pool:
         assert is_right(pool.run(job(want="outputs")))
         gate.unlink()
-        os.kill(pool.pids()[ZOO], signal.SIGKILL)
+        kill_there(pool)
         with pytest.raises(HostProblem, match=r"host edge: its command .* ended with status 1: it said nothing"):
             pool.run(job())
         gate.touch()
@@ -118,7 +125,7 @@ def test_a_restart_there_is_waited_for(write_host: Write, tmp_path: Path) -> Non
     with WorkerPool([ZOO]) as pool:
         assert is_right(pool.run(job(want="outputs")))
         gate.unlink()
-        os.kill(pool.pids()[ZOO], signal.SIGKILL)
+        kill_there(pool)
         threading.Timer(0.5, gate.touch).start()
         assert is_right(pool.run(job(want="outputs")))
         assert pool.starts(ZOO) > 2
