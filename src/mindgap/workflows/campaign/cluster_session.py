@@ -27,7 +27,6 @@ from mindgap.workflows.campaign.preparation import (
     budgets_of,
     check_changes,
     done_cases,
-    numbers_of,
     settled_state,
     support_of,
 )
@@ -107,9 +106,7 @@ def _run(session: Session, ray: Any, address: str) -> str:
             name: replace(budget.now, batch=plan.platforms[name].batch)
             for name, budget in budgets_of(directory, platforms, resume_state).items()
         }
-        context = ClusterContext(
-            directory, numbers_of(directory), platforms, nodes, selector, resume_state, progress, budgets
-        )
+        context = ClusterContext(directory, nodes, selector, resume_state, progress, budgets)
         steps.run(progress)
         driver = ClusterDriver(context)
         driver.run()

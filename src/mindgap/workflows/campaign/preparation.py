@@ -96,7 +96,7 @@ def support_of(
     lacking = [platform for platform in fresh if may_lack(platform, directory.plan.reference)]
     if known_support is not None and before.minutes > 0 and lacking:
         limits = SurveyLimits(known_support, before.minutes, options.steps, options.notify)
-        survey_graphs(lacking, case_source.samples(numbers_of(directory)), pool, limits)
+        survey_graphs(lacking, case_source.samples(directory.numbers), pool, limits)
     support = read_eligibility(directory.store, known_support, pool, directory.plan, platforms, fresh=fresh)
     if known_support is not None:
         unasked = sorted({*lacking} - support.platforms)
@@ -146,11 +146,6 @@ def budgets_of(
         for platform, asked in plan.platforms.items()
         if platform in platforms and platform != plan.reference and (asked.cpu_minutes is not None or asked.batch > 1)
     }
-
-
-def numbers_of(directory: CampaignDirectory) -> list[int]:
-    """Returns the numbers of this shard's blocks."""
-    return list(directory.shard.blocks(directory.plan.count))
 
 
 def done_cases(resume_state: ResumeState, plan: Plan) -> int:

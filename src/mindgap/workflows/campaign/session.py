@@ -33,7 +33,6 @@ from mindgap.workflows.campaign.preparation import (
     budgets_of,
     check_changes,
     done_cases,
-    numbers_of,
     settled_state,
     support_of,
 )
@@ -205,7 +204,7 @@ def _reference_digits(plan: Plan) -> str:
 def _refuse_unfinished(directory: CampaignDirectory) -> None:
     """Raises `MindgapError` if a block of the campaign is not finished on the platforms that it has."""
     done = read_resume_state(directory.store, directory).done
-    first = next((number for number in numbers_of(directory) if number not in done), None)
+    first = next((number for number in directory.numbers if number not in done), None)
     if first is not None:
         enough = f", or let it end where it is, by `variants = {first * BLOCK}` under [stop] in {PLAN}" if first else ""
         raise MindgapError(
@@ -274,7 +273,7 @@ def _platforms_to_run(directory: CampaignDirectory, resume_state: ResumeState) -
     """Returns the platforms that some block has still to run; all of them where none has."""
     done = {*resume_state.done, *resume_state.lacking}
     lacked = {name for names in resume_state.lacking.values() for name in names}
-    if lacked and all(number in done for number in numbers_of(directory)):
+    if lacked and all(number in done for number in directory.numbers):
         return [name for name in directory.plan.platforms if name in lacked]
     return list(directory.plan.platforms)
 

@@ -206,15 +206,13 @@ def _of_ray(name: str) -> bool:
 def _reach(address: str, given: str = "") -> None:
     """Raises `ClusterProblem` if nothing listens at an address: Ray itself would ask for a minute. `given`: what the
     user named, where Ray takes another."""
-    if address in ("auto", "local", ""):
-        if address == "auto":
-            return
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ClusterProblem(
             f"--ray {address or '(empty)'}: give HOST:PORT of a cluster's head, ray://HOST:PORT or auto"
         )
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ClusterProblem(f"--ray {address}: give HOST:PORT of a cluster's head, ray://HOST:PORT or auto")
     try:
         with socket.create_connection(_host_and_port(address), _CONNECT_S):
             pass

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -40,8 +39,6 @@ class ClusterContext:
     budget, or compile batches; without a limit, the seconds are infinite."""
 
     directory: CampaignDirectory
-    numbers: Sequence[int]
-    platforms: Sequence[PlatformName]
     nodes: ClusterNodes
     selector: BlockSelector
     resume_state: ResumeState
@@ -70,9 +67,9 @@ class ClusterDriver:
         #: Why no further block begins; empty while there is no reason.
         self.stopped = ""
         self._started = time.monotonic()
-        self._saturation = saturation_of(list(context.numbers), context.resume_state)
-        done = context.resume_state.done
-        self._todo = deque((at, number) for at, number in enumerate(context.numbers) if number not in done)
+        numbers, done = context.directory.numbers, context.resume_state.done
+        self._saturation = saturation_of(numbers, context.resume_state)
+        self._todo = deque((at, number) for at, number in enumerate(numbers) if number not in done)
         self._first = self._todo[0][1] if self._todo else -1
         #: What each reference that is waited for means: (`outline` | `cases` | `judge`, block, platform).
         self._asked: dict[Any, tuple[str, int, PlatformName | None]] = {}

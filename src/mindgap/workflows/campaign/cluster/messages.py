@@ -91,12 +91,11 @@ class BlockChoice:
 
 @dataclass(frozen=True)
 class CasesRun:
-    """What became of a platform's part of a block: the indices that ran, and processor and wall-clock seconds."""
+    """What became of a platform's part of a block: the indices that ran, and their processor seconds."""
 
     platform: PlatformName
     indices: tuple[int, ...]
     cpu_seconds: float
-    seconds: float
 
 
 @dataclass(frozen=True)

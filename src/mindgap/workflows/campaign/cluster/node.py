@@ -9,7 +9,6 @@ import os
 import socket
 import tempfile
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -171,8 +170,7 @@ class CampaignNode:
         self, platform: PlatformName, number: int, position: int, indices: Sequence[int], budget: BudgetState | None
     ) -> tuple[CasesRun, list[Outcome]]:
         """Runs cases of a block on a platform of this node; with a budget, until the block's part of it is spent."""
-        self._agreed()
-        started = time.monotonic()
+        terms = self._agreed()
         cases = {case.index: case for case in self._block(number)}
         order, runner = [cases[index] for index in indices], PoolRunner(self._setup.plan, self._pool)
         if budget is None:
@@ -181,7 +179,7 @@ class CampaignNode:
             left = CpuBudget(budget.seconds, budget.blocks, budget.spent)
             outcomes = run_within(runner, platform, order, budget.batch, left, position)
         self._check_alive(outcomes.values())
-        expected = self._agreed().fingerprints[platform]
+        expected = terms.fingerprints[platform]
         for outcome in outcomes.values():
             if outcome.fingerprint not in ("", expected):
                 raise MindgapError(
@@ -189,8 +187,7 @@ class CampaignNode:
                     "(versions, hardware, settings): resume once it is the same on all nodes"
                 )
         cpu = sum(outcome.timings.get("cpu", 0.0) for outcome in outcomes.values())
-        run = CasesRun(platform, tuple(outcomes), cpu, time.monotonic() - started)
-        return run, list(outcomes.values())
+        return CasesRun(platform, tuple(outcomes), cpu), list(outcomes.values())
 
     @_as_data
     def job(self, header: Mapping[str, Any], arrays: Sequence[Any]) -> Outcome:

@@ -51,7 +51,6 @@ class CampaignDriver:
     def __init__(self, context: DriverContext) -> None:
         self._context = context
         self.plan = context.directory.plan
-        self.numbers = list(context.directory.shard.blocks(self.plan.count))
         #: Why no further block begins; empty while there is no reason.
         self.stopped = ""
         self._started = time.monotonic()
@@ -59,12 +58,13 @@ class CampaignDriver:
         self._lacking = context.resume_state.lacking
         #: The rows of blocks that only added platforms have still to run.
         self._before = {row["block"]: row for row in context.resume_state.blocks if row["block"] in self._lacking}
-        self._saturation = saturation_of(self.numbers, context.resume_state)
+        self._saturation = saturation_of(context.directory.numbers, context.resume_state)
         self._queues = BlockQueues(context.blocks, self._done, self._over)
 
     def run(self) -> None:
         """Runs the unfinished blocks. Raises the first error of any thread, such as a full disk or an empty pool."""
-        todo = [(at, number) for at, number in enumerate(self.numbers) if number not in self._context.resume_state.done]
+        numbers, done = self._context.directory.numbers, self._context.resume_state.done
+        todo = [(at, number) for at, number in enumerate(numbers) if number not in done]
         supplier = ThreadPoolExecutor(1, "mindgap-cases")
         try:
             ahead: Future[list[Case]] | None = None
