@@ -28,7 +28,7 @@ from mindgap.workflows.cluster.capture_task import (
     check_software,
     files_of,
 )
-from mindgap.workflows.cluster.connection import ClusterNode, connected, living_nodes, lost_task
+from mindgap.workflows.cluster.connection import ClusterNode, connected, living_nodes, lost_task, unusable_node
 from mindgap.workflows.cluster.messages import ClusterProblem, checked, pack, unpack
 
 #: Sources of a task at most: its worker imports PyTorch once for all of them.
@@ -121,10 +121,7 @@ class RayCaptures:
         except self.ray.exceptions.GetTimeoutError:
             raise ClusterProblem(f"node {node.address} does not answer within {_WAIT_S:g} s") from None
         except self.ray.exceptions.RayError as error:
-            said = " ".join(str(lost_task(self.ray, error)).split())
-            missing = "No module named" in said
-            why = "it has another mindgap, or lacks what it needs" if missing else "it lost the task"
-            raise ClusterProblem(f"node {node.address} cannot take part: {why}: {said[-300:]}") from None
+            raise unusable_node(node, lost_task(self.ray, error), "it lost the task") from None
 
     def capture(self, session: BuildSession, sources: Sequence[str]) -> None:
         """Captures the sources, and records them in their order. Raises `ClusterProblem` for a cluster that is lost."""

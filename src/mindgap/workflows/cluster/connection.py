@@ -191,6 +191,13 @@ def lost_task(ray: Any, error: BaseException) -> BaseException:
     return error
 
 
+def unusable_node(node: ClusterNode, error: BaseException, otherwise: str) -> ClusterProblem:
+    """Returns the error to raise for a node that cannot take part. `otherwise`: why, unless a module is missing."""
+    said = " ".join(str(error).split())
+    why = "it has another mindgap, or lacks what it needs" if "No module named" in said else otherwise
+    return ClusterProblem(f"node {node.address} cannot take part: {why}: {said[-300:]}")
+
+
 def _what_nodes_have(nodes: Sequence[ClusterNode]) -> str:
     listed: list[str] = []
     for node in nodes:

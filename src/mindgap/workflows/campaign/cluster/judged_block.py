@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
@@ -28,10 +27,8 @@ from mindgap.workflows.campaign.schedule.block import OpenBlock
 from mindgap.workflows.campaign.schedule.block_queues import BlockContext, BlockQueues
 from mindgap.workflows.campaign.schedule.case_runner import CpuBudget
 from mindgap.workflows.campaign.schedule.selection import BlockSelection
+from mindgap.workflows.cluster import KILLED_FROM_OUTSIDE
 from mindgap.workflows.cluster.messages import Failure, checked, unpack
-
-#: How messages of processes begin that were ended by another.
-FROM_OUTSIDE: Final = ("killed by SIGTERM", "killed by SIGKILL")
 
 
 class GivenOutcomes:
@@ -98,7 +95,7 @@ class RowCounts:
         with self._lock:
             self.words[row.platform, row.word] += 1
             self.statuses[row.platform, row.status] += 1
-            self.killed |= any(signal in (row.broken or "") for signal in FROM_OUTSIDE)
+            self.killed |= any(signal in (row.broken or "") for signal in KILLED_FROM_OUTSIDE)
 
     def finished(self) -> None:
         """The driver counts the pairs of whole blocks."""

@@ -23,10 +23,10 @@ from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Outcome
-from mindgap.run.pool import WorkerPool
+from mindgap.run.pool import WorkerPool, start_error
 from mindgap.run.system import remove_leftovers
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
-from mindgap.workflows.campaign.cluster.judged_block import FROM_OUTSIDE, as_ran, judge_block, outcomes_of
+from mindgap.workflows.campaign.cluster.judged_block import as_ran, judge_block, outcomes_of
 from mindgap.workflows.campaign.cluster.messages import (
     BlockChoice,
     BlockOutline,
@@ -40,14 +40,13 @@ from mindgap.workflows.campaign.cluster.tasks import ClusterPool, sent_job
 from mindgap.workflows.campaign.judging.judge_process import JudgeClosed, JudgeProcess, judge_limits, judge_processes
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState, CpuBudget, PoolRunner, run_within
 from mindgap.workflows.campaign.state.expenses import Expenses
+from mindgap.workflows.cluster import KILLED_FROM_OUTSIDE, SHUTDOWN_S
 from mindgap.workflows.cluster.connection import code_digest, ray_module
 from mindgap.workflows.cluster.messages import ClusterProblem, Failure, pack, unpack
 from mindgap.workflows.diff.platform_facts import facts_of
 
 #: Drawn blocks that a node keeps: those of its platforms and judges come one after the other.
 _BLOCKS: Final = 4
-#: How long the processes of a node that goes take to follow each other.
-_GOING_S: Final = 5.0
 _PREFIX: Final = "mindgap-node-"
 #: Until the driver has told a node what holds for the session.
 _TERMS_S: Final = 600.0
@@ -129,9 +128,8 @@ class CampaignNode:
         )
         descriptions = {name: self._pool.describe(name) for name in self._names}
         for name, about in descriptions.items():
-            if set(about) == {"error"}:
-                said = " ".join(str(about["error"]).split())
-                raise MindgapError(f"platform {name} cannot be opened on node {self.host}: {said}")
+            if why := start_error(about):
+                raise MindgapError(f"platform {name} cannot be opened on node {self.host}: {why}")
         self._gathered = GatheredRuns(self._pool, [n for n in self._names if self._batch(n) > 1])
         asked = {fact.platform: fact for fact in facts if fact.platform in self._names}
         return NodeReport(self.host, asked, {name: dict(about) for name, about in descriptions.items()})
@@ -222,13 +220,13 @@ class CampaignNode:
         A worker that was killed from outside may be the first to go of a node that goes: waits for the rest of it.
         """
         self._check_judges(
-            any(outcome.status == "crash" and outcome.message.startswith(FROM_OUTSIDE) for outcome in outcomes)
+            any(outcome.status == "crash" and outcome.message.startswith(KILLED_FROM_OUTSIDE) for outcome in outcomes)
         )
 
     def _check_judges(self, killed: bool) -> None:
         """Raises like `_check_alive`. `killed`: a process of the node was killed from outside."""
         if killed:
-            self._ending.wait(_GOING_S)
+            self._ending.wait(SHUTDOWN_S)
         if self._ending.is_set():
             raise ClusterProblem(f"node {self.host}: the session has ended")
 

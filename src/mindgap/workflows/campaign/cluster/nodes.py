@@ -17,7 +17,7 @@ from mindgap.workflows.campaign.cluster.node import CampaignNode
 from mindgap.workflows.campaign.cluster.node_call import CALLS, GROUPS, SESSION_GROUP, node_name
 from mindgap.workflows.campaign.cluster.tasks import task_error
 from mindgap.workflows.cluster import NAMESPACE
-from mindgap.workflows.cluster.connection import ClusterNode, living_nodes, resource_of
+from mindgap.workflows.cluster.connection import ClusterNode, living_nodes, resource_of, unusable_node
 from mindgap.workflows.cluster.messages import ClusterProblem, Failure, checked
 
 #: A platform whose last node is gone is waited for so long: a machine may start anew, or another take its place.
@@ -205,8 +205,5 @@ def _require_equal(platform: PlatformName, report: NodeReport, other: str, descr
 def _unusable(ray: Any, node: ClusterNode, error: BaseException) -> BaseException:
     found = task_error(ray, error)
     if isinstance(found, (ray.exceptions.RayError, ClusterProblem)):
-        said = " ".join(str(error).split())
-        missing = "No module named" in said
-        why = "mindgap or what it needs is not installed there" if missing else "its actor ended"
-        return ClusterProblem(f"node {node.address} cannot take part: {why}: {said[-300:]}")
+        return unusable_node(node, error, "its actor ended")
     return found
