@@ -130,6 +130,7 @@ def test_a_node_and_a_judged_block_write_what_one_machine_does(tmp_path: Path) -
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert not list((tmp_path / "cluster").rglob("*.rows")) and not list((tmp_path / "cluster").rglob("*.parquet"))
+        assert not list((tmp_path / "cluster").rglob(".tmp-*"))
         judged = judge_block(setup, terms, [], choice, node._block(0), outcomes)
         assert judged.mine and judged.cases == 12 and sum(judged.words.values()) == 18
         # Another driver, or the same task again: what is committed counts.
