@@ -18,7 +18,7 @@ from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
 from mindgap.workflows.campaign.cluster.tasks import block_task, cpu_task, task_error
 from mindgap.workflows.campaign.schedule.block import OpenBlock
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState
-from mindgap.workflows.campaign.schedule.driver import nothing_to_run, saturated, saturation_of
+from mindgap.workflows.campaign.schedule.driver import nothing_to_run, out_of_time, saturated, saturation_of
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
 from mindgap.workflows.campaign.state.progress import Progress
@@ -115,11 +115,9 @@ class ClusterDriver:
         return bool(self._todo)
 
     def _over(self) -> bool:
-        minutes = self.plan.stop.minutes
-        if minutes and time.monotonic() - self._started > 60 * minutes:
-            self.stopped = f"{minutes:g} minutes are over"
-            return True
-        return False
+        over = out_of_time(self.plan.stop.minutes, self._started)
+        self.stopped = over or self.stopped
+        return bool(over)
 
     def _ask(self, reference: Any, what: str, number: int, platform: PlatformName | None = None) -> None:
         self._asked[reference] = (what, number, platform)
@@ -148,9 +146,7 @@ class ClusterDriver:
     def _open(self, number: int, position: int, outline: BlockOutline) -> None:
         context = self._context
         selection = context.selector.choose(number, outline.cases, support=outline)
-        for name in context.directory.added.keys() & selection.orders.keys():
-            # The block's row tells by this which added platforms have run it.
-            selection.given.setdefault(name, [])
+        selection.note_added(context.directory.added)
         block = OpenBlock(number, position, outline.cases, selection, {})
         context.progress.block(
             number, len(outline.cases), block.pairs, len(context.selector.covered), len(selection.features)

@@ -101,17 +101,13 @@ class CampaignDriver:
         return not self.stopped
 
     def _over(self) -> bool:
-        minutes = self.plan.stop.minutes
-        if minutes and not self._queues.closing and time.monotonic() - self._started > 60 * minutes:
-            self.stopped = f"{minutes:g} minutes are over"
-            return True
-        return False
+        over = "" if self._queues.closing else out_of_time(self.plan.stop.minutes, self._started)
+        self.stopped = over or self.stopped
+        return bool(over)
 
     def _open(self, number: int, position: int, cases: list[Case]) -> None:
         selection = self._context.selector.choose(number, cases, self._lacking.get(number))
-        for name in self._context.directory.added.keys() & selection.orders.keys():
-            # The block's row tells by this which added platforms have run it.
-            selection.given.setdefault(name, [])
+        selection.note_added(self._context.directory.added)
         _log.info("block %d: %d cases, %d new features", number, len(cases), len(selection.features))
         block = OpenBlock(
             number, position, cases, selection, self._context.resume_state.pairs, self._before.get(number),
@@ -150,6 +146,12 @@ def saturated(most: int, saturation: Saturation) -> str:
     """Returns why no further block begins, if the latest blocks brought nothing new; else an empty string. `most`: so
     many in a row (0: any number)."""
     return f"the last {saturation.idle} blocks brought nothing new" if 0 < most <= saturation.idle else ""
+
+
+def out_of_time(minutes: float, started: float) -> str:
+    """Returns why a session that `started` then (`time.monotonic`) ends, once its minutes are over (0: it has no such
+    limit); else an empty string."""
+    return f"{minutes:g} minutes are over" if minutes and time.monotonic() - started > 60 * minutes else ""
 
 
 def nothing_to_run(identity: str) -> MindgapError:
