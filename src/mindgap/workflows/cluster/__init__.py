@@ -1,8 +1,8 @@
-"""Knows a Ray cluster: how it is reached, what its nodes send, what a lost task means; and captures models there.
+"""Connects to a Ray cluster, packs the messages of its nodes, explains lost tasks, and captures models there.
 
-Input: the address of a cluster; the sources of a catalogue. Output: a connection; what became of each source.
-`connection.py` connects and reads what nodes have; `messages.py` packs what is sent; `capture_task.py` is what a node
-does for a catalogue, and `capture_place.py` its driver. Must not know campaigns.
+Input: the address of a cluster; the sources of a catalogue. Output: a connection; the result of each source.
+`connection.py` connects and reads the resources of nodes; `messages.py` packs messages; `capture_task.py` runs on a
+node that captures, and `capture_place.py` is the driver. Must not know campaigns.
 """
 
 from typing import Final

@@ -36,7 +36,7 @@ _BATCH: Final = 8
 #: Tasks for each processor, under way or waiting.
 _AHEAD: Final = 2
 _POLL_S: Final = 1.0
-#: So long no node with a processor may be there, and a node that is asked for its software may be silent.
+#: Seconds without a node that has a processor, or without an answer of a node, after which the build ends.
 _WAIT_S: Final = 120.0
 
 #: Captures one pass of one program anew: (source, number of the program, its source, pass).
@@ -45,9 +45,9 @@ Again = Callable[[str, int, str, str], Answer]
 
 @dataclass
 class NodeAnswers:
-    """A capture client whose answers a node has given already. `again`: asks for one that it did not give.
+    """A capture client that gives the recorded answers of a node. `again`: captures what has no recorded answer.
 
-    The builder wants no graph of a structure that it has got since the node was asked.
+    The builder no longer wants a graph whose structure has come in since the node was asked.
     """
 
     answers: SourceAnswers
@@ -64,7 +64,7 @@ class NodeAnswers:
         asked = answer is not None and bool(answer.structure)
         if answer is not None and asked and answer.wanted and not wanted(answer.structure):
             if answer.header.get("kind") == "captured":
-                # What was proven in vain: on one machine the program would not have been.
+                # The node proved it in vain: on one machine the program would not have been proven.
                 return {**answer.header, "proven": False}, b""
             answer = None
         elif answer is not None and asked and not answer.wanted and wanted(answer.structure):

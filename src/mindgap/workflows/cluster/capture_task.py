@@ -237,8 +237,8 @@ def _captured(setup: CaptureSetup, sources: Sequence[str], known: Known, folder:
 
 
 def _answered(ask: Callable[[], Answer]) -> Answer:
-    """Returns the answer. A worker that was killed from outside may be the first to go of a node that goes: waits for
-    the rest of it, so that Ray repeats the task elsewhere."""
+    """Returns the answer. A worker that was killed from outside may be the first process to end of a node that shuts
+    down: waits for the others, so that Ray repeats the task on another node."""
     try:
         return ask()
     except WorkerDied as died:

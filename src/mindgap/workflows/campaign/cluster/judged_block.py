@@ -46,7 +46,7 @@ class GivenOutcomes:
             yield case, self._outcomes[platform, case.index]
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Does nothing: nothing runs."""
 
 
 def outcomes_of(parts: Sequence[bytes]) -> tuple[list[CasesRun], dict[tuple[PlatformName, int], Outcome]]:
@@ -98,10 +98,10 @@ class RowCounts:
             self.killed |= any(signal in (row.broken or "") for signal in KILLED_FROM_OUTSIDE)
 
     def finished(self) -> None:
-        """The driver counts the pairs of whole blocks."""
+        """Does nothing: the driver counts the pairs of whole blocks."""
 
     def judge(self, change: int) -> None:
-        """The driver knows which blocks wait."""
+        """Does nothing: the driver counts the rows that wait."""
 
 
 def commit_name(number: int) -> str:
@@ -119,8 +119,8 @@ def judge_block(
     check_alive: Callable[[bool], None] = lambda killed: None,
 ) -> JudgedBlock:
     """Judges the rows of a block and commits them, unless the block is committed already. `cases`: those of the block.
-    `check_alive`: raises an error if the session ends, so that nothing may be committed; is told whether a judge was
-    killed from outside, as those of a node are that goes.
+    `check_alive`: raises an error if the session ends, so that nothing is committed. Its argument: whether a judge was
+    killed from outside, as on a node that shuts down.
 
     The rows go through the queues of a campaign on one machine; only the outcomes are given. Raises `MindgapError` for
     a store that cannot be written, and `ClusterProblem` for a judge's job that is lost.

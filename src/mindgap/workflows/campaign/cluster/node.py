@@ -48,7 +48,7 @@ from mindgap.workflows.diff.platform_facts import facts_of
 #: Drawn blocks that a node keeps: those of its platforms and judges come one after the other.
 _BLOCKS: Final = 4
 _PREFIX: Final = "mindgap-node-"
-#: Until the driver has told a node what holds for the session.
+#: Seconds that a node waits for the terms of the session from the driver.
 _TERMS_S: Final = 600.0
 
 
@@ -135,7 +135,7 @@ class CampaignNode:
         return NodeReport(self.host, asked, {name: dict(about) for name, about in descriptions.items()})
 
     def begin(self, terms: SessionTerms) -> None:
-        """Tells the node what holds for the session."""
+        """Takes the terms of the session."""
         self._terms = terms
         self._begun.set()
 
@@ -217,7 +217,8 @@ class CampaignNode:
     def _check_alive(self, outcomes: Iterable[Outcome] = ()) -> None:
         """Raises `ClusterProblem` if the session ends: what its end did to workers is no evidence of their platforms.
 
-        A worker that was killed from outside may be the first to go of a node that goes: waits for the rest of it.
+        A worker that was killed from outside may be the first process to end of a node that shuts down: waits for the
+        others.
         """
         self._check_judges(
             any(outcome.status == "crash" and outcome.message.startswith(KILLED_FROM_OUTSIDE) for outcome in outcomes)
@@ -232,7 +233,7 @@ class CampaignNode:
 
     def _agreed(self) -> SessionTerms:
         if not self._begun.wait(_TERMS_S) or self._terms is None:
-            raise ClusterProblem(f"node {self.host} was not told to begin")
+            raise ClusterProblem(f"node {self.host}: the driver has not begun the session within {_TERMS_S:g} s")
         return self._terms
 
     def _block(self, number: int) -> list[Case]:
