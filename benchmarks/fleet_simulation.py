@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.results.store import Store
-
-BLOCK = 500
+from mindgap.workflows.campaign.plan import BLOCK
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Simulation:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         #: Platforms by number, each with the costs of a measured one.
-        self.seconds = [each for _, each in zip(range(fleet.platforms), itertools.cycle(costs.platforms.values()))]
+        self.seconds = list(itertools.islice(itertools.cycle(costs.platforms.values()), fleet.platforms))
         self.blocks = -(-fleet.cases // BLOCK)
         self._next = 0
         shares = self._nodes()

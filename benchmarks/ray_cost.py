@@ -108,7 +108,7 @@ def print_bytes(asked: argparse.Namespace, plan: Plan, source: CaseSourceFactory
     parts = {
         "outline, given": size(BlockOutline([case.outline for case in cases], {})),
         "cases, taken (each platform)": size(("measured", "run_cases", names[1], 0, 0, orders[names[1]], None)),
-        "cases, given (each platform)": size(CasesRun(names[1], orders[names[1]], 1.0, 1.0)),
+        "cases, given (each platform)": size(CasesRun(names[1], orders[names[1]], 1.0)),
         "judging, taken": size(("measured", "judge", choice)),
         "judging, given": size(judged),
     }

@@ -130,6 +130,7 @@ def test_a_node_and_a_judged_block_write_what_one_machine_does(tmp_path: Path) -
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         assert not list((tmp_path / "cluster").rglob("*.rows")) and not list((tmp_path / "cluster").rglob("*.parquet"))
+        assert not list((tmp_path / "cluster").rglob(".tmp-*"))
         judged = judge_block(setup, terms, [], choice, node._block(0), outcomes)
         assert judged.mine and judged.cases == 12 and sum(judged.words.values()) == 18
         # Another driver, or the same task again: what is committed counts.
@@ -229,7 +230,7 @@ def test_a_part_that_ran_again_is_judged_as_it_ran() -> None:
     cases = [Case(index, f"v{index}", b"", "", "", (f"only {index}", "in all"), 1, "") for index in range(3)]
     given = {"toys:SLOW": ["only 0", "in all", "only 1", "only 2"]}
     choice = BlockChoice(0, 0, {slow: (0, 1, 2)}, (), given, {}, {slow: BudgetState(1.0, 1)})
-    again = CasesRun(slow, (0, 2), 1.0, 1.0)
+    again = CasesRun(slow, (0, 2), 1.0)
     ran, outcomes = gathered_outcomes([pack((again, ["first", "last"]))])
     assert outcomes == {(slow, 0): "first", (slow, 2): "last"}
     assert as_ran(choice, cases, ran).given == {"toys:SLOW": ["only 0", "in all", "only 2"]}

@@ -86,17 +86,18 @@ def run(
     where = Path("out") / plan.stem if out is None else out
     check_local("--out", where, "give the URL of the results by --store")
     check_directory("--out", where)
-    known = None if no_support else support or home() / "support"
     with result_stream() as stream:
         with _shown() as steps:
             from mindgap.workflows.campaign.cases.bundle import BundleSourceFactory
             from mindgap.workflows.campaign.session import begin
 
-            minutes = 0.0 if no_coverage else coverage_minutes
-            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes, store_url=store)
+            options = _survey_options(jobs, steps, support, no_support, coverage_minutes, no_coverage)
             source: CaseSourceFactory = BundleSourceFactory(plan) if bundled else _from_catalogue(jobs, steps)
             here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if bundled else ""
-            found = begin(meant, text, where, source, shard=part, where=here, options=options, place=_place(ray))
+            found = begin(
+                meant, text, where, source, shard=part, where=here, options=replace(options, store_url=store),
+                place=_place(ray),
+            )  # fmt: skip
         return _told(found, where, stream, as_json)
 
 
@@ -152,9 +153,7 @@ def add(
         with _shown() as steps:
             from mindgap.workflows.campaign.session import add_platforms
 
-            known = None if no_support else support or home() / "support"
-            minutes = 0.0 if no_coverage else coverage_minutes
-            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes)
+            options = _survey_options(jobs, steps, support, no_support, coverage_minutes, no_coverage)
             found = add_platforms(directory, added, _source_of(folder, jobs, steps), options=options)
         return _told(found, directory, stream, as_json)
 
@@ -311,7 +310,7 @@ def _shown() -> Generator[StepTracker]:
 
 
 def _place(ray: str) -> SessionPlace:
-    """Where a session runs: on the cluster at this address, or here."""
+    """Returns where a session runs: on the cluster at this address, or on this machine without one."""
     from mindgap.workflows.campaign.session import THIS_MACHINE
 
     if not ray:
@@ -338,6 +337,15 @@ def _run_options(jobs: int | None, steps: StepTracker) -> RunOptions:
     from mindgap.workflows.campaign.session import RunOptions
 
     return RunOptions(jobs=jobs, steps=steps, notify=complain, whole_process=True)
+
+
+def _survey_options(
+    jobs: int | None, steps: StepTracker, support: Path | None, no_support: bool, minutes: float | None,
+    no_coverage: bool,
+) -> RunOptions:  # fmt: skip
+    """Returns the options of a session that surveys its platforms first."""
+    known = None if no_support else support or home() / "support"
+    return replace(_run_options(jobs, steps), support=known, coverage_minutes=0.0 if no_coverage else minutes)
 
 
 def _told(found: CampaignStatus, directory: Path, out: TextIO, as_json: bool) -> int:

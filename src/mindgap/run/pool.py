@@ -76,6 +76,11 @@ class JobRunner(Protocol):
         ...
 
 
+def start_error(description: Mapping[str, Any]) -> str:
+    """Returns why a platform could not start, in one line; empty if it did. `description`: of a `JobRunner`."""
+    return " ".join(str(description["error"]).split()) if set(description) == {"error"} else ""
+
+
 class WorkerPool:
     """One worker process per platform, started at its first job; at most `busy` of them work at once.
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-import zlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
@@ -36,10 +35,6 @@ if TYPE_CHECKING:
 _SUFFIX: Final = ".rows"
 _DIGEST_BYTES: Final = 16
 _GRAPH: Final = re.compile(r"graphs/[^/]+/(?P<key>[0-9a-z]+)\.graph")
-#: What reading a damaged archive raises.
-_DAMAGE: Final = (
-    zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError, KeyError, zlib.error,
-)  # fmt: skip
 
 
 class PendingRows:
@@ -120,10 +115,9 @@ class Commits:
     def _publish(self, name: str, data: bytes) -> None:
         try:
             files = _unpacked(data)
-        except _DAMAGE as error:
-            why = " ".join(str(error).split()) or type(error).__name__
+        except (ValueError, zipfile.BadZipFile) as error:
             raise StoreError(
-                f"{self.url(name)} is damaged ({why}): remove it, and its rows are computed again"
+                f"{self.url(name)} is damaged ({error}): remove it, and its rows are computed again"
             ) from None
         for each, content in files:
             self._location.publish(each, content)
@@ -134,8 +128,8 @@ class Commits:
 
 
 def _unpacked(data: bytes) -> list[tuple[str, bytes]]:
-    """Returns the files of a commit. Raises one of `_DAMAGE` if it is damaged, or holds anything but graphs and
-    segments."""
+    """Returns the files of a commit. Raises `ValueError` if its digest differs, or it holds anything but graphs and
+    segments, and `BadZipFile` if another program wrote it: damage of an archive changes its digest."""
     archived = data[_DIGEST_BYTES:]
     if data[:_DIGEST_BYTES] != _digest(archived):
         raise ValueError("its content does not have the digest that it begins with")
@@ -155,13 +149,3 @@ def _digest(data: bytes) -> bytes:
 def graph_file(key: str) -> str:
     """Returns the name of the file of a graph."""
     return f"graphs/{key[:2]}/{key}.graph"
-
-
-def last_stamp(location: StoreLocation, folders: Collection[str]) -> int:
-    """Returns the youngest stamp in the names of a store's segments, in microseconds since 1970; 0 without any."""
-    stamps = [name.rpartition("/")[2].partition("-")[0] for folder in folders for name in location.names(folder)]
-    return max((int(stamp, 16) for stamp in stamps if _is_hex(stamp)), default=0)
-
-
-def _is_hex(text: str) -> bool:
-    return bool(text) and all(each in "0123456789abcdef" for each in text)

@@ -14,6 +14,7 @@ import secrets
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, Protocol
@@ -133,24 +134,10 @@ class LocalLocation:
         return (self.root / name).open("rb")
 
     def publish(self, name: str, data: bytes) -> None:
-        try:
-            try:
-                self._publish(self.root / name, data)
-            except FileNotFoundError:
-                # Another process took our temporary file for a leftover, which a process table of its own lets happen.
-                self._publish(self.root / name, data)
-        except OSError as error:
-            raise StoreError(_unwritten(self.url(name), len(data), error)) from None
+        self._placed(name, data, _rename)
 
     def create(self, name: str, data: bytes) -> bool:
-        try:
-            try:
-                return self._create(self.root / name, data)
-            except FileNotFoundError:
-                # As in `publish`.
-                return self._create(self.root / name, data)
-        except OSError as error:
-            raise StoreError(_unwritten(self.url(name), len(data), error)) from None
+        return self._placed(name, data, _link)
 
     def remove(self, name: str) -> None:
         (self.root / name).unlink(missing_ok=True)
@@ -166,35 +153,16 @@ class LocalLocation:
                         removed += 1
         return removed
 
-    def _publish(self, path: Path, data: bytes) -> None:
-        temporary = path.with_name(_temporary_name())
+    def _placed(self, name: str, data: bytes, move: Callable[[Path, Path], bool]) -> bool:
+        path = self.root / name
         try:
-            self._write(temporary, data)
-            temporary.rename(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_directory(path.parent)
-
-    def _create(self, path: Path, data: bytes) -> bool:
-        temporary = path.with_name(_temporary_name())
-        self._write(temporary, data)
-        try:
-            # Unlike a rename, a link does not replace what is there.
-            os.link(temporary, path)
-        except FileExistsError:
-            return False
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_directory(path.parent)
-        return True
-
-    def _write(self, path: Path, data: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            try:
+                return _place(path, data, move)
+            except FileNotFoundError:
+                # Another process took our temporary file for a leftover, which a process table of its own lets happen.
+                return _place(path, data, move)
+        except OSError as error:
+            raise StoreError(_unwritten(self.url(name), len(data), error)) from None
 
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
         try:
@@ -303,6 +271,37 @@ class RemoteLocation:
             for entry in listed
             if (leaf := str(entry["name"]).rstrip("/").rpartition("/")[2])
         )
+
+
+def _place(path: Path, data: bytes, move: Callable[[Path, Path], bool]) -> bool:
+    """Writes a temporary file beside the path, and moves it there. Returns whether `move` did so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(_temporary_name())
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        moved = move(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if moved:
+        _sync_directory(path.parent)
+    return moved
+
+
+def _rename(temporary: Path, path: Path) -> bool:
+    temporary.rename(path)
+    return True
+
+
+def _link(temporary: Path, path: Path) -> bool:
+    """Unlike a rename, a link does not replace what is there."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _sync_directory(path: Path) -> None:

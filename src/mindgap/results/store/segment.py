@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -24,7 +24,7 @@ from mindgap.results.store.location import LocalLocation, StoreLocation, remote_
 from mindgap.results.store.tables import TABLES, VERSION, VERSION_KEY, TableSchema
 
 SUFFIX: Final = ".parquet"
-_NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
+_NAME: Final = re.compile(r"(?P<stamp>[0-9a-f]{16})-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
 #: Bytes that are read at a time.
 _PIECE: Final = 1 << 22
 _AGAIN: Final = "copy it again, or move it away and run again what it held: its rows are lost, no others"
@@ -72,6 +72,12 @@ def packed_segment(table: TableSchema, rows: pa.Table) -> tuple[str, bytes]:
 def segment_name(table: TableSchema, data: bytes, written: int, writer: str) -> str:
     """Returns a segment's file name. `written`: microseconds since 1970, of the youngest row."""
     return f"{folder_of(table)}/{written:016x}-{writer}-{xxhash.xxh3_128_hexdigest(data)}{SUFFIX}"
+
+
+def last_stamp(location: StoreLocation, tables: Iterable[TableSchema]) -> int:
+    """Returns the youngest stamp in the names of the tables' segments, in microseconds since 1970; 0 without any."""
+    names = (name.rpartition("/")[2] for table in tables for name in location.names(folder_of(table)))
+    return max((int(found["stamp"], 16) for name in names if (found := _NAME.fullmatch(name))), default=0)
 
 
 def check_segment(location: StoreLocation, name: str, table: TableSchema) -> None:

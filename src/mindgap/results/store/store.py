@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mindgap.graph import Graph, GraphError, TensorStore, decode, digest, digest_of_bytes, encode, stored_keys
-from mindgap.results.store.commits import Commits, graph_file, last_stamp
+from mindgap.results.store.commits import Commits, graph_file
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.location import LocalLocation, location_at
-from mindgap.results.store.segment import checked, checked_bytes, folder_of, packed_segment
+from mindgap.results.store.segment import checked, checked_bytes, folder_of, last_stamp, packed_segment
 from mindgap.results.store.tables import TABLES, VERSION, TableSchema
 from mindgap.results.store.views import Views
 from mindgap.results.store.writer import Row, Writer, table_named
@@ -88,14 +88,14 @@ class Store:
 
         A writer that begins `after` it writes rows that count, even if the clock of this machine is behind.
         """
-        return last_stamp(self._location, [folder_of(table) for table in TABLES.values()])
+        return last_stamp(self._location, TABLES.values())
 
     def append(self, table: str, rows: Row | Iterable[Row]) -> None:
         """Publishes rows at once, as one segment. They are the last ones, even if the clock of this machine is behind.
 
         Lists the table. For many small appends, use a `writer`. Raises `StoreError`.
         """
-        with self.writer(after=last_stamp(self._location, [folder_of(table_named(table))])) as writer:
+        with self.writer(after=last_stamp(self._location, [table_named(table)])) as writer:
             writer.append(table, rows)
 
     def publish(self, table: TableSchema, rows: pa.Table) -> str:

@@ -20,21 +20,17 @@ from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
 from mindgap.workflows.campaign.cluster.tasks import ClusterPool
 from mindgap.workflows.campaign.plan import Plan
 from mindgap.workflows.campaign.preparation import (
-    WRITER_AGE_S,
-    WRITER_ROWS,
     RunOptions,
     begin_record,
     budgets_of,
     check_changes,
-    done_cases,
-    numbers_of,
+    progress_of,
+    selector_of,
     settled_state,
     support_of,
+    writer_of,
 )
-from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.session import Session
-from mindgap.workflows.campaign.state.progress import Progress
-from mindgap.workflows.campaign.state.status import planned_cases
 from mindgap.workflows.cluster.connection import (
     code_digest,
     connected,
@@ -94,22 +90,19 @@ def _run(session: Session, ray: Any, address: str) -> str:
         support = support_of(directory, session.case_source, pool, platforms, options, fresh)
         prints = {name: fingerprint_of(about) for name, about in descriptions.items()}
         nodes.begin(SessionTerms(tuple(platforms), prints, descriptions, support))
-        writer = stack.enter_context(store.writer(rows=WRITER_ROWS, age_s=WRITER_AGE_S, after=store.last_stamp()))
+        writer = stack.enter_context(writer_of(store))
         record = Recording(store, writer, plan.run_settings, pool.describe, "campaign", directory.run)
         begin_record(record, directory, resume_state, list(facts.values()), platforms)
         for name in names:
             record.described(name, prints[name])
-        selector = BlockSelector(plan, platforms)
-        for row in resume_state.finished_blocks:
-            selector.restore(row["features"] or (), row["given"] or {})
-        progress = Progress(planned_cases(plan, directory.shard), done_cases(resume_state, plan))
+        # The driver gives it what platforms refuse with each block.
+        selector = selector_of(plan, platforms, resume_state)
+        progress = progress_of(directory, resume_state)
         budgets = {
             name: replace(budget.now, batch=plan.platforms[name].batch)
             for name, budget in budgets_of(directory, platforms, resume_state).items()
         }
-        context = ClusterContext(
-            directory, numbers_of(directory), platforms, nodes, selector, resume_state, progress, budgets
-        )
+        context = ClusterContext(directory, nodes, selector, resume_state, progress, budgets)
         steps.run(progress)
         driver = ClusterDriver(context)
         driver.run()

@@ -14,7 +14,7 @@ from mindgap.graph import MindgapError, TensorStore
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import PlatformFacts
-from mindgap.results.store import Store
+from mindgap.results.store import Store, Writer
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import JobRunner
 from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource
@@ -22,14 +22,17 @@ from mindgap.workflows.campaign.cluster.judged_block import commit_name
 from mindgap.workflows.campaign.plan import Plan
 from mindgap.workflows.campaign.schedule.case_runner import CpuBudget
 from mindgap.workflows.campaign.schedule.eligibility import Eligibility, read_eligibility
+from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
+from mindgap.workflows.campaign.state.progress import Progress
 from mindgap.workflows.campaign.state.resume_state import ResumeState, read_resume_state
+from mindgap.workflows.campaign.state.status import planned_cases
 from mindgap.workflows.campaign.state.steps import StepTracker
 from mindgap.workflows.support.graph_survey import SurveyLimits, may_lack, survey_graphs
 
 #: A session that is killed loses what its writer holds: at most so many rows, or what is so old.
-WRITER_ROWS: Final = 4096
-WRITER_AGE_S: Final = 10.0
+_ROWS: Final = 4096
+_AGE_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,21 @@ def settled_state(store: Store, directory: CampaignDirectory) -> ResumeState:
     return read_resume_state(store, directory)
 
 
+def writer_of(store: Store) -> Writer:
+    """Returns the writer of a session. Its rows get later stamps than those that the store has."""
+    return store.writer(rows=_ROWS, age_s=_AGE_S, after=store.last_stamp())
+
+
+def selector_of(
+    plan: Plan, platforms: Sequence[PlatformName], resume_state: ResumeState, support: Eligibility | None = None
+) -> BlockSelector:
+    """Returns the block selector as it was after the blocks that earlier sessions finished."""
+    selector = BlockSelector(plan, platforms, support)
+    for row in resume_state.finished_blocks:
+        selector.restore(row["features"] or (), row["given"] or {})
+    return selector
+
+
 def begin_record(
     record: Recording,
     directory: CampaignDirectory,
@@ -96,7 +114,7 @@ def support_of(
     lacking = [platform for platform in fresh if may_lack(platform, directory.plan.reference)]
     if known_support is not None and before.minutes > 0 and lacking:
         limits = SurveyLimits(known_support, before.minutes, options.steps, options.notify)
-        survey_graphs(lacking, case_source.samples(numbers_of(directory)), pool, limits)
+        survey_graphs(lacking, case_source.samples(directory.numbers), pool, limits)
     support = read_eligibility(directory.store, known_support, pool, directory.plan, platforms, fresh=fresh)
     if known_support is not None:
         unasked = sorted({*lacking} - support.platforms)
@@ -148,10 +166,8 @@ def budgets_of(
     }
 
 
-def numbers_of(directory: CampaignDirectory) -> list[int]:
-    """Returns the numbers of this shard's blocks."""
-    return list(directory.shard.blocks(directory.plan.count))
-
-
-def done_cases(resume_state: ResumeState, plan: Plan) -> int:
-    return sum(min(BLOCK, plan.count - number * BLOCK) for number in resume_state.done if number * BLOCK < plan.count)
+def progress_of(directory: CampaignDirectory, resume_state: ResumeState) -> Progress:
+    """Returns the progress of a session that begins."""
+    plan = directory.plan
+    done = sum(min(BLOCK, plan.count - number * BLOCK) for number in resume_state.done if number * BLOCK < plan.count)
+    return Progress(planned_cases(plan, directory.shard), done)

@@ -19,28 +19,26 @@ from mindgap.results.rows import PlatformFacts
 from mindgap.results.store import Store
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.local import fingerprint_of
-from mindgap.run.pool import WorkerPool
+from mindgap.run.pool import WorkerPool, start_error
 from mindgap.run.system import memory_bytes
 from mindgap.workflows.campaign.cases.bundle import PLAN
 from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource, CaseSourceFactory, Shard
 from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes
 from mindgap.workflows.campaign.plan import Plan, PlatformPlan
 from mindgap.workflows.campaign.preparation import (
-    WRITER_AGE_S,
-    WRITER_ROWS,
     RunOptions,
     begin_record,
     budgets_of,
     check_changes,
-    done_cases,
-    numbers_of,
+    progress_of,
+    selector_of,
     settled_state,
     support_of,
+    writer_of,
 )
 from mindgap.workflows.campaign.schedule.block_queues import BlockContext
 from mindgap.workflows.campaign.schedule.case_runner import PoolRunner
 from mindgap.workflows.campaign.schedule.driver import CampaignDriver, DriverContext
-from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import (
     CampaignDirectory,
     SupportOptions,
@@ -52,11 +50,10 @@ from mindgap.workflows.campaign.state.directory import (
     write_added,
 )
 from mindgap.workflows.campaign.state.expenses import Expenses
-from mindgap.workflows.campaign.state.progress import Progress
 from mindgap.workflows.campaign.state.references import StoredReferences, read_references
 from mindgap.workflows.campaign.state.resume_state import ResumeState, read_resume_state
 from mindgap.workflows.campaign.state.session_file import published
-from mindgap.workflows.campaign.state.status import CampaignStatus, campaign_status, planned_cases
+from mindgap.workflows.campaign.state.status import CampaignStatus, campaign_status
 from mindgap.workflows.diff.platform_facts import facts_of
 
 #: Judges beside one for each worker at a time, where a platform compiles batches: so many of their jobs are compiled
@@ -134,13 +131,12 @@ def begin(
         expenses = Expenses(whole_process=options.whole_process)
         with expenses.preparing():
             case_source = source.begin(plan, path)
-        minutes = plan.limits.coverage_minutes if options.coverage_minutes is None else options.coverage_minutes
-        support_options = SupportOptions(None if options.support is None else os.path.abspath(options.support), minutes)
         if where and isinstance(place, ThisMachine):
             where = f"{where}-{_reference_digits(plan)}"
         directory = create_directory(
-            path, plan, text, shard or Shard(), case_source.identity, where, support_options, options.store_url
-        )
+            path, plan, text, shard or Shard(), case_source.identity, where, _support_options(plan, options),
+            options.store_url,
+        )  # fmt: skip
         stopped = place.run(Session(directory, source, case_source, options, expenses))
     return replace(campaign_status(directory), stopped=stopped)
 
@@ -155,13 +151,7 @@ def resume_campaign(
     """Runs the unfinished part of a campaign. Raises `MindgapError` like `begin`, and if the plan was changed."""
     directory, options = open_directory(path), options or RunOptions()
     with place.reached(directory.plan, options, fresh=False):
-        options.steps.step("loading what the cases are made of")
-        with published(directory.path, options.steps):
-            expenses = Expenses(whole_process=options.whole_process)
-            with expenses.preparing():
-                case_source = source.reopen(directory.plan, directory.path)
-            check_identity(directory, case_source.identity)
-            stopped = place.run(Session(directory, source, case_source, options, expenses))
+        stopped = _reopened(place, directory, source, options)
     return replace(campaign_status(directory), stopped=stopped)
 
 
@@ -180,32 +170,44 @@ def add_platforms(
         if name in directory.plan.platforms:
             raise MindgapError(f"{path} has the platform {name} already: `mindgap campaign resume {path}` finishes it")
     _refuse_unfinished(directory)
-    support = None if options.support is None else os.path.abspath(options.support)
-    minutes = directory.plan.limits.coverage_minutes if options.coverage_minutes is None else options.coverage_minutes
-    directory = replace(with_platforms(directory, added), support_options=SupportOptions(support, minutes))
+    support_options = _support_options(directory.plan, options)
+    directory = replace(with_platforms(directory, added), support_options=support_options)
+    stopped = _reopened(THIS_MACHINE, directory, source, options, tuple(added))
+    return replace(campaign_status(directory), stopped=stopped)
+
+
+def _reopened(
+    place: SessionPlace, directory: CampaignDirectory, source: CaseSourceFactory, options: RunOptions,
+    new: tuple[PlatformName, ...] = (),
+) -> str:  # fmt: skip
+    """Opens the case source of a campaign that has begun, and runs what is unfinished. Returns why it stopped early."""
     options.steps.step("loading what the cases are made of")
     with published(directory.path, options.steps):
         expenses = Expenses(whole_process=options.whole_process)
         with expenses.preparing():
             case_source = source.reopen(directory.plan, directory.path)
         check_identity(directory, case_source.identity)
-        stopped = _session(Session(directory, source, case_source, options, expenses, tuple(added)))
-    return replace(campaign_status(directory), stopped=stopped)
+        return place.run(Session(directory, source, case_source, options, expenses, new))
+
+
+def _support_options(plan: Plan, options: RunOptions) -> SupportOptions:
+    minutes = plan.limits.coverage_minutes if options.coverage_minutes is None else options.coverage_minutes
+    return SupportOptions(None if options.support is None else os.path.abspath(options.support), minutes)
 
 
 def _reference_digits(plan: Plan) -> str:
     """Returns the first digits of the reference's fingerprint. Raises `MindgapError` if it cannot be opened here."""
     with WorkerPool([plan.reference]) as pool:
         about = pool.describe(plan.reference)
-    if set(about) == {"error"}:
-        raise MindgapError(f"platform {plan.reference} cannot be opened: {' '.join(str(about['error']).split())}")
+    if why := start_error(about):
+        raise MindgapError(f"platform {plan.reference} cannot be opened: {why}")
     return fingerprint_of(about)[:8]
 
 
 def _refuse_unfinished(directory: CampaignDirectory) -> None:
     """Raises `MindgapError` if a block of the campaign is not finished on the platforms that it has."""
     done = read_resume_state(directory.store, directory).done
-    first = next((number for number in numbers_of(directory) if number not in done), None)
+    first = next((number for number in directory.numbers if number not in done), None)
     if first is not None:
         enough = f", or let it end where it is, by `variants = {first * BLOCK}` under [stop] in {PLAN}" if first else ""
         raise MindgapError(
@@ -240,19 +242,17 @@ def _session(session: Session) -> str:
         support = support_of(directory, case_source, pool, platforms, options, fresh)
         if session.new:
             write_added(directory)
-        writer = stack.enter_context(store.writer(rows=WRITER_ROWS, age_s=WRITER_AGE_S, after=store.last_stamp()))
+        writer = stack.enter_context(writer_of(store))
         record = Recording(store, writer, limits.settings, pool.describe, "campaign", directory.run)
         begin_record(record, directory, resume_state, facts, platforms)
-        selector = BlockSelector(plan, platforms, support)
-        for row in resume_state.finished_blocks:
-            selector.restore(row["features"] or (), row["given"] or {})
+        selector = selector_of(plan, platforms, resume_state, support)
         gathered = [name for name in platforms if plan.platforms[name].batch > 1]
         # Judges mostly wait for a compiler that takes their jobs together.
         fitting = memory_bytes() // limits.memory_bytes
         count = max(busy, min(busy + _JUDGES_OF_BATCHES, fitting)) if gathered else busy
         execute = GatheredRuns(pool, gathered).run
         judges = stack.enter_context(judge_processes(count, limits, execute, pool.describe, pool.cpu))
-        progress = Progress(planned_cases(plan, directory.shard), done_cases(resume_state, plan))
+        progress = progress_of(directory, resume_state)
         budgets = budgets_of(directory, platforms, resume_state)
         runner = PoolRunner(plan, pool)
         blocks = BlockContext(plan, platforms, runner, judges, record, progress, selector.spent, budgets)
@@ -274,7 +274,7 @@ def _platforms_to_run(directory: CampaignDirectory, resume_state: ResumeState) -
     """Returns the platforms that some block has still to run; all of them where none has."""
     done = {*resume_state.done, *resume_state.lacking}
     lacked = {name for names in resume_state.lacking.values() for name in names}
-    if lacked and all(number in done for number in numbers_of(directory)):
+    if lacked and all(number in done for number in directory.numbers):
         return [name for name in directory.plan.platforms if name in lacked]
     return list(directory.plan.platforms)
 
@@ -315,10 +315,11 @@ def _able(pool: WorkerPool, plan: Plan, platforms: Sequence[PlatformName], optio
     with ThreadPoolExecutor(len(names), "mindgap-describe") as threads:
         described = dict(zip(names, threads.map(pool.describe, names), strict=True))
     for platform, about in described.items():
-        if set(about) != {"error"}:
+        error = start_error(about)
+        if not error:
             able.append(platform)
             continue
-        why = f"platform {platform} cannot be opened: {' '.join(str(about['error']).split())}"
+        why = f"platform {platform} cannot be opened: {error}"
         if platform == plan.reference or not plan.skip_unavailable:
             raise MindgapError(why)
         options.notify(f"LEFT OUT: {why}")

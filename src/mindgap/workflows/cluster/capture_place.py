@@ -28,7 +28,7 @@ from mindgap.workflows.cluster.capture_task import (
     check_software,
     files_of,
 )
-from mindgap.workflows.cluster.connection import ClusterNode, connected, living_nodes, lost_task
+from mindgap.workflows.cluster.connection import ClusterNode, connected, living_nodes, lost_task, unusable_node
 from mindgap.workflows.cluster.messages import ClusterProblem, checked, pack, unpack
 
 #: Sources of a task at most: its worker imports PyTorch once for all of them.
@@ -36,7 +36,7 @@ _BATCH: Final = 8
 #: Tasks for each processor, under way or waiting.
 _AHEAD: Final = 2
 _POLL_S: Final = 1.0
-#: So long no node with a processor may be there, and a node that is asked for its software may be silent.
+#: Seconds without a node that has a processor, or without an answer of a node, after which the build ends.
 _WAIT_S: Final = 120.0
 
 #: Captures one pass of one program anew: (source, number of the program, its source, pass).
@@ -45,9 +45,9 @@ Again = Callable[[str, int, str, str], Answer]
 
 @dataclass
 class NodeAnswers:
-    """A capture client whose answers a node has given already. `again`: asks for one that it did not give.
+    """A capture client that gives the recorded answers of a node. `again`: captures what has no recorded answer.
 
-    The builder wants no graph of a structure that it has got since the node was asked.
+    The builder no longer wants a graph whose structure has come in since the node was asked.
     """
 
     answers: SourceAnswers
@@ -64,7 +64,7 @@ class NodeAnswers:
         asked = answer is not None and bool(answer.structure)
         if answer is not None and asked and answer.wanted and not wanted(answer.structure):
             if answer.header.get("kind") == "captured":
-                # What was proven in vain: on one machine the program would not have been.
+                # The node proved it in vain: on one machine the program would not have been proven.
                 return {**answer.header, "proven": False}, b""
             answer = None
         elif answer is not None and asked and not answer.wanted and wanted(answer.structure):
@@ -121,10 +121,7 @@ class RayCaptures:
         except self.ray.exceptions.GetTimeoutError:
             raise ClusterProblem(f"node {node.address} does not answer within {_WAIT_S:g} s") from None
         except self.ray.exceptions.RayError as error:
-            said = " ".join(str(lost_task(self.ray, error)).split())
-            missing = "No module named" in said
-            why = "it has another mindgap, or lacks what it needs" if missing else "it lost the task"
-            raise ClusterProblem(f"node {node.address} cannot take part: {why}: {said[-300:]}") from None
+            raise unusable_node(node, lost_task(self.ray, error), "it lost the task") from None
 
     def capture(self, session: BuildSession, sources: Sequence[str]) -> None:
         """Captures the sources, and records them in their order. Raises `ClusterProblem` for a cluster that is lost."""

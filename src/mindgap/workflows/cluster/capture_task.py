@@ -14,20 +14,18 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from mindgap.graph import MindgapError, TensorStore, decode, stored_keys
 from mindgap.models.catalogue.builder import BuildSession, ModelLimits, SourceClient, is_new, library_versions
 from mindgap.models.catalogue.capture_client import CaptureClient, Wanted, WorkerDied
 from mindgap.models.catalogue.catalogue import Catalogue, Pass
+from mindgap.workflows.cluster import KILLED_FROM_OUTSIDE, SHUTDOWN_S
 from mindgap.workflows.cluster.connection import code_digest
 from mindgap.workflows.cluster.messages import ClusterProblem, Failure, pack, unpack
 
 _T = TypeVar("_T")
 
-#: How the message of such a death begins, and how long the processes of a node take to follow each other.
-_FROM_OUTSIDE: Final = ("killed by SIGTERM", "killed by SIGKILL")
-_GOING_S: Final = 5.0
 #: The graph of each (pass, structure), and its program: `BuildSession.known`.
 Known = Mapping[tuple[str, str], tuple[str, str]]
 
@@ -239,13 +237,13 @@ def _captured(setup: CaptureSetup, sources: Sequence[str], known: Known, folder:
 
 
 def _answered(ask: Callable[[], Answer]) -> Answer:
-    """Returns the answer. A worker that was killed from outside may be the first to go of a node that goes: waits for
-    the rest of it, so that Ray repeats the task elsewhere."""
+    """Returns the answer. A worker that was killed from outside may be the first process to end of a node that shuts
+    down: waits for the others, so that Ray repeats the task on another node."""
     try:
         return ask()
     except WorkerDied as died:
-        if any(sign in str(died) for sign in _FROM_OUTSIDE):
-            time.sleep(_GOING_S)
+        if any(sign in str(died) for sign in KILLED_FROM_OUTSIDE):
+            time.sleep(SHUTDOWN_S)
         return Answer(died=str(died))
 
 

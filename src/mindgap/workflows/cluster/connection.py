@@ -191,6 +191,13 @@ def lost_task(ray: Any, error: BaseException) -> BaseException:
     return error
 
 
+def unusable_node(node: ClusterNode, error: BaseException, otherwise: str) -> ClusterProblem:
+    """Returns the error to raise for a node that cannot take part. `otherwise`: why, unless a module is missing."""
+    said = " ".join(str(error).split())
+    why = "it has another mindgap, or lacks what it needs" if "No module named" in said else otherwise
+    return ClusterProblem(f"node {node.address} cannot take part: {why}: {said[-300:]}")
+
+
 def _what_nodes_have(nodes: Sequence[ClusterNode]) -> str:
     listed: list[str] = []
     for node in nodes:
@@ -206,15 +213,13 @@ def _of_ray(name: str) -> bool:
 def _reach(address: str, given: str = "") -> None:
     """Raises `ClusterProblem` if nothing listens at an address: Ray itself would ask for a minute. `given`: what the
     user named, where Ray takes another."""
-    if address in ("auto", "local", ""):
-        if address == "auto":
-            return
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ClusterProblem(
             f"--ray {address or '(empty)'}: give HOST:PORT of a cluster's head, ray://HOST:PORT or auto"
         )
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ClusterProblem(f"--ray {address}: give HOST:PORT of a cluster's head, ray://HOST:PORT or auto")
     try:
         with socket.create_connection(_host_and_port(address), _CONNECT_S):
             pass

@@ -1,4 +1,4 @@
-"""Packs what the driver and the nodes of a cluster send each other, and names what is wrong with either."""
+"""Packs messages between the driver and the nodes of a cluster, and defines their errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _T = TypeVar("_T")
 
 
 class ClusterProblem(HostProblem):
-    """Raised for a cluster that is not reached, lacks what the plan needs, or loses it. Of nothing that ran there it is
-    evidence."""
+    """Raised for a cluster that is not reached, lacks what the plan needs, or loses it. It is no evidence about a
+    platform."""
 
 
 def pack(thing: Any) -> bytes:
-    """Pickles and compresses a message. Features and outcomes repeat themselves."""
+    """Pickles and compresses a message. Features and outcomes are repetitive."""
     return zstandard.ZstdCompressor(level=1).compress(pickle.dumps(thing))
 
 

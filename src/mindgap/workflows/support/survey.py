@@ -14,7 +14,7 @@ from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.results.store import Store, Writer
 from mindgap.run.local import fingerprint_of
-from mindgap.run.pool import JobRunner, WorkerPool
+from mindgap.run.pool import JobRunner, WorkerPool, start_error
 from mindgap.workflows.support.agreement import (
     NOT_JUDGED,
     Agreement,
@@ -82,8 +82,8 @@ def survey_platforms(
         for platform, description in _descriptions(workers, needed, jobs).items():
             if platform not in platforms:
                 continue
-            if set(description) == {"error"}:
-                absent[platform] = " ".join(str(description["error"]).split())
+            if why := start_error(description):
+                absent[platform] = why
             else:
                 present[platform] = fingerprint_of(description)
         comparer = _Comparer(workers, writer, store, present) if compare else None

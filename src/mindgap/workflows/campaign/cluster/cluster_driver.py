@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ from mindgap.workflows.campaign.cluster.nodes import ClusterNodes
 from mindgap.workflows.campaign.cluster.tasks import block_task, cpu_task, task_error
 from mindgap.workflows.campaign.schedule.block import OpenBlock
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState
-from mindgap.workflows.campaign.schedule.driver import nothing_to_run, saturated, saturation_of
+from mindgap.workflows.campaign.schedule.driver import nothing_to_run, out_of_time, saturated, saturation_of
 from mindgap.workflows.campaign.schedule.selection import BlockSelector
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
 from mindgap.workflows.campaign.state.progress import Progress
@@ -40,8 +39,6 @@ class ClusterContext:
     budget, or compile batches; without a limit, the seconds are infinite."""
 
     directory: CampaignDirectory
-    numbers: Sequence[int]
-    platforms: Sequence[PlatformName]
     nodes: ClusterNodes
     selector: BlockSelector
     resume_state: ResumeState
@@ -70,9 +67,9 @@ class ClusterDriver:
         #: Why no further block begins; empty while there is no reason.
         self.stopped = ""
         self._started = time.monotonic()
-        self._saturation = saturation_of(list(context.numbers), context.resume_state)
-        done = context.resume_state.done
-        self._todo = deque((at, number) for at, number in enumerate(context.numbers) if number not in done)
+        numbers, done = context.directory.numbers, context.resume_state.done
+        self._saturation = saturation_of(numbers, context.resume_state)
+        self._todo = deque((at, number) for at, number in enumerate(numbers) if number not in done)
         self._first = self._todo[0][1] if self._todo else -1
         #: What each reference that is waited for means: (`outline` | `cases` | `judge`, block, platform).
         self._asked: dict[Any, tuple[str, int, PlatformName | None]] = {}
@@ -118,11 +115,9 @@ class ClusterDriver:
         return bool(self._todo)
 
     def _over(self) -> bool:
-        minutes = self.plan.stop.minutes
-        if minutes and time.monotonic() - self._started > 60 * minutes:
-            self.stopped = f"{minutes:g} minutes are over"
-            return True
-        return False
+        over = out_of_time(self.plan.stop.minutes, self._started)
+        self.stopped = over or self.stopped
+        return bool(over)
 
     def _ask(self, reference: Any, what: str, number: int, platform: PlatformName | None = None) -> None:
         self._asked[reference] = (what, number, platform)
@@ -151,9 +146,7 @@ class ClusterDriver:
     def _open(self, number: int, position: int, outline: BlockOutline) -> None:
         context = self._context
         selection = context.selector.choose(number, outline.cases, support=outline)
-        for name in context.directory.added.keys() & selection.orders.keys():
-            # The block's row tells by this which added platforms have run it.
-            selection.given.setdefault(name, [])
+        selection.note_added(context.directory.added)
         block = OpenBlock(number, position, outline.cases, selection, {})
         context.progress.block(
             number, len(outline.cases), block.pairs, len(context.selector.covered), len(selection.features)

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
@@ -28,10 +27,8 @@ from mindgap.workflows.campaign.schedule.block import OpenBlock
 from mindgap.workflows.campaign.schedule.block_queues import BlockContext, BlockQueues
 from mindgap.workflows.campaign.schedule.case_runner import CpuBudget
 from mindgap.workflows.campaign.schedule.selection import BlockSelection
+from mindgap.workflows.cluster import KILLED_FROM_OUTSIDE
 from mindgap.workflows.cluster.messages import Failure, checked, unpack
-
-#: How messages of processes begin that were ended by another.
-FROM_OUTSIDE: Final = ("killed by SIGTERM", "killed by SIGKILL")
 
 
 class GivenOutcomes:
@@ -49,7 +46,7 @@ class GivenOutcomes:
             yield case, self._outcomes[platform, case.index]
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Does nothing: nothing runs."""
 
 
 def outcomes_of(parts: Sequence[bytes]) -> tuple[list[CasesRun], dict[tuple[PlatformName, int], Outcome]]:
@@ -98,13 +95,13 @@ class RowCounts:
         with self._lock:
             self.words[row.platform, row.word] += 1
             self.statuses[row.platform, row.status] += 1
-            self.killed |= any(signal in (row.broken or "") for signal in FROM_OUTSIDE)
+            self.killed |= any(signal in (row.broken or "") for signal in KILLED_FROM_OUTSIDE)
 
     def finished(self) -> None:
-        """The driver counts the pairs of whole blocks."""
+        """Does nothing: the driver counts the pairs of whole blocks."""
 
     def judge(self, change: int) -> None:
-        """The driver knows which blocks wait."""
+        """Does nothing: the driver counts the rows that wait."""
 
 
 def commit_name(number: int) -> str:
@@ -122,8 +119,8 @@ def judge_block(
     check_alive: Callable[[bool], None] = lambda killed: None,
 ) -> JudgedBlock:
     """Judges the rows of a block and commits them, unless the block is committed already. `cases`: those of the block.
-    `check_alive`: raises an error if the session ends, so that nothing may be committed; is told whether a judge was
-    killed from outside, as those of a node are that goes.
+    `check_alive`: raises an error if the session ends, so that nothing is committed. Its argument: whether a judge was
+    killed from outside, as on a node that shuts down.
 
     The rows go through the queues of a campaign on one machine; only the outcomes are given. Raises `MindgapError` for
     a store that cannot be written, and `ClusterProblem` for a judge's job that is lost.

@@ -1,5 +1,5 @@
-"""Defines what the driver and the nodes of a cluster send each other. Nothing of it grows with the graphs of a block,
-but the outcomes, which travel from node to node."""
+"""Defines the messages between the driver and the nodes of a cluster. Their size does not depend on the graphs of a
+block, except that of the outcomes, which go from node to node."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ClusterSetup:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """What a node says of itself: its host's name, and the facts and the description of each of the plan's platforms
+    """Describes a node: its host's name, and the facts and the description of each of the plan's platforms
     that it was started with."""
 
     host: str
@@ -91,12 +91,11 @@ class BlockChoice:
 
 @dataclass(frozen=True)
 class CasesRun:
-    """What became of a platform's part of a block: the indices that ran, and processor and wall-clock seconds."""
+    """The result of a platform's part of a block: the indices of the cases that ran, and their processor seconds."""
 
     platform: PlatformName
     indices: tuple[int, ...]
     cpu_seconds: float
-    seconds: float
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ import os
 import socket
 import tempfile
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,10 +23,10 @@ from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Outcome
-from mindgap.run.pool import WorkerPool
+from mindgap.run.pool import WorkerPool, start_error
 from mindgap.run.system import remove_leftovers
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
-from mindgap.workflows.campaign.cluster.judged_block import FROM_OUTSIDE, as_ran, judge_block, outcomes_of
+from mindgap.workflows.campaign.cluster.judged_block import as_ran, judge_block, outcomes_of
 from mindgap.workflows.campaign.cluster.messages import (
     BlockChoice,
     BlockOutline,
@@ -41,16 +40,15 @@ from mindgap.workflows.campaign.cluster.tasks import ClusterPool, sent_job
 from mindgap.workflows.campaign.judging.judge_process import JudgeClosed, JudgeProcess, judge_limits, judge_processes
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState, CpuBudget, PoolRunner, run_within
 from mindgap.workflows.campaign.state.expenses import Expenses
+from mindgap.workflows.cluster import KILLED_FROM_OUTSIDE, SHUTDOWN_S
 from mindgap.workflows.cluster.connection import code_digest, ray_module
 from mindgap.workflows.cluster.messages import ClusterProblem, Failure, pack, unpack
 from mindgap.workflows.diff.platform_facts import facts_of
 
 #: Drawn blocks that a node keeps: those of its platforms and judges come one after the other.
 _BLOCKS: Final = 4
-#: How long the processes of a node that goes take to follow each other.
-_GOING_S: Final = 5.0
 _PREFIX: Final = "mindgap-node-"
-#: Until the driver has told a node what holds for the session.
+#: Seconds that a node waits for the terms of the session from the driver.
 _TERMS_S: Final = 600.0
 
 
@@ -130,15 +128,14 @@ class CampaignNode:
         )
         descriptions = {name: self._pool.describe(name) for name in self._names}
         for name, about in descriptions.items():
-            if set(about) == {"error"}:
-                said = " ".join(str(about["error"]).split())
-                raise MindgapError(f"platform {name} cannot be opened on node {self.host}: {said}")
+            if why := start_error(about):
+                raise MindgapError(f"platform {name} cannot be opened on node {self.host}: {why}")
         self._gathered = GatheredRuns(self._pool, [n for n in self._names if self._batch(n) > 1])
         asked = {fact.platform: fact for fact in facts if fact.platform in self._names}
         return NodeReport(self.host, asked, {name: dict(about) for name, about in descriptions.items()})
 
     def begin(self, terms: SessionTerms) -> None:
-        """Tells the node what holds for the session."""
+        """Takes the terms of the session."""
         self._terms = terms
         self._begun.set()
 
@@ -171,8 +168,7 @@ class CampaignNode:
         self, platform: PlatformName, number: int, position: int, indices: Sequence[int], budget: BudgetState | None
     ) -> tuple[CasesRun, list[Outcome]]:
         """Runs cases of a block on a platform of this node; with a budget, until the block's part of it is spent."""
-        self._agreed()
-        started = time.monotonic()
+        terms = self._agreed()
         cases = {case.index: case for case in self._block(number)}
         order, runner = [cases[index] for index in indices], PoolRunner(self._setup.plan, self._pool)
         if budget is None:
@@ -181,7 +177,7 @@ class CampaignNode:
             left = CpuBudget(budget.seconds, budget.blocks, budget.spent)
             outcomes = run_within(runner, platform, order, budget.batch, left, position)
         self._check_alive(outcomes.values())
-        expected = self._agreed().fingerprints[platform]
+        expected = terms.fingerprints[platform]
         for outcome in outcomes.values():
             if outcome.fingerprint not in ("", expected):
                 raise MindgapError(
@@ -189,8 +185,7 @@ class CampaignNode:
                     "(versions, hardware, settings): resume once it is the same on all nodes"
                 )
         cpu = sum(outcome.timings.get("cpu", 0.0) for outcome in outcomes.values())
-        run = CasesRun(platform, tuple(outcomes), cpu, time.monotonic() - started)
-        return run, list(outcomes.values())
+        return CasesRun(platform, tuple(outcomes), cpu), list(outcomes.values())
 
     @_as_data
     def job(self, header: Mapping[str, Any], arrays: Sequence[Any]) -> Outcome:
@@ -222,22 +217,23 @@ class CampaignNode:
     def _check_alive(self, outcomes: Iterable[Outcome] = ()) -> None:
         """Raises `ClusterProblem` if the session ends: what its end did to workers is no evidence of their platforms.
 
-        A worker that was killed from outside may be the first to go of a node that goes: waits for the rest of it.
+        A worker that was killed from outside may be the first process to end of a node that shuts down: waits for the
+        others.
         """
         self._check_judges(
-            any(outcome.status == "crash" and outcome.message.startswith(FROM_OUTSIDE) for outcome in outcomes)
+            any(outcome.status == "crash" and outcome.message.startswith(KILLED_FROM_OUTSIDE) for outcome in outcomes)
         )
 
     def _check_judges(self, killed: bool) -> None:
         """Raises like `_check_alive`. `killed`: a process of the node was killed from outside."""
         if killed:
-            self._ending.wait(_GOING_S)
+            self._ending.wait(SHUTDOWN_S)
         if self._ending.is_set():
             raise ClusterProblem(f"node {self.host}: the session has ended")
 
     def _agreed(self) -> SessionTerms:
         if not self._begun.wait(_TERMS_S) or self._terms is None:
-            raise ClusterProblem(f"node {self.host} was not told to begin")
+            raise ClusterProblem(f"node {self.host}: the driver has not begun the session within {_TERMS_S:g} s")
         return self._terms
 
     def _block(self, number: int) -> list[Case]:

@@ -1,4 +1,4 @@
-"""Gives every node of a cluster its actor, checks that all of them would run the same, and notices nodes that go."""
+"""Starts an actor on every node of a cluster, checks that all nodes run the same, and detects lost nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from mindgap.workflows.campaign.cluster.node import CampaignNode
 from mindgap.workflows.campaign.cluster.node_call import CALLS, GROUPS, SESSION_GROUP, node_name
 from mindgap.workflows.campaign.cluster.tasks import task_error
 from mindgap.workflows.cluster import NAMESPACE
-from mindgap.workflows.cluster.connection import ClusterNode, living_nodes, resource_of
+from mindgap.workflows.cluster.connection import ClusterNode, living_nodes, resource_of, unusable_node
 from mindgap.workflows.cluster.messages import ClusterProblem, Failure, checked
 
-#: A platform whose last node is gone is waited for so long: a machine may start anew, or another take its place.
+#: Seconds to wait for a node with a platform whose last node is lost: a machine may restart, or another replace it.
 WAIT_S = 120.0
 _LOOK_S: Final = 2.0
 
@@ -73,7 +73,7 @@ class ClusterNodes:
         return facts, descriptions
 
     def begin(self, terms: SessionTerms) -> None:
-        """Tells all nodes what holds for the session."""
+        """Sends all nodes the terms of the session."""
         self._terms = terms
         self.ray.get([_of_session(member.actor.begin).remote(terms) for member in self._members.values()])
 
@@ -205,8 +205,5 @@ def _require_equal(platform: PlatformName, report: NodeReport, other: str, descr
 def _unusable(ray: Any, node: ClusterNode, error: BaseException) -> BaseException:
     found = task_error(ray, error)
     if isinstance(found, (ray.exceptions.RayError, ClusterProblem)):
-        said = " ".join(str(error).split())
-        missing = "No module named" in said
-        why = "mindgap or what it needs is not installed there" if missing else "its actor ended"
-        return ClusterProblem(f"node {node.address} cannot take part: {why}: {said[-300:]}")
+        return unusable_node(node, error, "its actor ended")
     return found

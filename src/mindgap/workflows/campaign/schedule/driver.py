@@ -51,7 +51,6 @@ class CampaignDriver:
     def __init__(self, context: DriverContext) -> None:
         self._context = context
         self.plan = context.directory.plan
-        self.numbers = list(context.directory.shard.blocks(self.plan.count))
         #: Why no further block begins; empty while there is no reason.
         self.stopped = ""
         self._started = time.monotonic()
@@ -59,12 +58,13 @@ class CampaignDriver:
         self._lacking = context.resume_state.lacking
         #: The rows of blocks that only added platforms have still to run.
         self._before = {row["block"]: row for row in context.resume_state.blocks if row["block"] in self._lacking}
-        self._saturation = saturation_of(self.numbers, context.resume_state)
+        self._saturation = saturation_of(context.directory.numbers, context.resume_state)
         self._queues = BlockQueues(context.blocks, self._done, self._over)
 
     def run(self) -> None:
         """Runs the unfinished blocks. Raises the first error of any thread, such as a full disk or an empty pool."""
-        todo = [(at, number) for at, number in enumerate(self.numbers) if number not in self._context.resume_state.done]
+        numbers, done = self._context.directory.numbers, self._context.resume_state.done
+        todo = [(at, number) for at, number in enumerate(numbers) if number not in done]
         supplier = ThreadPoolExecutor(1, "mindgap-cases")
         try:
             ahead: Future[list[Case]] | None = None
@@ -101,17 +101,13 @@ class CampaignDriver:
         return not self.stopped
 
     def _over(self) -> bool:
-        minutes = self.plan.stop.minutes
-        if minutes and not self._queues.closing and time.monotonic() - self._started > 60 * minutes:
-            self.stopped = f"{minutes:g} minutes are over"
-            return True
-        return False
+        over = "" if self._queues.closing else out_of_time(self.plan.stop.minutes, self._started)
+        self.stopped = over or self.stopped
+        return bool(over)
 
     def _open(self, number: int, position: int, cases: list[Case]) -> None:
         selection = self._context.selector.choose(number, cases, self._lacking.get(number))
-        for name in self._context.directory.added.keys() & selection.orders.keys():
-            # The block's row tells by this which added platforms have run it.
-            selection.given.setdefault(name, [])
+        selection.note_added(self._context.directory.added)
         _log.info("block %d: %d cases, %d new features", number, len(cases), len(selection.features))
         block = OpenBlock(
             number, position, cases, selection, self._context.resume_state.pairs, self._before.get(number),
@@ -150,6 +146,12 @@ def saturated(most: int, saturation: Saturation) -> str:
     """Returns why no further block begins, if the latest blocks brought nothing new; else an empty string. `most`: so
     many in a row (0: any number)."""
     return f"the last {saturation.idle} blocks brought nothing new" if 0 < most <= saturation.idle else ""
+
+
+def out_of_time(minutes: float, started: float) -> str:
+    """Returns why a session that `started` then (`time.monotonic`) ends, once its minutes are over (0: it has no such
+    limit); else an empty string."""
+    return f"{minutes:g} minutes are over" if minutes and time.monotonic() - started > 60 * minutes else ""
 
 
 def nothing_to_run(identity: str) -> MindgapError:

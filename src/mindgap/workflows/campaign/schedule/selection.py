@@ -42,6 +42,12 @@ class BlockSelection:
     given: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     refused: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
+    def note_added(self, added: Iterable[PlatformName]) -> None:
+        """Enters added platforms that run the block into `given`: its row tells by this which of them have run it."""
+        for name in added:
+            if name in self.orders:
+                self.given.setdefault(name, [])
+
 
 class BlockSelector:
     """Selects the cases of each block. Keeps the features covered so far, overall and by platform.

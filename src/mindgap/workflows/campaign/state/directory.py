@@ -65,6 +65,11 @@ class CampaignDirectory:
         return Store(self.store_url or self.path, create=False)
 
     @property
+    def numbers(self) -> list[int]:
+        """Returns the numbers of this shard's blocks."""
+        return list(self.shard.blocks(self.plan.count))
+
+    @property
     def bundle(self) -> Path | None:
         """Returns the path of the bundle that the cases come from; None without a bundle."""
         bundle = self.path / BUNDLE
