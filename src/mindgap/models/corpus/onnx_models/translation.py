@@ -12,7 +12,6 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, ConstantResults, OnnxNode
-from mindgap.models.corpus.source import one_line
 from mindgap.models.corpus.translated_model import TranslatedModel, TranslatedNode, Untranslated
 
 for _family in (
@@ -155,22 +154,13 @@ class _Translation:
         self.names: set[str] = set()
 
     def module(self, outputs: Sequence[str]) -> TranslatedModel:
-        """Returns the program of the steps that the outputs need."""
-        needed, steps = set(outputs), list[TranslatedNode]()
-        for step in reversed(self.steps):
-            if not needed.isdisjoint(step.outputs):
-                steps.append(step)
-                needed.update(name for name in step.operands if name)
-        held = {name: self.values[name] for name in self.values if name in needed and name in self._held()}
+        """Returns the program."""
         return TranslatedModel(
             [name for name in self.given if name not in self.baked],
             {name: to_numpy(self.given[name]) for name in self.given if name in self.baked},
-            held, {name for name in held if name in self.initial}, steps[::-1], outputs,
+            {name: value for name, value in self.values.items() if name in self.known},
+            set(self.initial), self.steps, outputs,
         )  # fmt: skip
-
-    def _held(self) -> set[str]:
-        made = {name for step in self.steps for name in step.outputs}
-        return self.known - made
 
     def run(self, nodes: Sequence[Any], scope: _Scope) -> None:
         for index, node in enumerate(nodes):
@@ -257,12 +247,7 @@ class _Translation:
         or structural."""
         function = functools.partial(TRANSLATIONS[node.op].function, node)
         step = TranslatedNode(node.name, node.op, function, operands, outputs)
-        try:
-            found = step(*[self.values[name] if name else None for name in operands])
-        except Untranslated:
-            raise
-        except Exception as error:
-            raise Untranslated(f"PyTorch has no {node.op} like this: {one_line(error)}") from error
+        found = step.run(self.values)
         if len(found) < sum(node.wanted):
             raise Untranslated(f"{node.op} gives {len(found)} of the {sum(node.wanted)} outputs asked for")
         results = {name: tensor for name, tensor in zip(outputs, found, strict=False) if name}
