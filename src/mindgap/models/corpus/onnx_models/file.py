@@ -15,14 +15,13 @@ import torch
 
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.onnx_models.inputs import drawn_inputs, model_inputs, shape_of, size_choices, symbols
+from mindgap.models.corpus.onnx_models.model_proto import op_of, subgraphs
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.onnx_models.reference_check import ReferenceCheck
 from mindgap.models.corpus.onnx_models.translation import (
     bakeable,
     is_translated,
-    op_of,
     structural_names,
-    subgraphs,
     translated,
 )
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
