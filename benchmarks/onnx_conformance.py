@@ -24,9 +24,9 @@ import torch
 from onnx.reference import ReferenceEvaluator
 
 from mindgap.models.corpus.onnx_models.conformance import conformance_cases, verified
+from mindgap.models.corpus.onnx_models.model_proto import op_of
 from mindgap.models.corpus.onnx_models.node import ConstantResults
 from mindgap.models.corpus.onnx_models.reference_check import FAULTY_BEFORE
-from mindgap.models.corpus.onnx_models.translation import op_of
 from mindgap.models.corpus.translated_model import Untranslated
 
 OPSETS: Final = range(13, 23)

@@ -13,8 +13,9 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from mindgap.models.corpus import SourceError, capture_program, open_source
-from mindgap.models.corpus.onnx_models import node as table
 from mindgap.models.corpus.onnx_models.inputs import ModelInput, shape_of, size_choices, symbols
+from mindgap.models.corpus.onnx_models.node import TRANSLATIONS
+from mindgap.models.corpus.translated_model import Translation
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -116,8 +117,8 @@ def test_the_first_sizes_that_fit_are_taken(tmp_path: Path) -> None:
 
 
 def test_a_wrong_translation_is_refused_with_the_node(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = table.Translation(lambda node, x: torch.softmax(x, 0))
-    monkeypatch.setitem(table.TRANSLATIONS, "Softmax", wrong)
+    wrong = Translation(lambda node, x: torch.softmax(x, 0))
+    monkeypatch.setitem(TRANSLATIONS, "Softmax", wrong)
     with pytest.raises(
         SourceError, match=r"node /Softmax \(Softmax\): its translation gives other values than the ref"
     ):
@@ -274,7 +275,7 @@ def test_softmax_of_old_operator_sets_takes_all_dimensions_from_the_axis_on(tmp_
 def test_the_own_path_does_not_repeat_the_comparison(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mindgap.models.own_path.worker import opened_program
 
-    monkeypatch.setitem(table.TRANSLATIONS, "Softmax", table.Translation(lambda node, x: torch.softmax(x, 0)))
+    monkeypatch.setitem(TRANSLATIONS, "Softmax", Translation(lambda node, x: torch.softmax(x, 0)))
     assert opened_program(str(classifier)).program is not None
     with pytest.raises(SourceError, match="its translation gives other values"):
         built(str(classifier))

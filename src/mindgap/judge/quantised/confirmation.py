@@ -15,6 +15,7 @@ from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Array, Graph, Labels, operands
 from mindgap.judge.oracle import Oracle
 from mindgap.judge.quantised.examination import QuantisedExamination, examine_quantised
+from mindgap.judge.quantised.values import nodes_back_to
 
 #: Of integers that nothing confirms.
 UNCONFIRMED: Final = (
@@ -30,18 +31,8 @@ AFTER: Final = "it is computed from integers that the platform gives otherwise w
 
 def sources(graph: Graph, number: int, known: frozenset[int]) -> frozenset[int]:
     """Returns which of the `known` values a value is computed from, without another known one between."""
-    waiting, seen, found = [number], set[int](), set[int]()
-    while waiting:
-        index = graph.producer[waiting.pop()]
-        if index < 0 or index in seen:
-            continue
-        seen.add(index)
-        for operand in operands(graph.nodes[index]):
-            if operand in known:
-                found.add(operand)
-            else:
-                waiting.append(operand)
-    return frozenset(found)
+    index = graph.producer[number]
+    return nodes_back_to(graph, operands(graph.nodes[index]), known)[1] if index >= 0 else frozenset()
 
 
 def confirmed(

@@ -159,7 +159,7 @@ def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor, narrow: bool
     if not rule and not few and (scale := dividing_scale(oracle, value)) is not None:
         rule = other_encoding(value, x, zero, got, scale, limit)
     worst = int(torch.where(bad, (got - right).abs() + beyond, -torch.ones_like(x)).flatten().argmax())
-    position = tuple(int(each) for each in torch.unravel_index(torch.tensor(worst), x.shape))
+    position = _position(worst, x)
     return QuantisedExamination(
         value.number, value.node, "reduced_precision" if few else "discrepant", bad, got.numel(),
         int((got - right).abs().max()), float(beyond.max()), rule, position, float(got.flatten()[worst]),
@@ -186,10 +186,19 @@ def _of_float16(value: QuantisedValue, expected: Expectation) -> Tensor:
     Two standard deviations of the graph's errors there, or two roundings of the largest quotient; at most two of the
     whole range. That is a quarter of a step for 8 bits, less than truncation or another zero point are off.
     """
-    finite = expected.wide[torch.isfinite(expected.wide)]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    largest = _largest(expected.wide)
     size = torch.clamp_min(torch.nan_to_num(2 * _COARSER * expected.sigma), 2 * _HALF * largest)
     return torch.clamp_max(size, 2 * _HALF * (value.high - value.low)).expand(expected.wide.shape)
+
+
+def _largest(x: Tensor) -> float:
+    """The largest finite magnitude; 0 where there is none."""
+    finite = x[torch.isfinite(x)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def _position(flat: int, x: Tensor) -> tuple[int, ...]:
+    return tuple(int(each) for each in torch.unravel_index(torch.tensor(flat), x.shape))
 
 
 def _of_floats(oracle: Oracle, number: int, array: Array, narrow: bool) -> QuantisedExamination:
@@ -200,13 +209,12 @@ def _of_floats(oracle: Oracle, number: int, array: Array, narrow: bool) -> Quant
     expected, got = oracle.expectation(number), widen(to_torch(array))
     error = torch.where(found.bad, (got - expected.wide).abs(), torch.zeros_like(expected.wide))
     error = torch.where(error.isnan(), torch.full_like(error, torch.inf), error)
-    finite = expected.wide[torch.isfinite(expected.wide)]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    largest = _largest(expected.wide)
     sigma = torch.nan_to_num(expected.sigma, nan=0.0, posinf=0.0)
     limit = torch.clamp_min(_COARSER * sigma, 2 * _HALF * largest)
     few = narrow and bool((torch.isfinite(error) & (error <= limit)).all())
     worst = int(error.flatten().argmax())
-    position = tuple(int(each) for each in torch.unravel_index(torch.tensor(worst), got.shape))
+    position = _position(worst, got)
     right = float(expected.wide.flatten()[worst])
     return replace(
         found, kind="reduced_precision" if few else "discrepant", beyond=float(error.max()), position=position,
@@ -233,7 +241,7 @@ def _of_others(oracle: Oracle, number: int, array: Array, _: bool) -> QuantisedE
     if given.is_floating_point():
         return replace(found, kind="discrepant")
     worst, right = int(bad.flatten().to(torch.int8).argmax()), oracle.step.wide(number)
-    position = tuple(int(each) for each in torch.unravel_index(torch.tensor(worst), given.shape))
+    position = _position(worst, given)
     expected = float(right.flatten()[worst]) if right.shape == given.shape else 0.0
     got = float(given.flatten()[worst])
     return replace(found, kind="discrepant", position=position, got=got, right=expected, exact=expected)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mindgap.aten.operators import packet_of
@@ -40,7 +41,7 @@ def quantised_values(graph: Graph) -> list[QuantisedValue]:
         if (value := _matched(graph, index, node)) is not None:
             found[value.number] = value
     ends = frozenset(found)
-    return [_with_block(graph, value, ends) for value in found.values()]
+    return [replace(each, block=nodes_back_to(graph, (each.operand,), ends)[0]) for each in found.values()]
 
 
 def _matched(graph: Graph, index: int, node: Node) -> QuantisedValue | None:
@@ -74,19 +75,20 @@ def _producer(graph: Graph, argument: Arg | None, *packets: str) -> Node | None:
     return node if packet_of(node.op) in packets else None
 
 
-def _with_block(graph: Graph, value: QuantisedValue, ends: frozenset[int]) -> QuantisedValue:
-    """The value with the nodes that it is computed by."""
-    waiting, seen = [value.operand], set[int]()
+def nodes_back_to(
+    graph: Graph, numbers: Iterable[int], ends: Collection[int]
+) -> tuple[tuple[int, ...], frozenset[int]]:
+    """Returns the nodes that values are computed by, back to the values `ends` and in order, and which of these."""
+    waiting, nodes, found = list(numbers), set[int](), set[int]()
     while waiting:
         number = waiting.pop()
         index = graph.producer[number]
-        if index < 0 or index in seen or number in ends:
-            continue
-        seen.add(index)
-        waiting += operands(graph.nodes[index])
-    return QuantisedValue(
-        value.number, value.operand, value.zero, value.low, value.high, value.node, tuple(sorted(seen))
-    )
+        if number in ends:
+            found.add(number)
+        elif index >= 0 and index not in nodes:
+            nodes.add(index)
+            waiting += operands(graph.nodes[index])
+    return tuple(sorted(nodes)), frozenset(found)
 
 
 def dequantising_scale(graph: Graph, number: int) -> int | None:

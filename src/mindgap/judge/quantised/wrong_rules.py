@@ -21,7 +21,8 @@ _MOST: Final = 0.9
 #: The share of elements that a rule gives, and of the wrong ones that it may leave.
 _NEARLY_ALL: Final = 0.99
 _LEFT: Final = 0.02
-_ROUNDINGS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
+#: Other rules of rounding than half to even.
+ROUNDINGS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "as if halves were rounded away from zero, not to even": lambda x: x.sign() * (x.abs() + 0.5).floor(),
     "as if halves were rounded up, not to even": lambda x: (x + 0.5).floor(),
     "as if halves were rounded down, not to even": lambda x: (x - 0.5).ceil(),
@@ -57,7 +58,7 @@ def named_rule(value: QuantisedValue, x: Tensor, zero: Tensor, got: Tensor, with
         others = int(((got < low) | (got > high)).sum())
         return others <= (1 - _NEARLY_ALL) * got.numel() and others <= _LEFT * int(bad.sum())
 
-    for phrase, rounding in _ROUNDINGS.items():
+    for phrase, rounding in ROUNDINGS.items():
         if given(lambda y, f=rounding: cut_off(f(y) + zero)):
             return phrase
     width, whole = value.high - value.low + 1, torch.round(x) + zero

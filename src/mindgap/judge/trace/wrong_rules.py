@@ -25,6 +25,7 @@ from mindgap.judge.oracle import Oracle
 from mindgap.judge.oracle.evaluation.float64 import BoundCall, bind_call, evaluate, neutral_float64
 from mindgap.judge.oracle.evaluation.formats import FORMATS, widen
 from mindgap.judge.oracle.single_operator import WideValues
+from mindgap.judge.quantised.wrong_rules import ROUNDINGS
 from mindgap.judge.trace.subgraphs import Array
 
 Tensor = torch.Tensor
@@ -52,13 +53,6 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
 }  # fmt: skip
 #: A rule and what it gives.
 _Candidate = tuple[WrongRule, Tensor]
-_ROUNDINGS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
-    "as if halves were rounded away from zero, not to even": lambda x: x.sign() * (x.abs() + 0.5).floor(),
-    "as if halves were rounded up, not to even": lambda x: (x + 0.5).floor(),
-    "as if cut off toward zero, not rounded": torch.trunc,
-    "as if rounded down": torch.floor,
-    "as if rounded up": torch.ceil,
-}
 _CHANNELS: Final[Mapping[str, Callable[[Tensor, int], Tensor]]] = {
     "as if each channel had the factor of the one before it": lambda x, dim: x.roll(1, dim),
     "as if each channel had the factor of the one after it": lambda x, dim: x.roll(-1, dim),
@@ -99,7 +93,7 @@ def _candidates(
     if not args or not isinstance(args[0], Tensor) or args[0].is_complex() or args[0].dtype == torch.bool:
         return
     if call.packet == "round" and not kwargs.get("decimals"):
-        for phrase, function in _ROUNDINGS.items():
+        for phrase, function in ROUNDINGS.items():
             yield WrongRule(phrase), function(args[0])
     elif call.packet in ("clamp", "clip", "hardtanh"):
         yield WrongRule("as if nothing were cut off at the limits"), args[0]

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 from urllib.parse import unquote
@@ -219,6 +220,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
     lowered = {other.lower(): other for other in known}
     near = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)]
     return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def require_file(path: Path) -> None:
+    """Raises `SourceError` where there is no such file, with similar names of the folder's files of its kind."""
+    if not path.is_file():
+        near = suggest(path.name, [p.name for p in path.parent.glob(f"*{path.suffix}")]) if path.parent.is_dir() else ""
+        raise SourceError(f"{path}: no such file{near}")
 
 
 def one_line(error: BaseException) -> str:

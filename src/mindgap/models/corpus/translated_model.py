@@ -1,10 +1,12 @@
-"""The PyTorch module of a translated model file: one submodule for each of its nodes, under the node's name."""
+"""The PyTorch module of a translated model file: one submodule for each of its nodes, under the node's name; and
+the table of a format's translations."""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +14,10 @@ import torch
 
 from mindgap.aten.torch_private.modules import put_buffer, put_module, put_parameter
 from mindgap.graph import Array
+from mindgap.models.corpus.source import one_line
+
+#: A translation takes a node and its operands, and gives one tensor, or a sequence with one for each output.
+Translate = Callable[..., Any]
 
 #: How far two correct implementations of one operator may be apart, of the largest magnitude and of each element.
 _APART: Final[Mapping[str, float]] = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
@@ -54,6 +60,30 @@ def apart(ours: Array, theirs: Array) -> int:
         return int((~np.isclose(a, b, limit, limit * largest * 0.1 + 1e-30, equal_nan=True)).sum())
 
 
+@dataclass(frozen=True)
+class Translation:
+    """One entry of a table. `structural`: positions of operands that must be known before the program runs."""
+
+    function: Translate
+    structural: tuple[int, ...] = ()
+
+
+class TranslationTable(dict[str, Translation]):
+    """The translations of a format's operators, by name."""
+
+    def register(self, *ops: str, structural: tuple[int, ...] = ()) -> Callable[[Translate], Translate]:
+        """Returns a decorator that adds a translation for these operators. Raises `ValueError` for a second one."""
+
+        def add(function: Translate) -> Translate:
+            for op in ops:
+                if op in self:
+                    raise ValueError(f"two translations of {op}")
+                self[op] = Translation(function, structural)
+            return function
+
+        return add
+
+
 class TranslatedNode(torch.nn.Module):
     """One node. `function`: its translation, which takes the operands. `operands`: names of values; "" for an operand
     that is left out or structural."""
@@ -73,6 +103,15 @@ class TranslatedNode(torch.nn.Module):
         result = self.function(*operands)
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
+    def run(self, values: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Returns the node's results for values by name. Raises `Untranslated` where PyTorch refuses them."""
+        try:
+            return self(*[values[name] if name else None for name in self.operands])
+        except Untranslated:
+            raise
+        except Exception as error:
+            raise Untranslated(f"PyTorch has no {self.source_line} like this: {one_line(error)}") from error
+
 
 class TranslatedModel(torch.nn.Module):
     """Runs the nodes of a model on its inputs, and returns its outputs by name.
@@ -82,14 +121,18 @@ class TranslatedModel(torch.nn.Module):
     """
 
     def __init__(
-        self, inputs: Sequence[str], fixed: Mapping[str, Array], held: Mapping[str, torch.Tensor], weights: Set[str],
+        self, inputs: Sequence[str], fixed: Mapping[str, Array], known: Mapping[str, torch.Tensor], weights: Set[str],
         steps: Sequence[TranslatedNode], outputs: Sequence[str],
     ) -> None:  # fmt: skip
-        """`held`: tensors by name. Those in `weights` that hold floats become parameters, the others buffers."""
+        """Holds what the outputs need: of the `steps`, and of the `known` tensors, by name, that no step gives. Those
+        in `weights` that hold floats become parameters, the others buffers."""
         super().__init__()
         self.argument_names, self.fixed_inputs, self.outputs = tuple(inputs), dict(fixed), tuple(outputs)
-        self._held = tuple(held)
-        for name, tensor in held.items():
+        steps, needed = _needed(steps, outputs)
+        made = {name for step in steps for name in step.outputs}
+        for name, tensor in known.items():
+            if name not in needed or name in made:
+                continue
             if name in weights and tensor.is_floating_point():
                 put_parameter(self, name, torch.nn.Parameter(tensor))
             else:
@@ -117,3 +160,13 @@ class TranslatedModel(torch.nn.Module):
                 if last.get(name, -1) <= i and name not in self.outputs:
                     values.pop(name, None)
         return {name: values[name] for name in self.outputs}
+
+
+def _needed(steps: Sequence[TranslatedNode], outputs: Sequence[str]) -> tuple[list[TranslatedNode], set[str]]:
+    """Returns the steps that the outputs need, and the names that are read."""
+    needed, kept = set(outputs), list[TranslatedNode]()
+    for step in reversed(steps):
+        if not needed.isdisjoint(step.outputs):
+            kept.append(step)
+            needed.update(name for name in step.operands if name)
+    return kept[::-1], needed

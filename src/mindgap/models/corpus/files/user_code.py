@@ -20,7 +20,16 @@ from mindgap.aten.torch_private import modules
 from mindgap.models.corpus.argument_sets import numbered
 from mindgap.models.corpus.libraries import declare_operators
 from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, schemes, source_options, suggest
+from mindgap.models.corpus.source import (
+    Source,
+    SourceError,
+    SourceOptions,
+    one_line,
+    require_file,
+    schemes,
+    source_options,
+    suggest,
+)
 from mindgap.models.corpus.type_guards import is_list, is_sequence, is_tuple
 from mindgap.models.corpus.weights.construction import torch_seed
 
@@ -85,9 +94,7 @@ def _text(source: Source, index: int, count: int) -> str:
 
 
 def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        near = suggest(path.name, [p.name for p in path.parent.glob("*.py")]) if path.parent.is_dir() else ""
-        raise SourceError(f"{path}: no such file{near}")
+    require_file(path)
     name = f"{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None

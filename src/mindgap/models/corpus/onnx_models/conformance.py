@@ -19,8 +19,9 @@ import torch
 from mindgap.aten.tensors import to_numpy, torch_dtype_name
 from mindgap.graph import Uniform
 from mindgap.models.corpus.onnx_models.file import expanded
+from mindgap.models.corpus.onnx_models.model_proto import tensor_of
 from mindgap.models.corpus.onnx_models.node import ConstantResults
-from mindgap.models.corpus.onnx_models.translation import tensor_of, translated
+from mindgap.models.corpus.onnx_models.translation import translated
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, source_options, suggest

@@ -15,19 +15,18 @@ import torch
 
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.onnx_models.inputs import drawn_inputs, model_inputs, shape_of, size_choices, symbols
+from mindgap.models.corpus.onnx_models.model_proto import op_of, subgraphs
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.onnx_models.reference_check import ReferenceCheck
 from mindgap.models.corpus.onnx_models.translation import (
     bakeable,
     is_translated,
-    op_of,
     structural_names,
-    subgraphs,
     translated,
 )
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, one_line, suggest
+from mindgap.models.corpus.source import Source, SourceError, one_line, require_file, suggest
 from mindgap.models.corpus.translated_model import CHECKED, TranslatedModel, Untranslated
 
 #: Bytes of a protobuf message, at most.
@@ -48,9 +47,7 @@ _OLDEST: Final = 7
 def open_onnx_file(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if there is no such file."""
     path = Path(source.target)
-    if not path.is_file():
-        near = suggest(path.name, [p.name for p in path.parent.glob("*.onnx")]) if path.parent.is_dir() else ""
-        raise SourceError(f"{path}: no such file{near}")
+    require_file(path)
     return [Program(path.stem, source.text, functools.partial(_build, source, path))]
 
 

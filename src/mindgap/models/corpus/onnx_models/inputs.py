@@ -12,8 +12,8 @@ import torch
 
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
+from mindgap.models.corpus.onnx_models.model_proto import op_of
 from mindgap.models.corpus.onnx_models.pointwise import element_type
-from mindgap.models.corpus.onnx_models.translation import op_of
 from mindgap.models.corpus.translated_model import Untranslated
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 

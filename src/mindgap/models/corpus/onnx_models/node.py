@@ -15,10 +15,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.graph import Array
-from mindgap.models.corpus.translated_model import Untranslated
-
-#: A translation gives one tensor, or a tuple with one for each output.
-Translate = Callable[..., Any]
+from mindgap.models.corpus.translated_model import TranslationTable, Untranslated
 
 
 class ConstantResults(Untranslated):
@@ -70,28 +67,8 @@ class OnnxNode:
             raise Untranslated(f"{self.op} {what} has no equivalent here")
 
 
-@dataclass(frozen=True)
-class Translation:
-    """One entry of the table. `structural`: positions of operands that must be known before the program runs."""
-
-    function: Translate
-    structural: tuple[int, ...] = ()
-
-
-TRANSLATIONS: Final[dict[str, Translation]] = {}
-
-
-def translates(*ops: str, structural: tuple[int, ...] = ()) -> Callable[[Translate], Translate]:
-    """Registers a translation for ONNX operators."""
-
-    def register(function: Translate) -> Translate:
-        for op in ops:
-            if op in TRANSLATIONS:
-                raise ValueError(f"two translations of {op}")
-            TRANSLATIONS[op] = Translation(function, structural)
-        return function
-
-    return register
+TRANSLATIONS: Final = TranslationTable()
+translates = TRANSLATIONS.register
 
 
 def directly(table: Mapping[str, Any]) -> None:

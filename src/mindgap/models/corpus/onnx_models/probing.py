@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-#: The operator whose results are shown.
-QUANTIZE: Final = "QuantizeLinear"
+from mindgap.models.corpus.onnx_models.file import load_model
+from mindgap.models.corpus.onnx_models.model_proto import node_name, unique_name
+from mindgap.models.corpus.source import SourceError, one_line
+
+#: The element type uint8 (`onnx.TensorProto`), of which a result is without a zero point.
 _UINT8: Final = 2
 #: Where operators whose result is quantised have its zero point, of their inputs: those of ONNX, and of `com.microsoft`
 #: (ONNX Runtime's `quantization_defs.cc`).
 _ZERO_POINTS: Final = {
-    QUANTIZE: 2, "QLinearConv": 7, "QLinearMatMul": 7, "QLinearAdd": 7, "QLinearMul": 7, "QGemm": 8, "QLinearConcat": 1,
-    "QLinearSigmoid": 4, "QLinearLeakyRelu": 4, "QLinearAveragePool": 4, "QLinearGlobalAveragePool": 4,
-    "QLinearReduceMean": 4, "QLinearSoftmax": 4,
+    "QuantizeLinear": 2, "QLinearConv": 7, "QLinearMatMul": 7, "QLinearAdd": 7, "QLinearMul": 7, "QGemm": 8,
+    "QLinearConcat": 1, "QLinearSigmoid": 4, "QLinearLeakyRelu": 4, "QLinearAveragePool": 4,
+    "QLinearGlobalAveragePool": 4, "QLinearReduceMean": 4, "QLinearSoftmax": 4,
 }  # fmt: skip
 
 
@@ -42,9 +45,6 @@ def write_probed(path: Path, folder: Path) -> ProbedModel | None:
     import onnx as library
     from google.protobuf.message import EncodeError
 
-    from mindgap.models.corpus.onnx_models.file import load_model
-    from mindgap.models.corpus.source import SourceError, one_line
-
     onnx: Any = library  # typed in parts
     model = load_model(path)
     if model.functions:
@@ -55,7 +55,7 @@ def write_probed(path: Path, folder: Path) -> ProbedModel | None:
     types = _types(model.graph)
     found: dict[str, int] = {}
     own = len(shown)
-    for name, node in zip(node_names(model.graph.node), model.graph.node, strict=True):
+    for name, node in zip(_names(model.graph.node), model.graph.node, strict=True):
         made = node.output[0]
         place = _ZERO_POINTS.get(node.op_type)
         if place is None or made not in dependent or (node.op_type == "QGemm" and len(node.input) <= place):
@@ -76,16 +76,11 @@ def write_probed(path: Path, folder: Path) -> ProbedModel | None:
     return ProbedModel(target, found, own, len(shown))
 
 
-def node_names(nodes: Iterable[Any]) -> Iterator[str]:
-    """Yields a name for each node of a graph that none before it has; for one without, its type and position."""
+def _names(nodes: Iterable[Any]) -> Iterator[str]:
+    """Yields the names of a graph's nodes as captured graphs have them."""
     taken = set[str]()
     for index, node in enumerate(nodes):
-        name = unique = node.name or f"{node.op_type}_{index}"
-        count = 1
-        while unique in taken:
-            count, unique = count + 1, f"{name}#{count + 1}"
-        taken.add(unique)
-        yield unique
+        yield unique_name(node_name(node, index), taken)
 
 
 def _dependent(nodes: Iterable[Any], inputs: set[str]) -> set[str]:

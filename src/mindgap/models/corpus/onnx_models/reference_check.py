@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.models.corpus.onnx_models.translation import op_of
+from mindgap.models.corpus.onnx_models.model_proto import op_of
 from mindgap.models.corpus.source import one_line
 from mindgap.models.corpus.translated_model import Untranslated, apart
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import torch
 
-from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.aten.tensors import to_numpy
+from mindgap.models.corpus.onnx_models.model_proto import (
+    attributes_of,
+    constant_of,
+    domain_of,
+    initial_values,
+    node_name,
+    op_of,
+    subgraphs,
+    tensor_of,
+    unique_name,
+)
 from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, ConstantResults, OnnxNode
-from mindgap.models.corpus.source import one_line
 from mindgap.models.corpus.translated_model import TranslatedModel, TranslatedNode, Untranslated
 
 for _family in (
@@ -33,7 +43,6 @@ _OF_SHAPES: Final = frozenset({"Shape", "Size"})
 #: Operators that hold graphs -> operands that decide which of their nodes run, and how often.
 _CONTROL: Final[Mapping[str, tuple[int, ...]]] = {"If": (0,), "Loop": (0, 1), "Scan": ()}
 _ITERATIONS: Final = 1000
-_OWN: Final = ("", "ai.onnx")
 
 
 #: Called with each node, its operands (None where left out) and its results.
@@ -74,11 +83,6 @@ def bakeable(model: Any, given: Mapping[str, torch.Tensor]) -> set[str]:
     return {name for name in found if name in direct or not given[name].is_floating_point()}
 
 
-def op_of(node: Any) -> str:
-    """Returns a node's type, behind its domain where that is not ONNX's own."""
-    return node.op_type if node.domain in _OWN else f"{node.domain}.{node.op_type}"
-
-
 def is_translated(node: Any) -> bool:
     """Whether there is a translation of the node's operator."""
     op = op_of(node)
@@ -100,26 +104,6 @@ def structural_names(nodes: Sequence[Any]) -> set[str]:
             positions = range(len(node.input))
         found.update(node.input[i] for i in positions if i < len(node.input) and node.input[i])
     return found
-
-
-def subgraphs(node: Any) -> Iterator[Any]:
-    """Yields the graphs that a node holds."""
-    for one in node.attribute:
-        if one.HasField("g"):
-            yield one.g
-        yield from one.graphs
-
-
-def tensor_of(array: Any) -> torch.Tensor:
-    """Returns a new tensor with the array's values. Integers of 4 and 2 bits become integers of 8. Raises
-    `Untranslated` for a type that graphs do not hold."""
-    array = np.asarray(array)
-    narrow = {"int4": np.int8, "int2": np.int8, "uint4": np.uint8, "uint2": np.uint8}.get(array.dtype.name)
-    try:
-        return to_torch(array if narrow is None else array.astype(narrow)).clone()
-    except (KeyError, TypeError, ValueError) as error:
-        kind = "string" if array.dtype.kind in "OSU" else array.dtype
-        raise Untranslated(f"a value of type {kind}, which graphs do not hold") from error
 
 
 class _Scope:
@@ -145,9 +129,9 @@ class _Translation:
     `folded`: those of them that become constants of the program."""
 
     def __init__(self, model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None, baked: set[str]) -> None:
-        self.opsets = {each.domain if each.domain not in _OWN else "": each.version for each in model.opset_import}
+        self.opsets = {domain_of(each): each.version for each in model.opset_import}
         self.given, self.baked, self.on_node = given, baked, on_node
-        self.initial = _initial(model)
+        self.initial = initial_values(model)
         self.values: dict[str, torch.Tensor] = {**self.initial, **given}
         self.known = baked | (set(self.initial) - set(given))
         self.folded = set(baked)
@@ -155,30 +139,21 @@ class _Translation:
         self.names: set[str] = set()
 
     def module(self, outputs: Sequence[str]) -> TranslatedModel:
-        """Returns the program of the steps that the outputs need."""
-        needed, steps = set(outputs), list[TranslatedNode]()
-        for step in reversed(self.steps):
-            if not needed.isdisjoint(step.outputs):
-                steps.append(step)
-                needed.update(name for name in step.operands if name)
-        held = {name: self.values[name] for name in self.values if name in needed and name in self._held()}
+        """Returns the program."""
         return TranslatedModel(
             [name for name in self.given if name not in self.baked],
             {name: to_numpy(self.given[name]) for name in self.given if name in self.baked},
-            held, {name for name in held if name in self.initial}, steps[::-1], outputs,
+            {name: value for name, value in self.values.items() if name in self.known},
+            set(self.initial), self.steps, outputs,
         )  # fmt: skip
-
-    def _held(self) -> set[str]:
-        made = {name for step in self.steps for name in step.outputs}
-        return self.known - made
 
     def run(self, nodes: Sequence[Any], scope: _Scope) -> None:
         for index, node in enumerate(nodes):
             op = op_of(node)
-            name = self._named(f"{scope.prefix}{node.name or f'{node.op_type}_{index}'}")
+            name = self._named(f"{scope.prefix}{node_name(node, index)}")
             try:
                 if op == "Constant":
-                    self._keep(scope.bind(node.output[0]), _constant(node), folded=True)
+                    self._keep(scope.bind(node.output[0]), constant_of(node), folded=True)
                 elif op in _OF_SHAPES:
                     self._keep(scope.bind(node.output[0]), self._fact(node, scope), folded=True)
                 elif op in _CONTROL:
@@ -189,11 +164,7 @@ class _Translation:
                 raise (error if error.located else error.at(name, op)) from error
 
     def _named(self, name: str) -> str:
-        count, unique = 1, name
-        while unique in self.names:
-            count, unique = count + 1, f"{name}#{count + 1}"
-        self.names.add(unique)
-        return unique
+        return unique_name(name, self.names)
 
     def _keep(self, name: str, tensor: torch.Tensor, folded: bool) -> None:
         self.values[name] = tensor
@@ -208,7 +179,7 @@ class _Translation:
         return self.values[found]
 
     def _fact(self, node: Any, scope: _Scope) -> torch.Tensor:
-        shape, attributes = tuple(self._value(node.input[0], scope).shape), _attributes(node)
+        shape, attributes = tuple(self._value(node.input[0], scope).shape), attributes_of(node)
         if node.op_type == "Size":
             return torch.tensor(int(np.prod(shape, dtype=np.int64)))
         return torch.tensor(shape[slice(attributes.get("start", 0), attributes.get("end"))], dtype=torch.int64)
@@ -230,8 +201,7 @@ class _Translation:
             structural[position] = to_numpy(self._value(each, scope))
             operands.append("")
         wanted = tuple(bool(each) for each in node.output)
-        domain = "" if node.domain in _OWN else node.domain
-        one = OnnxNode(op, _attributes(node), structural, wanted, self.opsets.get(domain, 1), name)
+        one = OnnxNode(op, attributes_of(node), structural, wanted, self.opsets.get(domain_of(node), 1), name)
         outputs = [scope.bind(each) if each else "" for each in node.output]
         results = self._ran(one, operands, outputs, [scope.of(each) for each in node.input if each])
         if self.on_node is not None:
@@ -257,12 +227,7 @@ class _Translation:
         or structural."""
         function = functools.partial(TRANSLATIONS[node.op].function, node)
         step = TranslatedNode(node.name, node.op, function, operands, outputs)
-        try:
-            found = step(*[self.values[name] if name else None for name in operands])
-        except Untranslated:
-            raise
-        except Exception as error:
-            raise Untranslated(f"PyTorch has no {node.op} like this: {one_line(error)}") from error
+        found = step.run(self.values)
         if len(found) < sum(node.wanted):
             raise Untranslated(f"{node.op} gives {len(found)} of the {sum(node.wanted)} outputs asked for")
         results = {name: tensor for name, tensor in zip(outputs, found, strict=False) if name}
@@ -375,41 +340,3 @@ class _Translation:
     def _select(self, value: str, target: str, index: int) -> None:
         one = OnnxNode("mindgap.Select", {"index": index}, {}, (True,), name=self._named(target))
         self._ran(one, (value,), (target,), (value,))
-
-
-def _initial(model: Any) -> dict[str, torch.Tensor]:
-    from onnx import numpy_helper
-
-    if model.graph.sparse_initializer:
-        raise Untranslated(f"initializer {model.graph.sparse_initializer[0].values.name} is sparse")
-    found: dict[str, torch.Tensor] = {}
-    for one in model.graph.initializer:
-        try:
-            found[one.name] = tensor_of(numpy_helper.to_array(one))
-        except Untranslated as error:
-            raise Untranslated(f"initializer {one.name}: {error}") from error
-    return found
-
-
-def _constant(node: Any) -> torch.Tensor:
-    values = list(_attributes(node).values())
-    if len(values) != 1:
-        raise Untranslated(f"a constant with {len(values)} values")
-    (value,) = values
-    if isinstance(value, bytes) or (isinstance(value, list) and value and isinstance(value[0], bytes)):
-        raise Untranslated("a value of type string, which graphs do not hold")
-    return value if isinstance(value, torch.Tensor) else torch.tensor(value)
-
-
-def _attributes(node: Any) -> dict[str, Any]:
-    import onnx
-
-    found: dict[str, Any] = {}
-    for one in node.attribute:
-        if one.type == onnx.AttributeProto.SPARSE_TENSOR:
-            raise Untranslated(f"{node.op_type} holds a sparse tensor")
-        if one.ref_attr_name or one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-            raise Untranslated(f"{node.op_type} holds a graph of its own")
-        value: Any = onnx.helper.get_attribute_value(one)
-        found[one.name] = tensor_of(onnx.numpy_helper.to_array(value)) if isinstance(value, onnx.TensorProto) else value
-    return found

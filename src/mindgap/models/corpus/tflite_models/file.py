@@ -17,7 +17,7 @@ from mindgap.graph import Constant, Integers, Normal, Recipe
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, source_options, suggest
+from mindgap.models.corpus.source import Source, SourceError, require_file, source_options
 from mindgap.models.corpus.tflite_models.model import NoTfliteModel, TfliteModel, TfliteTensor, read_tflite
 from mindgap.models.corpus.tflite_models.reference_check import check
 from mindgap.models.corpus.tflite_models.translation import translated, untranslated
@@ -37,9 +37,7 @@ _INDEXES: Final = {"GATHER": (1, 0), "EMBEDDING_LOOKUP": (0, 1)}
 def open_tflite_file(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if there is no such file."""
     path = Path(source.target)
-    if not path.is_file():
-        near = suggest(path.name, [p.name for p in path.parent.glob("*.tflite")]) if path.parent.is_dir() else ""
-        raise SourceError(f"{path}: no such file{near}")
+    require_file(path)
     return [Program(path.stem, source.text, functools.partial(_build, source, path))]
 
 

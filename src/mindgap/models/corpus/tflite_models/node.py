@@ -14,7 +14,7 @@ float32: the specification leaves that to each implementation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,11 +24,9 @@ from torch.nn import functional as F
 from mindgap.graph import Array
 from mindgap.models.corpus.tflite_models.flatbuffer import Table
 from mindgap.models.corpus.tflite_models.model import TfliteTensor
-from mindgap.models.corpus.translated_model import Untranslated
+from mindgap.models.corpus.translated_model import Translate, TranslationTable, Untranslated
 
 Tensor = torch.Tensor
-#: A translation gives one tensor, or a sequence with one for each output.
-Translate = Callable[..., Any]
 
 #: Functions that a node applies to its result, by their number in the schema.
 _ACTIVATIONS: Final[Mapping[int, tuple[float | None, float | None]]] = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
@@ -176,28 +174,8 @@ def alike(a: TfliteTensor, b: TfliteTensor) -> bool:
     return _parameters(a) == _parameters(b)
 
 
-@dataclass(frozen=True)
-class Translation:
-    """One entry of the table. `structural`: positions of operands that must be known before the program runs."""
-
-    function: Translate
-    structural: tuple[int, ...] = ()
-
-
-TRANSLATIONS: Final[dict[str, Translation]] = {}
-
-
-def translates(*ops: str, structural: tuple[int, ...] = ()) -> Callable[[Translate], Translate]:
-    """Registers a translation for operators."""
-
-    def register(function: Translate) -> Translate:
-        for op in ops:
-            if op in TRANSLATIONS:
-                raise ValueError(f"two translations of {op}")
-            TRANSLATIONS[op] = Translation(function, structural)
-        return function
-
-    return register
+TRANSLATIONS: Final = TranslationTable()
+translates = TRANSLATIONS.register
 
 
 def by_values(function: Translate, activation: int | None = None) -> Translate:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
-from mindgap.models.corpus.source import one_line
 from mindgap.models.corpus.tflite_models.model import Operator, TfliteModel
 from mindgap.models.corpus.tflite_models.node import TRANSLATIONS, TfliteNode
 from mindgap.models.corpus.translated_model import TranslatedModel, TranslatedNode, Untranslated
@@ -70,15 +69,9 @@ class _Translation:
         self.steps: list[TranslatedNode] = []
 
     def module(self, outputs: Sequence[str]) -> TranslatedModel:
-        """Returns the program of the steps that the outputs need."""
-        needed, steps = set(outputs), list[TranslatedNode]()
-        for step in reversed(self.steps):
-            if not needed.isdisjoint(step.outputs):
-                steps.append(step)
-                needed.update(name for name in step.operands if name)
-        made = {name for step in self.steps for name in step.outputs}
-        held = {name: value for name, value in self.values.items() if name in needed & self.known and name not in made}
-        return TranslatedModel([*self.given], {}, held, set(self.constants), steps[::-1], outputs)
+        """Returns the program."""
+        known = {name: value for name, value in self.values.items() if name in self.known}
+        return TranslatedModel([*self.given], {}, known, set(self.constants), self.steps, outputs)
 
     def run(self, operator: Operator, name: str) -> None:
         """Runs a node and keeps it as a step. What a node makes of known integers, and shapes, are constants."""
@@ -110,12 +103,7 @@ class _Translation:
             self.steps.append(step)
 
     def _ran(self, node: TfliteNode, step: TranslatedNode) -> dict[str, torch.Tensor]:
-        try:
-            found = step(*[self.values[name] if name else None for name in step.operands])
-        except Untranslated:
-            raise
-        except Exception as error:
-            raise Untranslated(f"PyTorch has no {node.op} like this: {one_line(error)}") from error
+        found = step.run(self.values)
         if len(found) != len(step.outputs):
             raise Untranslated(f"it gives {len(found)} results, and the file declares {len(step.outputs)}")
         for declared, tensor in zip(node.outputs, found, strict=True):

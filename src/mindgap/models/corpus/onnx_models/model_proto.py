@@ -1,0 +1,101 @@
+"""Reads the parts of an ONNX model (`onnx.ModelProto`): types, names, attributes, subgraphs of nodes; stored tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import to_torch
+from mindgap.models.corpus.translated_model import Untranslated
+
+#: Names of ONNX's own domain.
+_OWN: Final = ("", "ai.onnx")
+
+
+def domain_of(part: Any) -> str:
+    """Returns the domain of a node or of an imported operator set; "" for ONNX's own."""
+    return "" if part.domain in _OWN else part.domain
+
+
+def op_of(node: Any) -> str:
+    """Returns a node's type, behind its domain where that is not ONNX's own."""
+    domain = domain_of(node)
+    return f"{domain}.{node.op_type}" if domain else node.op_type
+
+
+def node_name(node: Any, index: int) -> str:
+    """Returns the name of a node; for one without, its type and position."""
+    return node.name or f"{node.op_type}_{index}"
+
+
+def unique_name(name: str, taken: set[str]) -> str:
+    """Returns the name, with a number behind it where it is taken, and adds it to the taken ones."""
+    count, unique = 1, name
+    while unique in taken:
+        count, unique = count + 1, f"{name}#{count + 1}"
+    taken.add(unique)
+    return unique
+
+
+def subgraphs(node: Any) -> Iterator[Any]:
+    """Yields the graphs that a node holds."""
+    for one in node.attribute:
+        if one.HasField("g"):
+            yield one.g
+        yield from one.graphs
+
+
+def attributes_of(node: Any) -> dict[str, Any]:
+    """Returns the attributes by name, tensors as tensors. Raises `Untranslated` for sparse tensors and graphs."""
+    import onnx
+
+    found: dict[str, Any] = {}
+    for one in node.attribute:
+        if one.type == onnx.AttributeProto.SPARSE_TENSOR:
+            raise Untranslated(f"{node.op_type} holds a sparse tensor")
+        if one.ref_attr_name or one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
+            raise Untranslated(f"{node.op_type} holds a graph of its own")
+        value: Any = onnx.helper.get_attribute_value(one)
+        found[one.name] = tensor_of(onnx.numpy_helper.to_array(value)) if isinstance(value, onnx.TensorProto) else value
+    return found
+
+
+def tensor_of(array: Any) -> torch.Tensor:
+    """Returns a new tensor with the array's values. Integers of 4 and 2 bits become integers of 8. Raises
+    `Untranslated` for a type that graphs do not hold."""
+    array = np.asarray(array)
+    narrow = {"int4": np.int8, "int2": np.int8, "uint4": np.uint8, "uint2": np.uint8}.get(array.dtype.name)
+    try:
+        return to_torch(array if narrow is None else array.astype(narrow)).clone()
+    except (KeyError, TypeError, ValueError) as error:
+        kind = "string" if array.dtype.kind in "OSU" else array.dtype
+        raise Untranslated(f"a value of type {kind}, which graphs do not hold") from error
+
+
+def initial_values(model: Any) -> dict[str, torch.Tensor]:
+    """Returns the initializers by name. Raises `Untranslated` for a sparse one, or a type that graphs do not hold."""
+    from onnx import numpy_helper
+
+    if model.graph.sparse_initializer:
+        raise Untranslated(f"initializer {model.graph.sparse_initializer[0].values.name} is sparse")
+    found: dict[str, torch.Tensor] = {}
+    for one in model.graph.initializer:
+        try:
+            found[one.name] = tensor_of(numpy_helper.to_array(one))
+        except Untranslated as error:
+            raise Untranslated(f"initializer {one.name}: {error}") from error
+    return found
+
+
+def constant_of(node: Any) -> torch.Tensor:
+    """Returns the value of a node `Constant`. Raises `Untranslated` for a type that graphs do not hold."""
+    values = list(attributes_of(node).values())
+    if len(values) != 1:
+        raise Untranslated(f"a constant with {len(values)} values")
+    (value,) = values
+    if isinstance(value, bytes) or (isinstance(value, list) and value and isinstance(value[0], bytes)):
+        raise Untranslated("a value of type string, which graphs do not hold")
+    return value if isinstance(value, torch.Tensor) else torch.tensor(value)
