@@ -47,10 +47,8 @@ def main() -> int:
     found = compare_studies(first, second)
     for each in found.differences:
         print(f"{each.framework} {each.function} on {each.target}: {each.what} {each.before}, then {each.after}")
-    ratios = sum(each.what == "slow-down" for each in found.differences)
-    others = len(found.differences) - ratios
     print(
-        f"{found.cells - others} of {found.cells} classes agree, {found.slowdowns - ratios} of {found.slowdowns} "
+        f"{found.agreeing_cells} of {found.cells} classes agree, {found.agreeing_slowdowns} of {found.slowdowns} "
         f"slow-downs agree, and {found.undetermined} are not determined"
     )
     return 1 if found.differences else 0

@@ -60,7 +60,7 @@ def test_a_call_is_not_held_after_it_has_run() -> None:
     held: list[weakref.ref[Graph]] = []
     most: list[int] = []
 
-    def take(call: Graph) -> None:
+    def take(_: int, call: Graph) -> None:
         held.append(weakref.ref(call))
         most.append(sum(each() is not None for each in held))
 

@@ -120,10 +120,10 @@ def repeats(
                 _print(one, out)
 
         found = [*left_out, *repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)]
-        for line in _processor_time(found) if not as_json else ():
-            out.write(f"{line}\n")
         if as_json:
             out.write(json_text(_Results(repeat, found, _shares(found))))
+        else:
+            out.writelines(f"{line}\n" for line in _processor_time(found))
         rows = [row for one in found for row in _rows(one)]
         status = files.write(
             "repeats", "Repeated operators", _LEAD, rows, _sections(found), settings={"repeat": repeat}

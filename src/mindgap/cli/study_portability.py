@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
@@ -131,11 +130,9 @@ def _disagreement(earlier: PortingStudy, study: PortingStudy) -> Exit:
     found = compare_studies(earlier, study)
     for each in found.differences:
         complain(f"{each.framework} {each.function} on {each.target}: {each.what} {each.before}, now {each.after}")
-    ratios = sum(each.what == "slow-down" for each in found.differences)
-    others = len({each[:3] for each in map(astuple, found.differences) if each[3] != "slow-down"})
     complain(
-        f"{found.cells - others} of {found.cells} functions on targets have the same class and samples; "
-        f"{found.slowdowns - ratios} of {found.slowdowns} slow-downs agree, and {found.undetermined} are not determined"
+        f"{found.agreeing_cells} of {found.cells} functions on targets have the same class and samples; "
+        f"{found.agreeing_slowdowns} of {found.slowdowns} slow-downs agree, and {found.undetermined} are not determined"
     )
     return Exit.FINDINGS if found.differences else Exit.NOTHING_FOUND
 

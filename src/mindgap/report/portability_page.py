@@ -14,7 +14,7 @@ from mindgap.report.study_html import cell
 from mindgap.report.templates import styles, template_environment
 from mindgap.results.ported_functions import CLASSES, REASONS, Estimator, FunctionCell, PortingStudy
 from mindgap.studies.portability import tables
-from mindgap.studies.portability.slowdown import steady
+from mindgap.studies.portability.slowdown import RATIOS, steady
 from mindgap.studies.table import records
 
 #: Pixels of a strip of slow-downs, and the powers of ten at its ends.
@@ -66,7 +66,7 @@ def portability_page(study: PortingStudy) -> str:
 def slowdown_strips(study: PortingStudy) -> list[SlowdownStrip]:
     """Returns a strip for each target with seconds, by calls after the first and by the paper's estimator."""
     return [
-        SlowdownStrip(name, target, estimator, tuple(sorted(map(tables.RATIOS[estimator], latencies))))
+        SlowdownStrip(name, target, estimator, tuple(sorted(map(RATIOS[estimator], latencies))))
         for name, target, _ in tables.pairs(study)
         for estimator in _SHOWN
         if (latencies := study.latencies(name, target))
@@ -96,10 +96,7 @@ def _function_rows(study: PortingStudy, framework: str) -> list[FunctionRow]:
     targets = _targets(study, framework)
     return [
         FunctionRow(
-            each.name,
-            each.uses,
-            each.stratum,
-            tuple(study.cells.get((framework, each.name, t)) for t in targets),
+            each.name, each.uses, each.stratum, tuple(study.cells.get((framework, each.name, t)) for t in targets)
         )
         for each in study.draws[framework].drawn
     ]
@@ -145,7 +142,7 @@ def cell_hint(found: FunctionCell | None) -> str:
 
 
 def _paper(found: FunctionCell) -> float | None:
-    return tables.RATIOS["paper's"](found.latency) if found.latency is not None else None
+    return RATIOS["paper's"](found.latency) if found.latency is not None else None
 
 
 def shares_of(row: dict[str, Any], names: Sequence[str]) -> list[tuple[str, float]]:

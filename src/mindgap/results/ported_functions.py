@@ -29,7 +29,6 @@ PortClass = Literal["success", "partial failure", "complete failure", "form only
 CLASSES: Final[tuple[PortClass, ...]] = get_args(PortClass)
 #: Names of the estimators of slow-downs.
 Estimator = Literal["steady", "first call", "paper's", "medians"]
-ESTIMATORS: Final[tuple[Estimator, ...]] = get_args(Estimator)
 #: How a study measures: studies of another way do not go on, and are not compared.
 MEASURED: Final = "direct calls, processor time"
 #: A function that could not be measured is tried again when its study goes on, until so many runs have failed: memory

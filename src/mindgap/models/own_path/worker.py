@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mindgap.models.own_path.program_run import FlatProgram
 
 Header = dict[str, Any]
-Answers = Callable[[Mapping[str, Any]], tuple[Header, Sequence[Array]]]
+Answers = Callable[[Mapping[str, Any]], Answer]
 
 _PACKED: Final = (
     "it holds quantised modules: the graph of unpacked integers is compared, the packed program is not exported"
@@ -57,15 +57,15 @@ def own_path_service(_: Channel) -> Service:
     answers["sensitivity"] = programs.sensitivity
 
     def feed(frame: Frame) -> Answer:
-        return answering(_prepared(lambda header: programs.feed(header, frame.arrays)))(frame)
+        return answering(prepared_answer(lambda header: programs.feed(header, frame.arrays)))(frame)
 
-    return Service({**{kind: answering(_prepared(answer)) for kind, answer in answers.items()}, "feed": feed})
+    return Service({**{kind: answering(prepared_answer(answer)) for kind, answer in answers.items()}, "feed": feed})
 
 
-def _prepared(answer: Answers) -> Answers:
-    """The answer, after what the runner wants to be called in this process."""
+def prepared_answer(answer: Answers) -> Answers:
+    """Returns the answer to a request, given after what its runner wants to be called in this process."""
 
-    def prepared(header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
+    def prepared(header: Mapping[str, Any]) -> Answer:
         if header["prepare"]:
             name, options = header["prepare"]
             module, _, function = name.partition(":")
@@ -98,7 +98,7 @@ class Programs:
         from mindgap.models.own_path.failures import Failure
         from mindgap.models.own_path.program_run import run_by
 
-        program, exports, runner = self._flat(header), dict[str, Any](), _runner(header)
+        program, exports, runner = self._flat(header), dict[str, Any](), requested_runner(header)
         if _is_unpacked(program) and not header.get("file"):
             return {
                 "kind": "ran",
@@ -145,7 +145,9 @@ class Programs:
         from mindgap.models.own_path.program_run import run_by
 
         # The file is there already: a run with exports feeds the given tensors at once.
-        found = run_by(self._flat(header), _runner(header), [to_torch(array) for array in arrays], {"file": None})
+        found = run_by(
+            self._flat(header), requested_runner(header), [to_torch(array) for array in arrays], {"file": None}
+        )
         if isinstance(found, Failure):
             return {"kind": "fed", "failure": found.message}, ()
         return {"kind": "fed", "failure": None}, found
@@ -180,7 +182,7 @@ class Programs:
             eager = run_eagerly(self._flat(header), others)
         except Exception:  # the program refuses other values
             return {}
-        found = run_by(program, _runner(header), others, exports)
+        found = run_by(program, requested_runner(header), others, exports)
         if isinstance(found, Failure):
             return {}
         given = [to_numpy(tensor) for tensor in others]
@@ -196,7 +198,7 @@ class Programs:
         if _is_unpacked(flat) and not header.get("file"):
             return {"kind": "sized", "failure": dataclasses.asdict(Failure(_PACKED, ours=True)), "at": []}, ()
         dimensions = self._dimensions(flat, header)
-        found = run_sizes(flat, self._flat(header), _runner(header), dimensions, header["file"])
+        found = run_sizes(flat, self._flat(header), requested_runner(header), dimensions, header["file"])
         if isinstance(found, Failure):
             at = [size_words(each) for each in dimensions.chosen(flat)[:1]]
             return {"kind": "sized", "failure": dataclasses.asdict(found), "at": at}, ()
@@ -240,7 +242,7 @@ class Programs:
         from mindgap.models.own_path.search import first_part
         from mindgap.models.own_path.sizes import sizes_of
 
-        flat, runner = self._flat(header), _runner(header)
+        flat, runner = self._flat(header), requested_runner(header)
         given, later = flat, None
         if header["first"]:
             first = self._first_of_group(header, flat)
@@ -305,6 +307,7 @@ def _is_unpacked(program: FlatProgram) -> bool:
     return isinstance(program.program, UnpackedProgram)
 
 
-def _runner(header: Mapping[str, Any]) -> ScriptRunner:
+def requested_runner(header: Mapping[str, Any]) -> ScriptRunner:
+    """Returns the runner of a request (`client.runner_json`)."""
     given = header["runner"]
     return ScriptRunner(given["run"], tuple(given["imports"]), properties=given["properties"])

@@ -6,13 +6,13 @@ the interval. A statement holds (`yes`) where no target's share is below the fig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from mindgap.graph.compare.shares import Share, wilson
-from mindgap.results.ported_functions import Latency, PortingStudy
-from mindgap.studies.portability.slowdown import INTOLERABLE, median_estimate, paper_estimate
+from mindgap.results.ported_functions import Estimator, FunctionCell, PortingStudy
+from mindgap.studies.portability.slowdown import INTOLERABLE, RATIOS
 
 #: Whether a statement holds: `no data` where it cannot be checked.
 Holds = Literal["yes", "no", "on some targets", "not determined", "no data"]
@@ -54,24 +54,24 @@ def check_claims(study: PortingStudy) -> list[Claim]:
     ]  # fmt: skip
 
 
+def lost_share(cells: Iterable[FunctionCell]) -> Share | None:
+    """Returns the share of functions that fail partly or completely, of those whose values were compared; None where
+    none was."""
+    words = [cell.word for cell in cells if cell.word not in ("form only", "not compared")]
+    return wilson(sum(word != "success" for word in words), len(words)) if words else None
+
+
 def lost_shares(study: PortingStudy, framework: str) -> dict[str, Share]:
-    """Returns by target the share of functions that fail partly or completely, of those whose values were compared."""
-    found: dict[str, Share] = {}
-    for target in _targets(study, framework):
-        words = [c.word for c in study.of(framework, target) if c.word not in ("form only", "not compared")]
-        if words:
-            found[target] = wilson(sum(word != "success" for word in words), len(words))
-    return found
+    """Returns `lost_share` by target."""
+    found = {target: lost_share(study.of(framework, target)) for target in _targets(study, framework)}
+    return {target: share for target, share in found.items() if share is not None}
 
 
-def slower_shares(
-    study: PortingStudy, framework: str, limit: float, estimator: Literal["paper's", "medians"]
-) -> dict[str, Share]:
+def slower_shares(study: PortingStudy, framework: str, limit: float, estimator: Estimator) -> dict[str, Share]:
     """Returns by target the share of measured functions that are more than `limit` times slower than on the source."""
-    ratio_of: Callable[[Latency], float] = paper_estimate if estimator == "paper's" else median_estimate
     found: dict[str, Share] = {}
     for target in _targets(study, framework):
-        ratios = [ratio_of(each) for each in study.latencies(framework, target)]
+        ratios = [RATIOS[estimator](each) for each in study.latencies(framework, target)]
         if ratios:
             found[target] = wilson(sum(ratio > limit for ratio in ratios), len(ratios))
     return found
@@ -102,15 +102,12 @@ def _holds(below: Sequence[bool]) -> Holds:
 
 
 def _most_lost(study: PortingStudy) -> Claim:
-    worst = {
-        name: max(shares.items(), key=lambda each: each[1].value)
-        for name in study.draws
-        if (shares := lost_shares(study, name))
-    }
+    lost = {name: shares for name in study.draws if (shares := lost_shares(study, name))}
+    worst = {name: max(shares.items(), key=lambda each: each[1].value) for name, shares in lost.items()}
     here = "; ".join(f"{name}: {_text(target, share)}" for name, (target, share) in worst.items())
+    every = [share for shares in lost.values() for share in shares.values()]
     holds: Holds = "no data"
-    if worst:
-        every = [share for name in study.draws for share in lost_shares(study, name).values()]
+    if every:
         above, below = any(share.low > 0.4 for share in every), all(share.high < 0.4 for share in every)
         holds = "yes" if above else "no" if below else "not determined"
     return Claim("A framework can lose over 40 % of its key functions on another target", "over 40 %", here, holds)
@@ -121,7 +118,7 @@ def _means_or_medians(study: PortingStudy) -> Claim:
     moves: dict[str, float] = {}
     for name in study.draws:
         means, medians = (slower_shares(study, name, INTOLERABLE, each) for each in ("paper's", "medians"))
-        moves |= {f"{name} {t}": abs(medians[t].value - share.value) for t, share in means.items() if t in medians}
+        moves |= {f"{name} {t}": abs(medians[t].value - share.value) for t, share in means.items()}
     worst = sorted(moves.items(), key=lambda each: -each[1])[:3]
     here = ", ".join(f"{where} by {100 * move:.0f} points" for where, move in worst)
     return Claim(

@@ -37,6 +37,16 @@ class StudyAgreement:
     undetermined: int
     differences: tuple[StudyDifference, ...]
 
+    @property
+    def agreeing_slowdowns(self) -> int:
+        """How many of `slowdowns` have intervals with a value in common."""
+        return self.slowdowns - sum(each.what == "slow-down" for each in self.differences)
+
+    @property
+    def agreeing_cells(self) -> int:
+        """How many of `cells` both studies have, with the same class and samples."""
+        return self.cells - sum(each.what != "slow-down" for each in self.differences)
+
 
 def compare_studies(before: PortingStudy, after: PortingStudy) -> StudyAgreement:
     """Compares the cells of the frameworks that both studies have.

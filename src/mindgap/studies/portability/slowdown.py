@@ -15,12 +15,12 @@ runs, nothing warmed up (The Grand Illusion, arXiv 2309.07181). Medians: the sam
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Final
 
-from mindgap.results.ported_functions import Latency
+from mindgap.results.ported_functions import Estimator, Latency
 
 #: Student's t, 97.5 %, by degrees of freedom from 1.
 _STUDENT: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
@@ -77,6 +77,15 @@ def paper_estimate(latency: Latency) -> float:
 def median_estimate(latency: Latency) -> float:
     """Returns median over median of first calls."""
     return median(latency.target_first) / median(latency.source_first)
+
+
+#: By the name of an estimator, the ratio that it gives.
+RATIOS: Final[Mapping[Estimator, Callable[[Latency], float]]] = {
+    "steady": lambda latency: steady(latency).value,
+    "first call": lambda latency: first_call(latency).value,
+    "paper's": paper_estimate,
+    "medians": median_estimate,
+}
 
 
 def order_interval(values: Sequence[float]) -> tuple[float, float]:

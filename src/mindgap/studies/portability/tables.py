@@ -13,26 +13,11 @@ from dataclasses import asdict
 from statistics import median, quantiles
 from typing import Any, Final
 
-from mindgap.graph.compare.shares import wilson
-from mindgap.results.ported_functions import CLASSES, REASONS, Estimator, FunctionCell, Latency, PortingStudy
-from mindgap.studies.portability.claims import check_claims
-from mindgap.studies.portability.slowdown import (
-    INTOLERABLE,
-    Slowdown,
-    first_call,
-    median_estimate,
-    paper_estimate,
-    steady,
-)
+from mindgap.results.ported_functions import CLASSES, REASONS, FunctionCell, Latency, PortingStudy
+from mindgap.studies.portability.claims import check_claims, lost_share
+from mindgap.studies.portability.slowdown import INTOLERABLE, RATIOS, Slowdown, first_call, paper_estimate, steady
 from mindgap.studies.table import StudyTable, made
 
-#: By the name of an estimator, the ratio that it gives.
-RATIOS: Final[Mapping[Estimator, Callable[[Latency], float]]] = {
-    "steady": lambda latency: steady(latency).value,
-    "first call": lambda latency: first_call(latency).value,
-    "paper's": paper_estimate,
-    "medians": median_estimate,
-}
 #: Estimators that have an interval for each function.
 _INTERVALS: Final[Mapping[str, Callable[[Latency], Slowdown]]] = {"steady": steady, "first call": first_call}
 
@@ -80,11 +65,10 @@ def classes(study: PortingStudy) -> StudyTable:
             if why:
                 rows.append((name, target, *[None] * 9, why))
                 continue
-            counts = Counter(cell.word for cell in study.of(name, target))
-            judged = sum(counts[word] for word in CLASSES[:3])
-            lost = judged - counts["success"]
-            share = wilson(lost, judged) if judged else None
+            cells = study.of(name, target)
+            counts, share = Counter(cell.word for cell in cells), lost_share(cells)
             figures = (share.value, share.low, share.high) if share is not None else (None,) * 3
+            judged = share.of if share is not None else 0
             rows.append((name, target, judged, *(counts[word] for word in CLASSES), *figures, ""))
     return made(
         "classes", "Functions that are lost on each target",

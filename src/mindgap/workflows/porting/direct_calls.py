@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
+from mindgap.models.own_path.worker import opened_program, prepared_answer, requested_runner
 from mindgap.models.sources.worker import answering
 from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
 from mindgap.platforms.script_runner import ScriptRunner
@@ -49,7 +50,7 @@ def direct_calls_service(_: Channel, processor: int) -> Service:
     importlib.import_module("mindgap.models.corpus")
     call_without_seeds()
     warnings.simplefilter("ignore")
-    return Service({"measure": answering(_Measuring().measure)})
+    return Service({"measure": answering(prepared_answer(_Measuring().measure))})
 
 
 class _Measuring:
@@ -59,13 +60,7 @@ class _Measuring:
         self._cold = True
 
     def measure(self, header: Mapping[str, Any]) -> Answer:
-        given, options = header["runner"], header["prepare"]
-        runner = ScriptRunner(given["run"], tuple(given["imports"]), properties=given["properties"])
-        if options:
-            name, values = options
-            module, _, function = name.partition(":")
-            getattr(importlib.import_module(module), function)(values)
-        way = runner, header["on_device"], header["eager_on"]
+        way = requested_runner(header), header["on_device"], header["eager_on"]
         if self._cold:
             self._cold = False
             with contextlib.suppress(Exception):  # a target that does not run it has imported what it needs
@@ -84,8 +79,6 @@ def measured(
     Raises what the target raises.
     """
     import torch
-
-    from mindgap.models.own_path.worker import opened_program
 
     # Of one code, torch.compile compiles a few functions, and runs the others in eager mode.
     torch.compiler.reset()

@@ -59,7 +59,7 @@ def operator_times(
     """
     alone: dict[tuple[str, str], tuple[Graph, int]] = {}
 
-    def tally(call: Graph) -> None:
+    def tally(_: int, call: Graph) -> None:
         key = call.nodes[0].op, form_of(call)
         first, so_far = alone.get(key, (call, 0))
         alone[key] = first, so_far + 1

@@ -14,7 +14,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Report, Row
 from mindgap.workflows.support.code_scan import Place
 from mindgap.workflows.support.probes import form_of
-from mindgap.workflows.support.single_calls import each_numbered_call
+from mindgap.workflows.support.single_calls import each_call
 
 #: From the best to the worst:
 #: - `runs`: every sample gives what the reference gives, rounding aside.
@@ -123,7 +123,7 @@ def captured_calls(
         reasons.append(reason)
         places.update(place(number))
 
-    each_numbered_call(graph, kept, tensors, leave=leave)
+    each_call(graph, kept, tensors, leave=leave)
     return (
         [CapturedCall(op, call, tuple(places)) for (op, _), (call, places) in found.items()],
         [LeftOut(op, len(reasons), reasons[0], tuple(places)) for op, (reasons, places) in left.items()],

@@ -34,18 +34,11 @@ _HELD: Final = frozenset(TORCH_DTYPES.values())
 def calls(graph: Graph, tensors: TensorStore | None = None) -> list[Graph]:
     """Returns the calls of a graph whose tensors take at most `MOST_BYTES`, as `each_call` makes them."""
     found: list[Graph] = []
-    each_call(graph, found.append, tensors)
+    each_call(graph, lambda _, call: found.append(call), tensors)
     return found
 
 
 def each_call(
-    graph: Graph, take: Callable[[Graph], None], tensors: TensorStore | None = None, most_bytes: int = MOST_BYTES
-) -> None:
-    """Hands each call of a graph to `take` as a separate graph, as `each_numbered_call` does."""
-    each_numbered_call(graph, lambda _, call: take(call), tensors, most_bytes)
-
-
-def each_numbered_call(
     graph: Graph, take: Callable[[int, Graph], None], tensors: TensorStore | None = None, most_bytes: int = MOST_BYTES,
     leave: Callable[[int, str], None] | None = None,
 ) -> None:  # fmt: skip

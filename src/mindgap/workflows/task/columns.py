@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mindgap.graph import Array, Graph, MindgapError, numpy_dtype
+from mindgap.graph import Array, Graph, MindgapError, TensorStore, materialise_all, numpy_dtype
 from mindgap.graph.spec import TensorSpec
 from mindgap.judge.trace.side_values import reason_of
 from mindgap.models.own_path.client import OwnPathClient
@@ -65,6 +65,13 @@ class ModelForm:
             number: np.ascontiguousarray(array, numpy_dtype(spec.dtype))
             for number, spec, array in zip(self.inputs, self.specs, inputs, strict=True)
         }
+
+    def materialised(self, inputs: Sequence[Array], tensors: TensorStore) -> list[Array]:
+        """Returns all inputs of the graph, in order, with a batch in place."""
+        found = materialise_all(self.graph, tensors)
+        for number, array in self.given(inputs).items():
+            found[number] = array
+        return found
 
     def check(self, task: Task, like: ModelForm | None = None) -> None:
         """Raises `MindgapError` for outputs that do not answer the task, and inputs other than those of `like`."""

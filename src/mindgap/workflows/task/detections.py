@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from mindgap.aten.functional import functionalize
-from mindgap.graph import Array, GraphError, MindgapError, TensorStore, materialise_all
+from mindgap.graph import Array, GraphError, MindgapError, TensorStore
 from mindgap.judge.oracle import FEW, Expectation, Oracle, OracleError, decision_slots, rounding_limit
 from mindgap.results.predictions import Flip, NearTie
 from mindgap.workflows.task.columns import ModelForm
@@ -45,10 +45,9 @@ class ExactDetections:
     steady: tuple[Array, ...] = ()
     replays: tuple[tuple[Array, ...], ...] = ()
 
-    @property
-    def decides(self) -> bool:
-        """Whether the limits of scores tell anything: most are far below the threshold."""
-        return bool(np.median(self.limits[1]) < _JUMPS * LEAST_SCORE)
+    def decides(self, growth: float = 1.0) -> bool:
+        """Returns whether the limits of scores, times `growth`, tell anything: most are far below the threshold."""
+        return bool(growth * np.median(self.limits[1]) < _JUMPS * LEAST_SCORE)
 
     @property
     def jumps(self) -> bool:
@@ -93,13 +92,13 @@ class ExactDetections:
         Where a choice of the graph is within rounding, it may have turned another way, and boxes that it leads to say
         nothing: that is not judged.
         """
-        if not self.decides:
+        if not self.decides():
             return replace(flip, note="rounding of the graph may move scores by more than a tenth of the threshold")
-        off = [side for side in sides if not self.beside(side.outputs, place).within]
-        choice = self.choices[place]
-        if not off:
+        beyond = [(side, each) for side in sides if not (each := self.beside(side.outputs, place)).within]
+        if not beyond:
             return self._within(flip, place)
-        compared = [self.beside(side.outputs, place) for side in off]
+        off, compared = [side for side, _ in beyond], [each for _, each in beyond]
+        choice = self.choices[place]
         shown = max(range(len(off)), key=lambda number: not compared[number].only_jumps)
         worst = compared[shown].worst()
         note = f"{off[shown].name}: {worst.what}" + (f" is {worst.margin:.2g} off" if worst.label < 0 else "")
@@ -111,7 +110,7 @@ class ExactDetections:
             return replace(flip, note=f"{note}, which ran as a file; whether the file or its graph errs is not known")
         if growth > 1:
             words = "; ".join(dict.fromkeys(side.narrow.words for side in off if side.narrow is not None))
-            if not bool(growth * np.median(self.limits[1]) < _JUMPS * LEAST_SCORE):
+            if not self.decides(growth):
                 return replace(flip, note=f"{note}; {words}: how far that moves outputs is not bounded")
             compared = [self.beside(side.outputs, place, growth) for side in off]
             if all(each.within for each in compared):
@@ -153,9 +152,7 @@ class DetectionSide:
 
 def exact_detections(form: ModelForm, inputs: Sequence[Array], tensors: TensorStore) -> ExactDetections:
     """Evaluates the graph of a detector on a full batch. Raises `MindgapError` where the oracle cannot."""
-    given = materialise_all(form.graph, tensors)
-    for number, array in form.given(inputs).items():
-        given[number] = array
+    given = form.materialised(inputs, tensors)
     try:
         functional = functionalize(form.graph).graph
         results = functional.outputs[:3]

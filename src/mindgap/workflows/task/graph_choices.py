@@ -58,9 +58,13 @@ def watched_values(graph: Graph, slots: Mapping[int, int]) -> list[int]:
     """Returns the values that an oracle has to watch for `choice_ties`: what choices are made of, and what that comes
     from. `slots`: of the graph (`decision_slots`)."""
     found = list(dict.fromkeys(each for index in slots.values() for each in operands(graph.nodes[index])))
-    moved = movements(graph, found)
+    return list(dict.fromkeys([*found, *_moved_from(graph, movements(graph, found))]))
+
+
+def _moved_from(graph: Graph, moved: Iterable[int]) -> list[int]:
+    """The values that movements read and do not make."""
     made = {number for index in moved for number in graph.results(index)}
-    return list(dict.fromkeys([*found, *(n for index in moved for n in operands(graph.nodes[index]) if n not in made)]))
+    return list(dict.fromkeys(n for index in moved for n in operands(graph.nodes[index]) if n not in made))
 
 
 def choice_ties(graph: Graph, slots: Mapping[int, int], oracle: Oracle, batch: int) -> list[list[Tie | None]]:
@@ -146,9 +150,8 @@ class _Choice:
         selects by size selects the same elements of them. Where that cannot be computed all are others.
         """
         moved = sorted(movements(self.graph, numbers))
-        made = {number for index in moved for number in self.graph.results(index)}
-        read = dict.fromkeys(n for index in moved for n in operands(self.graph.nodes[index]) if n not in made)
-        values = {number: self.oracle.step.wide(number) for number in (*read, *numbers) if number not in made}
+        begin = [*_moved_from(self.graph, moved), *(n for n in numbers if self.graph.producer[n] not in moved)]
+        values = {number: self.oracle.step.wide(number) for number in begin}
         begun = {number: value for number, value in values.items() if _is_real(self.graph, number)}
         if begun:
             every = torch.cat([value.flatten() for value in begun.values()])

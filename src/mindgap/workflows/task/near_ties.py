@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mindgap.aten.functional import functionalize
-from mindgap.graph import Array, GraphError, MindgapError, TensorStore, materialise_all
+from mindgap.graph import Array, GraphError, MindgapError, TensorStore
 from mindgap.judge.oracle import Oracle, OracleError, rounding_limit
 from mindgap.judge.oracle.evaluation.formats import FORMATS
 from mindgap.judge.trace.dtype_policy import policies_of
@@ -46,9 +46,7 @@ class ExactOutputs:
 
 def exact_outputs(form: ModelForm, inputs: Sequence[Array], tensors: TensorStore) -> ExactOutputs:
     """Evaluates the graph of a form on a full batch. Raises `MindgapError` where the oracle cannot."""
-    given = materialise_all(form.graph, tensors)
-    for number, array in form.given(inputs).items():
-        given[number] = array
+    given = form.materialised(inputs, tensors)
     try:
         functional = functionalize(form.graph).graph
         oracle = Oracle(functional, given)
