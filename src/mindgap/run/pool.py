@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,6 +74,15 @@ class JobRunner(Protocol):
     def meter(self, platform: PlatformName) -> CpuMeter | AccountMeter:
         """Makes what reads the processor seconds of the platform's jobs from now on."""
         ...
+
+
+def describe_all(
+    pool: JobRunner, platforms: Iterable[PlatformName], jobs: int | None = None
+) -> dict[PlatformName, Mapping[str, Any]]:
+    """Starts the platforms' workers, `jobs` at a time (None: all), and returns what each reports of itself."""
+    names = list(dict.fromkeys(platforms))
+    with ThreadPoolExecutor(max(jobs or len(names), 1), thread_name_prefix="mindgap-describe") as threads:
+        return dict(zip(names, threads.map(pool.describe, names), strict=True))
 
 
 def start_error(description: Mapping[str, Any]) -> str:

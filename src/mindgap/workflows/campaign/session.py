@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from mindgap.results.rows import PlatformFacts
 from mindgap.results.store import Store
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.local import fingerprint_of
-from mindgap.run.pool import WorkerPool, start_error
+from mindgap.run.pool import WorkerPool, describe_all, start_error
 from mindgap.run.system import memory_bytes
 from mindgap.workflows.campaign.cases.bundle import PLAN
 from mindgap.workflows.campaign.cases.case import BLOCK, CaseSource, CaseSourceFactory, Shard
@@ -311,10 +310,7 @@ def _facts(
 def _able(pool: WorkerPool, plan: Plan, platforms: Sequence[PlatformName], options: RunOptions) -> list[PlatformName]:
     """Returns the platforms whose workers start. Raises `MindgapError` for another one, unless it may be skipped."""
     able: list[PlatformName] = []
-    names = list(dict.fromkeys([plan.reference, *platforms]))
-    with ThreadPoolExecutor(len(names), "mindgap-describe") as threads:
-        described = dict(zip(names, threads.map(pool.describe, names), strict=True))
-    for platform, about in described.items():
+    for platform, about in describe_all(pool, [plan.reference, *platforms]).items():
         error = start_error(about)
         if not error:
             able.append(platform)

@@ -14,7 +14,7 @@ from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.results.store import Store, Writer
 from mindgap.run.local import fingerprint_of
-from mindgap.run.pool import JobRunner, WorkerPool, start_error
+from mindgap.run.pool import JobRunner, WorkerPool, describe_all, start_error
 from mindgap.workflows.support.agreement import (
     NOT_JUDGED,
     Agreement,
@@ -79,7 +79,7 @@ def survey_platforms(
     with _pool(needed, pool, jobs) as workers, store.writer() as writer:
         present: dict[PlatformName, str] = {}
         absent: dict[str, str] = {}
-        for platform, description in _descriptions(workers, needed, jobs).items():
+        for platform, description in describe_all(workers, needed, max(jobs, 1)).items():
             if platform not in platforms:
                 continue
             if why := start_error(description):
@@ -120,15 +120,6 @@ def stored_survey(platforms: Sequence[PlatformName], probes: Sequence[CallProbe]
 
 def _keys(probes: Sequence[CallProbe]) -> tuple[Key, ...]:
     return tuple(sorted({probe.key for probe in probes}))
-
-
-def _descriptions(
-    pool: JobRunner, platforms: Sequence[PlatformName], jobs: int
-) -> dict[PlatformName, Mapping[str, object]]:
-    """Starts the platforms' workers, `jobs` at a time, and returns what each says of itself."""
-    names = list(dict.fromkeys(platforms))
-    with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-describe") as threads:
-        return dict(zip(names, threads.map(pool.describe, names), strict=True))
 
 
 @contextmanager

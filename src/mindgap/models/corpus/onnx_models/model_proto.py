@@ -1,4 +1,4 @@
-"""Reads the parts of an ONNX model (`onnx.ModelProto`): types, names, attributes, subgraphs of nodes; stored tensors."""
+"""Reads the parts of an ONNX model (`onnx.ModelProto`): types, names, attributes, subgraphs, stored tensors."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Outcome
-from mindgap.run.pool import WorkerPool, start_error
+from mindgap.run.pool import WorkerPool, describe_all, start_error
 from mindgap.run.system import remove_leftovers
 from mindgap.workflows.campaign.cases.case import BLOCK, Case
 from mindgap.workflows.campaign.cluster.judged_block import as_ran, judge_block, outcomes_of
@@ -126,7 +126,7 @@ class CampaignNode:
                 self._names, tensors=self._limits.tensors, busy=self._busy, memory_limit_bytes=self._limits.memory_bytes
             )
         )
-        descriptions = {name: self._pool.describe(name) for name in self._names}
+        descriptions = describe_all(self._pool, self._names)
         for name, about in descriptions.items():
             if why := start_error(about):
                 raise MindgapError(f"platform {name} cannot be opened on node {self.host}: {why}")
