@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+_LIMIT_S = 280.0
+_SERVER = Path(__file__).with_name("command_server.py")
 
 
 @dataclass(frozen=True)
@@ -20,15 +27,46 @@ def mindgap(*arguments: str | Path, cwd: Path, home: Path | None = None, own_pat
     """`mindgap ARGUMENTS` in `cwd`, with one thread and a tensor store of its own.
 
     `own_path`: `diff` takes programs the way of each platform's users too, which exports each a second time.
+
+    The process is forked from one that has imported PyTorch, which saves most of its start.
     """
     if arguments[:1] == ("diff",) and not own_path:
         arguments = ("diff", "--no-own-path", *arguments[1:])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MINDGAP_HOME": str(home or cwd / "home"), "COLUMNS": "200"}
-    done = subprocess.run(
-        [sys.executable, "-m", "mindgap.cli", *map(str, arguments)],
-        cwd=cwd, env=environment, capture_output=True, text=True, timeout=280, check=False,
-    )  # fmt: skip
-    return Ran(done.returncode, done.stdout, done.stderr)
+    with TemporaryDirectory() as folder:
+        files = [Path(folder) / "out", Path(folder) / "err"]
+        for file in files:
+            file.touch()
+        order = {
+            "arguments": [*map(str, arguments)],
+            "cwd": str(cwd),
+            "environment": environment,
+            "files": [*map(str, files)],
+        }
+        # What Python reads at its start cannot be given to a process that has started.
+        server = _server(tuple(sorted((k, v) for k, v in environment.items() if k.startswith("PYTHON"))))
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write(json.dumps(order) + "\n")
+        server.stdin.flush()
+        if not select.select([server.stdout], [], [], _LIMIT_S)[0]:
+            _server.cache_clear()
+            server.kill()
+            raise subprocess.TimeoutExpired(order["arguments"], _LIMIT_S)
+        status = int(server.stdout.readline())
+        return Ran(status, *(file.read_text() for file in files))
+
+
+@cache
+def _server(of_python: tuple[tuple[str, str], ...]) -> subprocess.Popen[str]:
+    """The server of this test process and these variables of Python's. It ends with its standard input."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.Popen(
+        [sys.executable, _SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**others, **dict(of_python), "OMP_NUM_THREADS": "1"},
+    )
 
 
 MODELS = """

@@ -137,7 +137,7 @@ def test_the_recipe_of_arm64() -> None:
     assert all("==" in each for each in recipe.requirements) and recipe.shared
 
 
-@pytest.mark.nightly  # a minute where the environment is: its Python starts slowly
+@pytest.mark.slow  # its Python starts slowly
 def test_a_worker_on_arm64_differs_by_rounding_only(tmp_path: Path) -> None:
     try:
         where = find("arm64")
