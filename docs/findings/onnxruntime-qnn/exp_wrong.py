@@ -2,10 +2,12 @@
 
 Condition: `x` is above about 100, on a chip that computes in 16 bits (SM8550).
 
-Right for: `x` up to 11; above it the greatest number of the format, 131008, up to about 100.
+Right for: `x` from -88 up to 11; above it the greatest number of the format, 131008, up to about 100.
 
 The chip's 16-bit format has no infinity and ends at 131008. Results beyond it are that number, but from about 112 on
-the exponent wraps around.
+the exponent wraps around, and so it does where the result is too small for the format: as an output of the model
+`exp` of -90 to -150 is -131008, of -300 131008, and `softplus(-100)` is -131008, `mish(-100)` 100. (Compared with -1
+within the graph, `exp(-100)` is not below it.)
 
 onnxruntime/qnn@soc=SM8550 was not run by hardware (simulated).
 
@@ -100,13 +102,14 @@ def shows(name, Model, fresh):
             print("  eager:", expected.dtype, list(expected.shape), " onnxruntime/qnn@soc=SM8550:", found.dtype, list(found.shape))
         elif found.numel():
             place = furthest(found, expected)
-            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+            values = " ".join(f"{side} {value[place].item():.{17 if value.itemsize > 4 else 9}g} " for side, value in (
                 ("eager", expected), ("onnxruntime/qnn@soc=SM8550", found), ("float64", exact)))
             print(f"  at {list(place)}: {values}")
     return fault
 
 
 def main():
+    torch.set_printoptions(precision=17)
     print(versions())
     found = False
     for name, (Model, fresh) in CASES.items():
