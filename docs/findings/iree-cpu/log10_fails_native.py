@@ -2,6 +2,7 @@
 
 Exit status 1: the fault is there; 0: it is gone; 2: not checked.
 """
+
 import sys
 import traceback
 
