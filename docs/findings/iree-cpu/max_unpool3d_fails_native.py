@@ -2,7 +2,6 @@
 
 Exit status 1: the fault is there; 0: it is gone; 2: not checked.
 """
-
 import sys
 import traceback
 

@@ -1,5 +1,4 @@
 """JAX: polygamma and zeta for x below -8. Exit status 1: the fault is there; 0: it is gone; 2: not checked."""
-
 import os
 import platform
 import sys

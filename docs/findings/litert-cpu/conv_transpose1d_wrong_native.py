@@ -2,7 +2,6 @@
 
 The module is one stablehlo.convolution with lhs_dilate = [1, 2] and a kernel of 1 x 3, whose middle is 2.
 """
-
 import sys
 import traceback
 from importlib.metadata import version
@@ -17,7 +16,9 @@ def converted(text, inputs):
     converter.prepare_mlir_context(context)
     with context:
         module = ir.Module.parse(text)
-        converter.set_signature(module.operation, signature_name="main", input_names=inputs, output_names=["out"])
+        converter.set_signature(
+            module.operation, signature_name="main", input_names=inputs, output_names=["out"]
+        )
         converter.run_convert_to_tfl_passes(module, passmanager.PassManager(), converter.ConvertToTFLConfig())
         return converter.export_flatbuffer_to_bytes(module.operation)
 

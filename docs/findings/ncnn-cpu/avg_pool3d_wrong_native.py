@@ -4,7 +4,6 @@ Three ones, kernel 2, stride 2, no padding, full padding (5=0): the second windo
 With avgpool_count_include_pad=0 (6=0) ncnn gives 1, with avgpool_count_include_pad=1 it gives less, though there is no
 padding that could count.
 """
-
 import sys
 import traceback
 

@@ -1,5 +1,4 @@
 """ncnn: x ** 3 of negative numbers and of 0 is 2.4e38. Exit status 1: the fault is there; 0: it is gone; 2: not checked."""
-
 import sys
 import traceback
 

@@ -1,5 +1,4 @@
 """ncnn: softplus of negative numbers loses digits. Exit status 1: the fault is there; 0: it is gone; 2: not checked."""
-
 import sys
 import traceback
 

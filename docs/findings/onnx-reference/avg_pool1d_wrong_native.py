@@ -11,13 +11,9 @@ except ImportError as missing:
 
 def evaluate(node, operands, outputs):
     """Runs a model of one node in the reference evaluator."""
-    given = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in operands.items()
-    ]
+    given = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in operands.items()]
     made = [helper.make_tensor_value_info(n, kind, [None, None, None]) for n, kind in outputs.items()]
-    model = helper.make_model(
-        helper.make_graph([node], "one", given, made), opset_imports=[helper.make_opsetid("", 20)]
-    )
+    model = helper.make_model(helper.make_graph([node], "one", given, made), opset_imports=[helper.make_opsetid("", 20)])
     onnx.checker.check_model(model, full_check=True)
     return onnx.reference.ReferenceEvaluator(model).run(None, operands)
 

@@ -11,13 +11,9 @@ except ImportError as missing:
 
 def evaluate(node, operands, outputs):
     """Runs a model of one node in the reference evaluator."""
-    given = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in operands.items()
-    ]
+    given = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in operands.items()]
     made = [helper.make_tensor_value_info(n, kind, [None, None, None, None]) for n, kind in outputs.items()]
-    model = helper.make_model(
-        helper.make_graph([node], "one", given, made), opset_imports=[helper.make_opsetid("", 20)]
-    )
+    model = helper.make_model(helper.make_graph([node], "one", given, made), opset_imports=[helper.make_opsetid("", 20)])
     onnx.checker.check_model(model, full_check=True)
     return onnx.reference.ReferenceEvaluator(model).run(None, operands)
 
@@ -29,7 +25,7 @@ def main():
         found = evaluate(node, x, {"y": TensorProto.FLOAT})
     except ValueError as problem:
         print("raised:", type(problem).__name__, problem)
-        fault = "could not broadcast input array" in str(problem)
+        fault = 'could not broadcast input array' in str(problem)
         print("FAULT" if fault else "It is another failure than the one that this script shows.")
         return 1 if fault else 2
     print("runs it:", found[0].shape)

@@ -19,7 +19,9 @@ def main():
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = level
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
         return session.run(None, operands)[0]
 
     x = np.arange(16, dtype="float32").reshape(1, 1, 4, 4)

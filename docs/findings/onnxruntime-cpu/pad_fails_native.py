@@ -19,7 +19,9 @@ def main():
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = level
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
         return session.run(None, operands)[0]
 
     pads = helper.make_tensor("pads", TensorProto.INT64, [8], [0, 0, 1, 1, 0, 0, 1, 1])
@@ -27,9 +29,7 @@ def main():
     fault = False
     for mode in ("reflect", "wrap"):
         try:
-            print(
-                mode, "gives", run([helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode)], {"x": x}, [pads]).shape
-            )
+            print(mode, "gives", run([helper.make_node("Pad", ["x", "pads"], ["y"], mode=mode)], {"x": x}, [pads]).shape)
         except onnxruntime.capi.onnxruntime_pybind11_state.Fail as problem:
             print(mode, "fails:", str(problem)[-200:])
             if "Unexpected mode of" not in str(problem):

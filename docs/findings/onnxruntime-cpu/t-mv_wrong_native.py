@@ -20,7 +20,9 @@ def main():
         model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = level
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
         return session.run(None, operands)[0]
 
     random = np.random.default_rng(0)

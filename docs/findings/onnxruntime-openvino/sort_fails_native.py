@@ -19,10 +19,7 @@ def main():
         print("It cannot be checked: this onnxruntime has no OpenVINO provider")
         return 2
     given = [helper.make_tensor_value_info("a", TensorProto.FLOAT, [4])]
-    made = [
-        helper.make_tensor_value_info("y", TensorProto.FLOAT, [4]),
-        helper.make_tensor_value_info("z", TensorProto.FLOAT, [1]),
-    ]
+    made = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4]), helper.make_tensor_value_info("z", TensorProto.FLOAT, [1])]
     constant = helper.make_node("Constant", [], ["z"], value=helper.make_tensor("t", TensorProto.FLOAT, [1], [0.0]))
     graph = helper.make_graph([helper.make_node("Exp", ["a"], ["y"]), constant], "one", given, made)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)

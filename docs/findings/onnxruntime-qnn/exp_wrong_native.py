@@ -26,9 +26,7 @@ def main():
         cpu = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, operands)[0]
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        options.add_provider_for_devices(
-            devices[:1], {"backend_path": onnxruntime_qnn.get_qnn_htp_path(), "soc_model": "43"}
-        )
+        options.add_provider_for_devices(devices[:1], {"backend_path": onnxruntime_qnn.get_qnn_htp_path(), "soc_model": "43"})
         return onnxruntime.InferenceSession(model, options).run(None, operands)[0], cpu
 
     x = np.array([5, 11, 80, 100, 112, 120, 200], "float32")

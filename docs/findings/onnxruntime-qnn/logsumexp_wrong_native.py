@@ -26,17 +26,13 @@ def main():
         cpu = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, operands)[0]
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        options.add_provider_for_devices(
-            devices[:1], {"backend_path": onnxruntime_qnn.get_qnn_htp_path(), "soc_model": "43"}
-        )
+        options.add_provider_for_devices(devices[:1], {"backend_path": onnxruntime_qnn.get_qnn_htp_path(), "soc_model": "43"})
         return onnxruntime.InferenceSession(model, options).run(None, operands)[0], cpu
 
     fault = False
     for numbers in ([5, -40, 3, 2], [5, -100, 3, 2], [50, 40, 45, -50]):
         x = np.array([numbers], "float32")
-        found, right = run(
-            [helper.make_node("ReduceLogSumExp", ["x", "axes"], ["y"])], {"x": x}, {"axes": np.array([1])}
-        )
+        found, right = run([helper.make_node("ReduceLogSumExp", ["x", "axes"], ["y"])], {"x": x}, {"axes": np.array([1])})
         print("x", x, "found", found, "right", right)
         fault |= bool(np.abs(found - right).max() > 1)
     print("FAULT" if fault else "NO FAULT")

@@ -26,18 +26,13 @@ def main():
         cpu = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, operands)[0]
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        options.add_provider_for_devices(
-            devices[:1], {"backend_path": onnxruntime_qnn.get_qnn_htp_path(), "soc_model": "43"}
-        )
+        options.add_provider_for_devices(devices[:1], {"backend_path": onnxruntime_qnn.get_qnn_htp_path(), "soc_model": "43"})
         return onnxruntime.InferenceSession(model, options).run(None, operands)[0], cpu
 
     x = np.array([0, 1, 3, 200, 255], "uint8")
     nodes = [helper.make_node("Cast", ["x"], ["z"], to=1), helper.make_node("Cast", ["z"], ["y"], to=2)]
-    found, right = run(
-        [nodes[0], helper.make_node("Mul", ["z", "c"], ["w"]), helper.make_node("Cast", ["w"], ["y"], to=2)],
-        {"x": x},
-        {"c": np.array(1, "float32")},
-    )
+    found, right = run([nodes[0], helper.make_node("Mul", ["z", "c"], ["w"]), helper.make_node("Cast", ["w"], ["y"], to=2)],
+                       {"x": x}, {"c": np.array(1, "float32")})
     print("uint8 to float32 and back: found", found, "right", right)
     fault = not np.array_equal(found, right)
     print("FAULT" if fault else "NO FAULT")

@@ -35,7 +35,7 @@ PACKAGES = ('torch', 'onnxruntime-webgpu', 'onnx', 'onnxscript')
 PROPERTIES = {}
 
 
-FAILURE = ("Fail", 'Invalid ShaderModule "Pow"')
+FAILURE = ("Fail", "Invalid ShaderModule")
 
 
 class Model(torch.nn.Module):

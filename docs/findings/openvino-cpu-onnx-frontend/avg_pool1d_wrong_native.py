@@ -18,9 +18,7 @@ def main():
         compiled = ov.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         found = compiled([np.ones((1, 1, size), "float32")])[0].ravel()
         off = len(found) != len(right) or np.abs(found - np.array(right)).max() > 1e-5
-        print(
-            f"{size} ones: OpenVINO gives", found, "right is", np.array(right, "float32"), "wrong" if off else "right"
-        )
+        print(f"{size} ones: OpenVINO gives", found, "right is", np.array(right, "float32"), "wrong" if off else "right")
         wrong += off
     return int(wrong > 0)
 

@@ -64,11 +64,7 @@ def loop():
         [info("more", (), TensorProto.BOOL), info("longer", [None]), info("next")],
     )
     constants = {
-        "empty": np.zeros(0, "int64"),
-        "zero": np.int64(0),
-        "one": np.int64(1),
-        "flat": np.array([-1]),
-        "yes": np.bool_(1),
+        "empty": np.zeros(0, "int64"), "zero": np.int64(0), "one": np.int64(1), "flat": np.array([-1]), "yes": np.bool_(1),
     }
     graph = helper.make_graph(
         [helper.make_node("Loop", ["", "yes", "empty", "zero"], ["y", "last"], body=body)],

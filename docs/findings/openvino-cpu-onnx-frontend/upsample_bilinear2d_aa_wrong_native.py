@@ -33,9 +33,7 @@ def main():
         (right[antialias],) = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x})
         error = np.abs(found[antialias] - right[antialias]).max()
         print(f"antialias={antialias}: OpenVINO differs from onnx.reference by {error:.2g}")
-    print(
-        "OpenVINO's results with antialias=0 and 1 are", "equal" if np.array_equal(found[0], found[1]) else "not equal"
-    )
+    print("OpenVINO's results with antialias=0 and 1 are", "equal" if np.array_equal(found[0], found[1]) else "not equal")
     if np.abs(found[0] - right[0]).max() > 1e-5:
         raise RuntimeError("it is another fault: the result without antialiasing is wrong")
     return int(np.abs(found[1] - right[1]).max() > 1e-3)

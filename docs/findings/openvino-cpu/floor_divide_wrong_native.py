@@ -2,7 +2,6 @@
 
 Exit status 1: the fault is there; 0: it is gone; 2: not checked.
 """
-
 import sys
 import traceback
 
@@ -22,15 +21,7 @@ def main():
         core = openvino.Tensor(np.zeros(6, dtype))
         model.evaluate([core], [openvino.Tensor(a), openvino.Tensor(b)])
         right = a // b
-        print(
-            np.dtype(dtype).name,
-            "CPU:",
-            found.tolist(),
-            "without a device:",
-            core.data.tolist(),
-            "right:",
-            right.tolist(),
-        )
+        print(np.dtype(dtype).name, "CPU:", found.tolist(), "without a device:", core.data.tolist(), "right:", right.tolist())
         wrong += int((found != right).sum())
     return int(wrong > 0)
 

@@ -1,5 +1,4 @@
 """TVM: argmax of a 0-d tensor fails. Exit status 1: the fault is there; 0: it is gone; 2: not checked."""
-
 import sys
 import traceback
 

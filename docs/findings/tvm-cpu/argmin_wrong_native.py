@@ -1,5 +1,4 @@
 """TVM: argmax and argmin give -1. Exit status 1: the fault is there; 0: it is gone; 2: not checked."""
-
 import sys
 import traceback
 

@@ -1,5 +1,4 @@
 """TVM: asin of float16 does not compile. Exit status 1: the fault is there; 0: it is gone; 2: not checked."""
-
 import sys
 import traceback
 

@@ -1,5 +1,4 @@
 """TVM: atanh(x) of a small x loses its digits. Exit status 1: the fault is there; 0: it is gone; 2: not checked."""
-
 import sys
 import traceback
 
