@@ -1,0 +1,53 @@
+"""Pow of int32 in ONNX Runtime's WebGPU provider. Exit status 1: the fault is there; 0: gone; 2: not checked."""
+
+import sys
+import traceback
+
+
+def main():
+    import ctypes
+    import ctypes.util
+    import os
+
+    import numpy as np
+    import onnx
+    import onnxruntime
+    from onnx import helper, numpy_helper
+
+    driver = os.environ.setdefault("VK_DRIVER_FILES", "/usr/lib/chromium/vk_swiftshader_icd.json")
+    ctypes.CDLL(ctypes.util.find_library("vulkan") or f"{os.path.dirname(driver)}/libvulkan.so.1", ctypes.RTLD_GLOBAL)
+    print("onnx", onnx.__version__, "onnxruntime-webgpu", onnxruntime.__version__)
+
+    def run(nodes, operands, initializers=None, providers=("WebGpuExecutionProvider",)):
+        kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in operands.items()}
+        inputs = [helper.make_tensor_value_info(n, kinds[n], a.shape) for n, a in operands.items()]
+        outputs = [helper.make_tensor_value_info("y", next(iter(kinds.values())), None)]
+        constants = [numpy_helper.from_array(array, name) for name, array in (initializers or {}).items()]
+        graph = helper.make_graph(nodes, "model", inputs, outputs, constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9).SerializeToString()
+        options = onnxruntime.SessionOptions()
+        if providers[0] != "CPUExecutionProvider":
+            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        session = onnxruntime.InferenceSession(model, options, enable_fallback=0, providers=list(providers))
+        return session.run(None, operands)[0]
+
+    x = np.array([3, 7, 5000, 46340], "int32")
+    fault = False
+    for exponent in (2, 3, 7):
+        chosen = x[x.astype("float64") ** exponent < 2**31]
+        node = helper.make_node("Pow", ["x", "n"], ["y"])
+        found = run([node], {"x": chosen}, {"n": np.array(exponent, "int32")})
+        right = chosen**exponent
+        print("exponent", exponent, "found", found.tolist(), "right", right.tolist())
+        fault |= not np.array_equal(found, right)
+    print("FAULT" if fault else "NO FAULT")
+    return int(fault)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception:
+        traceback.print_exc()
+        status = 2
+    sys.exit(status)
