@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import mindgap
 from mindgap.platforms.ncnn.messages import TABLE, aten_operator, functions, kind_of, refusals
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
@@ -125,3 +126,12 @@ def test_its_description(pool: WorkerPool):
         and said["dtypes"]["int32"]["computes_in"] == "unsupported"
     )
     assert pool.describe(PLATFORM)["weights_in_float16"]
+
+
+@pytest.mark.nightly
+def test_a_program_of_integers_gets_its_own_operands(pool: WorkerPool):
+    """pnnx's script draws operands, integers by another function than floats. Its net takes what the graph does not."""
+    assert pool.pids()
+    torch.manual_seed(0)
+    (row,) = mindgap.diff(torch.nn.Embedding(7, 3), (torch.tensor([1, 2, 6]),), platforms=[EXACT], own_path=True).rows
+    assert row.word == "unsupported" and not row.finding
