@@ -245,7 +245,7 @@ def _decomposition(call: _Call) -> torch.fx.Graph | CompileFailure:
             if str(node.target) in _ASSERTIONS:
                 traced.erase_node(node)
         traced.eliminate_dead_code()
-        if not _untranslatable(traced, call.opset):
+        if not _untranslatable(traced, call.opset) or _is_kept(call, traced):
             return traced
         failure = None
     return failure or traced
@@ -255,6 +255,13 @@ def _untranslatable(traced: torch.fx.Graph, opset: int) -> str | None:
     """Returns the first operator of a decomposition that the exporter lacks."""
     known = registry(opset)
     return next((str(n.target) for n in traced.nodes if _is_operator(n) and not known.is_registered(n.target)), None)
+
+
+def _is_kept(call: _Call, traced: torch.fx.Graph) -> bool:
+    """Returns whether a trace is the call itself: then no table has a decomposition of it, and the exporter keeps it
+    as well, unless a Python kernel runs beneath gradients."""
+    targets = [node.target for node in traced.nodes if _is_operator(node)]
+    return targets == [overload(call.op)] and DispatchKey.Autograd not in overload(call.op).py_kernels
 
 
 def _runner(call: _Call) -> Callable[..., Any]:
