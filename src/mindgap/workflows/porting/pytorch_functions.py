@@ -44,8 +44,8 @@ SOURCE: Final = "cpu/eager"
 #: What functions go to where nobody names platforms; of the second line, what is here.
 TARGETS: Final = ("cpu/jit", "cpu/inductor", "onnxruntime/cpu", "openvino/cpu")
 MORE_TARGETS: Final = (
-    "executorch/cpu", "iree/cpu", "jax/cpu", "litert/cpu", "ncnn/cpu", "tinygrad/cpu", "tvm/cpu", "onnxruntime/qnn",
-    "rknn/simulator", "executorch/tosa",
+    "executorch/cpu", "iree/cpu", "jax/cpu", "litert/cpu", "ncnn/cpu", "tinygrad/cpu", "tvm/cpu", "xla/eager",
+    "onnxruntime/qnn", "rknn/simulator", "executorch/tosa",
 )  # fmt: skip
 #: Devices of the paper that the study names whether they are here or not.
 _DEVICES: Final = ("cuda/eager", "xla/eager@pjrt=tpu")
@@ -213,6 +213,9 @@ class PyTorchFunctions:
         info = self._info(platform)
         if info is not None and info.execution:
             return f"{info.execution}: its seconds are not the device's"
+        here = installed(("torch",))["torch"]
+        if info is not None and _release(info.versions.get("torch", here)) != _release(here):
+            return f"its environment has PyTorch {info.versions['torch']}, whose test suite may have other samples"
         try:
             runner_of(platform)
         except MindgapError as error:
@@ -294,6 +297,11 @@ def _empty_caches() -> Generator[Mapping[str, str]]:
     """Gives variables with which a process has no compiled programs of earlier ones."""
     with tempfile.TemporaryDirectory(prefix="mindgap-compiled-") as folder:
         yield {"TORCHINDUCTOR_CACHE_DIR": folder, "CACHEDB": f"{folder}/tinygrad.db"}
+
+
+def _release(version: str) -> str:
+    """A version without what it says of the build."""
+    return version.partition("+")[0]
 
 
 def _has_tpu() -> bool:
