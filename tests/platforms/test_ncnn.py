@@ -133,9 +133,9 @@ def test_its_description(pool: WorkerPool):
 
 
 @pytest.mark.nightly
-def test_a_program_of_integers_gets_its_own_operands(pool: WorkerPool, tmp_path: Path):
+@pytest.mark.usefixtures("pool")
+def test_a_program_of_integers_gets_its_own_operands(tmp_path: Path):
     """pnnx's script draws operands, integers by another function than floats. Its net takes what the graph does not."""
-    assert pool.pids()
     (tmp_path / "ids.py").write_text(
         "import torch\n\ndef make():\n    return torch.nn.Embedding(7, 3), (torch.tensor([1, 2, 6]),)\n"
     )

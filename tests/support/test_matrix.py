@@ -21,7 +21,7 @@ from mindgap.results.store import Store
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.agreement import Agreement, AgreementMeter, Calm, References, _Waiting
-from mindgap.workflows.support.answers import SupportAnswer
+from mindgap.workflows.support.answers import SupportAnswer, SupportTable
 from mindgap.workflows.support.key import Key, key_of
 from mindgap.workflows.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
 from mindgap.workflows.support.prober import SurveyBudget
@@ -218,6 +218,16 @@ def test_what_the_budget_does_not_reach_says_so(surveyed: Survey, probes: list[C
         assert {(cell.word, cell.reason) for cell in cells.values()} == {
             ("untried", "no processor time was left to ask it (--budget)")
         }
+
+
+def test_what_is_not_asked_says_that_its_operator_is_refused() -> None:
+    plain, other = Key("aten.foo.default", "float32", "contiguous"), Key("aten.foo.default", "int64", "contiguous")
+    refusal = SupportAnswer(*plain, "refuses", "unsupported", "no kernel", "", 2)
+    table = SupportTable({"f": {plain: refusal}}, {PlatformName("cpu/jit"): "f"})
+    matrix = matrix_of(SurveyResult(table, (plain, other)), "no time")
+    cells = matrix.cells[PlatformName("cpu/jit")]
+    assert (cells[other].word, cells[other].reason) == ("untried", "no time; contiguous float32 is refused: no kernel")
+    assert matrix.measured(PlatformName("cpu/jit")) == 1
 
 
 def test_a_sample_without_elements_is_not_compared(surveyed: Survey) -> None:

@@ -119,6 +119,10 @@ class Matrix:
         found = Counter(cell.word for cell in self.cells[platform].values())
         return {word: found[word] for word in CELL_WORDS}
 
+    def measured(self, platform: PlatformName) -> int:
+        """Returns how many cells of a platform have an answer."""
+        return len(self.keys) - self.counts(platform)["untried"]
+
     def usable(self, platform: PlatformName, op: str) -> frozenset[Key]:
         """Returns the keys of an overload that run, and are not known to be wrong."""
         return frozenset(key for key in self.operators[op] if self.cells[platform][key].word in USABLE)
@@ -158,8 +162,19 @@ def matrix_of(asked: SurveyResult, why_untried: str = "no processor time was lef
     cells: dict[PlatformName, Mapping[Key, Cell]] = {}
     for platform, fingerprint in asked.support.platforms.items():
         answers, agreements = asked.support.answers(fingerprint), asked.agreements.get(fingerprint, {})
-        cells[platform] = {key: cell_of(answers.get(key), agreements.get(key), why_untried) for key in asked.keys}
+        cells[platform] = {
+            key: cell_of(answers.get(key), agreements.get(key), _why_untried(key, answers, why_untried))
+            for key in asked.keys
+        }
     return Matrix(asked.keys, cells, asked.absent, asked.cpu_seconds)
+
+
+def _why_untried(key: Key, answers: Mapping[Key, SupportAnswer], why: str) -> str:
+    """Adds to the reason of a key without an answer that its operator is refused where it is plainest."""
+    plain = answers.get(Key(key.op, "float32", "contiguous"))
+    if plain is None or plain.answer != "refuses":
+        return why
+    return f"{why}; contiguous float32 is refused: {plain.reason}"
 
 
 def cell_of(answer: SupportAnswer | None, agreement: Agreement | None, why_untried: str) -> Cell:
