@@ -90,7 +90,7 @@ def _promotion_rules() -> Any:
 def to_fx(graph: Graph, names: Sequence[str], opset: int = OPSET) -> FxProgram:
     """Converts a functional graph to FX. `names`: the operators that its nodes stand for.
 
-    Raises `Unsupported` or `CompileFailure`, both naming the operator.
+    Raises `Unsupported` or `CompileFailure`, both naming the operator; a refusal names all that are refused.
     """
     built = torch.fx.Graph()
     program = FxProgram(built, opset)
@@ -99,8 +99,19 @@ def to_fx(graph: Graph, names: Sequence[str], opset: int = OPSET) -> FxProgram:
         placeholder = built.placeholder(f"in{number}")
         placeholder.meta["val"] = _fake_value(item.spec)
         program.values.append(placeholder)
+    refused: list[Unsupported] = []
     for node, name in zip(graph.nodes, names, strict=True):
-        writer.add(node, name)
+        try:
+            writer.add(node, name)
+        except (Unsupported, CompileFailure) as error:
+            if isinstance(error, Unsupported):
+                refused.append(error)
+            elif not refused:
+                raise
+            program.values.extend([None] * len(node.outputs))
+    if refused:
+        first, others = refused[0], dict.fromkeys(each.op for each in refused)
+        raise Unsupported(first.op, first.why, [op for op in others if op != first.op])
     _promote(program)
     return program
 

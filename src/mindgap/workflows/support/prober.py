@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ _LARGEST: Final = 64
 OnRun = Callable[[Sequence[CallProbe], Sequence[Graph], Outcome], None]
 #: How an outcome ends a worker as well.
 _DEADLY: Final = frozenset({"crash", "timeout", "oom"})
+#: A name of several parts: `aten.relu.default`, `relu.default`.
+_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)\w+)+")
 #: Seconds for a job, and for each call in it.
 _DEADLINE_S: Final = 120.0
 _EACH_S: Final = 10.0
@@ -119,6 +122,12 @@ def _alike(one: _Asked, other: _Asked) -> bool:
     return (one.key.dtype, plain_first(one.key)) == (other.key.dtype, plain_first(other.key))
 
 
+def _named(outcome: Outcome) -> frozenset[str]:
+    """Returns what may be names of overloads in the message of an outcome, as `aten.relu.default`."""
+    words = {word.replace("::", ".") for word in _NAME.findall(outcome.message)}
+    return frozenset({outcome.op or "", *words, *(f"aten.{word}" for word in words)})
+
+
 class _Asker:
     def __init__(
         self, platform: PlatformName, pool: JobRunner, budget: SurveyBudget, keep: Callable[[SupportAnswer], None],
@@ -148,10 +157,10 @@ class _Asker:
         if first.status in _DEADLY:
             # A job that takes its worker with it costs new ones, more than all of its calls one by one.
             parts = [[asked] for asked in group]
-        elif named := [asked for asked in group if asked.key.op == first.op]:
+        elif names := _named(first).intersection(asked.key.op for asked in group):
             # What the message is about is asked alone: the message of a job of several calls is no answer.
-            parts = [[asked] for asked in named]
-            if rest := [asked for asked in group if asked.key.op != first.op]:
+            parts = [[asked] for asked in group if asked.key.op in names]
+            if rest := [asked for asked in group if asked.key.op not in names]:
                 parts.append(rest)
         else:
             parts = [group[: len(group) // 2], group[len(group) // 2 :]]
