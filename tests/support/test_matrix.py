@@ -25,7 +25,7 @@ from mindgap.workflows.support.answers import SupportAnswer, SupportTable
 from mindgap.workflows.support.key import Key, key_of
 from mindgap.workflows.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
 from mindgap.workflows.support.prober import SurveyBudget
-from mindgap.workflows.support.probes import CallProbe
+from mindgap.workflows.support.probes import CallProbe, common_forms
 from mindgap.workflows.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
 
 FAULTS = """
@@ -97,10 +97,13 @@ def surveyed(folder: Path, pool: WorkerPool) -> Survey:
 
 
 def survey(
-    folder: Path, pool: WorkerPool, probes: list[CallProbe], budget_s: float | None = None, store: str = "s"
-) -> SurveyResult:
+    folder: Path, pool: WorkerPool, probes: list[CallProbe], budget_s: float | None = None, store: str = "s",
+    common: bool = False,
+) -> SurveyResult:  # fmt: skip
     names = platforms(folder)
-    return survey_platforms(names, probes, Store(folder / store), compare=True, budget_s=budget_s, pool=pool)
+    return survey_platforms(
+        names, probes, Store(folder / store), compare=True, budget_s=budget_s, pool=pool, common=common
+    )
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +220,20 @@ def test_what_the_budget_does_not_reach_says_so(surveyed: Survey, probes: list[C
     for cells in nothing.cells.values():
         assert {(cell.word, cell.reason) for cell in cells.values()} == {
             ("untried", "no processor time was left to ask it (--budget)")
+        }
+
+
+def test_common_forms_are_asked_by_default(surveyed: Survey) -> None:
+    forms = [("float32", "contiguous"), ("float16", "contiguous"), ("int64", "contiguous"), ("bool", "contiguous"),
+             ("float32", "permuted"), ("float16", "expanded")]  # fmt: skip
+    keys = [Key("aten.foo.default", *form) for form in forms] + [Key("aten.only.default", "bool", "scalar")]
+    assert common_forms(keys) == {*keys[:3], keys[-1]}
+    matrix = matrix_of(surveyed([unary("relu"), unary("relu", ())], common=True, store="common"))
+    for cells in matrix.cells.values():
+        found = {key.layout: (cell.word, cell.reason) for key, cell in cells.items()}
+        assert found == {
+            "contiguous": ("agrees", "the same bits"),
+            "scalar": ("untried", "this form is not asked by default (--all-forms)"),
         }
 
 

@@ -157,13 +157,22 @@ def pass_of(op: str) -> Pass:
     return "backward" if is_gradient_operator(op) else "forward"
 
 
-def matrix_of(asked: SurveyResult, why_untried: str = "no processor time was left to ask it (--budget)") -> Matrix:
-    """Makes the matrix of a survey. `why_untried`: the reason of keys without an answer."""
+#: Why a key has no answer: nobody wanted it, or the budget was spent.
+_LEFT_OUT: Final = "this form is not asked by default (--all-forms)"
+_BEYOND_BUDGET: Final = "no processor time was left to ask it (--budget)"
+
+
+def matrix_of(asked: SurveyResult, why_untried: str = _BEYOND_BUDGET) -> Matrix:
+    """Makes the matrix of a survey. `why_untried`: the reason of keys without an answer that were to be asked."""
     cells: dict[PlatformName, Mapping[Key, Cell]] = {}
     for platform, fingerprint in asked.support.platforms.items():
         answers, agreements = asked.support.answers(fingerprint), asked.agreements.get(fingerprint, {})
         cells[platform] = {
-            key: cell_of(answers.get(key), agreements.get(key), _why_untried(key, answers, why_untried))
+            key: cell_of(
+                answers.get(key),
+                agreements.get(key),
+                _why_untried(key, answers, _LEFT_OUT if key in asked.left_out else why_untried),
+            )
             for key in asked.keys
         }
     return Matrix(asked.keys, cells, asked.absent, asked.cpu_seconds)
