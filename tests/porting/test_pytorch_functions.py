@@ -9,6 +9,7 @@ from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.listing import PlatformInfo
 from mindgap.platforms.registry import canonical
 from mindgap.results.ported_functions import FunctionCell, PortingSettings, SampleResult
+from mindgap.results.rows import Row
 from mindgap.workflows.porting import pytorch_functions
 from mindgap.workflows.porting.direct_client import NotMeasured
 from mindgap.workflows.porting.pytorch_functions import PyTorchFunctions
@@ -65,3 +66,12 @@ def test_what_breaks_in_a_thread_arrives(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_versions_of_the_runtimes_are_recorded() -> None:
     functions = PyTorchFunctions(["cpu/jit", "onnxruntime/cpu"], PortingSettings(), default_tensor_store())
     assert functions.versions()["onnxruntime"] == version("onnxruntime")
+
+
+def test_a_refusal_is_not_implemented_save_where_the_device_got_nothing() -> None:
+    def reason(message: str) -> str:
+        row = Row("m", canonical("onnxruntime/qnn"), "unsupported", None, message=message)
+        return pytorch_functions._result("ops:arange#0", row, None).reason
+
+    assert reason("aten.erfinv.default: the exporter has no ONNX translation") == "not implemented"
+    assert reason("model: ONNX Runtime computed all of it before QNNExecutionProvider got a node") == "not compared"

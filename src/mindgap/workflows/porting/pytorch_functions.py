@@ -57,6 +57,9 @@ _MODULES: Final = (
 )  # fmt: skip
 #: Colours in a message for a terminal.
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*m")
+#: A runtime that computes a program of constants while it loads it leaves nothing to the device: the program is ported,
+#: and says nothing of the device.
+_NOTHING_LEFT: Final = "computed all of it before"
 #: The reason of a status, whatever the message says.
 _ENDS: Final[Mapping[str, Reason]] = {"crash": "crash", "timeout": "time-out", "oom": "memory"}
 
@@ -321,6 +324,8 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
         return SampleResult(source, "precision", text or row.word)
     if row.status in ("ok", "not_run", "nondeterministic") or row.word in ("no_reference", "not_judged", "unjudged"):
         return SampleResult(source, "not compared", text or row.word)
+    if row.status == "unsupported" and _NOTHING_LEFT in text:
+        return SampleResult(source, "not compared", text)
     reason = reason_of(text)
     if row.status in _ENDS:
         reason = _ENDS[row.status]
