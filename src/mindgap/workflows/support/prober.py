@@ -123,9 +123,9 @@ def _alike(one: _Asked, other: _Asked) -> bool:
 
 
 def _named(outcome: Outcome) -> frozenset[str]:
-    """Returns what may be names of overloads in the message of an outcome, as `aten.relu.default`."""
-    words = {word.replace("::", ".") for word in _NAME.findall(outcome.message)}
-    return frozenset({outcome.op or "", *words, *(f"aten.{word}" for word in words)})
+    """Returns what may name packets in the message of an outcome: `aten.relu` of `aten::relu.out` or `relu.out`."""
+    words = [word.replace("::", ".").split(".") for word in _NAME.findall(f"{outcome.op} {outcome.message}")]
+    return frozenset(".".join(word[:2]) if word[0] == "aten" else f"aten.{word[0]}" for word in words)
 
 
 class _Asker:
@@ -157,10 +157,10 @@ class _Asker:
         if first.status in _DEADLY:
             # A job that takes its worker with it costs new ones, more than all of its calls one by one.
             parts = [[asked] for asked in group]
-        elif names := _named(first).intersection(asked.key.op for asked in group):
+        elif named := _named(first).intersection(asked.key.packet for asked in group):
             # What the message is about is asked alone: the message of a job of several calls is no answer.
-            parts = [[asked] for asked in group if asked.key.op in names]
-            if rest := [asked for asked in group if asked.key.op not in names]:
+            parts = [[asked] for asked in group if asked.key.packet in named]
+            if rest := [asked for asked in group if asked.key.packet not in named]:
                 parts.append(rest)
         else:
             parts = [group[: len(group) // 2], group[len(group) // 2 :]]
