@@ -75,3 +75,8 @@ def test_a_refusal_is_not_implemented_save_where_the_device_got_nothing() -> Non
 
     assert reason("aten.erfinv.default: the exporter has no ONNX translation") == "not implemented"
     assert reason("model: ONNX Runtime computed all of it before QNNExecutionProvider got a node") == "not compared"
+
+
+def test_another_dtype_is_a_type_failure_and_other_values_are_precision() -> None:
+    rows = [Row("m", canonical("cpu/jit"), "ok", verdict, detail="d") for verdict in ("structural", "discrepant")]
+    assert [pytorch_functions._result("s", row, None).reason for row in rows] == ["type failure", "precision"]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.corpus.operator_samples.public_names import sources_of
 from mindgap.models.sources.client import OpenedSource, SourceClient
+from mindgap.platforms.delegation import took_none
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.listing import PlatformInfo, list_platforms
 from mindgap.platforms.name import PlatformName
@@ -57,6 +58,10 @@ _MODULES: Final = (
 )  # fmt: skip
 #: Colours in a message for a terminal.
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*m")
+#: Runtimes whose own kernels run what their delegate does not take, and the platform that these are.
+_OWN_KERNELS: Final[Mapping[str, str]] = {
+    "executorch/cpu": "executorch/cpu@delegate=none", "litert/cpu": "litert/cpu@delegate=none",
+}  # fmt: skip
 #: A runtime that computes a program of constants while it loads it leaves nothing to the device: the program is ported,
 #: and says nothing of the device.
 _NOTHING_LEFT: Final = "computed all of it before"
@@ -144,10 +149,23 @@ class PyTorchFunctions:
             return [FunctionCell(self.name, function, target, failed) for target in targets]
         refused = {each.source: each.reason for each in report.refused}
         rows = {(row.model, str(row.platform)): row for row in report.rows}
+        rows |= self._by_own_kernels(subjects, rows, settings)
         found: list[FunctionCell] = []
         for target in targets:
             samples = tuple(_result(source, rows.get((source, target)), refused.get(source)) for source in sources)
             found.append(FunctionCell(self.name, function, target, samples))
+        return found
+
+    def _by_own_kernels(
+        self, subjects: Sequence[Subject], rows: Mapping[tuple[str, str], Row], settings: RunSettings
+    ) -> dict[tuple[str, str], Row]:
+        """Judges what a delegate takes nothing of on the runtime's own kernels, as its users' programs run on them."""
+        found: dict[tuple[str, str], Row] = {}
+        for target, own in _OWN_KERNELS.items():
+            left = [each for each in subjects if (row := rows.get((each.name, target))) and took_none(row.message)]
+            if left:
+                report = self._session.diff_many(left, [own], settings=settings)
+                found |= {(row.model, target): row for row in report.rows}
         return found
 
     def measured_pass(
@@ -321,7 +339,7 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
     if row.status == "ok" and not row.finding and row.verdict is not None:
         return SampleResult(source)
     if row.status == "ok" and row.finding:
-        return SampleResult(source, "precision", text or row.word)
+        return SampleResult(source, "type failure" if row.verdict == "structural" else "precision", text or row.word)
     if row.status in ("ok", "not_run", "nondeterministic") or row.word in ("no_reference", "not_judged", "unjudged"):
         return SampleResult(source, "not compared", text or row.word)
     if row.status == "unsupported" and _NOTHING_LEFT in text:

@@ -43,7 +43,7 @@ MEANINGS: Final[Mapping[CellWord, str]] = {
     "differs beside others": "a finding where it runs beside other calls in one graph; alone it agrees",
     "differs": "it runs, and its results are a finding",
     "wrong shape": "it runs, and a result has another shape or dtype",
-    "falls back": "the platform's package ran it on the processor",
+    "falls back": "the platform's package runs it on the processor, or by other kernels than the delegate's",
     "refuses": "the platform says that it does not implement it",
     "fails": "an error",
     "hangs": "no answer in time",
@@ -60,8 +60,11 @@ RUNS: Final[frozenset[CellWord]] = USABLE | frozenset[CellWord]({"differs beside
 _FINDINGS: Final = RUNS - USABLE
 Pass = Literal["forward", "backward"]
 
-#: How platforms say that the device's package, or the runtime, ran an operator on the processor.
-_FELL_BACK: Final = re.compile(r"\bran on the CPU, the platform is\b|\bruns .* on the CPU, it has no shaders\b")
+#: How platforms say that the device's package runs an operator on the processor, or the runtime beside its delegate.
+_FELL_BACK: Final = re.compile(
+    r"\bran on the CPU, the platform is\b|\bruns .* on the CPU, it has no shaders\b"
+    r"|\bleaves .* to the CPU provider\b|\bArm backend leaves\b|\btook none of \d+ operators\b"
+)
 _BY_STATUS: Final[Mapping[str, CellWord]] = {"crash": "crashes", "timeout": "hangs"}
 _BY_WORD: Final[Mapping[str, CellWord]] = {
     RANDOM: "random", UNINITIALISED: "uninitialised", NOT_JUDGED: "not judged", NO_REFERENCE: "not compared",
