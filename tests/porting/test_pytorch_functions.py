@@ -1,6 +1,7 @@
 """Measuring of PyTorch's functions: which are measured, in which order they arrive, and what is recorded."""
 
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.listing import PlatformInfo
 from mindgap.platforms.registry import canonical
 from mindgap.results.ported_functions import FunctionCell, PortingSettings, SampleResult
+from mindgap.results.rows import Row
 from mindgap.workflows.porting import pytorch_functions
 from mindgap.workflows.porting.direct_client import NotMeasured
 from mindgap.workflows.porting.pytorch_functions import PyTorchFunctions
@@ -65,3 +67,38 @@ def test_what_breaks_in_a_thread_arrives(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_versions_of_the_runtimes_are_recorded() -> None:
     functions = PyTorchFunctions(["cpu/jit", "onnxruntime/cpu"], PortingSettings(), default_tensor_store())
     assert functions.versions()["onnxruntime"] == version("onnxruntime")
+
+
+def test_a_refusal_is_not_implemented_save_where_the_device_got_nothing() -> None:
+    def reason(message: str) -> str:
+        row = Row("m", canonical("onnxruntime/qnn"), "unsupported", None, message=message)
+        return pytorch_functions._result("ops:arange#0", row, None).reason
+
+    assert reason("aten.erfinv.default: the exporter has no ONNX translation") == "not implemented"
+    assert reason("model: ONNX Runtime computed all of it before QNNExecutionProvider got a node") == "not compared"
+
+
+def test_another_dtype_is_a_type_failure_and_other_values_are_precision() -> None:
+    rows = [Row("m", canonical("cpu/jit"), "ok", verdict, detail="d") for verdict in ("structural", "discrepant")]
+    assert [pytorch_functions._result("s", row, None).reason for row in rows] == ["type failure", "precision"]
+
+
+def test_what_is_late_or_left_by_a_delegate_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[list[str], float]] = []
+    late = {"cpu/jit": Row("s", canonical("cpu/jit"), "timeout", None, message="no answer within 60 s")}
+    refusal = "aten.topk.default: XNNPACK took none of 1 operators: aten.topk.default (1)"
+    left = {"litert/cpu": Row("s", canonical("litert/cpu"), "unsupported", None, message=refusal)}
+
+    def diff_many(subjects: Any, targets: list[str], settings: Any) -> Any:
+        asked.append((targets, settings.deadline_s))
+        first = {**late, **left} if len(asked) == 1 else {}
+        rows = [first.get(each, Row("s", canonical(each), "ok", "identical")) for each in targets]
+        return SimpleNamespace(rows=rows, refused=())
+
+    functions = PyTorchFunctions(["cpu/jit", "litert/cpu"], PortingSettings(deadline_s=10), default_tensor_store())
+    with functions:
+        monkeypatch.setattr(functions, "_samples", lambda function: ["s"])
+        monkeypatch.setattr(functions._session, "diff_many", diff_many)
+        cells = functions.cells("torch.topk", ["cpu/jit", "litert/cpu"])
+    assert asked == [(["cpu/jit", "litert/cpu"], 10), (["cpu/jit"], 40), (["litert/cpu@delegate=none"], 10)]
+    assert [cell.word for cell in cells] == ["success", "success"]

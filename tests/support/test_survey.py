@@ -20,6 +20,7 @@ from mindgap.workflows.support.call_forms import in_place, recast, relaid
 from mindgap.workflows.support.coverage import operator_coverage, version_coverage
 from mindgap.workflows.support.key import Key, key_of
 from mindgap.workflows.support.probe_file import probe_set
+from mindgap.workflows.support.prober import _named
 from mindgap.workflows.support.probes import CallProbe
 from mindgap.workflows.support.single_calls import calls
 from mindgap.workflows.support.survey import SurveyResult, nothing_asked, survey_platforms
@@ -245,6 +246,12 @@ def test_failures_in_a_batch_are_found_alone(tmp_path: Path) -> None:
         **{f"aten.{name}.default": "runs" for name in ("abs", "exp", "tanh", "sin", "cos")},
         "aten.resize_.default": "refuses",
     }
+
+
+def test_the_packets_that_a_message_names() -> None:
+    message = "aten.tan.default: aten::tan.out ran on the CPU; likewise aten::_softmax.out, ['cumsum.default']"
+    assert {"aten.tan", "aten._softmax", "aten.cumsum"} <= _named(outcome("unsupported", message))
+    assert _named(outcome("runtime_error", "Fatal error: 3 of 4")) == _named(outcome("ok"))
 
 
 def test_onnx_tells_decomposed_from_native_and_refused(tmp_path: Path) -> None:

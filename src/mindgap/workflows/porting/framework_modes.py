@@ -172,6 +172,8 @@ def inner_modules(
 _TEXTS: Final[tuple[tuple[Reason, str], ...]] = (
     ("memory", r"out of memory|resource.exhausted|bad_alloc|memoryerror|cannot allocate memory"),
     ("time-out", r"deadline|timed out|time-out|timeouterror"),
+    ("not implemented", r"lowering not found"),
+    ("error", r"\battributeerror: .*has no attribute"),
     ("type failure", r"dtype|data ?type|input type|element type|type mismatch|tensor\(\w+\)|bfloat16|complex64"),
     ("type failure", r"does not support (complex|bool|int|float|double|half)|(for|of) type (complex|bool|int|float)"),
     ("not implemented", r"not implemented|notimplemented|not support|unsupported|isn't supported|unimplemented"),
