@@ -181,6 +181,8 @@ def test_a_store_is_shown_without_starting_a_platform(matrix: Matrix, folder: Pa
     never = parse("mps/eager")
     asked = stored_survey([*platforms(folder), never], probes, Store(folder / "s"))
     assert matrix_of(asked).cells == matrix.cells and asked.absent == {never: "the store has no answers of it"}
+    plain = matrix_of(stored_survey(platforms(folder), probes, Store(folder / "s"), common=True))
+    assert plain.left_out == frozenset(matrix.keys) - common_forms(matrix.keys)
     empty = stored_survey([never], probes, Store(folder / "new"))
     assert not matrix_of(empty).cells and nothing_asked(empty) is not None
 
@@ -235,6 +237,7 @@ def test_common_forms_are_asked_by_default(surveyed: Survey) -> None:
             "contiguous": ("agrees", "the same bits"),
             "scalar": ("untried", "this form is not asked by default (--all-forms)"),
         }
+    assert {key.layout for key in matrix.left_out} == {"scalar"}
 
 
 def test_what_is_not_asked_says_that_its_operator_is_refused() -> None:

@@ -202,7 +202,7 @@ def _asked(
 
         kept = Store(store or home() / "support")
         if budget == 0:
-            asked = stored_survey(platforms, probes, kept)
+            asked = stored_survey(platforms, probes, kept, common=common)
         else:
             asked = survey_platforms(
                 platforms, probes, kept, budget_s=budget, jobs=jobs, compare=compare, common=common,

@@ -97,12 +97,14 @@ class Cell:
 @dataclass(frozen=True)
 class Matrix:
     """All cells. `keys`: the rows, sorted. `cells`: one for each key, by platform. `absent`: platforms that are not
-    available, and why. `cpu_seconds`: of the survey that filled it, by platform."""
+    available, and why. `cpu_seconds`: of the survey that filled it, by platform. `left_out`: keys that were not to be
+    asked."""
 
     keys: tuple[Key, ...]
     cells: Mapping[PlatformName, Mapping[Key, Cell]]
     absent: Mapping[str, str]
     cpu_seconds: Mapping[str, float]
+    left_out: frozenset[Key] = frozenset()
 
     @property
     def platforms(self) -> tuple[PlatformName, ...]:
@@ -178,7 +180,7 @@ def matrix_of(asked: SurveyResult, why_untried: str = _BEYOND_BUDGET) -> Matrix:
             )
             for key in asked.keys
         }
-    return Matrix(asked.keys, cells, asked.absent, asked.cpu_seconds)
+    return Matrix(asked.keys, cells, asked.absent, asked.cpu_seconds, asked.left_out)
 
 
 def _why_untried(key: Key, answers: Mapping[Key, SupportAnswer], why: str) -> str:

@@ -107,10 +107,12 @@ def survey_platforms(
     return SurveyResult(session.support(), keys, absent, left_out, session.untried, session.cpu_seconds, agreements)
 
 
-def stored_survey(platforms: Sequence[PlatformName], probes: Sequence[CallProbe], store: Store) -> SurveyResult:
+def stored_survey(
+    platforms: Sequence[PlatformName], probes: Sequence[CallProbe], store: Store, *, common: bool = False
+) -> SurveyResult:
     """Returns what a store holds of platforms as they were when they were asked last. Starts none of them.
 
-    A platform that has no answers there is `absent`.
+    A platform that has no answers there is `absent`. `common`: as `survey_platforms` has it.
     """
     newest = {
         row["platform"]: row["fingerprint"]
@@ -122,7 +124,9 @@ def stored_survey(platforms: Sequence[PlatformName], probes: Sequence[CallProbe]
     absent: dict[str, str] = {each: "the store has no answers of it" for each in platforms if each not in newest}
     reference = store.rows("SELECT arg_max(reference, _written) AS reference FROM agreement")
     found = read_agreements(store, present, str(reference[0]["reference"])) if reference else {}
-    return SurveyResult(read_support(store, present), _keys(probes), absent, agreements=found)
+    keys = _keys(probes)
+    left_out = frozenset(keys) - common_forms(keys) if common else frozenset[Key]()
+    return SurveyResult(read_support(store, present), keys, absent, left_out, agreements=found)
 
 
 def _keys(probes: Sequence[CallProbe]) -> tuple[Key, ...]:
