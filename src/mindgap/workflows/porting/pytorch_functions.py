@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.corpus.operator_samples.public_names import sources_of
 from mindgap.models.sources.client import OpenedSource, SourceClient
-from mindgap.platforms.delegation import took_none
+from mindgap.platforms.delegation import nothing_left, took_none
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.listing import PlatformInfo, list_platforms
 from mindgap.platforms.name import PlatformName
@@ -65,9 +65,6 @@ _OWN_KERNELS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 #: A sample that is not done in time is tried once more, with so many times the limit.
 _MORE_TIME: Final = 4
-#: A runtime that computes a program of constants while it loads it leaves nothing to the device: the program is ported,
-#: and says nothing of the device.
-_NOTHING_LEFT: Final = "computed all of it before"
 #: The reason of a status, whatever the message says.
 _ENDS: Final[Mapping[str, Reason]] = {"crash": "crash", "timeout": "time-out", "oom": "memory"}
 
@@ -361,7 +358,7 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
         return SampleResult(source, "type failure" if row.verdict == "structural" else "precision", text or row.word)
     if row.status in ("ok", "not_run", "nondeterministic") or row.word in ("no_reference", "not_judged", "unjudged"):
         return SampleResult(source, "not compared", text or row.word)
-    if row.status == "unsupported" and _NOTHING_LEFT in text:
+    if row.status == "unsupported" and nothing_left(text):
         return SampleResult(source, "not compared", text)
     reason = reason_of(text)
     if row.status in _ENDS:

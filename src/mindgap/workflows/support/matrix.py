@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from mindgap.aten.operators import is_gradient_operator
 from mindgap.graph.compare.culprit import policy_of
+from mindgap.platforms.delegation import nothing_left
 from mindgap.platforms.name import PlatformName
 from mindgap.workflows.support.agreement import (
     BESIDE_OTHERS,
@@ -196,7 +197,8 @@ def cell_of(answer: SupportAnswer | None, agreement: Agreement | None, why_untri
     if answer is None:
         return Cell("untried", why_untried)
     if answer.answer == "refuses":
-        return Cell("falls back" if _FELL_BACK.search(answer.reason) else "refuses", answer.reason or "no reason given")
+        elsewhere = nothing_left(answer.reason) or _FELL_BACK.search(answer.reason)
+        return Cell("falls back" if elsewhere else "refuses", answer.reason or "no reason given")
     if answer.answer == "fails":
         reason = f"{answer.status}: {answer.reason}" if answer.reason else f"{answer.status}, without a message"
         return Cell(_BY_STATUS.get(answer.status, "fails"), reason)
