@@ -87,7 +87,8 @@ def test_what_is_late_or_left_by_a_delegate_is_judged_again(monkeypatch: pytest.
     asked: list[tuple[list[str], float]] = []
     late = {"cpu/jit": Row("s", canonical("cpu/jit"), "timeout", None, message="no answer within 60 s")}
     refusal = "aten.topk.default: XNNPACK took none of 1 operators: aten.topk.default (1)"
-    left = {"litert/cpu": Row("s", canonical("litert/cpu"), "unsupported", None, message=refusal)}
+    names = "litert/cpu", "executorch/cpu@threads=1", "onnxruntime/coreml"
+    left = {name: Row("s", canonical(name), "unsupported", None, message=refusal) for name in names}
 
     def diff_many(subjects: Any, targets: list[str], settings: Any) -> Any:
         asked.append((targets, settings.deadline_s))
@@ -95,10 +96,11 @@ def test_what_is_late_or_left_by_a_delegate_is_judged_again(monkeypatch: pytest.
         rows = [first.get(each, Row("s", canonical(each), "ok", "identical")) for each in targets]
         return SimpleNamespace(rows=rows, refused=())
 
-    functions = PyTorchFunctions(["cpu/jit", "litert/cpu"], PortingSettings(deadline_s=10), default_tensor_store())
+    functions = PyTorchFunctions(["cpu/jit", *names], PortingSettings(deadline_s=10), default_tensor_store())
     with functions:
         monkeypatch.setattr(functions, "_samples", lambda function: ["s"])
         monkeypatch.setattr(functions._session, "diff_many", diff_many)
-        cells = functions.cells("torch.topk", ["cpu/jit", "litert/cpu"])
-    assert asked == [(["cpu/jit", "litert/cpu"], 10), (["cpu/jit"], 40), (["litert/cpu@delegate=none"], 10)]
-    assert [cell.word for cell in cells] == ["success", "success"]
+        cells = functions.cells("torch.topk", ["cpu/jit", *names])
+    own = ["litert/cpu@delegate=none"], ["executorch/cpu@delegate=none,threads=1"]
+    assert asked == [(["cpu/jit", *names], 10), (["cpu/jit"], 40), (own[0], 10), (own[1], 10)]
+    assert [cell.word for cell in cells] == ["success", "success", "success", "complete failure"]

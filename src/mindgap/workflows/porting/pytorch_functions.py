@@ -59,10 +59,8 @@ _MODULES: Final = (
 )  # fmt: skip
 #: Colours in a message for a terminal.
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*m")
-#: Runtimes whose own kernels run what their delegate does not take, and the platform that these are.
-_OWN_KERNELS: Final[Mapping[str, str]] = {
-    "executorch/cpu": "executorch/cpu@delegate=none", "litert/cpu": "litert/cpu@delegate=none",
-}  # fmt: skip
+#: Runtimes whose own kernels run what their delegate does not take: these are the platform with `delegate=none`.
+_OWN_KERNELS: Final = frozenset({"executorch/cpu", "litert/cpu"})
 #: A sample that is not done in time is tried once more, with so many times the limit.
 _MORE_TIME: Final = 4
 #: The reason of a status, whatever the message says.
@@ -177,11 +175,11 @@ class PyTorchFunctions:
     ) -> dict[tuple[str, str], Row]:
         """Judges what a delegate takes nothing of on the runtime's own kernels, as its users' programs run on them."""
         found: dict[tuple[str, str], Row] = {}
-        for target, own in _OWN_KERNELS.items():
+        for target in dict.fromkeys(row.platform for row in rows.values()):
             left = [each for each in subjects if (row := rows.get((each.name, target))) and took_none(row.message)]
-            if left:
-                report = self._session.diff_many(left, [own], settings=settings)
-                found |= {(row.model, target): row for row in report.rows}
+            if left and target.device_mode in _OWN_KERNELS:
+                report = self._session.diff_many(left, [target.with_options(delegate="none")], settings=settings)
+                found |= {(row.model, str(target)): row for row in report.rows}
         return found
 
     def measured_pass(
