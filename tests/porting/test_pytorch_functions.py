@@ -104,3 +104,5 @@ def test_what_is_late_or_left_by_a_delegate_is_judged_again(monkeypatch: pytest.
     own = ["litert/cpu@delegate=none"], ["executorch/cpu@delegate=none,threads=1"]
     assert asked == [(["cpu/jit", *names], 10), (["cpu/jit"], 40), (own[0], 10), (own[1], 10)]
     assert [cell.word for cell in cells] == ["success", "success", "success", "complete failure"]
+    told = f"{refusal}; judged by the runtime's own kernels, litert/cpu@delegate=none"
+    assert [cell.samples[0].message for cell in cells[:2]] == ["", told]

@@ -148,10 +148,14 @@ class PyTorchFunctions:
         refused = {each.source: each.reason for each in report.refused}
         rows = {(row.model, str(row.platform)): row for row in report.rows}
         rows |= self._with_more_time(subjects, rows, settings)
-        rows |= self._by_own_kernels(subjects, rows, settings)
+        own = self._by_own_kernels(subjects, rows, settings)
+        results = {key: _result(key[0], row, None) for key, row in rows.items()}
+        results |= {key: _judged_elsewhere(rows[key], row) for key, row in own.items()}
         found: list[FunctionCell] = []
         for target in targets:
-            samples = tuple(_result(source, rows.get((source, target)), refused.get(source)) for source in sources)
+            samples = tuple(
+                results.get((source, target)) or _result(source, None, refused.get(source)) for source in sources
+            )
             found.append(FunctionCell(self.name, function, target, samples))
         return found
 
@@ -364,3 +368,10 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
     elif row.status == "unsupported" and reason != "type failure":
         reason = "not implemented"
     return SampleResult(source, reason, text)
+
+
+def _judged_elsewhere(left: Row, row: Row) -> SampleResult:
+    """What a runtime's own kernels made of a sample, with the words that its delegate took nothing of it."""
+    result = _result(left.model, row, None)
+    told = f"{' '.join(left.message.split())[:400]}; judged by the runtime's own kernels, {row.platform}"
+    return replace(result, message=f"{told}: {result.message}" if result.message else told)
