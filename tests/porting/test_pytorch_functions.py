@@ -106,3 +106,26 @@ def test_what_is_late_or_left_by_a_delegate_is_judged_again(monkeypatch: pytest.
     assert [cell.word for cell in cells] == ["success", "success", "success", "complete failure"]
     told = f"{refusal}; judged by the runtime's own kernels, litert/cpu@delegate=none"
     assert [cell.samples[0].message for cell in cells[:2]] == ["", told]
+
+
+def test_judging_again_that_fails_leaves_the_sample_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = "aten.topk.default: XNNPACK took none of 1 operators: aten.topk.default (1)"
+    first = [
+        Row("s", canonical("cpu/jit"), "timeout", None, message="no answer within 60 s"),
+        Row("s", canonical("litert/cpu"), "unsupported", None, message=refusal),
+        Row("s", canonical("cpu/inductor"), "ok", "identical"),
+    ]
+
+    def diff_many(subjects: Any, targets: list[str], settings: Any) -> Any:
+        if len(targets) == 1:
+            raise MindgapError(f"{targets[0]} cannot be started")
+        return SimpleNamespace(rows=first, refused=())
+
+    targets = [str(row.platform) for row in first]
+    with PyTorchFunctions(targets, PortingSettings(), default_tensor_store()) as functions:
+        monkeypatch.setattr(functions, "_samples", lambda function: ["s"])
+        monkeypatch.setattr(functions._session, "diff_many", diff_many)
+        late, left, fine = functions.cells("torch.topk", targets)
+    assert [cell.word for cell in (late, left, fine)] == ["not compared", "not compared", "success"]
+    assert late.samples[0].message == "cpu/jit cannot be started"
+    assert left.samples[0].message.endswith("litert/cpu@delegate=none: litert/cpu@delegate=none cannot be started")

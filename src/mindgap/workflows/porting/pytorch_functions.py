@@ -21,7 +21,7 @@ from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.delegation import nothing_left, took_none
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.listing import PlatformInfo, list_platforms
-from mindgap.platforms.name import PlatformName
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.platforms.registry import canonical
 from mindgap.results.ported_functions import (
     FrameworkDraw,
@@ -170,9 +170,19 @@ class PyTorchFunctions:
                 target for (source, target), row in rows.items() if source == subject.name and row.status == "timeout"
             ]
             if late:
-                report = self._session.diff_many([subject], late, settings=longer)
-                found |= {(row.model, str(row.platform)): row for row in report.rows}
+                found |= {(row.model, str(row.platform)): row for row in self._again([subject], late, longer)}
         return found
+
+    def _again(self, subjects: Sequence[Subject], targets: Sequence[str], settings: RunSettings) -> Sequence[Row]:
+        """Judges samples that were judged before. Where that fails they are `not_run`, with the reason."""
+        try:
+            return self._session.diff_many(subjects, targets, settings=settings).rows
+        except MindgapError as error:
+            return [
+                Row(subject.name, recorded(target), "not_run", None, message=str(error))
+                for subject in subjects
+                for target in targets
+            ]
 
     def _by_own_kernels(
         self, subjects: Sequence[Subject], rows: Mapping[tuple[str, str], Row], settings: RunSettings
@@ -182,8 +192,8 @@ class PyTorchFunctions:
         for target in dict.fromkeys(row.platform for row in rows.values()):
             left = [each for each in subjects if (row := rows.get((each.name, target))) and took_none(row.message)]
             if left and target.device_mode in _OWN_KERNELS:
-                report = self._session.diff_many(left, [target.with_options(delegate="none")], settings=settings)
-                found |= {(row.model, str(target)): row for row in report.rows}
+                again = self._again(left, [target.with_options(delegate="none")], settings)
+                found |= {(row.model, str(target)): row for row in again}
         return found
 
     def measured_pass(
