@@ -172,6 +172,23 @@ def test_only_what_was_refused_is_refused() -> None:
     assert support(key).refuses("f", two) == "aten.relu.default: no kernel"
 
 
+@pytest.mark.parametrize(
+    ("reason", "lacks"),
+    [
+        ("no kernel", True),
+        ("NotImplementedError: no kernel", True),
+        ("model: it has no output", False),
+        ("onnx::Relu: no float32", False),
+    ],
+)
+def test_a_refusal_of_something_else_says_nothing_of_forms_that_were_not_asked(reason: str, lacks: bool) -> None:
+    key = Key("aten.relu.default", "float32", "contiguous")
+    told = answer_of(key, [outcome("unsupported", reason if not lacks else f"{key.op}: {reason}")])
+    table = SupportTable({"f": {key: told}}, {"p/q": "f"})
+    assert table.refuses("f", call(key.op, tensor((4,)))) == f"{key.op}: {reason}", "what was asked is refused"
+    assert (table.refuses("f", call(key.op, tensor((4,), "bfloat16"))) is not None) == lacks
+
+
 def test_a_graph_is_answered_for_at_once() -> None:
     graphs = [call("aten.relu.default", tensor((4,))), call("aten.tanh.default", tensor((4, 4)))]
     graph = concatenate(graphs * 10)
