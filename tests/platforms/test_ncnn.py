@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -125,3 +130,16 @@ def test_its_description(pool: WorkerPool):
         and said["dtypes"]["int32"]["computes_in"] == "unsupported"
     )
     assert pool.describe(PLATFORM)["weights_in_float16"]
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("pool")
+def test_a_program_of_integers_gets_its_own_operands(tmp_path: Path):
+    """pnnx's script draws operands, integers by another function than floats. Its net takes what the graph does not."""
+    (tmp_path / "ids.py").write_text(
+        "import torch\n\ndef make():\n    return torch.nn.Embedding(7, 3), (torch.tensor([1, 2, 6]),)\n"
+    )
+    command = [sys.executable, "-m", "mindgap.cli", "diff", "ids.py:make", "-p", EXACT, "--json"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    (row,) = json.loads(ran.stdout)["rows"]
+    assert row["own_path"]["status"] == "same", row

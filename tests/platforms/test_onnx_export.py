@@ -158,6 +158,18 @@ def test_names_the_operator_that_has_no_translation():
     assert refused.value.op == "aten.erfinv.default"
 
 
+def test_names_all_operators_that_have_no_translation():
+    def program(x):
+        return torch.special.i1(torch.special.i1(x)).tanh() + torch.nextafter(x, x.cummax(0).values)
+
+    graph, arrays = captured(program, normal(4))
+    with pytest.raises(Unsupported) as refusal:
+        export(graph, arrays)
+    assert (refusal.value.op, refusal.value.also) == (
+        "aten.special_i1.default", ("aten.cummax.default", "aten.nextafter.default"),
+    )  # fmt: skip
+
+
 def test_names_the_in_place_operator_that_was_written():
     graph, inputs = captured(lambda x: (x + 0.25).erfinv_(), torch.tensor([0.5]))
     with pytest.raises(Unsupported) as refused:

@@ -108,7 +108,7 @@ def test_a_right_model_a_fault_and_a_refusal(tmp_path):
     fell = found["elsewhere"]
     assert (fell["status"], fell["word"]) == ("unsupported", "unsupported")
     assert fell["message"] == (
-        "aten.tanh.default: aten::tanh.out ran on the CPU, the platform is tiny; so did aten::_softmax.out"
+        "aten.tanh.default: aten::tanh.out ran on the CPU, the platform is tiny; likewise aten::_softmax.out"
     )
 
 

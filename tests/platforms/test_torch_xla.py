@@ -80,7 +80,7 @@ def test_an_operator_that_goes_to_the_cpu_is_a_refusal(pool: WorkerPool, platfor
     outcome = pool.run(Job(platform, graph))
     assert outcome.status == "unsupported" and outcome.op == "aten.lgamma.default", outcome.message
     assert outcome.message and outcome.message.startswith("aten.lgamma.default: aten::lgamma ran on the CPU")
-    assert outcome.message.endswith("so did aten::_fft_r2c")
+    assert outcome.message.endswith("likewise aten::_fft_r2c")
     # The counters of one graph are not another's.
     graph, _ = captured(torch.sin, normal(4))
     assert pool.run(Job(platform, graph)).status == "ok"

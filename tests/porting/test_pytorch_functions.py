@@ -1,6 +1,7 @@
 """Measuring of PyTorch's functions: which are measured, in which order they arrive, and what is recorded."""
 
 from importlib.metadata import version
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.listing import PlatformInfo
 from mindgap.platforms.registry import canonical
 from mindgap.results.ported_functions import FunctionCell, PortingSettings, SampleResult
+from mindgap.results.rows import Row
 from mindgap.workflows.porting import pytorch_functions
 from mindgap.workflows.porting.direct_client import NotMeasured
 from mindgap.workflows.porting.pytorch_functions import PyTorchFunctions
@@ -65,3 +67,65 @@ def test_what_breaks_in_a_thread_arrives(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_versions_of_the_runtimes_are_recorded() -> None:
     functions = PyTorchFunctions(["cpu/jit", "onnxruntime/cpu"], PortingSettings(), default_tensor_store())
     assert functions.versions()["onnxruntime"] == version("onnxruntime")
+
+
+def test_a_refusal_is_not_implemented_save_where_the_device_got_nothing() -> None:
+    def reason(message: str) -> str:
+        row = Row("m", canonical("onnxruntime/qnn"), "unsupported", None, message=message)
+        return pytorch_functions._result("ops:arange#0", row, None).reason
+
+    assert reason("aten.erfinv.default: the exporter has no ONNX translation") == "not implemented"
+    assert reason("model: ONNX Runtime computed all of it before QNNExecutionProvider got a node") == "not compared"
+
+
+def test_another_dtype_is_a_type_failure_and_other_values_are_precision() -> None:
+    rows = [Row("m", canonical("cpu/jit"), "ok", verdict, detail="d") for verdict in ("structural", "discrepant")]
+    assert [pytorch_functions._result("s", row, None).reason for row in rows] == ["type failure", "precision"]
+
+
+def test_what_is_late_or_left_by_a_delegate_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[list[str], float]] = []
+    late = {"cpu/jit": Row("s", canonical("cpu/jit"), "timeout", None, message="no answer within 60 s")}
+    refusal = "aten.topk.default: XNNPACK took none of 1 operators: aten.topk.default (1)"
+    names = "litert/cpu", "executorch/cpu@threads=1", "onnxruntime/coreml"
+    left = {name: Row("s", canonical(name), "unsupported", None, message=refusal) for name in names}
+
+    def diff_many(subjects: Any, targets: list[str], settings: Any) -> Any:
+        asked.append((targets, settings.deadline_s))
+        first = {**late, **left} if len(asked) == 1 else {}
+        rows = [first.get(each, Row("s", canonical(each), "ok", "identical")) for each in targets]
+        return SimpleNamespace(rows=rows, refused=())
+
+    functions = PyTorchFunctions(["cpu/jit", *names], PortingSettings(deadline_s=10), default_tensor_store())
+    with functions:
+        monkeypatch.setattr(functions, "_samples", lambda function: ["s"])
+        monkeypatch.setattr(functions._session, "diff_many", diff_many)
+        cells = functions.cells("torch.topk", ["cpu/jit", *names])
+    own = ["litert/cpu@delegate=none"], ["executorch/cpu@delegate=none,threads=1"]
+    assert asked == [(["cpu/jit", *names], 10), (["cpu/jit"], 40), (own[0], 10), (own[1], 10)]
+    assert [cell.word for cell in cells] == ["success", "success", "success", "complete failure"]
+    told = f"{refusal}; judged by the runtime's own kernels, litert/cpu@delegate=none"
+    assert [cell.samples[0].message for cell in cells[:2]] == ["", told]
+
+
+def test_judging_again_that_fails_leaves_the_sample_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = "aten.topk.default: XNNPACK took none of 1 operators: aten.topk.default (1)"
+    first = [
+        Row("s", canonical("cpu/jit"), "timeout", None, message="no answer within 60 s"),
+        Row("s", canonical("litert/cpu"), "unsupported", None, message=refusal),
+        Row("s", canonical("cpu/inductor"), "ok", "identical"),
+    ]
+
+    def diff_many(subjects: Any, targets: list[str], settings: Any) -> Any:
+        if len(targets) == 1:
+            raise MindgapError(f"{targets[0]} cannot be started")
+        return SimpleNamespace(rows=first, refused=())
+
+    targets = [str(row.platform) for row in first]
+    with PyTorchFunctions(targets, PortingSettings(), default_tensor_store()) as functions:
+        monkeypatch.setattr(functions, "_samples", lambda function: ["s"])
+        monkeypatch.setattr(functions._session, "diff_many", diff_many)
+        late, left, fine = functions.cells("torch.topk", targets)
+    assert [cell.word for cell in (late, left, fine)] == ["not compared", "not compared", "success"]
+    assert late.samples[0].message == "cpu/jit cannot be started"
+    assert left.samples[0].message.endswith("litert/cpu@delegate=none: litert/cpu@delegate=none cannot be started")

@@ -1,5 +1,6 @@
 """A worker's answers, with NumPy as the framework; comparison of outputs."""
 
+import time
 from functools import partial
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 from mindgap.run.channel import Frame
 from mindgap.workflows.porting.framework_modes import reason_of
 from mindgap.workflows.porting.function_calls import call_of
+from mindgap.workflows.porting.isolated_call import CallLimits
 from mindgap.workflows.porting.other_frameworks import with_process
-from mindgap.workflows.porting.worker import FrameworkServing, compared
+from mindgap.workflows.porting.worker import FrameworkServing, _PairWork, compared
 from porting.numpy_modes import NumpyModes
 
 SERVING = FrameworkServing(NumpyModes())
@@ -70,6 +72,19 @@ def test_a_call_that_ends_its_process_costs_only_itself() -> None:
     assert [(each["on"], each["call"], each["reason"]) for each in found] == [
         ("same", 0, ""), ("ends", 0, ""), ("ends", 2, "crash"), ("ends", 1, ""), ("same", 2, ""),
     ]  # fmt: skip
+
+
+def test_a_call_that_is_reached_late_has_the_whole_limit() -> None:
+    def slow(pairs: Any, tell: Any) -> None:
+        for place, (target, number) in enumerate(pairs):
+            tell({"place": place, "side": "target"})
+            time.sleep(9.0 if target == "hangs" else 0.3)
+            tell({"on": target, "call": number})
+
+    pairs = [("same", 0), ("same", 1), ("same", 2), ("hangs", 0)]
+    work = _PairWork(SERVING._modes, "np.tanh", SERVING._public, pairs)
+    found = work.done(slow, CallLimits(0.7))
+    assert [(each["call"], each.get("reason", "")) for each in found] == [(0, ""), (1, ""), (2, ""), (0, "time-out")]
 
 
 def test_a_slow_target_is_measured_as_slow() -> None:
@@ -166,6 +181,12 @@ def test_of_a_random_function_only_shape_and_dtype_are_compared() -> None:
         ("NotImplementedError: no lowering for eig", "not implemented"),
         ("InvalidArgumentError: Detected unsupported operations when trying to compile", "not implemented"),
         ("ConcretizationTypeError: Abstract tracer value encountered", "not implemented"),
+        ("RuntimeError: Lowering not found: aten.empty.default, dtype: torch.float32", "not implemented"),
+        ("AttributeError: 'list' object has no attribute 'dtype'", "error"),
+        ("the exporter has no ONNX translation; AttributeError: 'x' has no attribute 'y'", "not implemented"),
+        ("ValueError: aten._to_copy.default after aten.to.dtype_layout", "error"),
+        ("UnsupportedOperator: aten::view.dtype, prims.convert_element_type.default", "not implemented"),
+        ("aten.view.dtype: the data type int4 is not supported", "type failure"),
         ("TypeError: lax.add does not accept dtype bool", "type failure"),
         ("RESOURCE_EXHAUSTED: Out of memory allocating 4 bytes", "memory"),
         ("DEADLINE_EXCEEDED: timed out", "time-out"),

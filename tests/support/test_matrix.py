@@ -21,11 +21,11 @@ from mindgap.results.store import Store
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.support.agreement import Agreement, AgreementMeter, Calm, References, _Waiting
-from mindgap.workflows.support.answers import SupportAnswer
+from mindgap.workflows.support.answers import SupportAnswer, SupportTable
 from mindgap.workflows.support.key import Key, key_of
 from mindgap.workflows.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
 from mindgap.workflows.support.prober import SurveyBudget
-from mindgap.workflows.support.probes import CallProbe
+from mindgap.workflows.support.probes import CallProbe, common_forms
 from mindgap.workflows.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
 
 FAULTS = """
@@ -97,10 +97,13 @@ def surveyed(folder: Path, pool: WorkerPool) -> Survey:
 
 
 def survey(
-    folder: Path, pool: WorkerPool, probes: list[CallProbe], budget_s: float | None = None, store: str = "s"
-) -> SurveyResult:
+    folder: Path, pool: WorkerPool, probes: list[CallProbe], budget_s: float | None = None, store: str = "s",
+    common: bool = False,
+) -> SurveyResult:  # fmt: skip
     names = platforms(folder)
-    return survey_platforms(names, probes, Store(folder / store), compare=True, budget_s=budget_s, pool=pool)
+    return survey_platforms(
+        names, probes, Store(folder / store), compare=True, budget_s=budget_s, pool=pool, common=common
+    )
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +181,8 @@ def test_a_store_is_shown_without_starting_a_platform(matrix: Matrix, folder: Pa
     never = parse("mps/eager")
     asked = stored_survey([*platforms(folder), never], probes, Store(folder / "s"))
     assert matrix_of(asked).cells == matrix.cells and asked.absent == {never: "the store has no answers of it"}
+    plain = matrix_of(stored_survey(platforms(folder), probes, Store(folder / "s"), common=True))
+    assert plain.left_out == frozenset(matrix.keys) - common_forms(matrix.keys)
     empty = stored_survey([never], probes, Store(folder / "new"))
     assert not matrix_of(empty).cells and nothing_asked(empty) is not None
 
@@ -220,6 +225,31 @@ def test_what_the_budget_does_not_reach_says_so(surveyed: Survey, probes: list[C
         }
 
 
+def test_common_forms_are_asked_by_default(surveyed: Survey) -> None:
+    forms = [("float32", "contiguous"), ("float16", "contiguous"), ("int64", "contiguous"), ("bool", "contiguous"),
+             ("float32", "permuted"), ("float16", "expanded")]  # fmt: skip
+    keys = [Key("aten.foo.default", *form) for form in forms] + [Key("aten.only.default", "bool", "scalar")]
+    assert common_forms(keys) == {*keys[:3], keys[-1]}
+    matrix = matrix_of(surveyed([unary("relu"), unary("relu", ())], common=True, store="common"))
+    for cells in matrix.cells.values():
+        found = {key.layout: (cell.word, cell.reason) for key, cell in cells.items()}
+        assert found == {
+            "contiguous": ("agrees", "the same bits"),
+            "scalar": ("untried", "this form is not asked by default (--all-forms)"),
+        }
+    assert {key.layout for key in matrix.left_out} == {"scalar"}
+
+
+def test_what_is_not_asked_says_that_its_operator_is_refused() -> None:
+    plain, other = Key("aten.foo.default", "float32", "contiguous"), Key("aten.foo.default", "int64", "contiguous")
+    refusal = SupportAnswer(*plain, "refuses", "unsupported", "no kernel", "", 2)
+    table = SupportTable({"f": {plain: refusal}}, {PlatformName("cpu/jit"): "f"})
+    matrix = matrix_of(SurveyResult(table, (plain, other)), "no time")
+    cells = matrix.cells[PlatformName("cpu/jit")]
+    assert (cells[other].word, cells[other].reason) == ("untried", "no time; contiguous float32 is refused: no kernel")
+    assert matrix.measured(PlatformName("cpu/jit")) == 1
+
+
 def test_a_sample_without_elements_is_not_compared(surveyed: Survey) -> None:
     (cells, _) = matrix_of(surveyed([unary("relu", (0, 3))], store="none")).cells.values()
     (cell,) = cells.values()
@@ -257,8 +287,12 @@ def agreement(word: str, **more: str) -> Agreement:
 
 
 def test_words_of_answers_and_agreements() -> None:
-    host = "it ran on the CPU, the platform is mps"
-    assert cell_of(answer("refuses", "unsupported", host), None, "").word == "falls back"
+    for elsewhere in (
+        "it ran on the CPU, the platform is mps", "QNNExecutionProvider leaves aten.topk.default to the CPU provider",
+        "XNNPACK took none of 1 operators: EXP (1)", "ExecuTorch's Arm backend leaves aten.topk.default",
+        "model: ONNX Runtime computed all of it before QNNExecutionProvider got a node; opt=off leaves more",
+    ):  # fmt: skip
+        assert cell_of(answer("refuses", "unsupported", elsewhere), None, "").word == "falls back"
     assert cell_of(answer("refuses", "unsupported", "no kernel"), None, "").word == "refuses"
     assert cell_of(answer("fails", "timeout", "130 s"), None, "").word == "hangs"
     assert cell_of(answer("fails", "crash"), None, "").reason == "crash, without a message"

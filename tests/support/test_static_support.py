@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mindgap.platforms.name import parse
@@ -93,6 +95,20 @@ def test_shares_of_packets_that_run() -> None:
     assert measured_shares(measured, there, usable=True)[0].has == 1, "what differs runs, and is not usable"
     assert (untried_packets(measured, here), untried_packets(measured, there)) == (0, 1)
     assert listed_shares(StaticList("x", "p", {ADD: "composite"}), [ADD, RELU])[0].has == 1
+
+
+def test_keys_that_were_left_out_on_purpose_make_no_packet_unknown() -> None:
+    measured = matrix(tvm_cpu={QR: "refuses", ADD: "untried", BAG: "untried", RELU: "fails"})
+    (platform,) = measured.platforms
+    scalar = {Key(op, "float32", "scalar"): Cell("untried", "not asked by default") for op in (QR, ADD, RELU)}
+    more = replace(
+        measured,
+        keys=(*measured.keys, *scalar),
+        cells={platform: {**measured.cells[platform], **scalar}},
+        left_out=frozenset([*scalar, Key(BAG, "float32", "contiguous")]),
+    )
+    assert untried_packets(more, platform) == 2, "the budget left one, and of the other nothing was asked"
+    assert untried_packets(replace(more, left_out=frozenset()), platform) == 4
 
 
 @pytest.mark.nightly

@@ -20,6 +20,7 @@ from mindgap.workflows.support.call_forms import in_place, recast, relaid
 from mindgap.workflows.support.coverage import operator_coverage, version_coverage
 from mindgap.workflows.support.key import Key, key_of
 from mindgap.workflows.support.probe_file import probe_set
+from mindgap.workflows.support.prober import _named
 from mindgap.workflows.support.probes import CallProbe
 from mindgap.workflows.support.single_calls import calls
 from mindgap.workflows.support.survey import SurveyResult, nothing_asked, survey_platforms
@@ -171,6 +172,23 @@ def test_only_what_was_refused_is_refused() -> None:
     assert support(key).refuses("f", two) == "aten.relu.default: no kernel"
 
 
+@pytest.mark.parametrize(
+    ("reason", "lacks"),
+    [
+        ("no kernel", True),
+        ("NotImplementedError: no kernel", True),
+        ("model: it has no output", False),
+        ("onnx::Relu: no float32", False),
+    ],
+)
+def test_a_refusal_of_something_else_says_nothing_of_forms_that_were_not_asked(reason: str, lacks: bool) -> None:
+    key = Key("aten.relu.default", "float32", "contiguous")
+    told = answer_of(key, [outcome("unsupported", reason if not lacks else f"{key.op}: {reason}")])
+    table = SupportTable({"f": {key: told}}, {"p/q": "f"})
+    assert table.refuses("f", call(key.op, tensor((4,)))) == f"{key.op}: {reason}", "what was asked is refused"
+    assert (table.refuses("f", call(key.op, tensor((4,), "bfloat16"))) is not None) == lacks
+
+
 def test_a_graph_is_answered_for_at_once() -> None:
     graphs = [call("aten.relu.default", tensor((4,))), call("aten.tanh.default", tensor((4, 4)))]
     graph = concatenate(graphs * 10)
@@ -245,6 +263,12 @@ def test_failures_in_a_batch_are_found_alone(tmp_path: Path) -> None:
         **{f"aten.{name}.default": "runs" for name in ("abs", "exp", "tanh", "sin", "cos")},
         "aten.resize_.default": "refuses",
     }
+
+
+def test_the_packets_that_a_message_names() -> None:
+    message = "aten.tan.default: aten::tan.out ran on the CPU; likewise aten::_softmax.out, ['cumsum.default']"
+    assert {"aten.tan", "aten._softmax", "aten.cumsum"} <= _named(outcome("unsupported", message))
+    assert _named(outcome("runtime_error", "Fatal error: 3 of 4")) == _named(outcome("ok"))
 
 
 def test_onnx_tells_decomposed_from_native_and_refused(tmp_path: Path) -> None:

@@ -61,6 +61,13 @@ def coverage(
             help="Processor seconds for each platform; 0 asks nothing and shows what the store holds.",
         ),
     ] = None,
+    all_forms: Annotated[
+        bool,
+        typer.Option(
+            "--all-forms",
+            help="Ask every dtype and layout; without it each operator's plainest form, float16 and int64.",
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Platforms at a time.")] = _JOBS,
     missing: Annotated[
         bool, typer.Option("--missing", help="List what each platform lacks, in its own words.")
@@ -108,7 +115,7 @@ def coverage(
         of_matrix = {
             "--csv": csv is not None, "--html": html is not None, "--store": store is not None, "--missing": missing,
             "--catalogue": catalogue is not None, "--budget": budget is not None, "--jobs": jobs != _JOBS,
-            "--no-judge": not judge, "--static": names and static,
+            "--no-judge": not judge, "--all-forms": all_forms, "--static": names and static,
         }  # fmt: skip
         given = ", ".join(option for option, is_given in of_matrix.items() if is_given)
         if given:
@@ -124,7 +131,7 @@ def coverage(
             return
         from mindgap.workflows.support.matrix import matrix_of
 
-        asked = _asked(wanted, catalogue, store, budget, jobs, judge)
+        asked = _asked(wanted, catalogue, store, budget, jobs, judge, common=not all_forms)
         matrix = matrix_of(asked) if budget != 0 else matrix_of(asked, _NOT_STORED)
         lists = measured_lists(matrix) if static else None
         if as_json:
@@ -173,7 +180,7 @@ def _require_any(platforms: Sequence[PlatformName], start: bool) -> None:
 
 def _asked(
     platforms: Sequence[PlatformName], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int,
-    compare: bool,
+    compare: bool, common: bool,
 ) -> SurveyResult:  # fmt: skip
     """Runs the survey. Raises `MindgapError` if no platform could be surveyed."""
     from mindgap.graph.tensors import home
@@ -195,11 +202,12 @@ def _asked(
 
         kept = Store(store or home() / "support")
         if budget == 0:
-            asked = stored_survey(platforms, probes, kept)
+            asked = stored_survey(platforms, probes, kept, common=common)
         else:
             asked = survey_platforms(
-                platforms, probes, kept, budget_s=budget, jobs=jobs, compare=compare, on_progress=on_progress
-            )
+                platforms, probes, kept, budget_s=budget, jobs=jobs, compare=compare, common=common,
+                on_progress=on_progress,
+            )  # fmt: skip
     wrong = nothing_asked(asked)
     if wrong is not None:
         raise wrong

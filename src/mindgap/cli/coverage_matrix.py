@@ -31,9 +31,11 @@ def print_matrix(matrix: Matrix, out: TextIO) -> None:
     page = console(out)
     counts = {platform: matrix.counts(platform) for platform in matrix.platforms}
     words = [word for word in CELL_WORDS if any(each[word] for each in counts.values())]
-    table = plain_table("platform", *words, title="operator × dtype × layout, compared with cpu/eager")
+    title = "operator × dtype × layout, compared with cpu/eager"
+    table = plain_table("platform", "measured", *words, title=title)
     for platform, each in counts.items():
-        table.add_row(platform, *(str(count) for word, count in each.items() if word in words))
+        measured = f"{matrix.measured(platform)} of {len(matrix.keys)}"
+        table.add_row(platform, measured, *(str(count) for word, count in each.items() if word in words))
     page.print(table)
     _print_groups(matrix, page)
     findings = findings_of(matrix)

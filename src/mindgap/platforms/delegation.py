@@ -17,6 +17,7 @@ from mindgap.platforms.protocol import Unsupported
 KEY: Final = "delegation"
 _MOST_NAMES: Final = 8
 _TOOK_NONE: Final = "took none of"
+_COMPUTED_BEFORE: Final = "computed all of it before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,16 @@ def require_taken(delegation: Delegation | None) -> None:
 def took_none(message: str) -> bool:
     """Whether a refusal is that of `require_taken`: what ran the graph instead says nothing of the delegate."""
     return f" {_TOOK_NONE} " in message
+
+
+def computed_before(runtime: str, delegate: str) -> str:
+    """Returns the refusal of a graph that a runtime computes while it loads it, as one of constants."""
+    return f"{runtime} {_COMPUTED_BEFORE} {delegate} got a node"
+
+
+def nothing_left(message: str) -> bool:
+    """Whether a refusal is that of `computed_before`: the graph is ported, and says nothing of the delegate."""
+    return f" {_COMPUTED_BEFORE} " in message
 
 
 def _named(counts: Mapping[str, int]) -> str:

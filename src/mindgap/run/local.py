@@ -186,7 +186,7 @@ def failure(error: BaseException) -> dict[str, Any]:
     if status != "unsupported" and (isinstance(error, MemoryError) or _is_out_of_memory(message)):
         status = "oom"
     # Not part of the signature: the same operator is refused in many graphs.
-    also = f"; so did {', '.join(error.also)}" if isinstance(error, Unsupported) and error.also else ""
+    also = f"; likewise {', '.join(error.also)}" if isinstance(error, Unsupported) and error.also else ""
     return {"status": status, "op": op, "message": message + also, "signature": signature(message)}
 
 

@@ -64,7 +64,7 @@ def _encode(found: _Found) -> bytes:
     header: dict[str, Any]
     match found:
         case Unsupported():
-            header, model = {"refused": [found.op, found.why]}, b""
+            header, model = {"refused": [found.op, found.why, found.also]}, b""
         case CompileFailure():
             header, model = {"failed": [str(found), found.op]}, b""
         case Exported():

@@ -90,7 +90,7 @@ def _promotion_rules() -> Any:
 def to_fx(graph: Graph, names: Sequence[str], opset: int = OPSET) -> FxProgram:
     """Converts a functional graph to FX. `names`: the operators that its nodes stand for.
 
-    Raises `Unsupported` or `CompileFailure`, both naming the operator.
+    Raises `Unsupported` or `CompileFailure`, both naming the operator; a refusal names all that are refused.
     """
     built = torch.fx.Graph()
     program = FxProgram(built, opset)
@@ -99,8 +99,19 @@ def to_fx(graph: Graph, names: Sequence[str], opset: int = OPSET) -> FxProgram:
         placeholder = built.placeholder(f"in{number}")
         placeholder.meta["val"] = _fake_value(item.spec)
         program.values.append(placeholder)
+    refused: list[Unsupported] = []
     for node, name in zip(graph.nodes, names, strict=True):
-        writer.add(node, name)
+        try:
+            writer.add(node, name)
+        except (Unsupported, CompileFailure) as error:
+            if isinstance(error, Unsupported):
+                refused.append(error)
+            elif not refused:
+                raise
+            program.values.extend([None] * len(node.outputs))
+    if refused:
+        first, others = refused[0], dict.fromkeys(each.op for each in refused)
+        raise Unsupported(first.op, first.why, [op for op in others if op != first.op])
     _promote(program)
     return program
 
@@ -245,7 +256,7 @@ def _decomposition(call: _Call) -> torch.fx.Graph | CompileFailure:
             if str(node.target) in _ASSERTIONS:
                 traced.erase_node(node)
         traced.eliminate_dead_code()
-        if not _untranslatable(traced, call.opset):
+        if not _untranslatable(traced, call.opset) or _is_kept(call, traced):
             return traced
         failure = None
     return failure or traced
@@ -255,6 +266,13 @@ def _untranslatable(traced: torch.fx.Graph, opset: int) -> str | None:
     """Returns the first operator of a decomposition that the exporter lacks."""
     known = registry(opset)
     return next((str(n.target) for n in traced.nodes if _is_operator(n) and not known.is_registered(n.target)), None)
+
+
+def _is_kept(call: _Call, traced: torch.fx.Graph) -> bool:
+    """Returns whether a trace is the call itself: then no table has a decomposition of it, and the exporter keeps it
+    as well, unless a Python kernel runs beneath gradients."""
+    targets = [node.target for node in traced.nodes if _is_operator(node)]
+    return targets == [overload(call.op)] and DispatchKey.Autograd not in overload(call.op).py_kernels
 
 
 def _runner(call: _Call) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy, host
-from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.delegation import computed_before, delegation_of
 from mindgap.platforms.host_runtime import HostRuntime, Option
 from mindgap.platforms.messages import Reading
 from mindgap.platforms.onnx.messages import aten_operator
@@ -94,7 +94,7 @@ class ProviderPlatform:
             # ONNX Runtime records no nodes of providers that run them one by one. No other provider may run one.
             found = replace(found, ran=dict(Counter(exported.origin.values())))
         if self._settings.alone and not found.ran:
-            why = f"ONNX Runtime computed all of it before {found.delegate} got a node"
+            why = computed_before("ONNX Runtime", found.delegate)
             raise Unsupported("model", f"{why}; opt=off leaves more to the provider")
         return OnnxRuntimeExecutable(session, exported, graph, found)
 

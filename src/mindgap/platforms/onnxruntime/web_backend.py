@@ -19,7 +19,7 @@ import numpy as np
 
 from mindgap.graph import Graph, dtype_name
 from mindgap.platforms import dtype_policy, host
-from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.delegation import Delegation, computed_before
 from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.messages import Reading, loading_error, running_error
 from mindgap.platforms.onnx.arrays import as_declared, as_real
@@ -153,7 +153,7 @@ class WebPlatform:
             raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")
         exported = shared_export(graph, inputs)
         if self._provider.shares and not exported.inputs:
-            raise Unsupported("model", f"ONNX Runtime computed all of it before {self._provider.name} got a node")
+            raise Unsupported("model", computed_before("ONNX Runtime", self._provider.name))
         found = WebExecutable(self, exported, graph)
         found.load()
         return found

@@ -168,14 +168,23 @@ def inner_modules(
         seen |= {id(value) for _, value in level}
 
 
+#: Names of operators, whose words are no reason: `aten.to.dtype`, `prims::convert_element_type`.
+_OPERATOR: Final = re.compile(r"\b(?:_?aten|_?prims?|_?quantized\w*|torchvision|torchaudio)(?:\.|::)\w+(?:\.\w+)?")
+#: What says plainly that something is not implemented.
+_LACKING: Final = (
+    r"lowering not found",
+    r"not implemented|notimplemented|not support|unsupported|isn't supported|unimplemented",
+    r"no (lowering|conversion|opkernel|kernel|translation)|not available|not a registered|has no ",
+)
 #: What messages of targets say, by reason; the first that matches counts.
 _TEXTS: Final[tuple[tuple[Reason, str], ...]] = (
     ("memory", r"out of memory|resource.exhausted|bad_alloc|memoryerror|cannot allocate memory"),
     ("time-out", r"deadline|timed out|time-out|timeouterror"),
+    ("not implemented", _LACKING[0]),
+    ("error", r"\battributeerror: .*has no attribute"),
     ("type failure", r"dtype|data ?type|input type|element type|type mismatch|tensor\(\w+\)|bfloat16|complex64"),
     ("type failure", r"does not support (complex|bool|int|float|double|half)|(for|of) type (complex|bool|int|float)"),
-    ("not implemented", r"not implemented|notimplemented|not support|unsupported|isn't supported|unimplemented"),
-    ("not implemented", r"no (lowering|conversion|opkernel|kernel|translation)|not available|not a registered|has no "),
+    *(("not implemented", pattern) for pattern in _LACKING[1:]),
     ("not implemented", r"could not find an implementation|custom op|flex|cannot convert|fully converted"),
     ("not implemented", r"concrete|tracer|data-dependent|symbolic|abstract|must be known|statically|compile-time"),
     ("type failure", r"typeerror"),
@@ -184,7 +193,10 @@ _TEXTS: Final[tuple[tuple[Reason, str], ...]] = (
 
 def reason_of(text: str) -> Reason:
     """Returns the paper's reason for what a target said (error type and message); `error` where none fits."""
-    lowered = text.lower()
+    lowered = _OPERATOR.sub("_", text.lower())
+    before, _, _ = lowered.partition("attributeerror: ")
+    if any(re.search(pattern, before) for pattern in _LACKING):
+        lowered = before  # the error is of the code that goes on without an implementation
     for reason, pattern in _TEXTS:
         if re.search(pattern, lowered):
             return reason

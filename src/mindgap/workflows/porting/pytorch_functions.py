@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
@@ -17,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.corpus.operator_samples.public_names import sources_of
 from mindgap.models.sources.client import OpenedSource, SourceClient
+from mindgap.platforms.delegation import nothing_left, took_none
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.listing import PlatformInfo, list_platforms
-from mindgap.platforms.name import PlatformName
+from mindgap.platforms.name import PlatformName, recorded
 from mindgap.platforms.registry import canonical
 from mindgap.results.ported_functions import (
     FrameworkDraw,
@@ -44,8 +46,8 @@ SOURCE: Final = "cpu/eager"
 #: What functions go to where nobody names platforms; of the second line, what is here.
 TARGETS: Final = ("cpu/jit", "cpu/inductor", "onnxruntime/cpu", "openvino/cpu")
 MORE_TARGETS: Final = (
-    "executorch/cpu", "iree/cpu", "jax/cpu", "litert/cpu", "ncnn/cpu", "tinygrad/cpu", "tvm/cpu", "onnxruntime/qnn",
-    "rknn/simulator", "executorch/tosa",
+    "executorch/cpu", "iree/cpu", "jax/cpu", "litert/cpu", "ncnn/cpu", "tinygrad/cpu", "tvm/cpu", "xla/eager",
+    "onnxruntime/qnn", "rknn/simulator", "executorch/tosa",
 )  # fmt: skip
 #: Devices of the paper that the study names whether they are here or not.
 _DEVICES: Final = ("cuda/eager", "xla/eager@pjrt=tpu")
@@ -57,6 +59,10 @@ _MODULES: Final = (
 )  # fmt: skip
 #: Colours in a message for a terminal.
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*m")
+#: Runtimes whose own kernels run what their delegate does not take: these are the platform with `delegate=none`.
+_OWN_KERNELS: Final = frozenset({"executorch/cpu", "litert/cpu"})
+#: A sample that is not done in time is tried once more, with so many times the limit.
+_MORE_TIME: Final = 4
 #: The reason of a status, whatever the message says.
 _ENDS: Final[Mapping[str, Reason]] = {"crash": "crash", "timeout": "time-out", "oom": "memory"}
 
@@ -141,10 +147,53 @@ class PyTorchFunctions:
             return [FunctionCell(self.name, function, target, failed) for target in targets]
         refused = {each.source: each.reason for each in report.refused}
         rows = {(row.model, str(row.platform)): row for row in report.rows}
+        rows |= self._with_more_time(subjects, rows, settings)
+        own = self._by_own_kernels(subjects, rows, settings)
+        results = {key: _result(key[0], row, None) for key, row in rows.items()}
+        results |= {key: _judged_elsewhere(rows[key], row) for key, row in own.items()}
         found: list[FunctionCell] = []
         for target in targets:
-            samples = tuple(_result(source, rows.get((source, target)), refused.get(source)) for source in sources)
+            samples = tuple(
+                results.get((source, target)) or _result(source, None, refused.get(source)) for source in sources
+            )
             found.append(FunctionCell(self.name, function, target, samples))
+        return found
+
+    def _with_more_time(
+        self, subjects: Sequence[Subject], rows: Mapping[tuple[str, str], Row], settings: RunSettings
+    ) -> dict[tuple[str, str], Row]:
+        """Judges again what was not done in time: with other work on the machine the limit is soon reached."""
+        found: dict[tuple[str, str], Row] = {}
+        longer = replace(settings, deadline_s=_MORE_TIME * settings.deadline_s)
+        for subject in subjects:
+            late = [
+                target for (source, target), row in rows.items() if source == subject.name and row.status == "timeout"
+            ]
+            if late:
+                found |= {(row.model, str(row.platform)): row for row in self._again([subject], late, longer)}
+        return found
+
+    def _again(self, subjects: Sequence[Subject], targets: Sequence[str], settings: RunSettings) -> Sequence[Row]:
+        """Judges samples that were judged before. Where that fails they are `not_run`, with the reason."""
+        try:
+            return self._session.diff_many(subjects, targets, settings=settings).rows
+        except MindgapError as error:
+            return [
+                Row(subject.name, recorded(target), "not_run", None, message=str(error))
+                for subject in subjects
+                for target in targets
+            ]
+
+    def _by_own_kernels(
+        self, subjects: Sequence[Subject], rows: Mapping[tuple[str, str], Row], settings: RunSettings
+    ) -> dict[tuple[str, str], Row]:
+        """Judges what a delegate takes nothing of on the runtime's own kernels, as its users' programs run on them."""
+        found: dict[tuple[str, str], Row] = {}
+        for target in dict.fromkeys(row.platform for row in rows.values()):
+            left = [each for each in subjects if (row := rows.get((each.name, target))) and took_none(row.message)]
+            if left and target.device_mode in _OWN_KERNELS:
+                again = self._again(left, [target.with_options(delegate="none")], settings)
+                found |= {(row.model, str(target)): row for row in again}
         return found
 
     def measured_pass(
@@ -213,6 +262,9 @@ class PyTorchFunctions:
         info = self._info(platform)
         if info is not None and info.execution:
             return f"{info.execution}: its seconds are not the device's"
+        here = installed(("torch",))["torch"]
+        if info is not None and _release(info.versions.get("torch", here)) != _release(here):
+            return f"its environment has PyTorch {info.versions['torch']}, whose test suite may have other samples"
         try:
             runner_of(platform)
         except MindgapError as error:
@@ -296,6 +348,11 @@ def _empty_caches() -> Generator[Mapping[str, str]]:
         yield {"TORCHINDUCTOR_CACHE_DIR": folder, "CACHEDB": f"{folder}/tinygrad.db"}
 
 
+def _release(version: str) -> str:
+    """A version without what it says of the build."""
+    return version.partition("+")[0]
+
+
 def _has_tpu() -> bool:
     from pathlib import Path
 
@@ -310,12 +367,21 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
     if row.status == "ok" and not row.finding and row.verdict is not None:
         return SampleResult(source)
     if row.status == "ok" and row.finding:
-        return SampleResult(source, "precision", text or row.word)
+        return SampleResult(source, "type failure" if row.verdict == "structural" else "precision", text or row.word)
     if row.status in ("ok", "not_run", "nondeterministic") or row.word in ("no_reference", "not_judged", "unjudged"):
         return SampleResult(source, "not compared", text or row.word)
+    if row.status == "unsupported" and nothing_left(text):
+        return SampleResult(source, "not compared", text)
     reason = reason_of(text)
     if row.status in _ENDS:
         reason = _ENDS[row.status]
     elif row.status == "unsupported" and reason != "type failure":
         reason = "not implemented"
     return SampleResult(source, reason, text)
+
+
+def _judged_elsewhere(left: Row, row: Row) -> SampleResult:
+    """What a runtime's own kernels made of a sample, with the words that its delegate took nothing of it."""
+    result = _result(left.model, row, None)
+    told = f"{' '.join(left.message.split())[:400]}; judged by the runtime's own kernels, {row.platform}"
+    return replace(result, message=f"{told}: {result.message}" if result.message else told)

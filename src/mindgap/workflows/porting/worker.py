@@ -187,7 +187,7 @@ class _PairWork:
 
     def done(self, work: Callable[[Sequence[_Pair], Tell], None], limits: CallLimits) -> list[dict[str, Any]]:
         """Works on all pairs. One at which a process ends, or passes a limit, has that as its result, and the pairs
-        behind it go on in another process."""
+        behind it go on in another process. One that is reached late gets the whole time limit in another process."""
         results: list[dict[str, Any]] = []
         left = self._pairs
         while left:
@@ -198,6 +198,9 @@ class _PairWork:
             sides = [each for each in ended.told if "side" in each]
             trying = sides[-1] if sides else dict[str, Any]()
             place = int(trying.get("place", 0))
+            if ended.fault == "time-out" and place > 0:
+                left = left[place:]
+                continue
             target, number = left[place]
             message, reason = ended.message, ended.fault
             if trying.get("side") == "source":

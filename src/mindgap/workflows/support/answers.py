@@ -5,6 +5,7 @@ Answers belong to a platform's fingerprint: its versions, hardware and settings.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -21,6 +22,8 @@ Word = Literal["runs", "decomposed", "refuses", "fails"]
 WORDS: Final[tuple[Word, ...]] = ("runs", "decomposed", "fails", "refuses")
 RUNNING: Final = frozenset({"runs", "decomposed"})
 _LONGEST: Final = 500
+#: A reason that begins with something else than the operator: `model: …`, `backward: …`, a runtime's operator.
+_OF_ANOTHER: Final = re.compile(r"(?!\w*(?:Error|Exception)\b)[\w.:]+: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,8 @@ class SupportTable:
         self._answers = answers
         self.platforms = dict(platforms)
         self._refused: dict[str, dict[str, dict[tuple[str, str], str]]] = {}
-        #: Overloads that were refused plain float32 and whatever else was asked of them: all of them is refused.
+        #: Overloads that were refused plain float32, by their name, and whatever else was asked of them: all of them is
+        #: refused. A refusal of something else (`model: …`) says nothing of forms that were not asked.
         self._lacking: dict[str, dict[str, str]] = {}
         for fingerprint, known in answers.items():
             refused = self._refused.setdefault(fingerprint, {})
@@ -86,7 +90,9 @@ class SupportTable:
             self._lacking[fingerprint] = {
                 op: reasons["float32", "contiguous"]
                 for op, reasons in refused.items()
-                if op not in able and ("float32", "contiguous") in reasons
+                if op not in able
+                and ("float32", "contiguous") in reasons
+                and not _OF_ANOTHER.match(reasons["float32", "contiguous"].removeprefix(f"{op}: "))
             }
 
     def answers(self, fingerprint: str) -> Mapping[Key, SupportAnswer]:

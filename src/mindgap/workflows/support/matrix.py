@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from mindgap.aten.operators import is_gradient_operator
 from mindgap.graph.compare.culprit import policy_of
+from mindgap.platforms.delegation import nothing_left
 from mindgap.platforms.name import PlatformName
 from mindgap.workflows.support.agreement import (
     BESIDE_OTHERS,
@@ -43,7 +44,7 @@ MEANINGS: Final[Mapping[CellWord, str]] = {
     "differs beside others": "a finding where it runs beside other calls in one graph; alone it agrees",
     "differs": "it runs, and its results are a finding",
     "wrong shape": "it runs, and a result has another shape or dtype",
-    "falls back": "the platform's package ran it on the processor",
+    "falls back": "the platform's package runs it on the processor, or by other kernels than the delegate's",
     "refuses": "the platform says that it does not implement it",
     "fails": "an error",
     "hangs": "no answer in time",
@@ -60,8 +61,11 @@ RUNS: Final[frozenset[CellWord]] = USABLE | frozenset[CellWord]({"differs beside
 _FINDINGS: Final = RUNS - USABLE
 Pass = Literal["forward", "backward"]
 
-#: How platforms say that the device's package, or the runtime, ran an operator on the processor.
-_FELL_BACK: Final = re.compile(r"\bran on the CPU, the platform is\b|\bruns .* on the CPU, it has no shaders\b")
+#: How platforms say that the device's package runs an operator on the processor, or the runtime beside its delegate.
+_FELL_BACK: Final = re.compile(
+    r"\bran on the CPU, the platform is\b|\bruns .* on the CPU, it has no shaders\b"
+    r"|\bleaves .* to the CPU provider\b|\bArm backend leaves\b|\btook none of \d+ operators\b"
+)
 _BY_STATUS: Final[Mapping[str, CellWord]] = {"crash": "crashes", "timeout": "hangs"}
 _BY_WORD: Final[Mapping[str, CellWord]] = {
     RANDOM: "random", UNINITIALISED: "uninitialised", NOT_JUDGED: "not judged", NO_REFERENCE: "not compared",
@@ -94,12 +98,14 @@ class Cell:
 @dataclass(frozen=True)
 class Matrix:
     """All cells. `keys`: the rows, sorted. `cells`: one for each key, by platform. `absent`: platforms that are not
-    available, and why. `cpu_seconds`: of the survey that filled it, by platform."""
+    available, and why. `cpu_seconds`: of the survey that filled it, by platform. `left_out`: keys that were not to be
+    asked."""
 
     keys: tuple[Key, ...]
     cells: Mapping[PlatformName, Mapping[Key, Cell]]
     absent: Mapping[str, str]
     cpu_seconds: Mapping[str, float]
+    left_out: frozenset[Key] = frozenset()
 
     @property
     def platforms(self) -> tuple[PlatformName, ...]:
@@ -118,6 +124,10 @@ class Matrix:
         """Returns how many cells of a platform have each word."""
         found = Counter(cell.word for cell in self.cells[platform].values())
         return {word: found[word] for word in CELL_WORDS}
+
+    def measured(self, platform: PlatformName) -> int:
+        """Returns how many cells of a platform have an answer."""
+        return len(self.keys) - self.counts(platform)["untried"]
 
     def usable(self, platform: PlatformName, op: str) -> frozenset[Key]:
         """Returns the keys of an overload that run, and are not known to be wrong."""
@@ -153,13 +163,33 @@ def pass_of(op: str) -> Pass:
     return "backward" if is_gradient_operator(op) else "forward"
 
 
-def matrix_of(asked: SurveyResult, why_untried: str = "no processor time was left to ask it (--budget)") -> Matrix:
-    """Makes the matrix of a survey. `why_untried`: the reason of keys without an answer."""
+#: Why a key has no answer: nobody wanted it, or the budget was spent.
+_LEFT_OUT: Final = "this form is not asked by default (--all-forms)"
+_BEYOND_BUDGET: Final = "no processor time was left to ask it (--budget)"
+
+
+def matrix_of(asked: SurveyResult, why_untried: str = _BEYOND_BUDGET) -> Matrix:
+    """Makes the matrix of a survey. `why_untried`: the reason of keys without an answer that were to be asked."""
     cells: dict[PlatformName, Mapping[Key, Cell]] = {}
     for platform, fingerprint in asked.support.platforms.items():
         answers, agreements = asked.support.answers(fingerprint), asked.agreements.get(fingerprint, {})
-        cells[platform] = {key: cell_of(answers.get(key), agreements.get(key), why_untried) for key in asked.keys}
-    return Matrix(asked.keys, cells, asked.absent, asked.cpu_seconds)
+        cells[platform] = {
+            key: cell_of(
+                answers.get(key),
+                agreements.get(key),
+                _why_untried(key, answers, _LEFT_OUT if key in asked.left_out else why_untried),
+            )
+            for key in asked.keys
+        }
+    return Matrix(asked.keys, cells, asked.absent, asked.cpu_seconds, asked.left_out)
+
+
+def _why_untried(key: Key, answers: Mapping[Key, SupportAnswer], why: str) -> str:
+    """Adds to the reason of a key without an answer that its operator is refused where it is plainest."""
+    plain = answers.get(Key(key.op, "float32", "contiguous"))
+    if plain is None or plain.answer != "refuses":
+        return why
+    return f"{why}; contiguous float32 is refused: {plain.reason}"
 
 
 def cell_of(answer: SupportAnswer | None, agreement: Agreement | None, why_untried: str) -> Cell:
@@ -167,7 +197,8 @@ def cell_of(answer: SupportAnswer | None, agreement: Agreement | None, why_untri
     if answer is None:
         return Cell("untried", why_untried)
     if answer.answer == "refuses":
-        return Cell("falls back" if _FELL_BACK.search(answer.reason) else "refuses", answer.reason or "no reason given")
+        elsewhere = nothing_left(answer.reason) or _FELL_BACK.search(answer.reason)
+        return Cell("falls back" if elsewhere else "refuses", answer.reason or "no reason given")
     if answer.answer == "fails":
         reason = f"{answer.status}: {answer.reason}" if answer.reason else f"{answer.status}, without a message"
         return Cell(_BY_STATUS.get(answer.status, "fails"), reason)

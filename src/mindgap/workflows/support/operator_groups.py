@@ -64,12 +64,16 @@ def measured_shares(matrix: Matrix, platform: PlatformName, usable: bool = False
 
 
 def untried_packets(matrix: Matrix, platform: PlatformName) -> int:
-    """Counts packets of which nothing runs and some key was not asked: whether they run is not known."""
+    """Counts packets of which nothing runs and some key that was to be asked was not: whether they run is not known.
+
+    Keys that were left out on purpose do not count, unless nothing else of the packet was asked either.
+    """
     cells = matrix.cells[platform]
     found: dict[str, set[str]] = {}
     for op, keys in matrix.operators.items():
-        found.setdefault(packet_of(op), set()).update(cells[key].word for key in keys)
-    return sum(not words & RUNS and "untried" in words for words in found.values())
+        words = (cells[key].word for key in keys if cells[key].word != "untried" or key not in matrix.left_out)
+        found.setdefault(packet_of(op), set()).update(words)
+    return sum(not words & RUNS and ("untried" in words or not words) for words in found.values())
 
 
 def listed_shares(of: StaticList, ops: Iterable[str]) -> list[GroupShare]:

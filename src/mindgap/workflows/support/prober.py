@@ -1,7 +1,8 @@
-"""Runs probes on one platform: several calls in one job while that succeeds, halved after a failure."""
+"""Runs probes on one platform: several calls in one job while that succeeds, and less after a failure."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ _LARGEST: Final = 64
 OnRun = Callable[[Sequence[CallProbe], Sequence[Graph], Outcome], None]
 #: How an outcome ends a worker as well.
 _DEADLY: Final = frozenset({"crash", "timeout", "oom"})
+#: A name of several parts: `aten.relu.default`, `relu.default`.
+_NAME: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)\w+)+")
 #: Seconds for a job, and for each call in it.
 _DEADLINE_S: Final = 120.0
 _EACH_S: Final = 10.0
@@ -65,8 +68,9 @@ def ask(
     """Asks a platform of `pool` every key that is not `known`, and hands each answer to `keep` as it comes.
 
     float32 comes first, then the other dtypes in the order of `DTYPES`, then other layouts; what the budget did not
-    reach is returned. `batched`: calls are laid side by side in one job, more of them while jobs succeed, and a job
-    that fails is halved until the calls that fail stand alone (at once, where it took its worker with it). Of an
+    reach is returned. `batched`: calls are laid side by side in one job, more of them while jobs succeed. Of a job that
+    fails, the operator that its message names is asked alone, and the rest together again; without such an operator it
+    is halved until the calls that fail stand alone (at once, where it took its worker with it). Of an
     operator that was refused for contiguous float32 the rest comes last, one by one, and one refusal of each key is
     enough. `on_run`: receives each job that ran, with its outputs where they take at most `attach` bytes.
     """
@@ -77,9 +81,9 @@ def ask(
     size = _FIRST if batched else 1
     while (waiting or later) and not asker.budget.gone:
         group = _group(waiting, later, asker.refused, size) or [later.popleft()]
-        went_well = asker.ask(group)
-        if batched and group[0].key.op not in asker.refused:
-            size = min(2 * size, _LARGEST) if went_well else max(size // 2, 1)
+        failed = asker.ask(group)
+        if batched and group[0].key.op not in asker.refused and failed != 1:
+            size = max(size // 2, 1) if failed else min(2 * size, _LARGEST)
         on_progress(total - len(waiting) - len(later), total, group[-1].key.op)
     return [asked.key for asked in (*waiting, *later)]
 
@@ -118,6 +122,12 @@ def _alike(one: _Asked, other: _Asked) -> bool:
     return (one.key.dtype, plain_first(one.key)) == (other.key.dtype, plain_first(other.key))
 
 
+def _named(outcome: Outcome) -> frozenset[str]:
+    """Returns what may name packets in the message of an outcome: `aten.relu` of `aten::relu.out` or `relu.out`."""
+    words = [word.replace("::", ".").split(".") for word in _NAME.findall(f"{outcome.op} {outcome.message}")]
+    return frozenset(".".join(word[:2]) if word[0] == "aten" else f"aten.{word[0]}" for word in words)
+
+
 class _Asker:
     def __init__(
         self, platform: PlatformName, pool: JobRunner, budget: SurveyBudget, keep: Callable[[SupportAnswer], None],
@@ -133,32 +143,40 @@ class _Asker:
         #: Operators that were refused where they are plainest.
         self.refused: set[str] = set()
 
-    def ask(self, group: Sequence[_Asked]) -> bool:
-        """Tries a group of calls and stores the answers. Returns whether the first job of the group ran."""
+    def ask(self, group: Sequence[_Asked]) -> int:
+        """Tries a group of calls and stores the answers. Returns how many jobs of several calls, or of the only one,
+        did not run."""
         first = self._try([asked.samples[0] for asked in group])
         if first.ran:
             for asked in group:
                 self._settle(asked, [first])
-        elif len(group) == 1:
+            return 0
+        if len(group) == 1:
             self._settle(group[0], [first, *self._more(group[0], first)])
-        else:
+            return 1
+        if first.status in _DEADLY:
             # A job that takes its worker with it costs new ones, more than all of its calls one by one.
-            parts = len(group) if first.status in _DEADLY else 2
-            step = -(-len(group) // parts)
-            for start in range(0, len(group), step):
-                self.ask(group[start : start + step])
-        return first.ran
+            parts = [[asked] for asked in group]
+        elif named := _named(first).intersection(asked.key.packet for asked in group):
+            # What the message is about is asked alone: the message of a job of several calls is no answer.
+            parts = [[asked] for asked in group if asked.key.packet in named]
+            if rest := [asked for asked in group if asked.key.packet not in named]:
+                parts.append(rest)
+        else:
+            parts = [group[: len(group) // 2], group[len(group) // 2 :]]
+        failed = [self.ask(part) for part in parts]
+        return 1 + sum(count for count, part in zip(failed, parts, strict=True) if len(part) > 1)
 
     def _more(self, asked: _Asked, first: Outcome) -> list[Outcome]:
-        """Tries the other samples of a call that did not run, until one does."""
+        """Tries the other samples of a call that did not run, until one does, or two fail in the same words."""
         if first.status == "unsupported" and asked.key.op in self.refused:
             return []
-        found: list[Outcome] = []
+        found = [first]
         for sample in asked.samples[1:]:
             found.append(self._try([sample]))
-            if found[-1].ran:
+            if found[-1].ran or found[-1].signature == found[-2].signature:
                 break
-        return found
+        return found[1:]
 
     def _settle(self, asked: _Asked, outcomes: Sequence[Outcome]) -> None:
         answer = answer_of(asked.key, outcomes)

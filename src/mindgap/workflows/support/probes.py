@@ -31,6 +31,8 @@ _SAMPLES: Final = ("ops", "modules", "onnx")
 _MOST_NODES: Final = 500
 _MOST_PARAMETERS: Final = 3_000_000
 _DEADLINE_S: Final = 60.0
+#: Dtypes of the forms that are asked of every overload, beside its plainest: a float of half the width, and integers.
+_COMMON: Final = ("float16", "int64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,21 @@ class _Chooser:
             return graph
         specs = result_specs(node, [(output.dtype, output.shape) for output in outcome.outputs])
         return replace(graph, nodes=(replace(node, outputs=specs),))
+
+
+def common_forms(keys: Iterable[Key]) -> frozenset[Key]:
+    """Returns the forms that say most of an overload for their number: its plainest, and contiguous operands of two
+    other dtypes."""
+    by_op: dict[str, list[Key]] = {}
+    for key in keys:
+        by_op.setdefault(key.op, []).append(key)
+    plain = {min(forms, key=_basic) for forms in by_op.values()}
+    return frozenset(
+        key
+        for forms in by_op.values()
+        for key in forms
+        if key in plain or (key.dtype in _COMMON and key.layout == "contiguous")
+    )
 
 
 def _basic(key: Key) -> tuple[bool, bool, bool, Key]:

@@ -27,7 +27,7 @@ from mindgap.workflows.support.agreement import (
 from mindgap.workflows.support.answers import RUNNING, SupportAnswer, SupportTable, read_support, rows_of
 from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.prober import SurveyBudget, ask
-from mindgap.workflows.support.probes import CallProbe
+from mindgap.workflows.support.probes import CallProbe, common_forms
 
 _log = logging.getLogger(__name__)
 
@@ -43,13 +43,15 @@ class SurveyResult:
     """The result of a survey. `keys`: all keys. `absent`: platforms that are not available, or whose host was lost, and
     why.
 
-    `untried`: keys beyond a platform's budget. `cpu_seconds`: processor seconds of this survey. `agreements`: how what
-    runs compares with the reference, by fingerprint; empty where that was not asked.
+    `left_out`: keys that were not to be asked. `untried`: keys beyond a platform's budget. `cpu_seconds`: processor
+    seconds of this survey. `agreements`: how what runs compares with the reference, by fingerprint; empty where that
+    was not asked.
     """
 
     support: SupportTable
     keys: tuple[Key, ...]
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
+    left_out: frozenset[Key] = frozenset()
     untried: Mapping[str, Sequence[Key]] = field(default_factory=dict[str, Sequence[Key]])
     cpu_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     agreements: Mapping[str, Mapping[Key, Agreement]] = field(default_factory=dict[str, Mapping[Key, Agreement]])
@@ -64,6 +66,7 @@ def survey_platforms(
     jobs: int = 1,
     pool: JobRunner | None = None,
     compare: bool = False,
+    common: bool = False,
     on_progress: OnPlatformProgress = lambda platform, done, total, what: None,
 ) -> SurveyResult:
     """Surveys platforms as they are on this machine now.
@@ -71,11 +74,13 @@ def survey_platforms(
     What the store knows of a platform's fingerprint is not asked again; what is asked is in the store within seconds,
     so that a run that is killed goes on where it was. `budget_s`: processor seconds for each platform. `jobs`:
     platforms at a time. `pool`: workers to use, which must have all platforms. `compare`: what runs is compared with
-    `cpu/eager` and judged, within the same budget. A platform whose host is lost is `absent`, and the others are asked
-    on. Raises `PlatformError` for a platform that is not known; one that is
-    known and cannot be opened is `absent`.
+    `cpu/eager` and judged, within the same budget. `common`: only `common_forms` are asked. A
+    platform whose host is lost is `absent`, and the others are asked on. Raises `PlatformError` for a platform that is
+    not known; one that is known and cannot be opened is `absent`.
     """
     needed = [*dict.fromkeys([*platforms, CPU_EAGER] if compare else platforms)]
+    keys = _keys(probes)
+    wanted = common_forms(keys) if common else frozenset(keys)
     with _pool(needed, pool, jobs) as workers, store.writer() as writer:
         present: dict[PlatformName, str] = {}
         absent: dict[str, str] = {}
@@ -87,7 +92,8 @@ def survey_platforms(
             else:
                 present[platform] = fingerprint_of(description)
         comparer = _Comparer(workers, writer, store, present) if compare else None
-        session = _Survey(workers, writer, probes, read_support(store, present), budget_s, on_progress, comparer)
+        asked = [probe for probe in probes if probe.key in wanted]
+        session = _Survey(workers, writer, asked, read_support(store, present), budget_s, on_progress, comparer)
         with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-ask") as threads:
             try:
                 list(threads.map(session.ask_if_reached, present))
@@ -97,13 +103,16 @@ def survey_platforms(
                 raise
     agreements = comparer.found if comparer is not None else {}
     absent |= session.lost
-    return SurveyResult(session.support(), _keys(probes), absent, session.untried, session.cpu_seconds, agreements)
+    left_out = frozenset(keys) - wanted
+    return SurveyResult(session.support(), keys, absent, left_out, session.untried, session.cpu_seconds, agreements)
 
 
-def stored_survey(platforms: Sequence[PlatformName], probes: Sequence[CallProbe], store: Store) -> SurveyResult:
+def stored_survey(
+    platforms: Sequence[PlatformName], probes: Sequence[CallProbe], store: Store, *, common: bool = False
+) -> SurveyResult:
     """Returns what a store holds of platforms as they were when they were asked last. Starts none of them.
 
-    A platform that has no answers there is `absent`.
+    A platform that has no answers there is `absent`. `common`: as `survey_platforms` has it.
     """
     newest = {
         row["platform"]: row["fingerprint"]
@@ -115,7 +124,9 @@ def stored_survey(platforms: Sequence[PlatformName], probes: Sequence[CallProbe]
     absent: dict[str, str] = {each: "the store has no answers of it" for each in platforms if each not in newest}
     reference = store.rows("SELECT arg_max(reference, _written) AS reference FROM agreement")
     found = read_agreements(store, present, str(reference[0]["reference"])) if reference else {}
-    return SurveyResult(read_support(store, present), _keys(probes), absent, agreements=found)
+    keys = _keys(probes)
+    left_out = frozenset(keys) - common_forms(keys) if common else frozenset[Key]()
+    return SurveyResult(read_support(store, present), keys, absent, left_out, agreements=found)
 
 
 def _keys(probes: Sequence[CallProbe]) -> tuple[Key, ...]:
