@@ -102,8 +102,10 @@ def with_own_path(
     translation_failed, graphs_row = referee is not None and run.outputs is not None and is_error, row
     if translation_failed and status == "differs":
         row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
-    if referee is not None and not is_referee(row.platform):
-        if status == "differs" and (policy := quantised_operands(comparison, run, referee)) is not None:
+    decides = is_referee(row.platform)
+    # Nothing decides about itself; of a quantised LiteRT file other kernels do.
+    if referee is not None and (not decides or Path(run.way).suffix == ".tflite"):
+        if status == "differs" and not decides and (policy := quantised_operands(comparison, run, referee)) is not None:
             about = own_path_of(run, status, policy.detail)
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
         narrow = probe is not None and row.finding and is_narrow(comparison, row.platform)
@@ -120,10 +122,10 @@ def with_own_path(
         if quantised is not None:
             detail = quantised.detail if quantised.decided else f"{detail}. {quantised.detail}"
         if status == "differs" and compared.against == "reference" and not _other_forms(comparison, run):
-            if by_steps := Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
-                detail = f"{detail}. {BY_STEPS}"
-            status = "unjudged" if by_steps or quantised is not None else status
-        if status == "differs":
+            if quantised is None and Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
+                status, detail = "unjudged", f"{detail}. {BY_STEPS}"
+            status = "unjudged" if quantised is not None else status
+        if status == "differs" and not decides:
             status, decided = decided_by_reference(run, referee)
             detail = f"{detail}. {decided}"
     about = own_path_of(run, status, detail)

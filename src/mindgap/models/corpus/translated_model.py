@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -82,6 +83,26 @@ class TranslationTable(dict[str, Translation]):
             return function
 
         return add
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedModel:
+    """A model file whose outputs are those of another, then the integers of some nodes.
+
+    path: of the file. nodes: by the name of each node with a quantised result, as captured graphs have it, the position
+    of its integers among the outputs; of a further result n of a node, by its name, a colon and n (`result_key`).
+    own: how many outputs the model has itself. all: how many the file has.
+    """
+
+    path: Path
+    nodes: dict[str, int]
+    own: int
+    all: int
+
+
+def result_key(name: str, result: int) -> str:
+    """Returns what a result of a node is called in `ProbedModel.nodes`."""
+    return f"{name}:{result}" if result else name
 
 
 class TranslatedNode(torch.nn.Module):
