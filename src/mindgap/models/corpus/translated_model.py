@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from mindgap.aten.torch_private.modules import put_buffer, put_module, put_parameter
-from mindgap.graph import Array
+from mindgap.graph import Array, MindgapError
+from mindgap.models.capture.errors import CaptureError
 from mindgap.models.corpus.source import one_line
 
 #: A translation takes a node and its operands, and gives one tensor, or a sequence with one for each output.
@@ -36,6 +37,14 @@ def checked_before() -> Generator[None]:
         CHECKED.reset(token)
 
 
+class NoTranslation(CaptureError):
+    """A model file has an operator without a translation, so that there is no graph; runtimes may run the file."""
+
+    def __init__(self, reason: str) -> None:
+        MindgapError.__init__(self, reason)
+        self.reason, self.line = reason, ""
+
+
 class Untranslated(Exception):
     """A node has no equivalent in PyTorch. The message is one line. `located`: it names the node."""
 
@@ -46,6 +55,10 @@ class Untranslated(Exception):
         found = Untranslated(f"node {name} ({op}): {self}")
         found.located = True
         return found
+
+
+class MissingTranslation(Untranslated):
+    """Operators have no translation, by their kind: all else of the file is known."""
 
 
 def apart(ours: Array, theirs: Array) -> int:
@@ -181,6 +194,22 @@ class TranslatedModel(torch.nn.Module):
                 if last.get(name, -1) <= i and name not in self.outputs:
                     values.pop(name, None)
         return {name: values[name] for name in self.outputs}
+
+
+class UntranslatedModel(torch.nn.Module):
+    """Stands for a model file that has no translation, with the inputs that it takes. Gives no outputs.
+
+    reason: why it has none, a line.
+    """
+
+    def __init__(self, inputs: Sequence[str], reason: str) -> None:
+        super().__init__()
+        self.argument_names, self.reason = tuple(inputs), reason
+        self.eval()
+
+    def forward(self, *_: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Returns nothing."""
+        return {}
 
 
 def _needed(steps: Sequence[TranslatedNode], outputs: Sequence[str]) -> tuple[list[TranslatedNode], set[str]]:

@@ -19,7 +19,7 @@ from mindgap.graph.sizes import output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path
-from mindgap.judge.pipeline.own_path_alone import row_without_graph
+from mindgap.judge.pipeline.own_path_alone import row_without_graph, rows_of_file
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.models.own_path.runs import OwnRun
@@ -86,7 +86,7 @@ class SubjectRunner:
                 own_runs = _begin(subject.program, self._exporting())
             graph = subject.captured()
         except ProgramRefused as error:
-            rows = self._own_paths(position, subject, own_runs)
+            rows = self._own_paths(position, subject, own_runs, str(error))
             self._refuse(position, subject, error, rows)
             return None
         except Exception as error:
@@ -123,22 +123,29 @@ class SubjectRunner:
         refused = self.record.refused(position, refusal(subject.name, error))
         self.collected.refused(position, refused, len(self.platforms) - rows)
 
-    def _own_paths(self, position: int, subject: Subject, begun: OwnRuns) -> int:
-        """Compares the own exports of a program that cannot be captured with eager mode. Returns how many rows that
-        gives. A store has the refusal alone: its rows are of graphs."""
+    def _own_paths(self, position: int, subject: Subject, begun: OwnRuns, reason: str) -> int:
+        """Compares the own exports of a program that cannot be captured with eager mode, and runs of a model file
+        without a translation with each other. Returns how many rows that gives. A store has the refusal alone: its rows
+        are of graphs."""
         program, reference = subject.program, self.context.settings.reference
         platforms = self._exporting()
         if program is None or self.budget.over or not platforms:
             return 0
 
+        def run_on(platform: PlatformName) -> OwnRun | None:
+            return begun[platform].result() if platform in begun else program.run(platform)
+
         def compare(platform: PlatformName) -> Row:
-            run = begun[platform].result() if platform in begun else program.run(platform)
+            run = run_on(platform)
             locate, sensitivity = partial(program.locate, platform), partial(program.sensitivity, platform)
             row = row_without_graph(subject.name, platform, run, locate, sensitivity)
             sized = program.run_sizes(platform, run.dynamic) if run is not None and run.fed else None
             return row if sized is None or run is None else with_sizes(row, sized, run, locate)
 
         rows: list[Row] = []
+        if program.is_file:
+            rows = rows_of_file(subject.name, {platform: run_on(platform) for platform in platforms}, reason)
+            platforms = []
         for platform in platforms:
             self.collected.report_activity(subject.name, platform, "comparing the program's own export")
             rows.append(advised(row_or_failure(subject.name, platform, partial(compare, platform))))
