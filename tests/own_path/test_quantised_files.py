@@ -256,6 +256,7 @@ def test_a_probe_that_makes_the_fault_leads_to_no_finding(
 
     found = with_probe(captured, encoded, right)
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "is not judged: what follows is right for the right integers" in found.own_path.detail
 
 
@@ -270,6 +271,7 @@ def test_values_that_are_not_shown_decide_nothing(quantised_model: Path, capture
 
     found = with_probe(captured, hidden, right)
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "the integers of QuantizeLinear_7 (QuantizeLinear) are not shown" in found.own_path.detail
 
 
@@ -281,6 +283,7 @@ def test_a_quantised_litert_file_is_never_an_export_finding(
     (right,) = probe(REFEREE, [x])[0]
     found = with_probe(captured, lambda name, arrays: ((right + np.float32(0.25),), {}), right, "model.tflite")
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "right kernels may give integers that are a step apart" in found.own_path.detail
     half = with_probe(captured, lambda name, arrays: ((right.astype(np.float16),), {}), right, "model.tflite")
     assert half.verdict == "export", "another dtype is no step"

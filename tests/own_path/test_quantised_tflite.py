@@ -161,6 +161,7 @@ def test_kernels_are_judged_where_others_give_what_is_expected(net: Net, wrong: 
 def test_nothing_is_said_where_all_kernels_give_the_same(net: Net) -> None:
     found = net.row(XNNPACK, dict.fromkeys((XNNPACK, PLAIN, REFERENCE), shifted("z", 20)))
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "LiteRT's other kernels give other integers than expected there too" in found.own_path.detail
 
 
@@ -181,4 +182,5 @@ def test_a_missing_saturation_is_a_finding(net: Net) -> None:
 def test_a_probe_that_changes_what_runs_decides_nothing(net: Net) -> None:
     found = net.row(XNNPACK, {XNNPACK: shifted("y", 2)}, probed=right)
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "with its integers as further outputs the file gives other results" in found.own_path.detail

@@ -115,6 +115,8 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
     try:
         found = examined(run.platform, narrow)
         if found is None:
+            if known.rule is not ONNX_RULE:
+                return None
             return QuantisedFile(False, f"{_NOT_JUDGED}: a file with functions of its own is not run with them shown")
         if len(found.outputs) != len(run.outputs) or distance(found.outputs, run.outputs) > 0:
             return QuantisedFile(False, "with its integers as further outputs the file gives other results")
@@ -268,9 +270,11 @@ def _operator(functional: Functional, values: Mapping[int, QuantisedValue], one:
     own = [i for i in between if _label(functional, i) == _label(functional, one.node)]
     if not own:
         return between[-1] if between else one.node
-    products = [i for i in own if traits(functional.graph.nodes[i].op).contracts]
-    divides = packet_of(functional.graph.nodes[own[-1]].op) == "div"
-    return (products or (own[:-1] if divides else own) or own)[-1]
+    ops = {i: functional.graph.nodes[i].op for i in own}
+    products = [i for i in own if traits(ops[i]).contracts]
+    inside = own[:-1] if packet_of(ops[own[-1]]) == "div" else own
+    computing = [i for i in inside if not traits(ops[i]).moves_data and not traits(ops[i]).casts]
+    return (products or computing or own)[-1]
 
 
 def _discrepant(

@@ -15,7 +15,7 @@ from typing import Final
 from mindgap.graph import Array, Graph, MindgapError, materialise_all
 from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.compare.culprit import SubmoduleCulprit
-from mindgap.graph.sizes import output_bytes
+from mindgap.graph.sizes import half_share, output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path
@@ -31,6 +31,8 @@ from mindgap.results.drawn_graph import MOST_AROUND, drawn_nodes, submodule_node
 from mindgap.results.quantisation_cost import QuantisationCost, cost_of
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Model, OwnPath, Row
+from mindgap.run.outcome import Outcome
+from mindgap.run.system import memory_bytes
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.large_models import LargeGraphGate, expected_before_capture, expected_seconds
 from mindgap.workflows.diff.subject import OwnProgram, Subject
@@ -202,6 +204,9 @@ class SubjectRunner:
         def judge(platform: PlatformName) -> None:
             if platform in too_large:
                 row = Row(name, platform, "not_run", None, detail=f"not run: {too_large[platform]}")
+            elif alone and (out := comparison.outcomes.get(platform)) is not None and out.status == "oom":
+                # That a large model does not fit says nothing of the platform.
+                row = Row(name, platform, "not_run", None, detail=f"not run: {_lacking(out, memory)}")
             else:
                 with activity_receiver(partial(told, platform)):
                     row = row_or_failure(name, platform, lambda: self._judged(captured, comparison, platform, alone))
@@ -291,10 +296,19 @@ class SubjectRunner:
         from mindgap.judge.pipeline.estimate import MemoryEstimate
 
         estimate = MemoryEstimate(graph)
-        copies = {each: self.context.weight_copies(each) for each in (self.context.settings.reference, *self.platforms)}
+        every, half = (self.context.settings.reference, *self.platforms), half_share(graph)
+        copies = {each: self.context.weight_copies(each, half) for each in every}
         reasons = {platform: estimate.too_large(count) for platform, count in copies.items()}
         too_large = {platform: why for platform, why in reasons.items() if why is not None}
         return max(estimate.on(copies[each]) for each in copies.keys() - too_large.keys() or copies), too_large
+
+
+def _lacking(outcome: Outcome, expected: int) -> str:
+    """What is said of a large model for which memory did not suffice. `expected`: bytes."""
+    return (
+        f"{outcome.message}: about {expected / 2**30:.1f} GiB of memory were expected, and the machine has "
+        f"{memory_bytes() / 2**30:.1f} for all that runs on it: compare a submodule (--inside layers.0), a smaller input"
+    )
 
 
 def _begin(program: OwnProgram, platforms: Sequence[PlatformName]) -> OwnRuns:
