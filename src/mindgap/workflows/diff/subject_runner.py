@@ -306,8 +306,8 @@ class SubjectRunner:
 def _lacking(outcome: Outcome, expected: int) -> str:
     """What is said of a large model for which memory did not suffice. `expected`: bytes."""
     return (
-        f"{outcome.message}: about {expected / 2**30:.1f} GiB of memory were expected, and the machine has "
-        f"{memory_bytes() / 2**30:.1f} for all that runs on it: compare a submodule (--inside layers.0), a smaller input"
+        f"{outcome.message}: about {expected / 2**30:.1f} GiB were expected, and the machine has "
+        f"{memory_bytes() / 2**30:.1f} GiB for all that runs: compare a submodule (--inside layers.0), a smaller input"
     )
 
 
