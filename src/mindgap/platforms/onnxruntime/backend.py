@@ -16,6 +16,7 @@ from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, new_ses
 from mindgap.platforms.protocol import (
     HALF_WEIGHT_COPIES,
     INFERENCE_ONLY,
+    WIDENED_COPIES,
     Alternative,
     Array,
     Executable,
@@ -51,9 +52,6 @@ _OPTIONS: Final = (
 #: bits. At 0 it computes in the operands' own dtype.
 _LEVEL: Final = "session.qdq_matmulnbits_accuracy_level"
 _PACKAGES: Final = ("onnxruntime", "onnx", "onnxscript")
-#: Of 0.83 GiB of weights in float16, all processes took 4.7 GiB (`mindgap diff 'hub:FOLDER?dtype=float16&length=16'`, a
-#: decoder of 0.44 billion parameters): the export, the session, and constants that are widened to float32.
-_HALF_COPIES: Final = 4.0
 _EXPORTERS: Final = {
     "direct": "torch.onnx, operator set 20, onnxscript optimizer on",
     "official": "torch.onnx.export(dynamo=True) on torch.export's program",
@@ -82,7 +80,7 @@ class OnnxRuntimePlatform:
             "execution_mode": "sequential",
             "use_deterministic_compute": self._deterministic,
             INFERENCE_ONLY: True,
-            HALF_WEIGHT_COPIES: _HALF_COPIES,
+            HALF_WEIGHT_COPIES: WIDENED_COPIES,
             "exporter": _EXPORTERS[self._export],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self._measured()),
         }
