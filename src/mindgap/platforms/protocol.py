@@ -35,8 +35,8 @@ ARITHMETIC: Final = "arithmetic"
 WEIGHT_COPIES: Final = "weight_copies"
 #: Key of `describe()`: the same of weights of 16 bits, for a runtime that widens them. Absent: as of others.
 HALF_WEIGHT_COPIES: Final = "half_weight_copies"
-#: Of such a runtime: beside 0.83 GiB of weights in float16, 0.44 billion parameters, all processes took 4.7 GiB on ONNX
-#: Runtime and on OpenVINO (`mindgap diff 'hub:FOLDER?dtype=float16&length=16' --no-judge`), 1 GiB of it without weights.
+#: Of such a runtime: with 0.83 GiB of weights in float16 (0.44 billion parameters) all processes took 4.7 GiB on ONNX
+#: Runtime and on OpenVINO (`mindgap diff 'hub:FOLDER?dtype=float16&length=16' --no-judge`), about 1 of it without them.
 WIDENED_COPIES: Final = 4.0
 #: A runtime that transposes weights and packs them for its kernels holds both.
 MOST_COPIES: Final = 2.0
