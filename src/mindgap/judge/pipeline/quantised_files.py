@@ -109,6 +109,8 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
             return None
         outputs, integers = probed
         numbers = {names[name]: array for name, array in integers.items() if name in names}
+        if known.rule is not ONNX_RULE:
+            numbers = _of_their_form(functional.graph, numbers)
         found = examine_quantised(functional.graph, inputs, numbers, outputs, narrow, rule=known.rule)
         return _Examined(outputs, numbers, found)
 
@@ -237,6 +239,16 @@ def _by_result(functional: Functional) -> dict[str, int]:
         if op:
             last[name] = index
     return {result_key(name, place): n for name, index in last.items() for place, n in enumerate(graph.results(index))}
+
+
+def _of_their_form(graph: Graph, numbers: Mapping[int, Array]) -> dict[int, Array]:
+    """The integers whose value has their dtype and shape: the last call of a node may give another of its results."""
+    specs = {number: graph.values[number] for number in numbers}
+    return {
+        number: array
+        for number, array in numbers.items()
+        if (spec := specs[number]) is not None and (spec.dtype, spec.shape) == (array.dtype.name, array.shape)
+    }
 
 
 def _label(functional: Functional, node: int) -> str:
