@@ -1,9 +1,10 @@
-"""Judges a program that cannot be captured: its own export is compared with eager mode, without a graph."""
+"""Judges what has no graph: a program that cannot be captured, whose own export is compared with eager mode, and a
+model file with an operator that has no translation, whose runs on platforms are compared with each other."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -49,6 +50,48 @@ def row_without_graph(
         )  # fmt: skip
     fault = fault_of(run, "differs", text, apart, against, locate)
     return with_fault(row, fault, own_path_of(run, "differs", text), (ours, expected))
+
+
+def rows_of_file(name: str, runs: Mapping[PlatformName, OwnRun | None], reason: str) -> list[Row]:
+    """Returns a row for each platform on which a model file without a translation was to run.
+
+    The first that runs it is what the others are compared with. Equal bits are `identical`. Nothing says which side is
+    right of a difference or a failure: neither is judged. `reason`: why there is no graph.
+    """
+    base = next((platform for platform, run in runs.items() if run is not None and run.outputs is not None), None)
+    return [_row_of_file(name, platform, run, base, runs, reason) for platform, run in runs.items()]
+
+
+def _row_of_file(
+    name: str, platform: PlatformName, run: OwnRun | None, base: PlatformName | None,
+    runs: Mapping[PlatformName, OwnRun | None], reason: str,
+) -> Row:  # fmt: skip
+    if run is None or not run.fed or base is None:
+        why = "this platform does not read the file" if run is None else run.reason
+        return Row(name, platform, "not_run", None, detail=f"not run: {reason}, and {why}")
+    row = Row(name, platform, "ok", None)
+    against = runs[base]
+    if run.outputs is None:
+        text = f"{run.words} fails here: {run.reason}. It runs on {base}; {reason}, so nothing says which is right"
+        return replace(
+            row, status="runtime_error", unjudged=True, message=run.reason, detail=f"not judged: {text}",
+            own_path=own_path_of(run, "unjudged", text),
+        )  # fmt: skip
+    if platform == base or against is None or against.outputs is None:
+        text = f"{reason}. The other platforms are compared with this one"
+        return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
+    row = _measured(row, run.outputs, against.outputs)
+    apart = distance(run.outputs, against.outputs)
+    if apart == 0.0 and all(a.tobytes() == b.tobytes() for a, b in zip(run.outputs, against.outputs, strict=True)):
+        text = f"{run.words} gives the bits that it gives on {base}; {reason}"
+        return replace(row, verdict="identical", detail=text, own_path=own_path_of(run, "same", text))
+    size = (
+        "has outputs of other shapes or dtypes than"
+        if apart == math.inf
+        else f"is {apart:.2g} of the largest magnitude off"
+    )
+    text = f"{run.words} {size} {base}; {reason}, so nothing says which is right"
+    return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
 
 
 def _difference(run: OwnRun) -> tuple[Against, float, str]:

@@ -13,7 +13,11 @@ from mindgap.results.rows import Row
 
 
 class OwnProgram(Protocol):
-    """The program of a subject, which goes the way of each platform's users."""
+    """The program of a subject, which goes the way of each platform's users. `is_file`: it is a model file of a
+    runtime's own format."""
+
+    @property
+    def is_file(self) -> bool: ...
 
     def run(self, platform: PlatformName) -> OwnRun | None:
         """Runs it. None for eager mode, which exports nothing."""
