@@ -87,3 +87,7 @@ def test_runs_of_a_file_without_a_translation_are_identical_or_not_judged() -> N
     assert "other shapes or dtypes than litert/cpu@threads=2" in rows[4].detail
     assert [row.word for row in rows_of_file("m", dict(zip(names, zeros, strict=False)), "no")] == ["unjudged"] * 2
     assert {row.word for row in rows_of_file("m", {names[0]: failed, names[1]: None}, "no")} == {"not_run"}
+    for others in ({}, {names[0]: failed}, {names[0]: None}):
+        alone = rows_of_file("m", {**others, names[1]: run}, "no")[-1]
+        assert alone.word == "unjudged" and "No second platform ran it" in alone.detail
+        assert "compared with this one" not in alone.detail

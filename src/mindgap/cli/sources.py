@@ -14,7 +14,7 @@ import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.graph import Array, Graph, MindgapError, TensorStore
-from mindgap.models.own_path.client import OwnPathClient, is_model_file
+from mindgap.models.own_path.client import OwnPathClient
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
@@ -99,10 +99,6 @@ class _Program:
     source: str
     first: str
 
-    @property
-    def is_file(self) -> bool:
-        return is_model_file(self.source)
-
     def run(self, platform: PlatformName) -> OwnRun | None:
         return self.client.run(self.source, platform, self.first)
 
@@ -132,7 +128,6 @@ class _LeftOut:
     """A program that does not go the way of platforms' users, and why."""
 
     why: str
-    is_file: bool = False
 
     def run(self, platform: PlatformName) -> OwnRun | None:
         return None if platform.mode == "eager" else OwnRun(platform, "", None, reason=self.why, fed=False)

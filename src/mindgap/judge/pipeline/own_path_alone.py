@@ -78,7 +78,9 @@ def _row_of_file(
             own_path=own_path_of(run, "unjudged", text),
         )  # fmt: skip
     if platform == base or against is None or against.outputs is None:
-        text = f"{reason}. The other platforms are compared with this one"
+        alone = not any(other != base and each is not None and each.outputs is not None for other, each in runs.items())
+        what = "No second platform ran it" if alone else "The other platforms are compared with this one"
+        text = f"{reason}. {what}"
         return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
     row = _measured(row, run.outputs, against.outputs)
     apart = distance(run.outputs, against.outputs)

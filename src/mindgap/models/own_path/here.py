@@ -19,8 +19,6 @@ from mindgap.platforms.registry import find
 class ProgramHere:
     """A program of this process. A crash of an exporter or a runtime ends the process."""
 
-    is_file = False
-
     def __init__(self, program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         from mindgap.models.corpus import Built
         from mindgap.models.own_path.worker import Programs

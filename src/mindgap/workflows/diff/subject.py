@@ -13,11 +13,7 @@ from mindgap.results.rows import Row
 
 
 class OwnProgram(Protocol):
-    """The program of a subject, which goes the way of each platform's users. `is_file`: it is a model file of a
-    runtime's own format."""
-
-    @property
-    def is_file(self) -> bool: ...
+    """The program of a subject, which goes the way of each platform's users."""
 
     def run(self, platform: PlatformName) -> OwnRun | None:
         """Runs it. None for eager mode, which exports nothing."""

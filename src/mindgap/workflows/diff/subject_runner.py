@@ -23,7 +23,7 @@ from mindgap.judge.pipeline.own_path_alone import row_without_graph, rows_of_fil
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.models.own_path.runs import OwnRun
-from mindgap.models.sources.client import ProgramRefused
+from mindgap.models.sources.client import FileUntranslated, ProgramRefused
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
@@ -88,7 +88,7 @@ class SubjectRunner:
                 own_runs = _begin(subject.program, self._exporting())
             graph = subject.captured()
         except ProgramRefused as error:
-            rows = self._own_paths(position, subject, own_runs, str(error))
+            rows = self._own_paths(position, subject, own_runs, error)
             self._refuse(position, subject, error, rows)
             return None
         except Exception as error:
@@ -125,7 +125,7 @@ class SubjectRunner:
         refused = self.record.refused(position, refusal(subject.name, error))
         self.collected.refused(position, refused, len(self.platforms) - rows)
 
-    def _own_paths(self, position: int, subject: Subject, begun: OwnRuns, reason: str) -> int:
+    def _own_paths(self, position: int, subject: Subject, begun: OwnRuns, error: ProgramRefused) -> int:
         """Compares the own exports of a program that cannot be captured with eager mode, and runs of a model file
         without a translation with each other. Returns how many rows that gives. A store has the refusal alone: its rows
         are of graphs."""
@@ -144,13 +144,22 @@ class SubjectRunner:
             sized = program.run_sizes(platform, run.dynamic) if run is not None and run.fed else None
             return row if sized is None or run is None else with_sizes(row, sized, run, locate)
 
+        runs: dict[PlatformName, OwnRun | None] = {}
+
+        def ran(platform: PlatformName) -> Row:
+            runs[platform] = run_on(platform)
+            return Row(subject.name, platform, "ok", None)
+
+        untranslated = isinstance(error, FileUntranslated)
+        doing = "running the file" if untranslated else "comparing the program's own export"
         rows: list[Row] = []
-        if program.is_file:
-            rows = rows_of_file(subject.name, {platform: run_on(platform) for platform in platforms}, reason)
-            platforms = []
         for platform in platforms:
-            self.collected.report_activity(subject.name, platform, "comparing the program's own export")
-            rows.append(advised(row_or_failure(subject.name, platform, partial(compare, platform))))
+            self.collected.report_activity(subject.name, platform, doing)
+            row = row_or_failure(subject.name, platform, partial(ran if untranslated else compare, platform))
+            rows.append(advised(row))
+        if untranslated:
+            of_runs = {row.platform: row for row in rows_of_file(subject.name, runs, str(error))}
+            rows = [of_runs.get(row.platform, row) for row in rows]
         if all(row.status == "not_run" for row in rows):
             return 0
         model = Model(subject.name, "", 0, 0, (), (), "ok", source=subject.source)
