@@ -12,8 +12,9 @@ import torch
 
 from corpus.tflite_models.tflite_writer import FileNode, FileTensor, constant, model_bytes
 from mindgap.aten.functional import Functional, functionalize
-from mindgap.graph import Array, Graph
+from mindgap.graph import Array, Graph, MindgapError
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.model_files import is_steps_off
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.quantised_files import _by_result, _of_their_form  # pyright: ignore[reportPrivateUsage]
 from mindgap.models.capture import capture
@@ -166,7 +167,8 @@ def test_a_wrong_operator_is_named_and_not_the_one_behind_it(net: Net) -> None:
     assert found.culprit is not None
     assert (found.culprit.op, found.culprit.label) == ("aten.conv2d.default", "y (CONV_2D)")
     assert "216 of 216 elements" in found.detail and "by up to 1 step" in found.detail
-    assert "TensorFlow Lite's specification allows" in found.detail
+    assert "further from the exact quotient than rounding and a factor of 31 bits" in found.detail
+    assert found.detail.endswith("; litert/cpu@delegate=none gives the expected ones")
 
 
 @pytest.mark.parametrize("wrong", [(REFERENCE,), (PLAIN, REFERENCE)])
@@ -176,11 +178,33 @@ def test_kernels_are_judged_where_others_give_what_is_expected(net: Net, wrong: 
     assert found.verdict == "discrepant" and found.culprit is not None and found.culprit.label == "z (FULLY_CONNECTED)"
 
 
+def fails(name: str, _: Array) -> Array:
+    raise MindgapError(f"no kernel of {name}\n")
+
+
+def test_a_referee_that_does_not_run_the_file_leaves_it_to_the_next(net: Net) -> None:
+    wrong = shifted("z", 20)
+    found = net.row(XNNPACK, {XNNPACK: wrong, PLAIN: fails})
+    assert found.verdict == "discrepant" and found.detail.endswith(f"; {REFERENCE} gives the expected ones")
+    found = net.row(XNNPACK, {XNNPACK: wrong, PLAIN: fails, REFERENCE: fails})
+    assert found.word == "unjudged" and "nothing else gives the integers expected there" in found.detail
+    assert f"{PLAIN} does not run it: no kernel of y; {REFERENCE} does not run it" in found.detail
+    found = net.row(XNNPACK, {XNNPACK: wrong, PLAIN: fails, REFERENCE: wrong})
+    assert found.word == "unjudged" and "give other integers than expected there too" in found.detail
+
+
 def test_nothing_is_said_where_all_kernels_give_the_same(net: Net) -> None:
     found = net.row(XNNPACK, dict.fromkeys((XNNPACK, PLAIN, REFERENCE), shifted("z", 20)))
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
     assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "LiteRT's other kernels give other integers than expected there too" in found.own_path.detail
+
+
+def test_an_output_that_is_steps_off_is_no_rounding_by_its_type_alone() -> None:
+    given = np.int8([1, -128, 127])
+    assert not is_steps_off((given,), (given + np.int8([1, 0, -1]),))
+    assert is_steps_off((given,), (np.int8([1, 127, 127]),))
+    assert not is_steps_off((np.int64([5]),), (np.int64([9]),))
 
 
 def test_a_wrong_position_is_a_finding(net: Net) -> None:

@@ -21,6 +21,7 @@ from mindgap.judge.pipeline.model_files import (
     is_of_translation,
     is_quantised,
     is_referee,
+    is_steps_off,
     quantised_operands,
 )  # fmt: skip
 from mindgap.judge.pipeline.own_path_reasons import (
@@ -110,7 +111,10 @@ def with_own_path(
             about = own_path_of(run, status, policy.detail)
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
         narrow = probe is not None and row.finding and is_narrow(comparison, row.platform)
-        asked = probe if compared.against == "reference" and (status in ("differs", "unjudged") or narrow) else None
+        # Rounding that decides a position allows any integer, so that the outputs alone do not tell.
+        steps_off = status == "rounding" and is_steps_off(*_sides(comparison, run, "reference"))
+        doubted = status in ("differs", "unjudged") or narrow or steps_off
+        asked = probe if compared.against == "reference" and doubted else None
         quantised: QuantisedFile | None = None
         if asked is not None:
             from mindgap.judge.pipeline.quantised_files import quantised_file  # imports PyTorch
@@ -121,7 +125,8 @@ def with_own_path(
             if quantised.faults or (narrow and is_of_translation(row)):
                 return _with_quantised(comparison, row, run, quantised, status)
         if quantised is not None:
-            detail = quantised.detail if quantised.decided else f"{detail}. {quantised.detail}"
+            detail = quantised.detail if quantised.decided else ". ".join(filter(None, (detail, quantised.detail)))
+            status = "unjudged" if steps_off and not quantised.decided else status
         if status == "differs" and compared.against == "reference" and not _other_forms(comparison, run):
             if quantised is None and Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
                 status, detail = "unjudged", f"{detail}. {BY_STEPS}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -125,13 +126,14 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
         judged = confirmed(functional.graph, inputs, found.integers, found.outputs, narrow, found.found, known.rule)
         judged = _with_unknown(functional, values, found.integers, judged)
         judged = [_of_shown_integers(functional, values, each) for each in judged]
-        judged = _expected_elsewhere(judged, known, (examined(each, False) for each in _others(known, run.platform)))
+        referees = {each: partial(examined, each, False) for each in known.referees if each != run.platform}
+        judged, gives = _expected_elsewhere(judged, known, referees)
         wrong = [each for each in judged if each.kind in _WRONG]
         if not wrong:
             return _without_faults(functional, judged, len(found.integers), known.rule)
     except (MindgapError, OracleError) as error:
         return QuantisedFile(False, f"{_NOT_JUDGED}: {str(error).partition(chr(10))[0]}")
-    faults = _faults(functional, values, wrong, run)
+    faults = _faults(functional, values, wrong, run, gives)
     undecided = sum(each.kind == "undecided" for each in judged)
     more = f"; {undecided} of its values are not judged" if undecided else ""
     return QuantisedFile(True, f"{faults[0].detail}{more}", faults)
@@ -194,30 +196,39 @@ def _without_faults(
         first = undecided[0]
         more = f", and {len(undecided) - 1} more values are not judged" if len(undecided) > 1 else ""
         return QuantisedFile(False, f"{_label(functional, first.node)} is not judged: {first.why}{more}")
-    detail = f"each of the {shown} quantised values that it shows is one that {rule.words} allows"
+    detail = f"each of the {shown} quantised values that it shows is {rule.within}"
     if by_factor := sum(each.by_factor for each in judged):
         detail += f"; {by_factor} elements of them with a factor of 31 bits that is shifted, not in float32"
     return QuantisedFile(True, detail)
 
 
-def _others(known: _Format, platform: PlatformName) -> list[PlatformName]:
-    """The referees without the platform that is judged."""
-    return [each for each in known.referees if each != platform]
-
-
 def _expected_elsewhere(
-    judged: Sequence[QuantisedExamination], known: _Format, referees: Iterable[_Examined | None]
-) -> list[QuantisedExamination]:
-    """The examinations; a wrong value is undecided where no referee gives what is expected of it. Referees are asked as
-    long as a value needs one."""
+    judged: Sequence[QuantisedExamination], known: _Format,
+    referees: Mapping[PlatformName, Callable[[], _Examined | None]],
+) -> tuple[list[QuantisedExamination], dict[int, PlatformName]]:  # fmt: skip
+    """The examinations, and which referee gives what is expected of each wrong value. Where none does, the value is
+    undecided. Referees are asked as long as a value needs one; one that cannot run the file says nothing."""
     open_ones = {each.number for each in judged if each.kind in _WRONG}
-    for referee in referees if open_ones else ():
-        if referee is not None:
-            open_ones -= {each.number for each in referee.found if each.kind == "right"}
+    gives: dict[int, PlatformName] = {}
+    others, failures = set[int](), list[str]()
+    for platform, examine in referees.items():
         if not open_ones:
             break
-    why = f"{known.theirs} other integers than expected there too"
-    return [replace(each, kind="undecided", why=why) if each.number in open_ones else each for each in judged]
+        try:
+            found = examine()
+        except MindgapError as error:
+            failures.append(f"{platform} does not run it: {str(error).partition(chr(10))[0]}")
+            continue
+        kinds = {each.number: each.kind for each in found.found} if found is not None else {}
+        gives |= {number: platform for number in open_ones if kinds.get(number) == "right"}
+        others |= {number for number in open_ones if kinds.get(number) in _WRONG}
+        open_ones -= gives.keys()
+    too, none = (
+        f"{known.theirs} other integers than expected there too",
+        "nothing else gives the integers expected there",
+    )
+    why = {number: "; ".join((too if number in others else none, *failures)) for number in open_ones}
+    return [replace(e, kind="undecided", why=why[e.number]) if e.number in why else e for e in judged], gives
 
 
 def _by_name(functional: Functional, values: Iterable[int]) -> dict[str, int]:
@@ -257,17 +268,19 @@ def _label(functional: Functional, node: int) -> str:
 
 
 def _faults(
-    functional: Functional, values: Mapping[int, QuantisedValue], wrong: Sequence[QuantisedExamination], run: OwnRun
-) -> tuple[Fault, ...]:
-    """One fault for each rule or operator that is wrong, then one for what float16 explains."""
+    functional: Functional, values: Mapping[int, QuantisedValue], wrong: Sequence[QuantisedExamination], run: OwnRun,
+    gives: Mapping[int, PlatformName],
+) -> tuple[Fault, ...]:  # fmt: skip
+    """One fault for each rule or operator that is wrong, then one for what float16 explains. `gives`: the platform that
+    gives what is expected of a value."""
     groups: dict[str, list[QuantisedExamination]] = {}
     few = [each for each in wrong if each.kind == "reduced_precision"]
     for each in wrong:
         if each.kind == "discrepant":
             op = functional.graph.nodes[_operator(functional, values, each)].op
             groups.setdefault(each.rule or op, []).append(each)
-    faults = [_discrepant(functional, values, group, run) for group in groups.values()]
-    return (*faults, _reduced(functional, values, few, run)) if few else tuple(faults)
+    faults = [_discrepant(functional, values, group, run, gives) for group in groups.values()]
+    return (*faults, _reduced(functional, values, few, run, gives)) if few else tuple(faults)
 
 
 def _operator(functional: Functional, values: Mapping[int, QuantisedValue], one: QuantisedExamination) -> int:
@@ -290,24 +303,26 @@ def _operator(functional: Functional, values: Mapping[int, QuantisedValue], one:
 
 
 def _discrepant(
-    functional: Functional, values: Mapping[int, QuantisedValue], group: Sequence[QuantisedExamination], run: OwnRun
-) -> Fault:
+    functional: Functional, values: Mapping[int, QuantisedValue], group: Sequence[QuantisedExamination], run: OwnRun,
+    gives: Mapping[int, PlatformName],
+) -> Fault:  # fmt: skip
     first = group[0]
     nodes = [_operator(functional, values, each) for each in group]
     node = functional.origin[nodes[0]]
     culprit = OperatorCulprit((functional.graph.nodes[nodes[0]].op,), node, _label(functional, nodes[0]))
     return Fault(
         culprit, "discrepant", "platform", tuple(sorted({functional.origin[i] for i in nodes})),
-        _words(functional, values, group, run), _example(functional, first),
+        _words(functional, values, group, run, gives), _example(functional, first),
     )  # fmt: skip
 
 
 def _reduced(
-    functional: Functional, values: Mapping[int, QuantisedValue], few: Sequence[QuantisedExamination], run: OwnRun
-) -> Fault:
+    functional: Functional, values: Mapping[int, QuantisedValue], few: Sequence[QuantisedExamination], run: OwnRun,
+    gives: Mapping[int, PlatformName],
+) -> Fault:  # fmt: skip
     nodes = {functional.origin[_operator(functional, values, each)] for each in few}
     worst = max(few, key=lambda each: each.beyond)
-    detail = f"{_words(functional, values, few, run)}; rounding to float16 leads as far"
+    detail = f"{_words(functional, values, few, run, gives)}; rounding to float16 leads as far"
     accept = f"to accept it: --allow '{run.platform}: float32 in float16'"
     return Fault(
         DtypePolicy("float32", "float16"), "reduced_precision", "platform", tuple(sorted(nodes)), detail,
@@ -316,12 +331,13 @@ def _reduced(
 
 
 def _words(
-    functional: Functional, values: Mapping[int, QuantisedValue], group: Sequence[QuantisedExamination], run: OwnRun
-) -> str:
+    functional: Functional, values: Mapping[int, QuantisedValue], group: Sequence[QuantisedExamination], run: OwnRun,
+    gives: Mapping[int, PlatformName],
+) -> str:  # fmt: skip
     """`model.onnx: 13 of 600 elements of conv (Conv) are other integers than ONNX's definition allows, by up to 1
-    step: …`."""
+    step: …; onnx/reference gives the expected ones`."""
     first = max(group, key=lambda each: (each.farthest, each.beyond))
-    allows = _FORMATS[Path(run.way).suffix].rule.words
+    beyond = _FORMATS[Path(run.way).suffix].rule.beyond
     label = _label(functional, _operator(functional, values, first))
     more = f", and of {len(group) - 1} more quantised values," if len(group) > 1 else ""
     if first.form:
@@ -332,9 +348,10 @@ def _words(
         return f"{of} are other than any rounding gives" if discrete else f"{of} are off by up to {first.beyond:.3g}"
     steps = "1 step" if first.farthest == 1 else f"{first.farthest} steps"
     how = first.rule or f"{first.beyond:.3g} of a step further from the exact quotient than rounding to nearest leads"
+    expected = f"; {gives[first.number]} gives the expected ones" if first.number in gives else ""
     return (
-        f"{run.words}: {first.count} of {first.elements} elements of {label}{more} are other integers than "
-        f"{allows} allows, by up to {steps}: {how}"
+        f"{run.words}: {first.count} of {first.elements} elements of {label}{more} are {beyond}, by up to "
+        f"{steps}: {how}{expected}"
     )
 
 

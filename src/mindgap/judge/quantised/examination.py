@@ -32,6 +32,10 @@ _COARSER: Final = 2.0**13
 #: Elements that are off by float16 are off in both directions: of so many, more than one in so many.
 _SIGNS: Final = 20
 _MINORITY: Final = 16
+#: Of the integers of a type, the share that may be right of one element: where more are, values at random pass in that
+#: share of cases, and a kernel with errors of several steps is taken for a right one. Rounding in float32 alone reaches
+#: less than a step of 8 bits; so wide a reach means that it decides a position or a comparison.
+_SHARE: Final = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +166,12 @@ def _examined(
     within = allowed.floats + allowed.integer
     bad = outside(within)
     if not bool(bad.any()):
+        if open_ones := _open_elements(value, x, zero, within, undefined):
+            why = (
+                f"rounding leaves more than 1/{1 / _SHARE:.0f} of the integers of its type open at {open_ones} of "
+                f"{got.numel()} elements"
+            )
+            return QuantisedExamination(value.number, value.node, "undecided", bad, got.numel(), why=why)
         by_factor = int(outside(allowed.floats).sum())
         return QuantisedExamination(value.number, value.node, "right", bad, got.numel(), by_factor=by_factor)
     within = torch.where(torch.isfinite(x), torch.nan_to_num(within, nan=torch.inf), torch.zeros_like(x))
@@ -185,6 +195,13 @@ def _examined(
         int((got - right).abs().max()), float(beyond.max()), rule, position, float(got.flatten()[worst]),
         float(right.flatten()[worst]), float((x + zero).flatten()[worst]),
     )  # fmt: skip
+
+
+def _open_elements(value: QuantisedValue, x: Tensor, zero: Tensor, within: Tensor, undefined: Tensor) -> int:
+    """How many elements may be so many integers that nothing is said of them (`_SHARE`). Two neighbours are a tie."""
+    low, high = ((torch.round(each) + zero).clamp(value.low, value.high) for each in (x - within, x + within))
+    wide = (high - low > max(_SHARE * (value.high - value.low), 1.0)) | within.isnan() | within.isinf()
+    return int((wide & torch.isfinite(x) & ~undefined).sum())
 
 
 def _one_sided(bad: Tensor, off: Tensor) -> bool:

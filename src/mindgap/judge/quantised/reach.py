@@ -57,22 +57,28 @@ _SUMS: Final = frozenset({
 class QuantisationRule:
     """What a format leaves open of its integers.
 
-    words: what defines them. even_ties: whether a tie goes to the even integer where every operator is exact.
-    rescales: whether kernels of all operators may multiply integers by a factor of 31 bits, or those of sums of
-    products alone. factor: the relative error of such a factor, by dtype of the integers.
+    within, beyond: what is said of integers that it allows, and of others. even_ties: whether a tie goes to the even
+    integer where every operator is exact. rescales: whether kernels of all operators may multiply integers by a factor
+    of 31 bits, or those of sums of products alone. factor: the relative error of such a factor, by dtype of the
+    integers.
     """
 
-    words: str
+    within: str
+    beyond: str
     even_ties: bool = True
     rescales: bool = False
     factor: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-ONNX_RULE: Final = QuantisationRule("ONNX's definition")
+ONNX_RULE: Final = QuantisationRule("one that ONNX's definition allows", "other integers than ONNX's definition allows")
 #: Sums of 64 bits, of int16, are multiplied by the upper 16 bits of the factor, 15 without the sign
 #: (`MultiplyByQuantizedMultiplier` of int64 in `lite/kernels/internal/common.h`).
 TFLITE_RULE: Final = QuantisationRule(
-    "TensorFlow Lite's specification", even_ties=False, rescales=True, factor={"int16": 2.0**-15}
+    "no further from the exact quotient than rounding and a factor of 31 bits (of int16 15) lead",
+    "further from the exact quotient than rounding and a factor of 31 bits (of int16 15) lead",
+    even_ties=False,
+    rescales=True,
+    factor={"int16": 2.0**-15},
 )
 
 
