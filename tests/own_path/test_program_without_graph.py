@@ -4,6 +4,7 @@ runs are compared with each other."""
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -87,6 +88,22 @@ def test_runs_of_a_file_without_a_translation_are_identical_or_not_judged() -> N
     assert "other shapes or dtypes than litert/cpu@threads=2" in rows[4].detail
     assert [row.word for row in rows_of_file("m", dict(zip(names, zeros, strict=False)), "no")] == ["unjudged"] * 2
     assert {row.word for row in rows_of_file("m", {names[0]: failed, names[1]: None}, "no")} == {"not_run"}
+    special = [RIGHT.copy() for _ in range(3)]
+    for array, one in zip(special, (np.nan, np.inf, -np.inf), strict=True):
+        array[2] = one
+    for ours, theirs in ((special[0], RIGHT), (RIGHT, special[1]), *pairwise(special)):
+        given = {
+            names[0]: dataclasses.replace(run, outputs=(theirs,)),
+            names[1]: dataclasses.replace(run, outputs=(ours,)),
+        }
+        other = rows_of_file("m", given, "no")[1]
+        assert other.word == "unjudged" and "NaN or infinity at other elements than litert" in other.detail
+        assert "1 of 8" in other.detail and "shapes or dtypes" not in other.detail
+    assert (
+        "NaN or infinity at other elements than eager mode, or others there: 1 of 8"
+        in row(outputs=(special[0],)).detail
+    )
+    assert "other shapes or dtypes than eager mode" in row(outputs=(RIGHT[:4],)).detail
     for others in ({}, {names[0]: failed}, {names[0]: None}):
         alone = rows_of_file("m", {**others, names[1]: run}, "no")[-1]
         assert alone.word == "unjudged" and "No second platform ran it" in alone.detail

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
 from mindgap.judge.pipeline.own_path import Against, Locate, fault_of, own_path_of, second_compared, with_fault
-from mindgap.judge.pipeline.own_path_reasons import draws_words
+from mindgap.judge.pipeline.own_path_reasons import draws_words, forms
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.own_path.sizes import FAR
 from mindgap.platforms.name import PlatformName
@@ -87,12 +89,8 @@ def _row_of_file(
     if apart == 0.0 and all(a.tobytes() == b.tobytes() for a, b in zip(run.outputs, against.outputs, strict=True)):
         text = f"{run.words} gives the bits that it gives on {base}; {reason}"
         return replace(row, verdict="identical", detail=text, own_path=own_path_of(run, "same", text))
-    size = (
-        "has outputs of other shapes or dtypes than"
-        if apart == math.inf
-        else f"is {apart:.2g} of the largest magnitude off"
-    )
-    text = f"{run.words} {size} {base}; {reason}, so nothing says which is right"
+    off = _off(run.outputs, against.outputs, apart, str(base))
+    text = f"{run.words} {off}; {reason}, so nothing says which is right"
     return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
 
 
@@ -101,8 +99,7 @@ def _difference(run: OwnRun) -> tuple[Against, float, str]:
     or of a second call or on other arguments where these show more."""
     ours = run.outputs or ()
     apart = distance(ours, run.eager[: len(ours)])
-    size = "other shapes or dtypes" if apart == math.inf else f"{apart:.2g} of the largest magnitude off eager mode"
-    text = f"{run.words}, compared with eager mode, gives {size}" if apart == math.inf else f"{run.words} is {size}"
+    text = f"{run.words} {_off(ours, run.eager[: len(ours)], apart, 'eager mode')}"
     if apart >= FAR or run.draws:
         return "eager", apart, f"{text}. {FIXED}" if run.first else text
     if (second := second_compared(run)) is not None and second.apart is not None:
@@ -114,6 +111,27 @@ def _difference(run: OwnRun) -> tuple[Against, float, str]:
             f"arguments is off by {others:.2g} of the largest magnitude. {FIXED}"
         )  # fmt: skip
     return "eager", apart, text
+
+
+def _off(ours: Sequence[Array], theirs: Sequence[Array], apart: float, than: str) -> str:
+    """How outputs differ from others, in words: by their forms, by values that are not finite, or by `apart`."""
+    if forms(ours) != forms(theirs):
+        return f"has outputs of other shapes or dtypes than {than}"
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.dtype.kind not in "biu"]
+    other = sum(int((_not_finite(a) != _not_finite(b)).sum()) for a, b in pairs)
+    if other:
+        count = sum(a.size for a in ours)
+        return f"has NaN or infinity at other elements than {than}, or others there: {other} of {count}"
+    return f"is {apart:.2g} of the largest magnitude off {than}"
+
+
+def _not_finite(x: Array) -> Array:
+    """What is not finite, by element: 2 for NaN, 1 and -1 for infinities, 0 for finite values; of complex numbers both
+    parts as one number."""
+    if np.iscomplexobj(x):
+        return _not_finite(x.real) * 4 + _not_finite(x.imag)
+    wide = x.astype(np.float64)
+    return np.where(np.isnan(wide), 2, np.where(np.isinf(wide), np.sign(wide), 0))
 
 
 def _sides(run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:
