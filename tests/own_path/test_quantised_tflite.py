@@ -66,8 +66,15 @@ class Net:
                 values[step.outputs[0]] = torch.from_numpy(change(step.outputs[0], found.numpy().copy()))
         return {name: tensor.detach().numpy() for name, tensor in values.items()}
 
-    def row(self, platform: PlatformName, kernels: dict[PlatformName, Change], probed: Change | None = None) -> Row:
-        """The row of a platform. `kernels`: what each one gives; `probed`: what this one gives in the probed file."""
+    def row(
+        self,
+        platform: PlatformName,
+        kernels: dict[PlatformName, Change],
+        probed: Change | None = None,
+        refused: str = "",
+    ) -> Row:
+        """The row of a platform. `kernels`: what each one gives; `probed`: what this one gives in the probed file;
+        `refused`: why it does not take the translated graph."""
 
         def outputs(change: Change) -> tuple[Array, ...]:
             found = self.values(change)
@@ -79,10 +86,12 @@ class Net:
             return (found["z"], found["at"]), {each: found[each] for each in ("y", "m", "flat", "z")}
 
         comparison = GraphComparison(RunContext(executed, RunSettings(), describe=lambda _: {}), "model", self.graph)
-        eager = outputs(right)
+        eager, graphs = outputs(right), Row("model", platform, "ok", "identical")
+        if refused:
+            graphs = Row("model", platform, "unsupported", None, message=refused)
         run = OwnRun(platform, "net.tflite", outputs(kernels[platform]), eager, file=True, source_file=True)
         return with_own_path(
-            comparison, Row("model", platform, "ok", "identical"), run, lambda _: None, lambda: eager,
+            comparison, graphs, run, lambda _: None, lambda: eager,
             lambda name: OwnRun(name, "net.tflite", outputs(kernels.get(name, right)), file=True), probe,
         )  # fmt: skip
 
@@ -198,6 +207,8 @@ def test_nothing_is_said_where_all_kernels_give_the_same(net: Net) -> None:
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
     assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "LiteRT's other kernels give other integers than expected there too" in found.own_path.detail
+    refused = net.row(XNNPACK, dict.fromkeys((XNNPACK, PLAIN, REFERENCE), shifted("z", 20)), refused="no tfl.floor")
+    assert (refused.word, refused.status, refused.detail) == ("unjudged", "ok", found.detail)
 
 
 def test_an_output_that_is_steps_off_is_no_rounding_by_its_type_alone() -> None:

@@ -144,7 +144,8 @@ def with_own_path(
             row = judged_by_export(row, run, status, *_sides(comparison, run, "reference"))
         if run.unwritten and run.outputs is not None:
             about = dataclasses.replace(about, detail=joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))
-        if probe is not None and status == "unjudged" and row.verdict in CALM:
+        refused = row.status == "unsupported" and not took_none(row.message)
+        if probe is not None and status == "unjudged" and (row.verdict in CALM or refused):
             row = unjudged_file(row, detail, *_sides(comparison, run, compared.against))
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
     fault = fault_of(run, status, detail, compared.apart, compared.against, locate, draws(comparison.graph))

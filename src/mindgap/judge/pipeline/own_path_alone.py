@@ -129,7 +129,8 @@ def _not_finite(x: Array) -> Array:
     """What is not finite, by element: 2 for NaN, 1 and -1 for infinities, 0 for finite values; of complex numbers both
     parts as one number."""
     if np.iscomplexobj(x):
-        return _not_finite(x.real) * 4 + _not_finite(x.imag)
+        parts = np.ascontiguousarray(x, np.complex128).view(np.float64).reshape(*x.shape, 2)
+        return _not_finite(parts) @ np.array([4, 1])
     wide = x.astype(np.float64)
     return np.where(np.isnan(wide), 2, np.where(np.isinf(wide), np.sign(wide), 0))
 

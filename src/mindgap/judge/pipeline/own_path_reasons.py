@@ -139,8 +139,11 @@ def judged_by_export(
 
 
 def unjudged_file(row: Row, detail: str, ours: Sequence[Array], expected: Sequence[Array]) -> Row:
-    """Returns the row of a model file whose difference is not judged: its translated graph gives something else."""
+    """Returns the row of a model file whose difference is not judged: its translated graph gives something else,
+    or is refused."""
     from mindgap.judge.trace.metrics import row_metrics
 
     metrics = row_metrics(ours, expected, None)
-    return dataclasses.replace(row, verdict=None, unjudged=True, detail=f"not judged: {detail}", metrics=metrics)
+    return dataclasses.replace(
+        row, status="ok", verdict=None, unjudged=True, detail=f"not judged: {detail}", message="", metrics=metrics
+    )
