@@ -7,15 +7,18 @@ import threading
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.capture import capture
 from mindgap.models.own_path.runs import OwnRun
+from mindgap.models.sources.client import FileUntranslated, ProgramRefused
 from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.workflows.diff import Session, StoreNotWritten, Subject
+from mindgap.workflows.diff.collected import Collected
 
 
 class Exits(torch.nn.Module):
@@ -100,3 +103,45 @@ def test_the_own_export_of_a_small_program_begins_beside_its_capture(weights: in
         (row,) = session.diff_many([subject], ["cpu/jit"]).rows
     assert seen == [beside]
     assert row.own_path is not None and row.own_path.detail == "not tried"
+
+
+class _File(_Waited):
+    """A model file that eager mode computes otherwise than runtimes, which all give the same. One way to it is
+    broken."""
+
+    def run(self, platform: PlatformName) -> OwnRun:
+        if platform == "executorch/cpu":
+            raise RuntimeError("its worker sent nonsense")
+        ones = np.ones(3, np.float32)
+        return OwnRun(platform, "m.onnx", (ones,), (ones * 2,), file=True, source_file=True)
+
+    def locate(self, *_: object) -> None:
+        pass
+
+    def sensitivity(self, *_: object) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("error", [ProgramRefused, FileUntranslated])
+def test_runs_of_a_file_are_compared_with_each_other_only_without_a_translation(
+    error: type[ProgramRefused], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def graph() -> Graph:
+        raise error("m.onnx: nothing was captured")
+
+    doing: list[tuple[str, str]] = []
+    monkeypatch.setattr(Collected, "report_activity", lambda _, __, platform, text: doing.append((platform, text)))
+    subject = Subject("m", graph, program=cast("Any", _File()))
+    platforms = ["onnxruntime/cpu", "executorch/cpu", "cpu/jit"]
+    with Session() as session:
+        report = session.diff_many([subject], platforms)
+    first, broken, second = report.rows
+    assert broken.broken is not None and "its worker sent nonsense" in broken.broken
+    if error is FileUntranslated:
+        assert (first.word, second.word) == ("unjudged", "identical")
+        assert "compared with this one" in first.detail
+    else:
+        assert (first.verdict, second.verdict) == ("export", "export")
+        assert "eager mode" in first.detail
+    said = "running the file" if error is FileUntranslated else "comparing the program's own export"
+    assert [each for each in doing if each[0]] == [(platform, said) for platform in platforms]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
-from mindgap.graph import Graph, TensorStore
+from mindgap.graph import Constant, Graph, Input, TensorSpec, TensorStore, materialise_all
+from mindgap.graph.sizes import half_share
 from mindgap.judge.oracle import oracle as oracle_module
 from mindgap.judge.pipeline import estimate
+from mindgap.judge.pipeline.comparison import RunContext
 from mindgap.judge.pipeline.estimate import MemoryEstimate
 from mindgap.models.capture import capture
+from mindgap.platforms.protocol import HALF_WEIGHT_COPIES
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.diff import ProgressEvent, RunSettings, Session, Subject, large_models
 from mindgap.workflows.diff.large_models import LargeGraphGate, expected_seconds
+from oracle.bench import Bench
 
 PLATFORMS = ["cpu/jit", "onnxruntime/cpu"]
 
@@ -72,6 +78,36 @@ def test_a_platform_that_the_graph_does_not_fit_on_is_not_run(tmp_path, graph, m
         report = session.diff_many([Subject("large", lambda: graph)], PLATFORMS)
     assert not report.rows and report.nothing
     assert report.refused[0].reason.startswith("not run: it takes about")
+
+
+def test_a_runtime_that_widens_weights_of_16_bits_makes_more_copies_of_them():
+    context = RunContext(lambda job: pytest.fail(job), RunSettings(), describe=lambda name: {HALF_WEIGHT_COPIES: 4.0})
+    assert [context.weight_copies("onnxruntime/cpu", half) for half in (0.0, 0.5, 1.0)] == [2.0, 3.0, 4.0]
+    plain = RunContext(lambda job: pytest.fail(job), RunSettings())
+    assert plain.weight_copies("cpu/inductor", 1.0) == 2.0
+    bytes_ = {"float16": 100, "float32": 300}
+    inputs = [
+        Input(TensorSpec(kind, (size // np.dtype(kind).itemsize,), (1,)), Constant(0.0))
+        for kind, size in bytes_.items()
+    ]
+    assert half_share(Graph(tuple(inputs), (), (0,))) == 0.25
+
+
+def test_too_little_memory_for_a_large_model_is_no_finding(tmp_path, graph):
+    """Workers are not started: the reference computes here, and the other platform has no memory."""
+    with Session(tensors=TensorStore(tmp_path)) as session:
+
+        def run(job: Job) -> Outcome:
+            if job.platform != "cpu/eager":
+                return Outcome(job.platform, "", "oom", message="out of memory while loading", signature="oom")
+            given = dict(enumerate(materialise_all(job.graph, TensorStore(tmp_path))))
+            return Bench().execute(dataclasses.replace(job, inputs=given | dict(job.inputs)))
+
+        session._pool.run = run  # type: ignore[method-assign]
+        report = session.diff_many([Subject("large", lambda: graph)], ["cpu/jit"])
+    (row,) = report.rows
+    assert (row.word, row.finding) == ("not_run", False)
+    assert row.detail.startswith("not run: out of memory while loading: about ") and "--inside" in row.detail
 
 
 def test_an_estimate_counts_weights_once_and_copies_for_each(graph):

@@ -1,13 +1,15 @@
-"""A program that cannot be captured: its own export is compared with eager mode."""
+"""A program that cannot be captured: its own export is compared with eager mode; a file without a translation: its
+runs are compared with each other."""
 
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from mindgap.judge.pipeline.own_path_alone import row_without_graph
+from mindgap.judge.pipeline.own_path_alone import row_without_graph, rows_of_file
 from mindgap.models.own_path.runs import Located, OwnRun
 from mindgap.platforms.name import parse
 from mindgap.results.advice import advised
@@ -65,3 +67,44 @@ def test_a_failure_is_one_and_what_was_not_fed_was_not_run() -> None:
     assert failed.verdict == "failed" and "model.py:9" in failed.detail
     assert row(outputs=None, fed=False, reason="a complex argument").status == "not_run"
     assert row_without_graph("m", PLATFORM, None, lambda _: None, lambda: 0.0).status == "not_run"
+
+
+def test_runs_of_a_file_without_a_translation_are_identical_or_not_judged() -> None:
+    names = [parse(f"litert/cpu@threads={n}") for n in range(1, 7)]
+    run = OwnRun(names[0], "m.tflite", (RIGHT,), file=True, source_file=True)
+    failed = dataclasses.replace(run, outputs=None, reason="Didn't find op")
+    sign = RIGHT.copy()
+    zeros = (dataclasses.replace(run, outputs=(sign * 0,)), dataclasses.replace(run, outputs=(sign * -0.0,)))
+    given = {
+        names[0]: failed, names[1]: run, names[2]: run, names[3]: dataclasses.replace(run, outputs=off(1e-7)),
+        names[4]: dataclasses.replace(run, outputs=(RIGHT[:4],)), names[5]: None,
+    }  # fmt: skip
+    rows = rows_of_file("m", given, "m.tflite: no translation of operator LSTM (node y)")
+    assert [row.word for row in rows] == ["unjudged", "unjudged", "identical", "unjudged", "unjudged", "not_run"]
+    assert not any(row.finding for row in rows)
+    assert "fails here: Didn't find op. It runs on litert/cpu@threads=2" in rows[0].detail
+    assert "compared with this one" in rows[1].detail and "no translation of operator LSTM" in rows[2].detail
+    assert "1.2e-07 of the largest magnitude off litert/cpu@threads=2" in rows[3].detail
+    assert "other shapes or dtypes than litert/cpu@threads=2" in rows[4].detail
+    assert [row.word for row in rows_of_file("m", dict(zip(names, zeros, strict=False)), "no")] == ["unjudged"] * 2
+    assert {row.word for row in rows_of_file("m", {names[0]: failed, names[1]: None}, "no")} == {"not_run"}
+    special = [RIGHT.copy() for _ in range(3)]
+    for array, one in zip(special, (np.nan, np.inf, -np.inf), strict=True):
+        array[2] = one
+    for ours, theirs in ((special[0], RIGHT), (RIGHT, special[1]), *pairwise(special)):
+        given = {
+            names[0]: dataclasses.replace(run, outputs=(theirs,)),
+            names[1]: dataclasses.replace(run, outputs=(ours,)),
+        }
+        other = rows_of_file("m", given, "no")[1]
+        assert other.word == "unjudged" and "NaN or infinity at other elements than litert" in other.detail
+        assert "1 of 8" in other.detail and "shapes or dtypes" not in other.detail
+    assert (
+        "NaN or infinity at other elements than eager mode, or others there: 1 of 8"
+        in row(outputs=(special[0],)).detail
+    )
+    assert "other shapes or dtypes than eager mode" in row(outputs=(RIGHT[:4],)).detail
+    for others in ({}, {names[0]: failed}, {names[0]: None}):
+        alone = rows_of_file("m", {**others, names[1]: run}, "no")[-1]
+        assert alone.word == "unjudged" and "No second platform ran it" in alone.detail
+        assert "compared with this one" not in alone.detail

@@ -167,7 +167,7 @@ def test_fewer_bits_are_one_policy(quantised_model: Path, captured: Graph, tmp_p
     )
     assert (found.verdict, found.blame, found.status) == ("reduced_precision", "platform", "ok")
     assert found.culprit is not None and found.culprit.op == "dtype policy: float32 computed in float16"
-    assert "elements of conv (Conv) are other integers than ONNX allows, by up to 1 step" in found.detail
+    assert "elements of conv (Conv) are other integers than ONNX's definition allows, by up to 1 step" in found.detail
     assert "--allow 'onnxruntime/qnn: float32 in float16'" in found.faults[0].advice
     assert found.example is not None and found.example.given.endswith("of second (QuantizeLinear)")
 
@@ -201,7 +201,9 @@ def test_nothing_is_said_where_the_reference_evaluator_disagrees(
     run = OwnRun(NPU, "model.onnx", given, given, file=True, source_file=True)
     found = quantised_file(comparison, run, lambda name, arrays: probe(NPU, arrays))
     assert found is not None and not found.decided and not found.faults
-    assert found.detail == "ONNX's reference evaluator gives other integers than expected at second (QuantizeLinear)"
+    assert found.detail.startswith(
+        "second (QuantizeLinear) is not judged: ONNX's reference evaluator gives other integers than expected there too"
+    )
     other = OwnRun(NPU, "model.onnx", (given[0] + 1,), given, file=True, source_file=True)
     found = quantised_file(comparison, other, probe)
     assert found is not None and not found.decided
@@ -254,6 +256,7 @@ def test_a_probe_that_makes_the_fault_leads_to_no_finding(
 
     found = with_probe(captured, encoded, right)
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "is not judged: what follows is right for the right integers" in found.own_path.detail
 
 
@@ -268,6 +271,7 @@ def test_values_that_are_not_shown_decide_nothing(quantised_model: Path, capture
 
     found = with_probe(captured, hidden, right)
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "the integers of QuantizeLinear_7 (QuantizeLinear) are not shown" in found.own_path.detail
 
 
@@ -279,6 +283,7 @@ def test_a_quantised_litert_file_is_never_an_export_finding(
     (right,) = probe(REFEREE, [x])[0]
     found = with_probe(captured, lambda name, arrays: ((right + np.float32(0.25),), {}), right, "model.tflite")
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
+    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "right kernels may give integers that are a step apart" in found.own_path.detail
     half = with_probe(captured, lambda name, arrays: ((right.astype(np.float16),), {}), right, "model.tflite")
     assert half.verdict == "export", "another dtype is no step"
@@ -310,7 +315,8 @@ def test_results_of_qlinear_operators_and_of_another_domain_are_shown(tmp_path: 
         assert isinstance(program, Program)
         built = program.make()
         functional = functionalize(capture(built.program, built.args))
-    assert {*_by_name(functional, quantised_values(functional.graph))} == {"first", "product"}
+    numbers = [each.number for each in quantised_values(functional.graph)]
+    assert {*_by_name(functional, numbers)} == {"first", "product"}
     with pytest.raises(SourceError, match="it cannot be written with its integers as outputs"):
         write_probed(path, tmp_path / "absent")
 

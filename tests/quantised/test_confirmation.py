@@ -10,10 +10,18 @@ import torch
 from torch.nn import functional as F
 
 from mindgap.graph import Array, DType, Graph
-from mindgap.judge.quantised import QuantisedValue, confirmed, examine_quantised, quantised_values
+from mindgap.judge.quantised import (
+    ONNX_RULE,
+    TFLITE_RULE,
+    QuantisationRule,
+    QuantisedValue,
+    confirmed,
+    examine_quantised,
+    quantised_values,
+)
 from mindgap.judge.quantised.confirmation import AFTER, OTHER_AS_OUTPUT, UNCONFIRMED
 from oracle.bench import build
-from quantised.cases import Call, Operand, drawn, numpy_of, quantised
+from quantised.cases import LIMITS, Call, Operand, drawn, numpy_of, quantised
 from quantised.test_examination import conv
 
 ZERO = 100
@@ -179,3 +187,62 @@ def test_a_given_factor_is_shifted_as_a_derived_one() -> None:
     assert examined.kind == "right" and examined.by_factor > 0
     (wrong,) = examine_quantised(graph, [x, w, factor], {value.number: twice + np.int8(1)}, [twice + np.int8(1)])
     assert wrong.kind == "discrepant"
+
+
+def test_litert_takes_either_side_of_a_tie_and_may_round_before_it_shifts() -> None:
+    x = np.arange(-60, 60, dtype=np.int8).reshape(2, 60)
+
+    def found(scale: float, steps: Array, rule: QuantisationRule, dtype: str = "int8") -> tuple[str, int]:
+        """Of `x`, whose scale is 1, in other steps."""
+        case = quantised(
+            [Operand(x, 1.0)], [("v", "aten.relu.default", "d0")], lambda a: np.maximum(a, 0), dtype, scale
+        )
+        given = np.clip(steps + case.zero, *LIMITS[dtype]).astype(dtype)
+        (one,) = examine_quantised(case.graph, case.inputs, {case.value.number: given}, [given], rule=rule)
+        return one.kind, one.count
+
+    half = np.maximum(x, 0) / 2.0
+    even, up = np.rint(half), np.floor(half + 0.5)
+    assert found(2.0, even, ONNX_RULE) == found(2.0, even, TFLITE_RULE) == found(2.0, up, TFLITE_RULE) == ("right", 0)
+    assert found(2.0, up, ONNX_RULE) == ("discrepant", int((up != even).sum()))
+    # 0.3 of a step, rounded to halves and then away from zero, is one step.
+    third = np.maximum(x, 0) / 3.3
+    twice = np.floor(np.floor(third * 2 + 0.5) / 2 + 0.5)
+    assert (twice != np.rint(third)).any()
+    assert found(3.3, twice, ONNX_RULE)[0] == "discrepant" and found(3.3, twice, TFLITE_RULE) == ("right", 0)
+    for wrong in (np.floor(third), np.rint(third) + 1, np.where(third > 10, 0, np.rint(third))):
+        assert found(3.3, wrong, TFLITE_RULE)[0] == "discrepant"
+
+
+def test_sixteen_bits_have_a_factor_of_fifteen_in_litert() -> None:
+    x = np.linspace(-32000, 32000, 400).astype(np.int16)
+    case = quantised([Operand(x, 1.0)], [("v", "aten.relu.default", "d0")], lambda a: np.maximum(a, 0), "int16", 1.7)
+    factor = np.round(2**15 / 1.7) / 2**15
+    coarse = np.rint(np.maximum(x.astype(np.float64), 0) * (factor + 2.0**-17)).astype(np.int16)
+    kinds = [
+        examine_quantised(case.graph, case.inputs, {case.value.number: given}, [given], rule=rule)[0].kind
+        for given in (coarse, (coarse + 2).astype(np.int16)) for rule in (ONNX_RULE, TFLITE_RULE)
+    ]  # fmt: skip
+    assert kinds == ["discrepant", "right", "discrepant", "discrepant"]
+
+
+def test_moved_integers_are_judged_and_what_follows_is_computed_from_them() -> None:
+    x = np.arange(-40, 40, dtype=np.int8).reshape(8, 10)
+    factor = np.asarray(np.float32(0.5))
+    graph = build(
+        [x, factor],
+        [
+            ("m", "aten.flip.default", "i0", (1,)), ("f", "aten.to.dtype", "m", DType("float32")),
+            ("v", "aten.mul.Tensor", "f", "i1"), ("r", "aten.round.default", "v"), ("z", "aten.add.Tensor", "r", 0.0),
+            ("c", "aten.clamp.default", "z", -128, 127), ("q", "aten.to.dtype", "c", DType("int8")),
+        ],
+        ["q"],
+    )  # fmt: skip
+    (value,) = quantised_values(graph)
+    moved = graph.results(0)[0]
+    wrong = np.roll(x[:, ::-1], 1, axis=0).copy()
+    after = np.rint(wrong / 2.0).astype(np.int8)
+    found = {each.number: each.kind for each in examine_quantised(graph, [x, factor], {moved: wrong}, [after])}
+    assert found == {moved: "discrepant", value.number: "right"}
+    found = {each.number: each.kind for each in examine_quantised(graph, [x, factor], {}, [after])}
+    assert found == {value.number: "discrepant"}, "what was not shown is not known"

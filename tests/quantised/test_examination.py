@@ -10,6 +10,8 @@ import torch
 from torch.nn import functional as F
 
 from mindgap.graph import Array
+from mindgap.judge.quantised import examination
+from mindgap.judge.quantised.reach import Reach
 from quantised.cases import LIMITS, ZERO, Call, Case, Operand, drawn, numpy_of, quantised
 
 WIDE = {"uint8": 255.0, "int8": 255.0, "uint16": 65535.0, "int16": 65535.0}
@@ -243,3 +245,20 @@ def test_a_step_of_the_value_before_is_no_fault_of_the_next() -> None:
     assert [each.kind for each in found] == ["discrepant", "right", "right"]
     found = examine_quantised(graph, [x], {first.number: wrong, second.number: after}, [output + 0.2])
     assert [each.kind for each in found] == ["discrepant", "right", "discrepant"]
+
+
+@pytest.mark.parametrize("reach", [0.4, 10.0, 40.0, np.inf])
+def test_an_element_that_may_be_too_many_integers_is_not_judged(reach: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where float32 rounding decides which pixel a resized image takes."""
+    case = conv("int8")
+    middle = int(np.abs(case.x).argmin())
+    steps = torch.full(case.x.shape, 0.4, dtype=torch.float64)
+    steps.view(-1)[middle] = reach
+    monkeypatch.setattr(examination, "reach", lambda *_: Reach(steps, torch.zeros_like(steps)))
+    found = case.examined(case.integers(case.x))
+    assert found.kind == ("right" if reach < 16 else "undecided")
+    if found.kind == "undecided":
+        assert found.why == "rounding leaves more than 1/8 of the integers of its type open at 1 of 294 elements"
+    wrong = case.integers(case.x)
+    wrong.flat[middle + 1] ^= 0x40
+    assert case.examined(wrong).kind == "discrepant"

@@ -10,9 +10,11 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from onnx import helper
 
+from corpus.onnx_models.test_file import saved, value
 from mindgap.graph import Graph, MindgapError, TensorStore, digest
-from mindgap.models.sources.client import SourceClient
+from mindgap.models.sources.client import FileUntranslated, ProgramRefused, SourceClient
 from mindgap.platforms.environments import EnvironmentProblem
 from mindgap.platforms.environments.installation import adopt
 
@@ -201,3 +203,16 @@ def test_an_environment_without_pytorch_cannot_capture(tmp_path: Path, monkeypat
     where = adopt("bare", str(python), lambda line: None)
     with pytest.raises(EnvironmentProblem, match="environment bare lacks torch: install it there"):
         SourceClient(TensorStore(tmp_path / "tensors"), 10.0, where=where)
+
+
+def test_a_file_without_a_translation_is_told_from_other_refusals(client: SourceClient, tmp_path: Path) -> None:
+    path = saved(
+        tmp_path / "unknown.onnx", [helper.make_node("Fold", ["x"], ["y"], "f", domain="com.example")],
+        [value("x", [3, 2])], [value("y", None)], domains={"com.example": 1},
+    )  # fmt: skip
+    with pytest.raises(FileUntranslated, match=r"no translation of operator com\.example\.Fold"):
+        client.capture(client.open(str(path)), 0)
+    (tmp_path / "custom.py").write_text(CUSTOM.replace("reopened", "told_apart"))
+    with pytest.raises(ProgramRefused, match="size of what") as other:
+        client.capture(client.open(f"{tmp_path}/custom.py:refused"), 0)
+    assert type(other.value) is ProgramRefused

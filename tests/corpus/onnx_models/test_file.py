@@ -15,7 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from mindgap.models.corpus import SourceError, capture_program, open_source
 from mindgap.models.corpus.onnx_models.inputs import ModelInput, shape_of, size_choices, symbols
 from mindgap.models.corpus.onnx_models.node import TRANSLATIONS
-from mindgap.models.corpus.translated_model import Translation
+from mindgap.models.corpus.opening import capture_built
+from mindgap.models.corpus.translated_model import NoTranslation, Translation
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -188,10 +189,6 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     newer = onnx.load(str(folder / "whole.onnx"))
     newer.opset_import[0].version = 999
     onnx.save(newer, str(folder / "newer.onnx"))
-    unknown = saved(
-        folder / "unknown.onnx", [helper.make_node("Fold", ["x"], ["y"], "f", domain="com.example")],
-        [value("x", [2])], [value("y", [2])], domains={"com.example": 1},
-    )  # fmt: skip
     matmul = [helper.make_node("MatMul", ["x", "w"], ["y"], "/mm")]
     shapes = saved(folder / "shapes.onnx", matmul, [value("x", [2, 3])], [value("y", None)], [weight("w", 4, 5)])
     declared = saved(folder / "declared.onnx", matmul, [value("x", [2, 4])], [value("y", [2, 6])], [weight("w", 4, 5)])
@@ -216,7 +213,6 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "empty": (folder / "empty.onnx", "damaged, or no ONNX model"),
         "cut": (folder / "cut.onnx", "damaged, or no ONNX model"),
         "newer": (folder / "newer.onnx", "operator set 999; onnx .* knows 7 to .*: pip install --upgrade onnx"),
-        "unknown": (unknown, r"no translation of operator com\.example\.Fold \(node f\)"),
         "shapes": (shapes, r"node /mm \(MatMul\): PyTorch has no MatMul like this: .*2x3 and 4x5"),
         "declared": (declared, r"output y is declared \[2, 6\], and its node gives \[2, 5\]"),
         "strings": (strings, "input x holds strings"),
@@ -235,6 +231,18 @@ def test_a_bad_file_is_refused_in_one_line_with_its_path(tmp_path: Path) -> None
             open_source(str(path))[0].make()  # type: ignore[union-attr]
         assert str(refused.value).startswith(str(path)), name
         assert "\n" not in str(refused.value), name
+
+
+def test_a_file_with_an_unknown_operator_has_inputs_and_no_graph(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path / "unknown.onnx", [helper.make_node("Fold", ["x"], ["y"], "f", domain="com.example")],
+        [value("x", ["n", 2])], [value("y", None)], domains={"com.example": 1},
+    )  # fmt: skip
+    one = built(f"{path}?n=3")
+    assert [tuple(each.shape) for each in one.args] == [(3, 2)]
+    words = r"unknown\.onnx: no translation of operator com\.example\.Fold \(node f\)$"
+    with pytest.raises(NoTranslation, match=words):
+        capture_built(one)
 
 
 def test_external_data_beside_the_model_is_read(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.judge.trace.known_failures import KnownFailures
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.protocol import ACCURACY, MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
+from mindgap.platforms.protocol import ACCURACY, HALF_WEIGHT_COPIES, MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
 from mindgap.results.settings import RunSettings
@@ -80,9 +80,12 @@ class RunContext:
         """The language that promises how accurate the platform's functions are; empty for none."""
         return str(self.describe(platform).get(ACCURACY, ""))
 
-    def weight_copies(self, platform: PlatformName) -> float:
-        """How many copies of a graph's weights the platform makes for itself."""
-        return float(self.describe(platform).get(WEIGHT_COPIES, MOST_COPIES))
+    def weight_copies(self, platform: PlatformName, half: float = 0.0) -> float:
+        """How many copies of a graph's weights the platform makes for itself. `half`: the share of their bytes that are
+        of 16 bits."""
+        said = self.describe(platform)
+        copies = float(said.get(WEIGHT_COPIES, MOST_COPIES))
+        return copies + half * (float(said.get(HALF_WEIGHT_COPIES, copies)) - copies)
 
     def run(
         self, platform: PlatformName, graph: Graph, want: Want = "digests", inputs: Mapping[int, Array] | None = None

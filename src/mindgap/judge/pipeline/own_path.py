@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from mindgap.graph import Array, materialise_all
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import Fault, Verdict
+from mindgap.graph.compare.verdict import CALM, Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.model_files import (
     BY_STEPS,
@@ -21,6 +21,7 @@ from mindgap.judge.pipeline.model_files import (
     is_of_translation,
     is_quantised,
     is_referee,
+    is_steps_off,
     quantised_operands,
 )  # fmt: skip
 from mindgap.judge.pipeline.own_path_reasons import (
@@ -28,9 +29,11 @@ from mindgap.judge.pipeline.own_path_reasons import (
     draws_words,
     far_words,
     forms,
+    judged_by_export,
     line_of,
     question_words,
     submodule_culprit,
+    unjudged_file,
     where_words,
     why,
 )  # fmt: skip
@@ -39,7 +42,6 @@ from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference
 from mindgap.platforms.delegation import took_none
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import (
-    BY_EXPORT,
     FIXED,
     NOT_KEPT,
     SEVERITY,
@@ -102,12 +104,17 @@ def with_own_path(
     translation_failed, graphs_row = referee is not None and run.outputs is not None and is_error, row
     if translation_failed and status == "differs":
         row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
-    if referee is not None and not is_referee(row.platform):
-        if status == "differs" and (policy := quantised_operands(comparison, run, referee)) is not None:
+    decides = is_referee(row.platform)
+    # Nothing decides about itself; of a quantised LiteRT file other kernels do.
+    if referee is not None and (not decides or Path(run.way).suffix == ".tflite"):
+        if status == "differs" and not decides and (policy := quantised_operands(comparison, run, referee)) is not None:
             about = own_path_of(run, status, policy.detail)
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
         narrow = probe is not None and row.finding and is_narrow(comparison, row.platform)
-        asked = probe if compared.against == "reference" and (status in ("differs", "unjudged") or narrow) else None
+        # Rounding that decides a position allows any integer, so that the outputs alone do not tell.
+        steps_off = status == "rounding" and is_steps_off(*_sides(comparison, run, "reference"))
+        doubted = status in ("differs", "unjudged") or narrow or steps_off
+        asked = probe if compared.against == "reference" and doubted else None
         quantised: QuantisedFile | None = None
         if asked is not None:
             from mindgap.judge.pipeline.quantised_files import quantised_file  # imports PyTorch
@@ -118,24 +125,28 @@ def with_own_path(
             if quantised.faults or (narrow and is_of_translation(row)):
                 return _with_quantised(comparison, row, run, quantised, status)
         if quantised is not None:
-            detail = quantised.detail if quantised.decided else f"{detail}. {quantised.detail}"
+            detail = quantised.detail if quantised.decided else ". ".join(filter(None, (detail, quantised.detail)))
+            status = "unjudged" if steps_off and not quantised.decided else status
         if status == "differs" and compared.against == "reference" and not _other_forms(comparison, run):
-            if by_steps := Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
-                detail = f"{detail}. {BY_STEPS}"
-            status = "unjudged" if by_steps or quantised is not None else status
-        if status == "differs":
+            if quantised is None and Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
+                status, detail = "unjudged", f"{detail}. {BY_STEPS}"
+            status = "unjudged" if quantised is not None else status
+        if status == "differs" and not decides:
             status, decided = decided_by_reference(run, referee)
             detail = f"{detail}. {decided}"
     about = own_path_of(run, status, detail)
     if translation_failed and status in ("same", "rounding", "unjudged"):
-        judged = _judged_by_export(comparison, graphs_row, run, status)
+        judged = judged_by_export(graphs_row, run, status, *_sides(comparison, run, "reference"))
         return dataclasses.replace(judged, own_path=about, faults=(), blame=None)
     # A custom operator is in the program and not in the captured graph: a refusal of that graph is another matter.
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok" and not run.operator):
         if row.status == "unsupported" and status in ("same", "rounding") and not took_none(row.message):
-            row = _judged_by_export(comparison, row, run, status)
+            row = judged_by_export(row, run, status, *_sides(comparison, run, "reference"))
         if run.unwritten and run.outputs is not None:
             about = dataclasses.replace(about, detail=joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))
+        refused = row.status == "unsupported" and not took_none(row.message)
+        if probe is not None and status == "unjudged" and (row.verdict in CALM or refused):
+            row = unjudged_file(row, detail, *_sides(comparison, run, compared.against))
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
     fault = fault_of(run, status, detail, compared.apart, compared.against, locate, draws(comparison.graph))
     if row.status == "unsupported":
@@ -157,7 +168,11 @@ def _with_quantised(
     if not quantised.faults:
         about = own_path_of(run, status, quantised.detail)
         return dataclasses.replace(
-            _judged_by_export(comparison, row, run, status), own_path=about, faults=(), blame=None, example=None
+            judged_by_export(row, run, status, *_sides(comparison, run, "reference")),
+            own_path=about,
+            faults=(),
+            blame=None,
+            example=None,
         )
     if is_of_translation(row) and (row.status != "ok" or is_narrow(comparison, row.platform)):
         cleared = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="")
@@ -193,22 +208,6 @@ def fault_of(
     where = "" if stateful else where_words(found, run)
     verdict: Verdict = "failed" if status == "failed" else "export"
     return Fault(submodule_culprit(found.path, line), verdict, detail=f"{detail}{where}{why(run, found.path, drawn)}")
-
-
-def _judged_by_export(comparison: GraphComparison, row: Row, run: OwnRun, status: OwnPathStatus) -> Row:
-    """The row of a platform that does not run the captured graph, and runs the program by its own export, or a model
-    file, judged on that."""
-    from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
-
-    sides = _sides(comparison, run, "reference")
-    why = (row.message or row.detail).strip().partition("\n")[0]
-    does = "fails" if row.verdict == "failed" else "is refused" if row.status != "ok" else "has findings of its own"
-    verdicts: dict[OwnPathStatus, Verdict] = {"same": "identical", "rounding": "rounding"}
-    return dataclasses.replace(
-        row, status="ok", verdict=verdicts.get(status), unjudged=status not in verdicts, culprit=None, message="",
-        detail=f"{BY_EXPORT} {run.words}: the captured graph {does} here ({why})",
-        metrics=row_metrics(*sides, None), profiles=fixed_tolerances(*sides),
-    )  # fmt: skip
 
 
 def _sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:

@@ -1,16 +1,19 @@
-"""Judges a program that cannot be captured: its own export is compared with eager mode, without a graph."""
+"""Judges what has no graph: a program that cannot be captured, whose own export is compared with eager mode, and a
+model file with an operator that has no translation, whose runs on platforms are compared with each other."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
+
+import numpy as np
 
 from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
 from mindgap.judge.pipeline.own_path import Against, Locate, fault_of, own_path_of, second_compared, with_fault
-from mindgap.judge.pipeline.own_path_reasons import draws_words
+from mindgap.judge.pipeline.own_path_reasons import draws_words, forms
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.own_path.sizes import FAR
 from mindgap.platforms.name import PlatformName
@@ -51,13 +54,52 @@ def row_without_graph(
     return with_fault(row, fault, own_path_of(run, "differs", text), (ours, expected))
 
 
+def rows_of_file(name: str, runs: Mapping[PlatformName, OwnRun | None], reason: str) -> list[Row]:
+    """Returns a row for each platform on which a model file without a translation was to run.
+
+    The first that runs it is what the others are compared with. Equal bits are `identical`. Nothing says which side is
+    right of a difference or a failure: neither is judged. `reason`: why there is no graph.
+    """
+    base = next((platform for platform, run in runs.items() if run is not None and run.outputs is not None), None)
+    return [_row_of_file(name, platform, run, base, runs, reason) for platform, run in runs.items()]
+
+
+def _row_of_file(
+    name: str, platform: PlatformName, run: OwnRun | None, base: PlatformName | None,
+    runs: Mapping[PlatformName, OwnRun | None], reason: str,
+) -> Row:  # fmt: skip
+    if run is None or not run.fed or base is None:
+        why = "this platform does not read the file" if run is None else run.reason
+        return Row(name, platform, "not_run", None, detail=f"not run: {reason}, and {why}")
+    row = Row(name, platform, "ok", None)
+    against = runs[base]
+    if run.outputs is None:
+        text = f"{run.words} fails here: {run.reason}. It runs on {base}; {reason}, so nothing says which is right"
+        return replace(
+            row, status="runtime_error", unjudged=True, message=run.reason, detail=f"not judged: {text}",
+            own_path=own_path_of(run, "unjudged", text),
+        )  # fmt: skip
+    if platform == base or against is None or against.outputs is None:
+        alone = not any(other != base and each is not None and each.outputs is not None for other, each in runs.items())
+        what = "No second platform ran it" if alone else "The other platforms are compared with this one"
+        text = f"{reason}. {what}"
+        return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
+    row = _measured(row, run.outputs, against.outputs)
+    apart = distance(run.outputs, against.outputs)
+    if apart == 0.0 and all(a.tobytes() == b.tobytes() for a, b in zip(run.outputs, against.outputs, strict=True)):
+        text = f"{run.words} gives the bits that it gives on {base}; {reason}"
+        return replace(row, verdict="identical", detail=text, own_path=own_path_of(run, "same", text))
+    off = _off(run.outputs, against.outputs, apart, str(base))
+    text = f"{run.words} {off}; {reason}, so nothing says which is right"
+    return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
+
+
 def _difference(run: OwnRun) -> tuple[Against, float, str]:
     """What the outputs are compared with, how far they are off, and both in a sentence: those on the given arguments,
     or of a second call or on other arguments where these show more."""
     ours = run.outputs or ()
     apart = distance(ours, run.eager[: len(ours)])
-    size = "other shapes or dtypes" if apart == math.inf else f"{apart:.2g} of the largest magnitude off eager mode"
-    text = f"{run.words}, compared with eager mode, gives {size}" if apart == math.inf else f"{run.words} is {size}"
+    text = f"{run.words} {_off(ours, run.eager[: len(ours)], apart, 'eager mode')}"
     if apart >= FAR or run.draws:
         return "eager", apart, f"{text}. {FIXED}" if run.first else text
     if (second := second_compared(run)) is not None and second.apart is not None:
@@ -69,6 +111,28 @@ def _difference(run: OwnRun) -> tuple[Against, float, str]:
             f"arguments is off by {others:.2g} of the largest magnitude. {FIXED}"
         )  # fmt: skip
     return "eager", apart, text
+
+
+def _off(ours: Sequence[Array], theirs: Sequence[Array], apart: float, than: str) -> str:
+    """How outputs differ from others, in words: by their forms, by values that are not finite, or by `apart`."""
+    if forms(ours) != forms(theirs):
+        return f"has outputs of other shapes or dtypes than {than}"
+    pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.dtype.kind not in "biu"]
+    other = sum(int((_not_finite(a) != _not_finite(b)).sum()) for a, b in pairs)
+    if other:
+        count = sum(a.size for a in ours)
+        return f"has NaN or infinity at other elements than {than}, or others there: {other} of {count}"
+    return f"is {apart:.2g} of the largest magnitude off {than}"
+
+
+def _not_finite(x: Array) -> Array:
+    """What is not finite, by element: 2 for NaN, 1 and -1 for infinities, 0 for finite values; of complex numbers both
+    parts as one number."""
+    if np.iscomplexobj(x):
+        parts = np.ascontiguousarray(x, np.complex128).view(np.float64).reshape(*x.shape, 2)
+        return _not_finite(parts) @ np.array([4, 1])
+    wide = x.astype(np.float64)
+    return np.where(np.isnan(wide), 2, np.where(np.isinf(wide), np.sign(wide), 0))
 
 
 def _sides(run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:

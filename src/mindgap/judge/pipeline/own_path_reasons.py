@@ -1,7 +1,9 @@
-"""Says why a program's own export gives something else, where the program itself shows it, and names the line."""
+"""Says why a program's own export gives something else, where the program itself shows it, and names the line; makes
+the rows that are judged on an export or a file alone, or not at all."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Sequence
@@ -9,9 +11,10 @@ from typing import Final
 
 from mindgap.graph import Array, Graph
 from mindgap.graph.compare.culprit import SubmoduleCulprit
+from mindgap.graph.compare.verdict import Verdict
 from mindgap.graph.graph import operands
 from mindgap.models.own_path.runs import Located, OwnRun
-from mindgap.results.rows import ASKS, CALLS_CUSTOM, DRAWS
+from mindgap.results.rows import ASKS, BY_EXPORT, CALLS_CUSTOM, DRAWS, OwnPathStatus, Row
 
 #: The user's line, and the operator of PyTorch that it calls, in a label of a node.
 _PLACE: Final = re.compile(r"(?P<line>[^\s()]+:\d+)\)?(?: in aten\.(?P<operator>\w+))?")
@@ -116,3 +119,31 @@ def where_words(found: Located, run: OwnRun) -> str:
     where += "" if found.complete else "; its submodules were not all tried"
     # A branch of the program's own explains more than the step of the export that takes it.
     return f"{where}; {found.step}" if found.step and not asked_inside(run, found.path) else where
+
+
+def judged_by_export(
+    row: Row, run: OwnRun, status: OwnPathStatus, ours: Sequence[Array], expected: Sequence[Array]
+) -> Row:
+    """Returns the row of a platform that does not run the captured graph, and runs the program by its own export, or a
+    model file, judged on that."""
+    from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
+
+    why = (row.message or row.detail).strip().partition("\n")[0]
+    does = "fails" if row.verdict == "failed" else "is refused" if row.status != "ok" else "has findings of its own"
+    verdicts: dict[OwnPathStatus, Verdict] = {"same": "identical", "rounding": "rounding"}
+    return dataclasses.replace(
+        row, status="ok", verdict=verdicts.get(status), unjudged=status not in verdicts, culprit=None, message="",
+        detail=f"{BY_EXPORT} {run.words}: the captured graph {does} here ({why})",
+        metrics=row_metrics(ours, expected, None), profiles=fixed_tolerances(ours, expected),
+    )  # fmt: skip
+
+
+def unjudged_file(row: Row, detail: str, ours: Sequence[Array], expected: Sequence[Array]) -> Row:
+    """Returns the row of a model file whose difference is not judged: its translated graph gives something else,
+    or is refused."""
+    from mindgap.judge.trace.metrics import row_metrics
+
+    metrics = row_metrics(ours, expected, None)
+    return dataclasses.replace(
+        row, status="ok", verdict=None, unjudged=True, detail=f"not judged: {detail}", message="", metrics=metrics
+    )

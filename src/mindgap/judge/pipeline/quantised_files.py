@@ -1,24 +1,32 @@
 """Decides about a quantised model file that gives other outputs than its translated graph: by its integers.
 
 The file is run once more with each quantised result as an output. Each is judged by itself, on the integers that the
-platform gave before it (`mindgap.judge.quantised`, docs/quantised.md), and what follows has to confirm it. ONNX's
-reference evaluator runs the same file: where its integers are not right either, nothing is said of the platform.
+platform gave before it (`mindgap.judge.quantised`, docs/quantised.md), and what follows has to confirm it. Other
+implementations of the format run the same file: where none of them gives the integers that are expected of a value,
+nothing is said of the platform there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from mindgap.aten.functional import Functional, functionalize
+from mindgap.aten.operators import packet_of
 from mindgap.graph import Array, Graph, GraphError, MindgapError, materialise_all, operands
 from mindgap.graph.compare.culprit import DtypePolicy, Example, OperatorCulprit
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
+from mindgap.graph.operators import traits
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.model_files import is_narrow, is_quantised
 from mindgap.judge.quantised import (
+    ONNX_RULE,
+    TFLITE_RULE,
+    QuantisationRule,
     QuantisedExamination,
     QuantisedValue,
     confirmed,
@@ -26,18 +34,40 @@ from mindgap.judge.quantised import (
     quantised_values,
     sources,
 )
+from mindgap.models.corpus.translated_model import result_key
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
 
 #: Runs a model file on tensors: its outputs, and its integers by the name of their node. None for a file without any.
 Probe = Callable[[PlatformName, Sequence[Array]], tuple[tuple[Array, ...], dict[str, Array]] | None]
 
-#: Runs the same file, to check what is expected.
-_REFEREE: Final = parse("onnx/reference")
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """What is known of a format of quantised files. `referees`: platforms that check what is expected of a value, where
+    they are not the one that is judged. `theirs`: what they are called."""
+
+    rule: QuantisationRule
+    referees: tuple[PlatformName, ...]
+    theirs: str
+
+
+#: By the suffix of the file.
+_FORMATS: Final = {
+    ".onnx": _Format(ONNX_RULE, (parse("onnx/reference"),), "ONNX's reference evaluator gives"),
+    ".tflite": _Format(
+        TFLITE_RULE,
+        (parse("litert/cpu@delegate=none"), parse("litert/cpu@kernels=reference"), parse("litert/cpu")),
+        "LiteRT's other kernels give",
+    ),
+}
 #: What stands between the operators of a quantised file.
-_BETWEEN: Final = tuple(
-    f" ({domain}{op})" for domain in ("", "com.microsoft.") for op in ("QuantizeLinear", "DequantizeLinear")
-)
+_BETWEEN: Final = (
+    *(f" ({domain}{op})" for domain in ("", "com.microsoft.") for op in ("QuantizeLinear", "DequantizeLinear")),
+    " (QUANTIZE)", " (DEQUANTIZE)",
+)  # fmt: skip
+#: What was found of a value that a platform computes in another way than the format allows.
+_WRONG: Final = ("reduced_precision", "discrepant")
 _NOT_JUDGED: Final = "its integers were not judged"
 
 
@@ -61,6 +91,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
     """
     from mindgap.judge.oracle import OracleError
 
+    known = _FORMATS[Path(run.way).suffix]
     try:
         functional = functionalize(comparison.graph)
     except GraphError as error:
@@ -68,7 +99,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
     values = {each.number: each for each in quantised_values(functional.graph)}
     if not values or run.outputs is None:
         return None
-    names = _by_name(functional, values.values())
+    names = _by_name(functional, values) if known.rule is ONNX_RULE else _by_result(functional)
     inputs = materialise_all(comparison.graph, comparison.context.tensors)
     given = [array for array, place in zip(inputs, comparison.graph.inputs, strict=True) if place.role == "input"]
     narrow = is_narrow(comparison, run.platform)
@@ -78,31 +109,31 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
         if probed is None:
             return None
         outputs, integers = probed
-        numbers = {names[name].number: array for name, array in integers.items() if name in names}
-        found = examine_quantised(functional.graph, inputs, numbers, outputs, narrow)
+        numbers = {names[name]: array for name, array in integers.items() if name in names}
+        if known.rule is not ONNX_RULE:
+            numbers = _of_their_form(functional.graph, numbers)
+        found = examine_quantised(functional.graph, inputs, numbers, outputs, narrow, rule=known.rule)
         return _Examined(outputs, numbers, found)
 
     try:
         found = examined(run.platform, narrow)
         if found is None:
-            if not run.way.endswith(".onnx"):
+            if known.rule is not ONNX_RULE:
                 return None
             return QuantisedFile(False, f"{_NOT_JUDGED}: a file with functions of its own is not run with them shown")
         if len(found.outputs) != len(run.outputs) or distance(found.outputs, run.outputs) > 0:
             return QuantisedFile(False, "with its integers as further outputs the file gives other results")
-        judged = confirmed(functional.graph, inputs, found.integers, found.outputs, narrow, found.found)
+        judged = confirmed(functional.graph, inputs, found.integers, found.outputs, narrow, found.found, known.rule)
         judged = _with_unknown(functional, values, found.integers, judged)
         judged = [_of_shown_integers(functional, values, each) for each in judged]
-        wrong = [each for each in judged if each.kind in ("reduced_precision", "discrepant")]
+        referees = {each: partial(examined, each, False) for each in known.referees if each != run.platform}
+        judged, gives = _expected_elsewhere(judged, known, referees)
+        wrong = [each for each in judged if each.kind in _WRONG]
         if not wrong:
-            return _without_faults(functional, judged, len(found.integers))
-        against = examined(_REFEREE, False)
-        if against is not None and (unfit := _unfit(against.found, wrong)):
-            label = _label(functional, unfit.node)
-            return QuantisedFile(False, f"ONNX's reference evaluator gives other integers than expected at {label}")
+            return _without_faults(functional, judged, len(found.integers), known.rule)
     except (MindgapError, OracleError) as error:
         return QuantisedFile(False, f"{_NOT_JUDGED}: {str(error).partition(chr(10))[0]}")
-    faults = _faults(functional, values, wrong, run)
+    faults = _faults(functional, values, wrong, run, gives)
     undecided = sum(each.kind == "undecided" for each in judged)
     more = f"; {undecided} of its values are not judged" if undecided else ""
     return QuantisedFile(True, f"{faults[0].detail}{more}", faults)
@@ -156,35 +187,79 @@ def _changing(graph: Graph) -> frozenset[int]:
     return frozenset(found)
 
 
-def _without_faults(functional: Functional, judged: Sequence[QuantisedExamination], shown: int) -> QuantisedFile:
+def _without_faults(
+    functional: Functional, judged: Sequence[QuantisedExamination], shown: int, rule: QuantisationRule
+) -> QuantisedFile:
     """What is said where nothing is wrong: how many values were judged, or the first that could not be."""
     undecided = [each for each in judged if each.kind == "undecided"]
     if undecided:
         first = undecided[0]
         more = f", and {len(undecided) - 1} more values are not judged" if len(undecided) > 1 else ""
         return QuantisedFile(False, f"{_label(functional, first.node)} is not judged: {first.why}{more}")
-    detail = f"each of the {shown} quantised values that it shows is one that ONNX's definition allows"
+    detail = f"each of the {shown} quantised values that it shows is {rule.within}"
     if by_factor := sum(each.by_factor for each in judged):
         detail += f"; {by_factor} elements of them with a factor of 31 bits that is shifted, not in float32"
     return QuantisedFile(True, detail)
 
 
-def _unfit(
-    expected: Sequence[QuantisedExamination], wrong: Sequence[QuantisedExamination]
-) -> QuantisedExamination | None:
-    """The first value of which the reference evaluator gives something else than expected too."""
-    numbers = {each.number for each in wrong}
-    return next((each for each in expected if each.number in numbers and each.kind != "right"), None)
+def _expected_elsewhere(
+    judged: Sequence[QuantisedExamination], known: _Format,
+    referees: Mapping[PlatformName, Callable[[], _Examined | None]],
+) -> tuple[list[QuantisedExamination], dict[int, PlatformName]]:  # fmt: skip
+    """The examinations, and which referee gives what is expected of each wrong value. Where none does, the value is
+    undecided. Referees are asked as long as a value needs one; one that cannot run the file says nothing."""
+    open_ones = {each.number for each in judged if each.kind in _WRONG}
+    gives: dict[int, PlatformName] = {}
+    others, failures = set[int](), list[str]()
+    for platform, examine in referees.items():
+        if not open_ones:
+            break
+        try:
+            found = examine()
+        except MindgapError as error:
+            failures.append(f"{platform} does not run it: {str(error).partition(chr(10))[0]}")
+            continue
+        kinds = {each.number: each.kind for each in found.found} if found is not None else {}
+        gives |= {number: platform for number in open_ones if kinds.get(number) == "right"}
+        others |= {number for number in open_ones if kinds.get(number) in _WRONG}
+        open_ones -= gives.keys()
+    too, none = (
+        f"{known.theirs} other integers than expected there too",
+        "nothing else gives the integers expected there",
+    )
+    why = {number: "; ".join((too if number in others else none, *failures)) for number in open_ones}
+    return [replace(e, kind="undecided", why=why[e.number]) if e.number in why else e for e in judged], gives
 
 
-def _by_name(functional: Functional, values: Iterable[QuantisedValue]) -> dict[str, QuantisedValue]:
-    """The values by the name of the node that they are the result of."""
-    found: dict[str, QuantisedValue] = {}
-    for value in values:
-        name, _, op = _label(functional, value.node).rpartition(" (")
+def _by_name(functional: Functional, values: Iterable[int]) -> dict[str, int]:
+    """The numbers of quantised values by the name of the node that they are the result of."""
+    found: dict[str, int] = {}
+    for number in values:
+        name, _, op = _label(functional, functional.graph.producer[number]).rpartition(" (")
         if op:
-            found[name] = value
+            found[name] = number
     return found
+
+
+def _by_result(functional: Functional) -> dict[str, int]:
+    """The numbers of values by the name of the node whose last call gives them (`ProbedModel.nodes`)."""
+    graph = functional.graph
+    last: dict[str, int] = {}
+    for index in range(len(graph.nodes)):
+        name, _, op = _label(functional, index).rpartition(" (")
+        if op:
+            last[name] = index
+    return {result_key(name, place): n for name, index in last.items() for place, n in enumerate(graph.results(index))}
+
+
+def _of_their_form(graph: Graph, numbers: Mapping[int, Array]) -> dict[int, Array]:
+    """The integers whose value has their dtype and shape: the last call of a node may give another of its results."""
+    specs = {number: graph.values[number] for number in numbers}
+    return {
+        number: array
+        for number, array in numbers.items()
+        if (spec := specs[number]) is not None and (spec.dtype, spec.shape) == (array.dtype.name, array.shape)
+    }
 
 
 def _label(functional: Functional, node: int) -> str:
@@ -193,46 +268,61 @@ def _label(functional: Functional, node: int) -> str:
 
 
 def _faults(
-    functional: Functional, values: Mapping[int, QuantisedValue], wrong: Sequence[QuantisedExamination], run: OwnRun
-) -> tuple[Fault, ...]:
-    """One fault for each rule or operator that is wrong, then one for what float16 explains."""
+    functional: Functional, values: Mapping[int, QuantisedValue], wrong: Sequence[QuantisedExamination], run: OwnRun,
+    gives: Mapping[int, PlatformName],
+) -> tuple[Fault, ...]:  # fmt: skip
+    """One fault for each rule or operator that is wrong, then one for what float16 explains. `gives`: the platform that
+    gives what is expected of a value."""
     groups: dict[str, list[QuantisedExamination]] = {}
     few = [each for each in wrong if each.kind == "reduced_precision"]
     for each in wrong:
         if each.kind == "discrepant":
             op = functional.graph.nodes[_operator(functional, values, each)].op
             groups.setdefault(each.rule or op, []).append(each)
-    faults = [_discrepant(functional, values, group, run) for group in groups.values()]
-    return (*faults, _reduced(functional, values, few, run)) if few else tuple(faults)
+    faults = [_discrepant(functional, values, group, run, gives) for group in groups.values()]
+    return (*faults, _reduced(functional, values, few, run, gives)) if few else tuple(faults)
 
 
 def _operator(functional: Functional, values: Mapping[int, QuantisedValue], one: QuantisedExamination) -> int:
-    """The node that the file computes between two quantised values; the rounding itself where there is none."""
+    """The node that the file computes between two quantised values; the rounding itself where there is none.
+
+    Where one node of a file both computes and quantises, it is its sum of products, or what stands before its division
+    by the scale.
+    """
     value = values.get(one.number)
     nodes = value.block if value is not None else ()
     between = [i for i in nodes if not _label(functional, i).endswith(_BETWEEN)]
-    return between[-1] if between else one.node
+    own = [i for i in between if _label(functional, i) == _label(functional, one.node)]
+    if not own:
+        return between[-1] if between else one.node
+    ops = {i: functional.graph.nodes[i].op for i in own}
+    products = [i for i in own if traits(ops[i]).contracts]
+    inside = own[:-1] if packet_of(ops[own[-1]]) == "div" else own
+    computing = [i for i in inside if not traits(ops[i]).moves_data and not traits(ops[i]).casts]
+    return (products or computing or own)[-1]
 
 
 def _discrepant(
-    functional: Functional, values: Mapping[int, QuantisedValue], group: Sequence[QuantisedExamination], run: OwnRun
-) -> Fault:
+    functional: Functional, values: Mapping[int, QuantisedValue], group: Sequence[QuantisedExamination], run: OwnRun,
+    gives: Mapping[int, PlatformName],
+) -> Fault:  # fmt: skip
     first = group[0]
     nodes = [_operator(functional, values, each) for each in group]
     node = functional.origin[nodes[0]]
     culprit = OperatorCulprit((functional.graph.nodes[nodes[0]].op,), node, _label(functional, nodes[0]))
     return Fault(
         culprit, "discrepant", "platform", tuple(sorted({functional.origin[i] for i in nodes})),
-        _words(functional, values, group, run), _example(functional, first),
+        _words(functional, values, group, run, gives), _example(functional, first),
     )  # fmt: skip
 
 
 def _reduced(
-    functional: Functional, values: Mapping[int, QuantisedValue], few: Sequence[QuantisedExamination], run: OwnRun
-) -> Fault:
+    functional: Functional, values: Mapping[int, QuantisedValue], few: Sequence[QuantisedExamination], run: OwnRun,
+    gives: Mapping[int, PlatformName],
+) -> Fault:  # fmt: skip
     nodes = {functional.origin[_operator(functional, values, each)] for each in few}
     worst = max(few, key=lambda each: each.beyond)
-    detail = f"{_words(functional, values, few, run)}; rounding to float16 leads as far"
+    detail = f"{_words(functional, values, few, run, gives)}; rounding to float16 leads as far"
     accept = f"to accept it: --allow '{run.platform}: float32 in float16'"
     return Fault(
         DtypePolicy("float32", "float16"), "reduced_precision", "platform", tuple(sorted(nodes)), detail,
@@ -241,10 +331,13 @@ def _reduced(
 
 
 def _words(
-    functional: Functional, values: Mapping[int, QuantisedValue], group: Sequence[QuantisedExamination], run: OwnRun
-) -> str:
-    """`model.onnx: 13 of 600 elements of conv (Conv) are other integers than ONNX allows, by up to 1 step (…)`."""
+    functional: Functional, values: Mapping[int, QuantisedValue], group: Sequence[QuantisedExamination], run: OwnRun,
+    gives: Mapping[int, PlatformName],
+) -> str:  # fmt: skip
+    """`model.onnx: 13 of 600 elements of conv (Conv) are other integers than ONNX's definition allows, by up to 1
+    step: …; onnx/reference gives the expected ones`."""
     first = max(group, key=lambda each: (each.farthest, each.beyond))
+    beyond = _FORMATS[Path(run.way).suffix].rule.beyond
     label = _label(functional, _operator(functional, values, first))
     more = f", and of {len(group) - 1} more quantised values," if len(group) > 1 else ""
     if first.form:
@@ -255,9 +348,10 @@ def _words(
         return f"{of} are other than any rounding gives" if discrete else f"{of} are off by up to {first.beyond:.3g}"
     steps = "1 step" if first.farthest == 1 else f"{first.farthest} steps"
     how = first.rule or f"{first.beyond:.3g} of a step further from the exact quotient than rounding to nearest leads"
+    expected = f"; {gives[first.number]} gives the expected ones" if first.number in gives else ""
     return (
-        f"{run.words}: {first.count} of {first.elements} elements of {label}{more} are other integers than ONNX "
-        f"allows, by up to {steps}: {how}"
+        f"{run.words}: {first.count} of {first.elements} elements of {label}{more} are {beyond}, by up to "
+        f"{steps}: {how}{expected}"
     )
 
 

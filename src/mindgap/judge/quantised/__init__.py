@@ -7,6 +7,17 @@ element. Knows nothing of platforms, workers or files. docs/quantised.md states 
 
 from mindgap.judge.quantised.confirmation import confirmed, sources
 from mindgap.judge.quantised.examination import QuantisedExamination, examine_quantised
+from mindgap.judge.quantised.reach import ONNX_RULE, TFLITE_RULE, QuantisationRule
 from mindgap.judge.quantised.values import QuantisedValue, quantised_values
 
-__all__ = ["QuantisedExamination", "QuantisedValue", "confirmed", "examine_quantised", "quantised_values", "sources"]
+__all__ = [
+    "ONNX_RULE",
+    "TFLITE_RULE",
+    "QuantisationRule",
+    "QuantisedExamination",
+    "QuantisedValue",
+    "confirmed",
+    "examine_quantised",
+    "quantised_values",
+    "sources",
+]

@@ -15,6 +15,7 @@ from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Array, Graph, Labels, operands
 from mindgap.judge.oracle import Oracle
 from mindgap.judge.quantised.examination import QuantisedExamination, examine_quantised
+from mindgap.judge.quantised.reach import ONNX_RULE, QuantisationRule
 from mindgap.judge.quantised.values import nodes_back_to
 
 #: Of integers that nothing confirms.
@@ -37,7 +38,7 @@ def sources(graph: Graph, number: int, known: frozenset[int]) -> frozenset[int]:
 
 def confirmed(
     graph: Graph, inputs: Sequence[Array], integers: Mapping[int, Array], outputs: Sequence[Array], narrow: bool,
-    examined: Sequence[QuantisedExamination],
+    examined: Sequence[QuantisedExamination], rule: QuantisationRule = ONNX_RULE,
 ) -> list[QuantisedExamination]:  # fmt: skip
     """Returns the examinations, `undecided` where a wrong value may be wrong as an output only.
 
@@ -55,7 +56,8 @@ def confirmed(
     right = _right(graph, inputs, integers, wrong)
     found = {each.number: each for each in examined}
     on_right = {
-        each.number: each for each in examine_quantised(graph, inputs, integers, outputs, narrow, imposed=right)
+        each.number: each
+        for each in examine_quantised(graph, inputs, integers, outputs, narrow, imposed=right, rule=rule)
     }  # fmt: skip
     read = {number: sources(graph, number, known) for number in found}
     doubted: dict[int, QuantisedExamination] = {}

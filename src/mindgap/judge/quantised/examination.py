@@ -18,7 +18,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.graph import Array, Graph, Labels, Ref
 from mindgap.judge.oracle import Expectation, Oracle, OracleError
 from mindgap.judge.oracle.evaluation.formats import widen
-from mindgap.judge.quantised.reach import dividing_scale, reach
+from mindgap.judge.quantised.reach import ONNX_RULE, QuantisationRule, dividing_scale, reach
 from mindgap.judge.quantised.values import QuantisedValue, quantised_values
 from mindgap.judge.quantised.wrong_rules import named_rule, other_encoding
 
@@ -32,6 +32,10 @@ _COARSER: Final = 2.0**13
 #: Elements that are off by float16 are off in both directions: of so many, more than one in so many.
 _SIGNS: Final = 20
 _MINORITY: Final = 16
+#: Of the integers of a type, the share that may be right of one element: where more are, values at random pass in that
+#: share of cases, and a kernel with errors of several steps is taken for a right one. Rounding in float32 alone reaches
+#: less than a step of 8 bits; so wide a reach means that it decides a position or a comparison.
+_SHARE: Final = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +80,13 @@ class QuantisedExamination:
 
 def examine_quantised(
     graph: Graph, inputs: Sequence[Array], integers: Mapping[int, Array], outputs: Sequence[Array],
-    narrow: bool = False, imposed: Mapping[int, Array] | None = None,
+    narrow: bool = False, imposed: Mapping[int, Array] | None = None, rule: QuantisationRule = ONNX_RULE,
 ) -> list[QuantisedExamination]:  # fmt: skip
     """Returns one examination for each quantised value in `integers` or among the outputs, in order, then those of the
-    other outputs.
+    other values in `integers`, which are moved or chosen without rounding, and those of the other outputs.
 
-    `graph`: functional. `integers`: what a platform gave, by number of the value (`QuantisedValue.number`); `outputs`:
-    of the same run, in the graph's order. `narrow`: whether the platform was measured to compute float32 in fewer bits;
+    `graph`: functional. `integers`: what a platform gave, by number of the value; `outputs`: of the same run, in the
+    graph's order. `narrow`: whether the platform was measured to compute float32 in fewer bits;
     `reduced_precision` is found of no other. `imposed`: integers that take their place in what follows. Raises
     `OracleError`, also for another number of outputs;
     `OracleMemoryError` where memory does not suffice.
@@ -93,22 +97,40 @@ def examine_quantised(
     returned = dict(zip(graph.outputs, outputs, strict=True))
     all_integers = {each.number: returned[each.number] for each in found if each.number in returned} | dict(integers)
     values = [value for value in found if value.number in all_integers]
-    others = [(number, array) for number, array in returned.items() if number not in all_integers]
-    watched = (*(value.operand for value in values), *(number for number, _ in others))
-    given = {each.number: to_torch(all_integers[each.number]) for each in values}
-    fitting = {each.number: given[each.number] for each in values if not _other_form(graph, each, given[each.number])}
+    rounded_ones = {value.number for value in values}
+    moved = [number for number in all_integers if number not in rounded_ones and number not in returned]
+    others = [number for number in returned if number not in rounded_ones]
+    again, copies = _computed_again(graph, moved)
+    watched = (*(value.operand for value in values), *copies.values(), *others)
+    given = {number: to_torch(all_integers[number]) for number in (*rounded_ones, *moved)}
+    fitting = {number: array for number, array in given.items() if not _other_form(graph, number, array)}
     fitting |= {number: to_torch(array) for number, array in (imposed or {}).items()}
-    oracle = Oracle(replace(graph, outputs=watched, labels=Labels()), inputs, decisions=fitting)
-    examined = [_examined(oracle, value, given[value.number], narrow) for value in values]
-    for number, array in others:
-        examine = _of_floats if array.dtype.kind == "f" else _of_others
-        examined.append(examine(oracle, number, array, narrow))
+    oracle = Oracle(replace(again, outputs=watched, labels=Labels()), inputs, decisions=fitting)
+    examined = [_examined(oracle, value, given[value.number], narrow, rule) for value in values]
+    for number in moved:
+        one = _of_others(oracle, copies[number], all_integers[number], narrow)
+        examined.append(replace(one, number=number, node=graph.producer[number]))
+    for number in others:
+        examine = _of_floats if returned[number].dtype.kind == "f" else _of_others
+        examined.append(examine(oracle, number, returned[number], narrow))
     return examined
 
 
-def _other_form(graph: Graph, value: QuantisedValue, given: Tensor) -> str:
+def _computed_again(graph: Graph, numbers: Sequence[int]) -> tuple[Graph, dict[int, int]]:
+    """Returns the graph with a copy of the nodes that give these values behind the others, and the numbers of the
+    copies: a value that is imposed on what follows is not computed where it is imposed."""
+    nodes, copies, count = list(graph.nodes), dict[int, int](), len(graph.values)
+    for number in numbers:
+        index = graph.producer[number]
+        nodes.append(graph.nodes[index])
+        copies[number] = count + number - graph.first_value[index]
+        count += len(graph.nodes[index].outputs)
+    return replace(graph, nodes=tuple(nodes), labels=Labels()), copies
+
+
+def _other_form(graph: Graph, number: int, given: Tensor) -> str:
     """The dtype and shape of integers and those of the graph, in words, where they differ."""
-    spec = graph.values[value.number]
+    spec = graph.values[number]
     got = f"{str(given.dtype).removeprefix('torch.')}{list(given.shape)}"
     right = got if spec is None else f"{spec.dtype}{list(spec.shape)}"
     return "" if got == right else f"{got} where {right} is right"
@@ -119,16 +141,18 @@ def _zero_point(oracle: Oracle, value: QuantisedValue) -> Tensor:
     return torch.as_tensor(zero, dtype=torch.float64)
 
 
-def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor, narrow: bool) -> QuantisedExamination:
+def _examined(
+    oracle: Oracle, value: QuantisedValue, given: Tensor, narrow: bool, format_rule: QuantisationRule
+) -> QuantisedExamination:
     expected = oracle.expectation(value.operand)
     x, zero, got = expected.wide, _zero_point(oracle, value), widen(given).to(torch.float64)
-    form = _other_form(oracle.graph, value, given)
+    form = _other_form(oracle.graph, value.number, given)
     if not form and got.shape != x.shape:
         form = f"{list(got.shape)} where {list(x.shape)} is right"
     if form:
         everywhere = torch.ones(got.shape, dtype=torch.bool)
         return QuantisedExamination(value.number, value.node, "discrepant", everywhere, got.numel(), form=form)
-    allowed = reach(oracle, value, expected)
+    allowed = reach(oracle, value, expected, format_rule)
     # What NaN becomes is not defined, and what is infinite without doubt is cut off.
     undefined, x = x.isnan(), torch.where(x.isnan(), got - zero, x)
 
@@ -142,6 +166,12 @@ def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor, narrow: bool
     within = allowed.floats + allowed.integer
     bad = outside(within)
     if not bool(bad.any()):
+        if open_ones := _open_elements(value, x, zero, within, undefined):
+            why = (
+                f"rounding leaves more than 1/{1 / _SHARE:.0f} of the integers of its type open at {open_ones} of "
+                f"{got.numel()} elements"
+            )
+            return QuantisedExamination(value.number, value.node, "undecided", bad, got.numel(), why=why)
         by_factor = int(outside(allowed.floats).sum())
         return QuantisedExamination(value.number, value.node, "right", bad, got.numel(), by_factor=by_factor)
     within = torch.where(torch.isfinite(x), torch.nan_to_num(within, nan=torch.inf), torch.zeros_like(x))
@@ -165,6 +195,13 @@ def _examined(oracle: Oracle, value: QuantisedValue, given: Tensor, narrow: bool
         int((got - right).abs().max()), float(beyond.max()), rule, position, float(got.flatten()[worst]),
         float(right.flatten()[worst]), float((x + zero).flatten()[worst]),
     )  # fmt: skip
+
+
+def _open_elements(value: QuantisedValue, x: Tensor, zero: Tensor, within: Tensor, undefined: Tensor) -> int:
+    """How many elements may be so many integers that nothing is said of them (`_SHARE`). Two neighbours are a tie."""
+    low, high = ((torch.round(each) + zero).clamp(value.low, value.high) for each in (x - within, x + within))
+    wide = (high - low > max(_SHARE * (value.high - value.low), 1.0)) | within.isnan() | within.isinf()
+    return int((wide & torch.isfinite(x) & ~undefined).sum())
 
 
 def _one_sided(bad: Tensor, off: Tensor) -> bool:

@@ -10,14 +10,15 @@ Three sources, which are added:
   `SaturatingRoundingDoublingHighMul`, then `RoundingDivideByPOT`). The first rounding is half a unit of 2⁻ⁿ steps.
 
 Where every operator is exact in float32 (scales of few bits, sums below 2²⁴ units) ONNX leaves nothing open: the reach
-is 0, and a tie goes to the even integer.
+is 0, and a tie goes to the even integer. TensorFlow Lite's 8-bit quantisation specification names no integer for a tie,
+and its kernels take both: `TfLiteRound` halves away from zero, XNNPACK's conversions the even one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -42,10 +43,43 @@ _EXACT: Final = frozenset({
     "add", "sub", "mul", "div", "relu", "clamp", "to", "_to_copy", "round", "neg", "abs", "maximum", "minimum", "cat",
     "stack", "max_pool1d", "max_pool2d", "max_pool3d", "constant_pad_nd", "pad",
 })  # fmt: skip
+#: What makes both integers beside a tie right, in steps.
+_TIE: Final = 2.0**-30
+#: Half of 2⁻¹ steps: what rounding before a shift is off at most.
+_LARGEST_SHIFTED: Final = 0.25
 _SUMS: Final = frozenset({
     "conv1d", "conv2d", "conv3d", "convolution", "matmul", "mm", "bmm", "addmm", "linear", "sum", "mean", "avg_pool1d",
     "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
 })  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class QuantisationRule:
+    """What a format leaves open of its integers.
+
+    within, beyond: what is said of integers that it allows, and of others. even_ties: whether a tie goes to the even
+    integer where every operator is exact. rescales: whether kernels of all operators may multiply integers by a factor
+    of 31 bits, or those of sums of products alone. factor: the relative error of such a factor, by dtype of the
+    integers.
+    """
+
+    within: str
+    beyond: str
+    even_ties: bool = True
+    rescales: bool = False
+    factor: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+ONNX_RULE: Final = QuantisationRule("one that ONNX's definition allows", "other integers than ONNX's definition allows")
+#: Sums of 64 bits, of int16, are multiplied by the upper 16 bits of the factor, 15 without the sign
+#: (`MultiplyByQuantizedMultiplier` of int64 in `lite/kernels/internal/common.h`).
+TFLITE_RULE: Final = QuantisationRule(
+    "no further from the exact quotient than rounding and a factor of 31 bits (of int16 15) lead",
+    "further from the exact quotient than rounding and a factor of 31 bits (of int16 15) lead",
+    even_ties=False,
+    rescales=True,
+    factor={"int16": 2.0**-15},
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +91,16 @@ class Reach:
     integer: Tensor
 
 
-def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation) -> Reach:
+def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation, rule: QuantisationRule = ONNX_RULE) -> Reach:
     """Returns how far from the exact quotient each element may be rounded, in steps."""
     x = expected.wide
-    if _is_exact(oracle, value):
+    if rule.even_ties and _is_exact(oracle, value):
         return Reach(torch.zeros_like(x), torch.zeros_like(x))
-    shifted = _of_double_rounding(oracle, value, x)
-    return Reach(SIGMAS * expected.sigma + _WIDE * x.abs(), _FACTOR * x.abs() + shifted)
+    shifted = _of_double_rounding(oracle, value, x, rule.rescales)
+    spec = oracle.graph.values[value.number]
+    factor = _FACTOR if spec is None else rule.factor.get(spec.dtype, _FACTOR)
+    floats = SIGMAS * expected.sigma + _WIDE * x.abs()
+    return Reach(floats if rule.even_ties else floats + _TIE, factor * x.abs() + shifted)
 
 
 def dividing_scale(oracle: Oracle, value: QuantisedValue) -> Tensor | None:
@@ -81,10 +118,15 @@ def _made_by(oracle: Oracle, number: int) -> Node | None:
     return oracle.graph.nodes[index] if index >= 0 else None
 
 
-def _of_double_rounding(oracle: Oracle, value: QuantisedValue, x: Tensor) -> Tensor:
-    """Half of 2⁻ⁿ steps for the factor M of a product of two quantised operands, by channel; 0 for others, and for M
-    of ½ or more, which is not shifted. `x`: the quotients."""
+def _of_double_rounding(oracle: Oracle, value: QuantisedValue, x: Tensor, rescales: bool) -> Tensor:
+    """Half of 2⁻ⁿ steps for the factor M that integers are multiplied by, by channel; 0 where there is none, and for M
+    of ½ or more, which is not shifted. `x`: the quotients. `rescales`: operators without sums of products may multiply
+    integers too, by a factor that is not known; then n may be 1."""
     factor = _factor(oracle, value, x)
+    if factor is None and rescales:
+        factor = _given_factor(oracle, value, x)
+        if factor is None:
+            return torch.full_like(x, _LARGEST_SHIFTED)
     if factor is None:
         return torch.zeros_like(x)
     shift = torch.floor(

@@ -19,6 +19,7 @@ from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, parse
 from mindgap.models.corpus.steps import StepLoop, steps_option, stepwise, with_tokens
 from mindgap.models.corpus.submodules import inside, submodule_of
+from mindgap.models.corpus.translated_model import NoTranslation, UntranslatedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ def capture_built(
     optimizer: Optimizer | None = None,
 ) -> Graph:
     """Captures a program that is built and leaves it as it was. Raises `CaptureError`."""
+    if isinstance(built.program, UntranslatedModel):
+        raise NoTranslation(built.program.reason)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.

@@ -7,13 +7,15 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 from mindgap.aten.torch_private.modules import put_buffer, put_module, put_parameter
-from mindgap.graph import Array
+from mindgap.graph import Array, MindgapError
+from mindgap.models.capture.errors import CaptureError
 from mindgap.models.corpus.source import one_line
 
 #: A translation takes a node and its operands, and gives one tensor, or a sequence with one for each output.
@@ -35,6 +37,14 @@ def checked_before() -> Generator[None]:
         CHECKED.reset(token)
 
 
+class NoTranslation(CaptureError):
+    """A model file has an operator without a translation, so that there is no graph; runtimes may run the file."""
+
+    def __init__(self, reason: str) -> None:
+        MindgapError.__init__(self, reason)
+        self.reason, self.line = reason, ""
+
+
 class Untranslated(Exception):
     """A node has no equivalent in PyTorch. The message is one line. `located`: it names the node."""
 
@@ -45,6 +55,10 @@ class Untranslated(Exception):
         found = Untranslated(f"node {name} ({op}): {self}")
         found.located = True
         return found
+
+
+class MissingTranslation(Untranslated):
+    """Operators have no translation, by their kind: all else of the file is known."""
 
 
 def apart(ours: Array, theirs: Array) -> int:
@@ -82,6 +96,26 @@ class TranslationTable(dict[str, Translation]):
             return function
 
         return add
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedModel:
+    """A model file whose outputs are those of another, then the integers of some nodes.
+
+    path: of the file. nodes: by the name of each node with a quantised result, as captured graphs have it, the position
+    of its integers among the outputs; of a further result n of a node, by its name, a colon and n (`result_key`).
+    own: how many outputs the model has itself. all: how many the file has.
+    """
+
+    path: Path
+    nodes: dict[str, int]
+    own: int
+    all: int
+
+
+def result_key(name: str, result: int) -> str:
+    """Returns what a result of a node is called in `ProbedModel.nodes`."""
+    return f"{name}:{result}" if result else name
 
 
 class TranslatedNode(torch.nn.Module):
@@ -160,6 +194,22 @@ class TranslatedModel(torch.nn.Module):
                 if last.get(name, -1) <= i and name not in self.outputs:
                     values.pop(name, None)
         return {name: values[name] for name in self.outputs}
+
+
+class UntranslatedModel(torch.nn.Module):
+    """Stands for a model file that has no translation, with the inputs that it takes. Gives no outputs.
+
+    reason: why it has none, a line.
+    """
+
+    def __init__(self, inputs: Sequence[str], reason: str) -> None:
+        super().__init__()
+        self.argument_names, self.reason = tuple(inputs), reason
+        self.eval()
+
+    def forward(self, *_: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Returns nothing."""
+        return {}
 
 
 def _needed(steps: Sequence[TranslatedNode], outputs: Sequence[str]) -> tuple[list[TranslatedNode], set[str]]:

@@ -8,7 +8,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,8 @@ from mindgap.run.worker_client import LEAST_S, CannotOpen, WorkerClient, WorkerS
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from mindgap.models.corpus.translated_model import ProbedModel
 
 _START_S: Final = 120.0
 #: What took no longer to export and run is fed other arguments too.
@@ -147,10 +149,9 @@ class OwnPathClient:
 
         Raises `MindgapError` as `feed` does.
         """
-        from mindgap.models.corpus.onnx_models.probing import write_probed
-
         name, question, options = source.partition("?")
-        if not name.endswith(".onnx"):
+        write_probed = _probe_writer(name)
+        if write_probed is None:
             return None
         if platform in self._files:
             raise MindgapError(f"{self._files[platform].name} takes the place of the source there")
@@ -291,6 +292,19 @@ class OwnPathClient:
                 )  # fmt: skip
                 self._clients[key] = WorkerClient(start, {}, RequestLimits(_START_S)), threading.Lock()
             return self._clients[key]
+
+
+def _probe_writer(name: str) -> Callable[[Path, Path], ProbedModel | None] | None:
+    """What writes a model file with its integers as outputs; None for another source."""
+    if name.endswith(".onnx"):
+        from mindgap.models.corpus.onnx_models.probing import write_probed as write_onnx
+
+        return write_onnx
+    if name.endswith(".tflite"):
+        from mindgap.models.corpus.tflite_models.probing import write_probed as write_tflite
+
+        return write_tflite
+    return None
 
 
 def is_model_file(source: str) -> bool:

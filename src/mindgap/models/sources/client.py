@@ -54,6 +54,14 @@ class ProgramRefused(MindgapError):
     """A program was opened and built, and cannot be captured."""
 
 
+class FileUntranslated(ProgramRefused):
+    """A model file has an operator without a translation (`NoTranslation`): runtimes alone may run it."""
+
+
+#: By what the worker says of a program that was refused.
+_ERRORS: Final = {"": MindgapError, "program": ProgramRefused, "untranslated": FileUntranslated}
+
+
 @dataclass(frozen=True, slots=True)
 class OpenedProgram:
     """One program of a source that was opened.
@@ -146,7 +154,7 @@ class SourceClient:
             try:
                 frame = self._ask({"kind": "capture", "key": key, "index": index, **how}, opened.source)
             except ProgramRefused as refused:
-                raise ProgramRefused(f"{refused}{self._capturable_submodules(opened, index, how)}") from None
+                raise type(refused)(f"{refused}{self._capturable_submodules(opened, index, how)}") from None
             finally:
                 self._held[key] = self._held.get(key, 1) - 1
                 if not any(self._held.values()):
@@ -238,8 +246,7 @@ class SourceClient:
             return frame
         if frame.header["broken"]:
             raise RuntimeError(frame.header["broken"])
-        error = ProgramRefused if frame.header.get("refused") else MindgapError
-        raise error(str(frame.header["reason"]))
+        raise _ERRORS[frame.header.get("refused", "")](str(frame.header["reason"]))
 
 
 def users_line(tail: str) -> str:

@@ -13,8 +13,8 @@ worker → parent   opened    each program (`OpenedProgram`)
                   captured  the graph's bytes, and warnings
                   capturable_submodules  a text to add to the reason
                   generated  of each way its label and why it gave nothing; tokens and logits of each
-                  failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: a program was
-                            refused
+                  failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: "program"
+                            where one was refused, "untranslated" for a file with an operator that has no translation
 """
 
 from __future__ import annotations
@@ -174,8 +174,11 @@ def _explained_exits() -> Generator[None]:
 def _failed(error: BaseException) -> Header:
     if isinstance(error, MindgapError):
         from mindgap.models.capture import CaptureError
+        from mindgap.models.corpus.translated_model import NoTranslation
 
-        return {"kind": "failed", "reason": str(error), "broken": "", "refused": isinstance(error, CaptureError)}
+        refused = "untranslated" if isinstance(error, NoTranslation) else "program"
+        refused = refused if isinstance(error, CaptureError) else ""
+        return {"kind": "failed", "reason": str(error), "broken": "", "refused": refused}
     if isinstance(error, Exception) and not isinstance(error, MemoryError):
         return {"kind": "failed", "reason": str(error), "broken": "".join(traceback.format_exception(error))}
     from mindgap.models.capture.origin import user_line_of

@@ -14,7 +14,9 @@ from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, th
 from mindgap.platforms.onnx.stages import onnxruntime_stage
 from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, new_session, runtime
 from mindgap.platforms.protocol import (
+    HALF_WEIGHT_COPIES,
     INFERENCE_ONLY,
+    WIDENED_COPIES,
     Alternative,
     Array,
     Executable,
@@ -78,6 +80,7 @@ class OnnxRuntimePlatform:
             "execution_mode": "sequential",
             "use_deterministic_compute": self._deterministic,
             INFERENCE_ONLY: True,
+            HALF_WEIGHT_COPIES: WIDENED_COPIES,
             "exporter": _EXPORTERS[self._export],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self._measured()),
         }

@@ -17,7 +17,9 @@ from mindgap.platforms.onnx.messages import aten_operator
 from mindgap.platforms.openvino import messages as openvino_messages
 from mindgap.platforms.openvino.stages import openvino_stage
 from mindgap.platforms.protocol import (
+    HALF_WEIGHT_COPIES,
     INFERENCE_ONLY,
+    WIDENED_COPIES,
     Alternative,
     Array,
     CompileFailure,
@@ -96,6 +98,7 @@ class OpenVinoPlatform:
             "threads": self._threads,
             "frontend": self._frontend,
             INFERENCE_ONLY: True,
+            HALF_WEIGHT_COPIES: WIDENED_COPIES,
             "exporter": _EXPORTERS[self._frontend],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }

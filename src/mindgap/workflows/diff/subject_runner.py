@@ -15,15 +15,15 @@ from typing import Final
 from mindgap.graph import Array, Graph, MindgapError, materialise_all
 from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.compare.culprit import SubmoduleCulprit
-from mindgap.graph.sizes import output_bytes
+from mindgap.graph.sizes import half_share, output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path
-from mindgap.judge.pipeline.own_path_alone import row_without_graph
+from mindgap.judge.pipeline.own_path_alone import row_without_graph, rows_of_file
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.models.own_path.runs import OwnRun
-from mindgap.models.sources.client import ProgramRefused
+from mindgap.models.sources.client import FileUntranslated, ProgramRefused
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
@@ -31,6 +31,8 @@ from mindgap.results.drawn_graph import MOST_AROUND, drawn_nodes, submodule_node
 from mindgap.results.quantisation_cost import QuantisationCost, cost_of
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Model, OwnPath, Row
+from mindgap.run.outcome import Outcome
+from mindgap.run.system import memory_bytes
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.large_models import LargeGraphGate, expected_before_capture, expected_seconds
 from mindgap.workflows.diff.subject import OwnProgram, Subject
@@ -86,7 +88,7 @@ class SubjectRunner:
                 own_runs = _begin(subject.program, self._exporting())
             graph = subject.captured()
         except ProgramRefused as error:
-            rows = self._own_paths(position, subject, own_runs)
+            rows = self._own_paths(position, subject, own_runs, error)
             self._refuse(position, subject, error, rows)
             return None
         except Exception as error:
@@ -123,25 +125,41 @@ class SubjectRunner:
         refused = self.record.refused(position, refusal(subject.name, error))
         self.collected.refused(position, refused, len(self.platforms) - rows)
 
-    def _own_paths(self, position: int, subject: Subject, begun: OwnRuns) -> int:
-        """Compares the own exports of a program that cannot be captured with eager mode. Returns how many rows that
-        gives. A store has the refusal alone: its rows are of graphs."""
+    def _own_paths(self, position: int, subject: Subject, begun: OwnRuns, error: ProgramRefused) -> int:
+        """Compares the own exports of a program that cannot be captured with eager mode, and runs of a model file
+        without a translation with each other. Returns how many rows that gives. A store has the refusal alone: its rows
+        are of graphs."""
         program, reference = subject.program, self.context.settings.reference
         platforms = self._exporting()
         if program is None or self.budget.over or not platforms:
             return 0
 
+        def run_on(platform: PlatformName) -> OwnRun | None:
+            return begun[platform].result() if platform in begun else program.run(platform)
+
         def compare(platform: PlatformName) -> Row:
-            run = begun[platform].result() if platform in begun else program.run(platform)
+            run = run_on(platform)
             locate, sensitivity = partial(program.locate, platform), partial(program.sensitivity, platform)
             row = row_without_graph(subject.name, platform, run, locate, sensitivity)
             sized = program.run_sizes(platform, run.dynamic) if run is not None and run.fed else None
             return row if sized is None or run is None else with_sizes(row, sized, run, locate)
 
+        runs: dict[PlatformName, OwnRun | None] = {}
+
+        def ran(platform: PlatformName) -> Row:
+            runs[platform] = run_on(platform)
+            return Row(subject.name, platform, "ok", None)
+
+        untranslated = isinstance(error, FileUntranslated)
+        doing = "running the file" if untranslated else "comparing the program's own export"
         rows: list[Row] = []
         for platform in platforms:
-            self.collected.report_activity(subject.name, platform, "comparing the program's own export")
-            rows.append(advised(row_or_failure(subject.name, platform, partial(compare, platform))))
+            self.collected.report_activity(subject.name, platform, doing)
+            row = row_or_failure(subject.name, platform, partial(ran if untranslated else compare, platform))
+            rows.append(advised(row))
+        if untranslated:
+            of_runs = {row.platform: row for row in rows_of_file(subject.name, runs, str(error))}
+            rows = [of_runs.get(row.platform, row) for row in rows]
         if all(row.status == "not_run" for row in rows):
             return 0
         model = Model(subject.name, "", 0, 0, (), (), "ok", source=subject.source)
@@ -195,6 +213,9 @@ class SubjectRunner:
         def judge(platform: PlatformName) -> None:
             if platform in too_large:
                 row = Row(name, platform, "not_run", None, detail=f"not run: {too_large[platform]}")
+            elif alone and (out := comparison.outcomes.get(platform)) is not None and out.status == "oom":
+                # That a large model does not fit says nothing of the platform.
+                row = Row(name, platform, "not_run", None, detail=f"not run: {_lacking(out, memory)}")
             else:
                 with activity_receiver(partial(told, platform)):
                     row = row_or_failure(name, platform, lambda: self._judged(captured, comparison, platform, alone))
@@ -284,10 +305,19 @@ class SubjectRunner:
         from mindgap.judge.pipeline.estimate import MemoryEstimate
 
         estimate = MemoryEstimate(graph)
-        copies = {each: self.context.weight_copies(each) for each in (self.context.settings.reference, *self.platforms)}
+        every, half = (self.context.settings.reference, *self.platforms), half_share(graph)
+        copies = {each: self.context.weight_copies(each, half) for each in every}
         reasons = {platform: estimate.too_large(count) for platform, count in copies.items()}
         too_large = {platform: why for platform, why in reasons.items() if why is not None}
         return max(estimate.on(copies[each]) for each in copies.keys() - too_large.keys() or copies), too_large
+
+
+def _lacking(outcome: Outcome, expected: int) -> str:
+    """What is said of a large model for which memory did not suffice. `expected`: bytes."""
+    return (
+        f"{outcome.message}: about {expected / 2**30:.1f} GiB were expected, and the machine has "
+        f"{memory_bytes() / 2**30:.1f} GiB for all that runs: compare a submodule (--inside layers.0), a smaller input"
+    )
 
 
 def _begin(program: OwnProgram, platforms: Sequence[PlatformName]) -> OwnRuns:

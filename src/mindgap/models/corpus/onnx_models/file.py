@@ -27,7 +27,13 @@ from mindgap.models.corpus.onnx_models.translation import (
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line, require_file, suggest
-from mindgap.models.corpus.translated_model import CHECKED, TranslatedModel, Untranslated
+from mindgap.models.corpus.translated_model import (
+    CHECKED,
+    MissingTranslation,
+    TranslatedModel,
+    Untranslated,
+    UntranslatedModel,
+)
 
 #: Bytes of a protobuf message, at most.
 _LARGEST: Final = 2 << 30
@@ -62,11 +68,28 @@ def _build(source: Source, path: Path) -> Built:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             built, told = _translated(source, expanded(model), path)
+    except MissingTranslation as reason:
+        return _untranslated(source, model, f"{path}: {reason}")
     except Untranslated as reason:
         raise SourceError(f"{path}: {reason}") from reason
     if told:
         warnings.warn(f"{path}: {told}", UnprovenCapture, stacklevel=2)
     return built
+
+
+def _untranslated(source: Source, model: Any, reason: str) -> Built:
+    """Returns what stands for a file with an operator that has no translation: its inputs, of the first sizes. Raises
+    `SourceError` where these are not known."""
+    try:
+        inputs = model_inputs(model.graph)
+        seed, given = _options(source, symbols(inputs))
+        sizes, registry = next(iter(size_choices(inputs, given))), new_registry()
+        initial = {one.name: tuple(one.dims) for one in model.graph.initializer}
+        structural = structural_names(model.graph.node)
+        drawn = drawn_inputs(model.graph, inputs, sizes, structural, seed, registry, initial)
+    except Untranslated:
+        raise SourceError(reason) from None
+    return Built(UntranslatedModel([*drawn], reason), tuple(drawn.values()), {}, registry)
 
 
 def load_model(path: Path) -> Any:
@@ -162,7 +185,7 @@ def _stored_tensors(graph: Any) -> Iterator[Any]:
 
 def expanded(model: Any) -> Any:
     """Returns the model with its own functions, and ONNX's functions that have no translation, written out. Raises
-    `Untranslated` with all operators that are left."""
+    `MissingTranslation` with all operators that are left."""
     import onnx
     from onnx import inliner
 
@@ -179,7 +202,7 @@ def expanded(model: Any) -> Any:
             raise Untranslated(f"onnx.inliner cannot write out {', '.join(op for _, op in bodies)}: {why}") from error
         missing = _missing(model.graph)
     if missing:
-        raise Untranslated(f"no translation of {', '.join(_counted(op, *each) for op, each in missing.items())}")
+        raise MissingTranslation(f"no translation of {', '.join(_counted(op, *each) for op, each in missing.items())}")
     return model
 
 

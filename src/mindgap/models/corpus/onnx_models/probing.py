@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mindgap.models.corpus.onnx_models.file import load_model
 from mindgap.models.corpus.onnx_models.model_proto import node_name, unique_name
 from mindgap.models.corpus.source import SourceError, one_line
+from mindgap.models.corpus.translated_model import ProbedModel
 
 #: The element type uint8 (`onnx.TensorProto`), of which a result is without a zero point.
 _UINT8: Final = 2
@@ -20,20 +20,6 @@ _ZERO_POINTS: Final = {
     "QLinearConcat": 1, "QLinearSigmoid": 4, "QLinearLeakyRelu": 4, "QLinearAveragePool": 4,
     "QLinearGlobalAveragePool": 4, "QLinearReduceMean": 4, "QLinearSoftmax": 4,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class ProbedModel:
-    """A model file whose outputs are those of another, then the integers of some nodes.
-
-    path: of the file. nodes: by the name of each node with a quantised result, as captured graphs have it, the position
-    of its integers among the outputs. own: how many outputs the model has itself. all: how many the file has.
-    """
-
-    path: Path
-    nodes: dict[str, int]
-    own: int
-    all: int
 
 
 def write_probed(path: Path, folder: Path) -> ProbedModel | None:

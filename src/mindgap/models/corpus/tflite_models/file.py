@@ -21,7 +21,7 @@ from mindgap.models.corpus.source import Source, SourceError, require_file, sour
 from mindgap.models.corpus.tflite_models.model import NoTfliteModel, TfliteModel, TfliteTensor, read_tflite
 from mindgap.models.corpus.tflite_models.reference_check import check
 from mindgap.models.corpus.tflite_models.translation import translated, untranslated
-from mindgap.models.corpus.translated_model import CHECKED, Untranslated
+from mindgap.models.corpus.translated_model import CHECKED, Untranslated, UntranslatedModel
 from mindgap.models.corpus.weights.tensor_registry import seed_of
 
 #: Seconds for the reference kernels.
@@ -42,18 +42,20 @@ def open_tflite_file(source: Source) -> list[Program]:
 
 
 def _build(source: Source, path: Path) -> Built:
-    """Raises `SourceError`, one line that begins with the path."""
+    """Translates the file, or stands for one with an operator that has no translation. Raises `SourceError`, one line
+    that begins with the path."""
     seed = source_options(source).seed
     try:
         model = read_tflite(path.read_bytes())
-        if missing := untranslated(model):
-            raise Untranslated(f"no translation of {missing}")
         registry = new_registry()
         given = {
             each.name: registry.draw(_recipe(model, number, each, seed), each.dtype, each.shape)
             for number in model.inputs
             for each in (model.tensors[number],)
         }
+        if missing := untranslated(model):
+            reason = f"{path}: no translation of {missing}"
+            return Built(UntranslatedModel([*given], reason), tuple(given.values()), {}, registry)
         with torch.no_grad():
             program = translated(model, given)
             told = _told(model)

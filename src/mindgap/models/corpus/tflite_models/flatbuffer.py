@@ -38,7 +38,8 @@ class Table:
         """Returns the table at which a file begins."""
         return cls(data, _number(data, 0, "I"))
 
-    def _place(self, field: int) -> int | None:
+    def place(self, field: int) -> int | None:
+        """Returns the position of a field's bytes in the file, or None if it is left out."""
         if field >= self._count:
             return None
         offset = _number(self._data, self._fields + 4 + 2 * field, "H")
@@ -46,11 +47,11 @@ class Table:
 
     def number(self, field: int, kind: str = "i", default: float = 0) -> Any:
         """Returns a number. `kind`: a format character of the module `struct`."""
-        place = self._place(field)
+        place = self.place(field)
         return default if place is None else _number(self._data, place, kind)
 
     def _target(self, field: int) -> int | None:
-        place = self._place(field)
+        place = self.place(field)
         return None if place is None else place + _number(self._data, place, "I")
 
     def table(self, field: int) -> Table | None:

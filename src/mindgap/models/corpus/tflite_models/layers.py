@@ -72,8 +72,7 @@ def _contraction(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | Non
     total = torch.round(product(node.centred(place, x).to(dtype), node.centred(1, weight).to(dtype)))
     total = total.to(torch.int32 if x.dtype.itemsize == 1 else torch.int64)
     node.only(node.is_quantised, "of integers whose result has no scale")
-    found = node.rescaled(total if bias is None else total + bias, node.factor(place, 1))
-    return node.activated(found, activation)
+    return node.rescaled(total if bias is None else total + bias, node.factor(place, 1), activation)
 
 
 def _hybrid(
@@ -225,7 +224,7 @@ def average_pool_2d(node: TfliteNode, x: Tensor) -> Tensor:
     found = _channels_last(found)
     if not x.is_floating_point():
         node.only(node.is_quantised and alike(node.operand(0), node.outputs[0]), "that changes the scale")
-        found = node.rescaled(found, torch.tensor(1.0))
+        return node.rescaled(found, torch.tensor(1.0), 5)
     return node.activated(found, 5)
 
 

@@ -80,17 +80,30 @@ class TfliteNode:
     def activated(self, x: Tensor, field: int) -> Tensor:
         """Applies the activation function in an options' field to a result: on integers, by its quantised limits."""
         number = self.option(field, "b")
+        if self.is_quantised:
+            limits = self.limits(field)
+            return x if limits == _limits(self.outputs[0]) else torch.clamp(x, *limits)
         if number == _TANH and x.is_floating_point():
             return torch.tanh(x)
         if number not in _ACTIVATIONS:
             self.only(number == 0, f"with activation function {number}")
             return x
         low, high = _ACTIVATIONS[number]
-        if not self.is_quantised:
-            return F.relu(x) if high is None else torch.clamp(x, low, high)
+        return F.relu(x) if high is None else torch.clamp(x, low, high)
+
+    def limits(self, field: int | None) -> tuple[int, int]:
+        """Returns the least and the largest integer of the quantised result, with the activation function in an
+        options' field (`CalculateActivationRangeQuantized` in `lite/kernels/kernel_util.cc`)."""
+        least, most = _limits(self.outputs[0])
+        number = 0 if field is None else self.option(field, "b")
+        if number not in _ACTIVATIONS:
+            self.only(number == 0, f"with activation function {number}")
+            return least, most
         scale, zero = _parameters(self.outputs[0])
-        limits = [None if each is None else _saturated(zero + round(each / scale), x) for each in (low, high)]
-        return torch.clamp(x, *limits)
+        low, high = (None if each is None else zero + round(each / scale) for each in _ACTIVATIONS[number])
+        return least if low is None else min(max(low, least), most), most if high is None else min(
+            max(high, least), most
+        )
 
     def real(self, position: int, x: Tensor) -> Tensor:
         """Returns the values that a quantised operand stands for, in float32; others as they are."""
@@ -113,14 +126,15 @@ class TfliteNode:
             found = found * (scales if scales.numel() > 1 else scales.reshape(()))
         return found / _parameters(self.outputs[0])[0]
 
-    def rescaled(self, total: Tensor, factor: Tensor) -> Tensor:
-        """Quantises exact sums as the first result. `factor`: along the last axis, where it is not one number."""
-        return _rounded(total.to(torch.float32) * factor, self.outputs[0])
+    def rescaled(self, total: Tensor, factor: Tensor, activation: int | None = None) -> Tensor:
+        """Quantises exact sums as the first result. `factor`: along the last axis, where it is not one number.
+        `activation`: the field of the options that names a function."""
+        return _rounded(total.to(torch.float32) * factor, self.outputs[0], self.limits(activation))
 
 
-def _saturated(value: int, like: Tensor) -> int:
-    limits = torch.iinfo(like.dtype)
-    return min(max(value, limits.min), limits.max)
+def _limits(tensor: TfliteTensor) -> tuple[int, int]:
+    found = torch.iinfo(getattr(torch, tensor.dtype))
+    return found.min, found.max
 
 
 def _is_quantised(tensor: TfliteTensor) -> bool:
@@ -156,15 +170,14 @@ def dequantised(x: Tensor, declared: TfliteTensor) -> Tensor:
     )
 
 
-def quantised(x: Tensor, declared: TfliteTensor) -> Tensor:
-    """Quantises float32 as a tensor is declared."""
-    return _rounded(x / _parameters(declared)[0], declared)
+def quantised(x: Tensor, declared: TfliteTensor, limits: tuple[int, int] | None = None) -> Tensor:
+    """Quantises float32 as a tensor is declared. `limits`: narrower ones than those of its dtype."""
+    return _rounded(x / _parameters(declared)[0], declared, limits or _limits(declared))
 
 
-def _rounded(x: Tensor, declared: TfliteTensor) -> Tensor:
+def _rounded(x: Tensor, declared: TfliteTensor, limits: tuple[int, int]) -> Tensor:
     kind = getattr(torch, declared.dtype)
-    limits = torch.iinfo(kind)
-    return torch.clamp(torch.round(x) + _parameters(declared)[1], limits.min, limits.max).to(kind)
+    return torch.clamp(torch.round(x) + _parameters(declared)[1], *limits).to(kind)
 
 
 def alike(a: TfliteTensor, b: TfliteTensor) -> bool:
@@ -187,7 +200,8 @@ def by_values(function: Translate, activation: int | None = None) -> Translate:
     def run(node: TfliteNode, *operands: Tensor | None) -> Tensor:
         real = [None if each is None else node.real(i, each) for i, each in enumerate(operands)]
         found = function(node, *real)
-        found = quantised(found, node.outputs[0]) if node.is_quantised and found.is_floating_point() else found
+        if node.is_quantised and found.is_floating_point():
+            return quantised(found, node.outputs[0], node.limits(activation))
         return found if activation is None else node.activated(found, activation)
 
     return run

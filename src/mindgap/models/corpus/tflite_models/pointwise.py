@@ -49,7 +49,7 @@ translates("LEAKY_RELU")(by_values(lambda node, x: F.leaky_relu(x, node.option(0
 def mul(node: TfliteNode, a: Tensor, b: Tensor) -> Tensor:
     if not node.is_quantised:
         return node.activated(a * b, 0)
-    return node.activated(node.rescaled(node.centred(0, a) * node.centred(1, b), node.factor(0, 1)), 0)
+    return node.rescaled(node.centred(0, a) * node.centred(1, b), node.factor(0, 1), 0)
 
 
 @translates("DIV")
