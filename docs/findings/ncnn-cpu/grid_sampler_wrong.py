@@ -1,17 +1,19 @@
-"""ncnn/cpu: `grid_sample` with `reflection` reflects once at each border: coordinates above 3 give a border pixel
+"""ncnn/cpu: `grid_sample` with `reflection` reflects once at each border: coordinates above 3 give a border pixel or 0
 
 Condition: `padding_mode="reflection"` and a coordinate above 3 or below -5 (`align_corners=True`; about 3.2 and -5.2
 without, for 5 pixels), in each interpolation mode.
 
 Right for: coordinates from -3 to 3; `zeros` and `border`.
 
-The layer reflects a coordinate at the first pixel, then at the last one. What is still outside then is clamped, or 0
-(`align_corners=True`, below -5). PyTorch documents that a coordinate is reflected until it lies inside.
+The layer reflects a coordinate at the first pixel, then at the last one. What is still outside then is clamped to the
+first pixel; with `align_corners=True` the code for eight coordinates at a time gives 0 instead, and the first pixel
+for those left over, on either side. PyTorch documents that a coordinate is reflected until it lies inside.
 
 Seen with torch 2.13.0+cpu, ncnn 1.0.20261020, pnnx 20261020.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
+from functools import cache
 import platform
 import runpy
 import sys
@@ -48,18 +50,30 @@ def run(model, fresh):
             super().__init__()
             for name, value in PROPERTIES.items():
                 setattr(self.opt, name, value)
+            self.load_param, self.load_model = cache(self.load_param), cache(self.load_model)
+
+        def __exit__(self, *_):
+            """Keeps the model: the script would load it again with each call."""
 
     assert ncnn.get_gpu_count() or not PROPERTIES.get("use_vulkan_compute"), "ncnn finds no Vulkan device"
-    original = ncnn.Net, torch.rand
+    net = Net()
     with tempfile.TemporaryDirectory() as folder:
         # pnnx traces the model and writes a script that runs it on random numbers: these are the operands here.
         pnnx.export(model, f"{folder}/model.pt", fresh(), fp16="use_fp16_storage" not in PROPERTIES)
-        given = iter(fresh())
-        ncnn.Net, torch.rand = Net, lambda *shape, dtype: next(given)
+        script = runpy.run_path(f"{folder}/model_ncnn.py")
+        net.load_param(f"{folder}/model.ncnn.param")
+        net.load_model(f"{folder}/model.ncnn.bin")
+
+    def infer(given):
+        original = ncnn.Net, torch.manual_seed, torch.rand, torch.randint
+        ncnn.Net, torch.manual_seed = lambda: net, lambda seed: None
+        torch.rand = torch.randint = lambda *shape, dtype: next(given).to(dtype)
         try:
-            found = runpy.run_path(f"{folder}/model_ncnn.py")["test_inference"]()
+            return script["test_inference"]()
         finally:
-            ncnn.Net, torch.rand = original
+            ncnn.Net, torch.manual_seed, torch.rand, torch.randint = original
+
+    found = infer(iter(fresh()))
     return [each.clone() for each in (found if isinstance(found, tuple) else (found,))]
 
 

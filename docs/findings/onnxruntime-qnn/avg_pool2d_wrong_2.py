@@ -1,10 +1,10 @@
 """onnxruntime/qnn: `avg_pool2d(count_include_pad=False)` of a padded image writes zeros for some sizes, as (1, 3, 32, 32) (SM8550)
 
-Condition: padding that does not count, on a chip of 16 bits (v69 to v81), for some sizes: (1, 3, 32, 32), (1, 4, 32,
-32), (1, 16, 32, 32), (2, 5, 18, 18), (2, 5, 18, 21).
+Condition: padding that does not count, on a chip of 16 bits (SM8450, SM8550, SM8750), for some sizes: (1, 3, 32, 32),
+(1, 4, 32, 32), (1, 16, 32, 32), (1, 16, 16, 16), (2, 5, 18, 18), (2, 5, 18, 21); (1, 128, 2, 2) gives 2/3 for 1.
 
 Right for: `count_include_pad=True`; (1, 1, 32, 32), (1, 3, 24, 24), (1, 3, 28, 28), (1, 3, 64, 64), (1, 32, 56, 56),
-(1, 5, 18, 21).
+(1, 5, 18, 21); 26 of the 28 sizes of the counted models.
 
 Not known. Of (1, 3, 32, 32) 492 to 576 of 3072 elements are 0, whole rows in a part of the columns; it depends on how
 the compiler cuts the image.

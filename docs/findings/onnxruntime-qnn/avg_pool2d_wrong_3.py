@@ -1,9 +1,10 @@
-"""onnxruntime/qnn: `avg_pool2d` with windows of 9 by 9 or 17 by 17 is up to 20 % off in all but the first row or column (SM8550)
+"""onnxruntime/qnn: `avg_pool2d` with windows of 9 by 9 or 17 by 17 is wrong in all but the first row or column: 19.91 for 24.70 (SM8550)
 
 Condition: a kernel of 9 or 17 in both dimensions with two windows or more in each, on a chip of 16 bits (SM8450,
-SM8550, SM8750); strides of 4 and 8 are right, of 2, 3, 5, 6, 7, 9 and 10 wrong.
+SM8550, SM8750); of 9, strides of 2, 3, 5, 6, 7, 9 and 10 are wrong, of 17 the default stride (17).
 
-Right for: kernels of 2 to 8 and of 10 to 16; one window; two windows in one direction only; a stride of 1 or 8.
+Right for: kernels of 2 to 8 and of 10 to 16; one window; two windows in one direction only; strides of 1, 4 and 8;
+windows of 17 with a stride of 2, 3, 4, 7 or 8.
 
 Not known. Of the numbers 0 to 32.3 in an image of 18 by 18 the fourth window gives 19.91 for 24.70, the first two are
 right. An image of ones is right, so that the divisor is, and the window is not.

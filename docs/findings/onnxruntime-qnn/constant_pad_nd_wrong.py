@@ -1,7 +1,8 @@
 """onnxruntime/qnn: `pad(x, (0, 1, 0, 1))` with zeros has elements of the input in its last column (SM8550)
 
 Condition: zeros are added at the far end of the last two of four dimensions, and at no near end, on a chip of 16 bits
-(v69 to v81); images of 5, 6, 8, 16 and 56 are wrong, of 4, 24, 32 and 224 right.
+(v69 to v81); images of 5, 6, 8, 16, 56 and 112 are wrong, of 4, 24, 32 and 224 right; no `Conv` without padding of
+its own follows.
 
 Right for: padding at both ends; at the far end of one dimension; with a channel added too; a `Pad` before a `Conv`
 without padding of its own, which ONNX Runtime merges.

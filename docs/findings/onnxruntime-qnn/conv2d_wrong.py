@@ -1,9 +1,10 @@
-"""onnxruntime/qnn: `conv2d` with a padding as large as its kernel is wrong everywhere (SM8550)
+"""onnxruntime/qnn: `conv2d` with a padding as large as its kernel is wrong, inside too (SM8550)
 
-Condition: the padding is at least as large as the kernel (2 of 2, 3 of 3, 5 of 3, 5 of 5), on a chip of 16 bits
-(SM8550).
+Condition: the padding is at least as large as the kernel (2 of 2, 3 of 3, 4 of 3, 5 of 3, 5 of 5) and the dilation is
+1, on a chip of 16 bits (SM8550).
 
-Right for: paddings below the kernel, as 2 of 3; kernels of 1 with a padding of 1 or 2; v68.
+Right for: paddings below the kernel, as 2 of 3; kernels of 1 with a padding of 1 or 2; dilated kernels, as 3 with
+dilation and padding 2, 3, 4 or 12; v68.
 
 Not known. The border, which sees the padding only, is not 0, and the windows inside hold other elements: for an image
 of ones the first row is 1, 1, 0, … and the second 5, 4, 2, 0, …

@@ -1,7 +1,7 @@
 """onnxruntime/qnn: a depthwise `conv_transpose2d` with `output_padding` is shifted: it is cropped at the wrong end
 
 Condition: as many groups as channels (2 or more), a stride of 2 and an output padding of 1, as an upsampling layer
-has: kernels of 2, 3 and 4, on every chip.
+has: kernels of 2, 3 and 4, on v68 and SM8550.
 
 Right for: an output padding of 0; one group; two groups of four channels; kernels of 5 with a square image of 7.
 

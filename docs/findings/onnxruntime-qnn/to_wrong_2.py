@@ -1,7 +1,7 @@
 """onnxruntime/qnn: `x.int().float()` does not truncate: 2.5 gives 2.5
 
 Condition: a float becomes an integer (int32, int64, uint8) and a float again, with nothing between them but a
-reshape, on every chip.
+reshape, on v68 and SM8550.
 
 Right for: the integers as a result; arithmetic between the two casts; `torch.trunc`; bool between them.
 

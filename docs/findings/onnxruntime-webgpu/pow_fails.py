@@ -1,9 +1,9 @@
 """onnxruntime/webgpu: `x ** y` of broadcast tensors fails where one last dimension is 1 and the other a multiple of 4
 
-Condition: one operand of `Pow` has a last dimension of 1 and more than one element, and the last dimension of the
-other is a multiple of 4.
+Condition: one operand of `Pow` has two dimensions or more, of which the last is 1, also (1, 1), and the last
+dimension of the other is a multiple of 4.
 
-Right for: last dimensions of 3, 5 and 6; operands of one shape; an exponent of one element; `x + y` of the same
+Right for: last dimensions of 3, 5 and 6; operands of one shape; an operand of shape () or (1,); `x + y` of the same
 shapes.
 
 Where a last dimension is a multiple of 4, the shader reads that operand as vectors of 4 numbers and the other one as

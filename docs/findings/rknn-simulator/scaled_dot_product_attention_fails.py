@@ -1,10 +1,11 @@
-"""rknn/simulator: `scaled_dot_product_attention(q, k, v)` without a mask does not build
+"""rknn/simulator: `scaled_dot_product_attention(q, k, v)` without a mask does not build, unless `q` and `k` come straight from `nn.Linear`
 
-Condition: queries, keys and values without a mask, as the exporter writes them: both operands of the first product
-are multiplied by a scale.
+Condition: no mask, and queries and keys that are inputs or come from an elementwise operator or a normalisation
+(`relu`, `layer_norm`): both operands of the first product are multiplied by a scale.
 
 Right for: the same with `is_causal=True` or with a mask; `softmax(q @ k.transpose(-1, -2) / 2, -1)` followed by a
-product; `nn.MultiheadAttention` with numpy 1.26.4.
+product; with numpy 1.26.4 queries and keys that are a linear layer of the model, reshaped and transposed, and
+`nn.MultiheadAttention`.
 
 The rule fuse_exmatmul_add_mul_exsoftmax13_exmatmul_to_sdpa takes the attention for one with an addition, and indexes
 a list that has no such element.

@@ -1,11 +1,12 @@
-"""rknn/simulator: a multiplication by a number in five dimensions does not build: `sigmoid(x) + x * 2`
+"""rknn/simulator: `x * 2` and `x + 1` of five dimensions, all larger than 1, do not build
 
-Condition: an elementwise operator with a constant on a tensor of five or six dimensions of which four or more are
-larger than 1.
+Condition: a number is multiplied with or added to a tensor of five dimensions that are all larger than 1.
 
-Right for: four dimensions; five dimensions of which some are 1, as (1, 8, 4, 16, 16).
+Right for: four dimensions; five or six dimensions of which one is 1, as (1, 8, 4, 16, 16), (2, 3, 4, 5, 1) and (1, 2,
+3, 4, 5, 6).
 
-The rule squeeze_nd_mul calls `IRGraph.node_use_target_const`, which the toolkit's class does not have.
+The rule squeeze_nd_mul, or squeeze_nd_add, calls `IRGraph.node_use_target_const`, which the toolkit's class does not
+have.
 
 rknn/simulator was not run by hardware (simulated).
 

@@ -30,9 +30,9 @@ except ImportError as missing:
 
 PACKAGES = ('torch', 'rknn-toolkit2', 'onnx', 'onnxscript')
 PROPERTIES = {'target_platform': 'rk3588'}
+
+
 LIMIT_S = 150
-
-
 SIGNAL = "SIGSEGV"
 
 
