@@ -110,7 +110,7 @@ class _File(_Waited):
     broken."""
 
     def run(self, platform: PlatformName) -> OwnRun:
-        if platform == "executorch/cpu":
+        if platform == "openvino/cpu":
             raise RuntimeError("its worker sent nonsense")
         ones = np.ones(3, np.float32)
         return OwnRun(platform, "m.onnx", (ones,), (ones * 2,), file=True, source_file=True)
@@ -132,7 +132,7 @@ def test_runs_of_a_file_are_compared_with_each_other_only_without_a_translation(
     doing: list[tuple[str, str]] = []
     monkeypatch.setattr(Collected, "report_activity", lambda _, __, platform, text: doing.append((platform, text)))
     subject = Subject("m", graph, program=cast("Any", _File()))
-    platforms = ["onnxruntime/cpu", "executorch/cpu", "cpu/jit"]
+    platforms = ["onnxruntime/cpu", "openvino/cpu", "cpu/jit"]
     with Session() as session:
         report = session.diff_many([subject], platforms)
     first, broken, second = report.rows
