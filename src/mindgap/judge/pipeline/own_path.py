@@ -128,9 +128,10 @@ def with_own_path(
             detail = quantised.detail if quantised.decided else ". ".join(filter(None, (detail, quantised.detail)))
             status = "unjudged" if steps_off and not quantised.decided else status
         if status == "differs" and compared.against == "reference" and not _other_forms(comparison, run):
-            if quantised is None and Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
+            if quantised is not None:
+                status = "unjudged"
+            elif Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
                 status, detail = "unjudged", f"{detail}. {BY_STEPS}"
-            status = "unjudged" if quantised is not None else status
         if status == "differs" and not decides:
             status, decided = decided_by_reference(run, referee)
             detail = f"{detail}. {decided}"

@@ -60,36 +60,33 @@ def rows_of_file(name: str, runs: Mapping[PlatformName, OwnRun | None], reason: 
     The first that runs it is what the others are compared with. Equal bits are `identical`. Nothing says which side is
     right of a difference or a failure: neither is judged. `reason`: why there is no graph.
     """
-    base = next((platform for platform, run in runs.items() if run is not None and run.outputs is not None), None)
-    return [_row_of_file(name, platform, run, base, runs, reason) for platform, run in runs.items()]
+    outputs = {platform: run.outputs for platform, run in runs.items() if run is not None and run.outputs is not None}
+    return [_row_of_file(name, platform, run, outputs, reason) for platform, run in runs.items()]
 
 
 def _row_of_file(
-    name: str, platform: PlatformName, run: OwnRun | None, base: PlatformName | None,
-    runs: Mapping[PlatformName, OwnRun | None], reason: str,
-) -> Row:  # fmt: skip
-    if run is None or not run.fed or base is None:
+    name: str, platform: PlatformName, run: OwnRun | None, outputs: Mapping[PlatformName, Sequence[Array]], reason: str
+) -> Row:
+    if run is None or not run.fed or not outputs:
         why = "this platform does not read the file" if run is None else run.reason
         return Row(name, platform, "not_run", None, detail=f"not run: {reason}, and {why}")
-    row = Row(name, platform, "ok", None)
-    against = runs[base]
+    row, (base, expected) = Row(name, platform, "ok", None), next(iter(outputs.items()))
     if run.outputs is None:
         text = f"{run.words} fails here: {run.reason}. It runs on {base}; {reason}, so nothing says which is right"
         return replace(
             row, status="runtime_error", unjudged=True, message=run.reason, detail=f"not judged: {text}",
             own_path=own_path_of(run, "unjudged", text),
         )  # fmt: skip
-    if platform == base or against is None or against.outputs is None:
-        alone = not any(other != base and each is not None and each.outputs is not None for other, each in runs.items())
-        what = "No second platform ran it" if alone else "The other platforms are compared with this one"
+    if platform == base:
+        what = "No second platform ran it" if len(outputs) == 1 else "The other platforms are compared with this one"
         text = f"{reason}. {what}"
         return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
-    row = _measured(row, run.outputs, against.outputs)
-    apart = distance(run.outputs, against.outputs)
-    if apart == 0.0 and all(a.tobytes() == b.tobytes() for a, b in zip(run.outputs, against.outputs, strict=True)):
+    row = _measured(row, run.outputs, expected)
+    apart = distance(run.outputs, expected)
+    if apart == 0.0 and all(a.tobytes() == b.tobytes() for a, b in zip(run.outputs, expected, strict=True)):
         text = f"{run.words} gives the bits that it gives on {base}; {reason}"
         return replace(row, verdict="identical", detail=text, own_path=own_path_of(run, "same", text))
-    off = _off(run.outputs, against.outputs, apart, str(base))
+    off = _off(run.outputs, expected, apart, str(base))
     text = f"{run.words} {off}; {reason}, so nothing says which is right"
     return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
 
