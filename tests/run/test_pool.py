@@ -541,6 +541,8 @@ def test_an_interrupted_wait_leaves_no_answer_behind(make_pool: MakePool) -> Non
 
 
 def test_no_worker_and_no_zombie_is_left(make_pool: MakePool) -> None:
+    with make_pool() as pool:
+        assert well(pool)  # Starts the fork server, if no test before this one has: it outlives its pools.
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     with make_pool(ZOO, f"{ZOO}@flag=x") as pool:
         for what in ("add", "segfault", "exit", "add"):
