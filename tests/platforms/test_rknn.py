@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -9,7 +11,7 @@ import torch
 
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.onnx.export import export
-from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.protocol import PlatformError, Unsupported
 from mindgap.platforms.registry import canonical
 from mindgap.platforms.rknn.backend import BACKEND, OPSET, RknnPlatform
 from mindgap.platforms.rknn.messages import delegation, last_line, read
@@ -56,6 +58,19 @@ def test_the_error_at_the_end_of_a_traceback_counts():
 def test_messages(text: str, kind: str):
     assert read(text, "Op type: GatherND\nOp name: node_GatherND_7\n").kind == kind
     assert read(text, "Op type: GatherND\nOp name: node_GatherND_7\n").node == "node_GatherND_7"
+
+
+@pytest.mark.parametrize(
+    ("program", "given", "said"),
+    [
+        (lambda: torch.full((3, 4), 2.5), [], "builds no model without inputs"),
+        (torch.abs, [torch.tensor(-1.0)], "runs no model with an input that has no dimension"),
+    ],
+)
+def test_a_model_without_inputs_or_a_dimension_is_refused(program: Any, given: list[torch.Tensor], said: str):
+    graph, inputs = captured(program, *given)
+    with pytest.raises(Unsupported, match=f"RKNN-Toolkit2 {said}"):
+        RknnPlatform({"target": "rk3588", "opt": "3"}).load(graph, inputs)
 
 
 def test_the_model_is_of_an_operator_set_that_the_toolkit_reads():
