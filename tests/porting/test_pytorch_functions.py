@@ -83,6 +83,12 @@ def test_another_dtype_is_a_type_failure_and_other_values_are_precision() -> Non
     assert [pytorch_functions._result("s", row, None).reason for row in rows] == ["type failure", "precision"]
 
 
+def test_a_sample_that_mindgap_failed_on_says_why() -> None:
+    row = Row("s", canonical("cpu/jit"), "ok", None, detail="mindgap failed", broken="Traceback\n  x\nKeyError: 3\n")
+    found = pytorch_functions._result("s", row, None)
+    assert (found.reason, found.message) == ("not compared", "mindgap failed: KeyError: 3")
+
+
 def test_what_is_late_or_left_by_a_delegate_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[list[str], float]] = []
     late = {"cpu/jit": Row("s", canonical("cpu/jit"), "timeout", None, message="no answer within 60 s")}

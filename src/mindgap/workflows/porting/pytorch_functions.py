@@ -364,7 +364,8 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
     """What a row says of a sample, in the paper's reasons."""
     if row is None:
         return SampleResult(source, "not compared", refused or "it has no row")
-    text = " ".join((row.message or row.detail).split())[:400]
+    broken = f"mindgap failed: {row.broken.strip().splitlines()[-1]}" if row.broken else ""
+    text = " ".join((broken or row.message or row.detail).split())[:400]
     if row.status == "ok" and not row.finding and row.verdict is not None:
         return SampleResult(source)
     if row.status == "ok" and row.finding:
