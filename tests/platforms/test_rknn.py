@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 import pytest
@@ -60,16 +58,9 @@ def test_messages(text: str, kind: str):
     assert read(text, "Op type: GatherND\nOp name: node_GatherND_7\n").node == "node_GatherND_7"
 
 
-@pytest.mark.parametrize(
-    ("program", "given", "said"),
-    [
-        (lambda: torch.full((3, 4), 2.5), [], "builds no model without inputs"),
-        (torch.abs, [torch.tensor(-1.0)], "runs no model with an input that has no dimension"),
-    ],
-)
-def test_a_model_without_inputs_or_a_dimension_is_refused(program: Any, given: list[torch.Tensor], said: str):
-    graph, inputs = captured(program, *given)
-    with pytest.raises(Unsupported, match=f"RKNN-Toolkit2 {said}"):
+def test_a_model_without_inputs_is_refused():
+    graph, inputs = captured(lambda: torch.full((3, 4), 2.5))
+    with pytest.raises(Unsupported, match="builds no model without inputs"):
         RknnPlatform({"target": "rk3588", "opt": "3"}).load(graph, inputs)
 
 

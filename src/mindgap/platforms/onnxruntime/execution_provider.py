@@ -86,7 +86,7 @@ class ExecutionProvider:
     accuracy: the language that promises how accurate its functions are (`protocol.ACCURACY`); empty for none.
     variables: the environment variables of its worker, from the platform's options.
     facts: what its description says besides. It is called before the first session.
-    log_reason: of a provider whose errors do not name what it lacks; None for others.
+    log_reason: of a provider whose errors do not name what it took and lacks; None for others.
     """
 
     name: str
@@ -204,21 +204,21 @@ class ProviderSettings:
         try:
             return make()
         except CompileFailure as error:
-            raise self._lacking(error, make, exported) or error from error
+            raise self._explained(error, make, exported) from error
 
-    def _lacking(self, error: CompileFailure, make: Callable[[], Any], exported: Exported) -> Unsupported | None:
-        """The refusal of a provider that names what it lacks in its log alone: the session is made again, with the log.
-        None where the log names nothing."""
+    def _explained(self, error: CompileFailure, make: Callable[[], Any], exported: Exported) -> CompileFailure:
+        """The failure of a provider that says in its log alone which operator it took and has no implementation of: the
+        session is made again, with the log. It is no refusal: other providers could run what it does not take."""
         reason = self.provider.log_reason
         if reason is None or not reason.message.search(str(error)):
-            return None
+            return error
         with logged() as log, contextlib.suppress(Unsupported, CompileFailure, LeftToCpu):
             make()
         names = [*dict.fromkeys(reason.lacking.findall(log.text))]
         if not names:
-            return None
-        op = aten_operator(Reading("refusal", None, "", names[0]), exported.origin)
-        return Unsupported(op, f"{self.provider.name} has no {', '.join(names)} for these operands: {error}")
+            return error
+        op = aten_operator(Reading("failure", None, "", names[0]), exported.origin)
+        return CompileFailure(f"{self.provider.name} took {', '.join(names)} without an implementation: {error}", op)
 
     @property
     def dtype(self) -> str:
