@@ -46,3 +46,16 @@ def test_outputs_come_in_their_order(pool: WorkerPool):
     assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
     for ours, theirs in zip(outcome.arrays, eager(graph, inputs), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_an_operand_of_which_only_the_shape_counts_is_no_input(pool: WorkerPool):
+    graph, inputs = captured(lambda x, y: torch.zeros_like(x) + y, normal(2, 8), normal(2, 8, seed=1))
+    outcome = pool.run(Job(PLATFORM, graph, want="outputs"))
+    assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
+    np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
+
+
+def test_a_graph_of_which_nothing_is_left_says_nothing_of_tosa(pool: WorkerPool):
+    graph, _ = captured(torch.atleast_3d, normal(2, 8, 3))
+    outcome = pool.run(Job(PLATFORM, graph))
+    assert outcome.status == "unsupported" and "before TOSA got a node" in outcome.message

@@ -9,7 +9,7 @@ import torch
 
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.onnx.export import export
-from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.protocol import PlatformError, Unsupported
 from mindgap.platforms.registry import canonical
 from mindgap.platforms.rknn.backend import BACKEND, OPSET, RknnPlatform
 from mindgap.platforms.rknn.messages import delegation, last_line, read
@@ -56,6 +56,12 @@ def test_the_error_at_the_end_of_a_traceback_counts():
 def test_messages(text: str, kind: str):
     assert read(text, "Op type: GatherND\nOp name: node_GatherND_7\n").kind == kind
     assert read(text, "Op type: GatherND\nOp name: node_GatherND_7\n").node == "node_GatherND_7"
+
+
+def test_a_model_without_inputs_is_refused():
+    graph, inputs = captured(lambda: torch.full((3, 4), 2.5))
+    with pytest.raises(Unsupported, match="builds no model without inputs"):
+        RknnPlatform({"target": "rk3588", "opt": "3"}).load(graph, inputs)
 
 
 def test_the_model_is_of_an_operator_set_that_the_toolkit_reads():

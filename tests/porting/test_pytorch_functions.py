@@ -78,9 +78,21 @@ def test_a_refusal_is_not_implemented_save_where_the_device_got_nothing() -> Non
     assert reason("model: ONNX Runtime computed all of it before QNNExecutionProvider got a node") == "not compared"
 
 
+def test_what_a_provider_takes_without_an_implementation_is_not_implemented() -> None:
+    message = "QNNExecutionProvider took Gelu without an implementation: EP_FAIL : Failed to finalize QNN graph."
+    row = Row("m", canonical("onnxruntime/qnn"), "compile_error", "failed", message=message)
+    assert pytorch_functions._result("ops:gelu#0", row, None).reason == "not implemented"
+
+
 def test_another_dtype_is_a_type_failure_and_other_values_are_precision() -> None:
     rows = [Row("m", canonical("cpu/jit"), "ok", verdict, detail="d") for verdict in ("structural", "discrepant")]
     assert [pytorch_functions._result("s", row, None).reason for row in rows] == ["type failure", "precision"]
+
+
+def test_a_sample_that_mindgap_failed_on_says_why() -> None:
+    row = Row("s", canonical("cpu/jit"), "ok", None, detail="mindgap failed", broken="Traceback\n  x\nKeyError: 3\n")
+    found = pytorch_functions._result("s", row, None)
+    assert (found.reason, found.message) == ("not compared", "mindgap failed: KeyError: 3")
 
 
 def test_what_is_late_or_left_by_a_delegate_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mindgap.run.message_cleaning import telling_lines
+import pytest
+
+from mindgap.run.message_cleaning import shortened_paths, telling_lines
 
 #: Printed by a worker that OpenVINO 2026.4.1 ended, shortened; and a warning that may say why.
 PRINTED = """\
@@ -21,7 +23,7 @@ Stack (most recent call first):
 
 Extension modules: numpy._core._multiarray_umath, torch._C (total: 2)"""
 TOLD = """\
-/opt/venv/lib/python3.11/site-packages/torch/cuda.py:7: UserWarning: the driver is too old
+torch/cuda.py:7: UserWarning: the driver is too old
   warn(text)
 Fatal Python error: Floating point exception
 
@@ -35,16 +37,51 @@ def test_deprecations_and_mindgaps_own_frames_are_left_out() -> None:
     assert "\n".join(telling_lines(PRINTED.splitlines())) == TOLD
 
 
-def test_a_traceback_stays_whole() -> None:
+def test_a_traceback_keeps_all_its_lines() -> None:
     traceback = [
         "Traceback (most recent call last):",
         '  File "/home/me/mindgap/src/mindgap/run/worker.py", line 54, in main',
         "    serve()",
         "ModuleNotFoundError: No module named 'openvino'",
     ]
-    assert telling_lines(traceback) == traceback
+    shown = [line.replace("/home/me/mindgap/src/", "") for line in traceback]
+    assert telling_lines(traceback) == shown
 
 
 def test_a_deprecation_before_a_frame_takes_only_its_own_line() -> None:
     lines = ["a.py:1: DeprecationWarning: old", '  File "openvino/x.py", line 3 in run']
     assert telling_lines(lines) == lines[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            'Original traceback: File "/home/me/.cache/mindgap/environments/tosa/venv/lib/python3.11/site-packages/'
+            'executorch/backends/arm/_passes/rewrite_pad.py", line 3',
+            'Original traceback: File "executorch/backends/arm/_passes/rewrite_pad.py", line 3',
+        ),
+        (
+            "tracing the function run at /work/src/mindgap/platforms/jax/replay.py:37 for jit",
+            "tracing the function run at mindgap/platforms/jax/replay.py:37 for jit",
+        ),
+        (
+            "(from /opt/v/site-packages/a.py and /opt/v/dist-packages/b/c.py:3:1)",
+            "(from a.py and b/c.py:3:1)",
+        ),
+        ("/caches/mg/tensors/ab is damaged", "$MINDGAP_HOME/tensors/ab is damaged"),
+        ("net.py is '/home/me/work/net.py'", "net.py is '~/work/net.py'"),
+        ("/home/meagre/net.py, x/home/me/y, /home/me, https://a.b/home/me/x", None),
+        ("relative site-packages/a.py, mindgap/run.py, /work/mindgap/README", None),
+    ],
+)
+def test_paths_in_messages_say_nothing_of_the_machine(text: str, kept: str | None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("MINDGAP_HOME", "/caches/mg")
+    assert shortened_paths(text) == (text if kept is None else kept)
+
+
+def test_the_root_is_nobodys_home(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", "/")
+    monkeypatch.setenv("MINDGAP_HOME", "/")
+    assert shortened_paths("/bin/x") == "/bin/x"

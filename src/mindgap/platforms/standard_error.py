@@ -25,21 +25,21 @@ class Printed:
         return self.raw.decode(errors="replace")
 
 
-def kept_standard_error() -> AbstractContextManager[Printed]:
+def kept_standard_error(*, passed_on: bool = True) -> AbstractContextManager[Printed]:
     """Keeps what this process and its children print on standard error in the block.
 
-    Everything is passed on at once, so that the last words of a crash are not lost.
+    Everything is passed on at once, so that the last words of a crash are not lost, save where `passed_on` is False.
     """
-    return _kept(2)
+    return _kept(2, passed_on)
 
 
 def kept_standard_output() -> AbstractContextManager[Printed]:
     """Does the same for standard output, which in a worker goes to standard error."""
-    return _kept(1)
+    return _kept(1, True)
 
 
 @contextmanager
-def _kept(descriptor: int) -> Generator[Printed]:
+def _kept(descriptor: int, passed_on: bool) -> Generator[Printed]:
     printed, stream = Printed(), sys.stderr if descriptor == 2 else sys.stdout
     stream.flush()
     real = os.dup(descriptor)
@@ -50,7 +50,8 @@ def _kept(descriptor: int) -> Generator[Printed]:
     def forward() -> None:
         while chunk := os.read(read, _CHUNK):
             printed.raw += chunk
-            os.write(real, chunk)
+            if passed_on:
+                os.write(real, chunk)
         os.close(read)
 
     reader = threading.Thread(target=forward, name="kept stream", daemon=True)

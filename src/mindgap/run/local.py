@@ -44,6 +44,7 @@ from mindgap.platforms.protocol import (
 )
 from mindgap.run.failure_signature import signature
 from mindgap.run.identity import digest_of
+from mindgap.run.message_cleaning import shortened_paths
 from mindgap.run.outcome import Array, Job, Outcome, Status, check_job
 
 #: Called before each stage of a graph that is not loaded yet: `loading`, then `running`.
@@ -187,7 +188,8 @@ def failure(error: BaseException) -> dict[str, Any]:
         status = "oom"
     # Not part of the signature: the same operator is refused in many graphs.
     also = f"; likewise {', '.join(error.also)}" if isinstance(error, Unsupported) and error.also else ""
-    return {"status": status, "op": op, "message": message + also, "signature": signature(message)}
+    told = shortened_paths(message) + also
+    return {"status": status, "op": op, "message": told, "signature": signature(message)}
 
 
 def _is_out_of_memory(message: str) -> bool:

@@ -1,14 +1,18 @@
 """Extracts the reasons from runtimes' messages: removes source locations, node names, advice, nested reports.
 
 `reasons` returns the remaining lines, each after the operator that it is about. Each rule is for one form of message
-of some runtime. Text that fits no rule stays.
+of some runtime. Text that fits no rule stays. `shortened_paths` is for messages as they are kept.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Final
+
+from mindgap.graph.tensors import home
 
 #: Lines without a reason, whole. OpenVINO's places and headings; PyTorch's advice on debugging.
 _EMPTY: Final = re.compile(
@@ -73,14 +77,15 @@ _LOGGED: Final = re.compile(r"^(?:[DIW] RKNN: |D |I .*(?:%\||simulator!$)|[- ]*\
 _FRAME: Final = re.compile(r'^  File "(?P<file>[^"]*)", line \d+ in \S+$')
 #: Files of mindgap and of Python's launcher. Packages in an environment of mindgap are not mindgap's.
 _OURS: Final = re.compile(r"^<frozen |^(?!.*/site-packages/).*/mindgap/|/site-packages/mindgap/")
-#: Where packages are installed.
-_INSTALLED: Final = re.compile(r'(?<=File ")\S*/site-packages/')
+#: The folders before a file of an installed package, or of mindgap's own sources.
+_PACKAGES: Final = re.compile(
+    r"(?<![\w.~/])/(?:[^\s'\"<>:,;()\[\]]*/)?(?:(?:site|dist)-packages/|(?=mindgap/(?:\w+/)*\w+\.py\b))"
+)
 
 
 def telling_lines(lines: list[str]) -> list[str]:
     """Returns what a worker printed without what has nothing to do with its end: deprecation warnings, the list of
-    extension modules, progress, and of a stack the frames of mindgap and of Python's launcher. Where packages lie is
-    left out."""
+    extension modules, progress, and of a stack the frames of mindgap and of Python's launcher. Paths are shortened."""
     found: list[str] = []
     warned = False
     for line in lines:
@@ -88,8 +93,28 @@ def telling_lines(lines: list[str]) -> list[str]:
         frame = _FRAME.match(line)
         ours = frame is not None and _OURS.search(frame["file"]) is not None
         if not (source or warned or ours or line.startswith("Extension modules: ") or _LOGGED.search(line)):
-            found.append(_INSTALLED.sub("", line))
+            found.append(shortened_paths(line))
     return found
+
+
+def shortened_paths(text: str) -> str:
+    """Returns a message without what its paths say of this machine: a file of a package begins with the package, and
+    mindgap's and the user's home are `$MINDGAP_HOME` and `~`."""
+    text = _PACKAGES.sub("", text)
+    for folder, name in _homes(str(home().absolute()), str(Path("~").expanduser())):
+        text = folder.sub(name, text)
+    return text
+
+
+@cache
+def _homes(ours: str, users: str) -> list[tuple[re.Pattern[str], str]]:
+    """The folders of the home of mindgap and of the user, as patterns, with their names. `/` is nobody's home."""
+    known = {ours: "$MINDGAP_HOME", users: "~"}
+    return [
+        (re.compile(rf"(?<![\w.~/-]){re.escape(folder)}(?=/)"), name)
+        for folder, name in known.items()
+        if Path(folder).is_absolute() and len(Path(folder).parts) > 1
+    ]
 
 
 def reasons(lines: list[str]) -> list[str]:

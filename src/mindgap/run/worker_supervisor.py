@@ -37,6 +37,7 @@ from mindgap.run.failure_signature import last_words, signature
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.identity import bytes_of, digest_of
 from mindgap.run.message import job_frame, prepare_frame, read_outcome
+from mindgap.run.message_cleaning import shortened_paths
 from mindgap.run.outcome import Job, Outcome, Prepared, Purpose, Status, check_job
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 from mindgap.run.worker_client import LEAST_S, CannotOpen, Retry, WorkerClient, WorkerStart, if_doubtful
@@ -385,7 +386,7 @@ class WorkerSupervisor:
 
     def _failed(self, digest: str, failed: WorkerFailed, retried: str) -> Outcome:
         status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
-        first = self._message(failed) + retried
+        first = shortened_paths(self._message(failed)) + retried
         message = f"{first}\n{failed.tail}" if failed.tail else first
         told = signature("\n".join([self._message(failed), *last_words(failed.tail)]))
         return Outcome(self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint)

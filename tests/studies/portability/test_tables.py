@@ -197,6 +197,14 @@ def test_studies_of_other_versions_are_refused() -> None:
         compare_studies(ported_study(), other)
 
 
+def test_a_package_that_one_study_alone_has_is_no_other_version() -> None:
+    """It is of a target that the other study left out, whose cells differ."""
+    other = ported_study()
+    versions = {**other.draws["tensorflow"].versions, "onnxruntime-qnn in qnn": "2.7.0"}
+    other.draws["tensorflow"] = dataclasses.replace(other.draws["tensorflow"], versions=versions)
+    assert not compare_studies(ported_study(), other).differences
+
+
 @pytest.mark.parametrize(
     "damage",
     [

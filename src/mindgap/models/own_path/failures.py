@@ -15,6 +15,7 @@ from mindgap.aten.torch_private.native_functions import registered_operators
 from mindgap.models.capture.origin import user_line_of, users_line_in
 from mindgap.models.corpus.source import one_line
 from mindgap.platforms.script_runner import ScriptRunner
+from mindgap.run.message_cleaning import shortened_paths
 
 if TYPE_CHECKING:
     from mindgap.models.own_path.program_run import FlatProgram
@@ -147,5 +148,5 @@ def _message(causes: Sequence[BaseException]) -> str:
         for line in str(error).splitlines():
             if not _REPORT.match(line.strip()):
                 said = _FUNCTION.sub(r"\1", line.strip().removeprefix("-- "))
-                return f"{type(error).__name__}: {_sentences(said).rstrip('.:')}"
+                return f"{type(error).__name__}: {_sentences(shortened_paths(said)).rstrip('.:')}"
     return one_line(causes[0])

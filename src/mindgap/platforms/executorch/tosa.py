@@ -17,7 +17,7 @@ import numpy as np
 
 from mindgap.graph import Graph
 from mindgap.platforms import host
-from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.delegation import Delegation, computed_before
 from mindgap.platforms.executorch.stages import tosa_stage
 from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.protocol import (
@@ -107,7 +107,7 @@ class TosaExecutable:
         for part in self._parts.values():
             taken += edge_calls(part.original_module.graph_module)
         if not taken:
-            raise Unsupported("model", "no operator of it is left when it is lowered to TOSA")
+            raise Unsupported("model", computed_before("ExecuTorch", _TOSA))
         self.facts = Delegation(_TOSA, dict(taken), parts=len(self._parts)).as_fact()
 
     def _part(self, node: torch.fx.Node) -> Any:
@@ -139,13 +139,25 @@ class TosaExecutable:
         return np.ascontiguousarray(to_numpy(input_tensors(self._graph, inputs)[number]))
 
     def _run(self, part: Any, *operands: Array) -> list[Array]:
+        given = _read(part, operands)
         try:
-            found, status = self._model.run(part.processed_bytes, [*operands])
+            found, status = self._model.run(part.processed_bytes, given)
         except Exception as error:
             raise RunFailure(f"TOSA's reference model: {type(error).__name__}: {error}") from error
         if status != self._model.GraphStatus.TOSA_VALID:
             raise RunFailure(f"TOSA's reference model ends with {status.name}, not with TOSA_VALID")
         return list(found)
+
+
+def _read(part: Any, operands: Sequence[Array]) -> list[Array]:
+    """Returns the operands of a part that its TOSA graph has as inputs: not those of which only the shape is used, as
+    in `zeros_like`. The reference model takes no others."""
+    graph: Any = importlib.import_module("tosa.TosaGraph").TosaGraph
+    block = graph.GetRootAs(part.processed_bytes, 0).Regions(0).Blocks(0)
+    if block.InputsLength() == len(operands):
+        return [*operands]
+    given = dict(zip(part.original_module.graph_signature.user_inputs, operands, strict=True))
+    return [given[block.Inputs(number).decode()] for number in range(block.InputsLength())]
 
 
 def _script(options: Options) -> ScriptRunner:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import importlib.util
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.host_runtime import Option
-from mindgap.platforms.onnxruntime.session import Provider, new_session, runtime
-from mindgap.platforms.protocol import Fallback, Options
+from mindgap.platforms.messages import Reading
+from mindgap.platforms.onnx.messages import aten_operator
+from mindgap.platforms.onnxruntime.session import LeftToCpu, Provider, logged, new_session, runtime
+from mindgap.platforms.protocol import CompileFailure, Fallback, Options, Unsupported
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
@@ -53,6 +58,18 @@ class ProviderOption:
 
 
 @dataclass(frozen=True, slots=True)
+class LogReason:
+    """Where a provider says only in its log which operator it lacks.
+
+    message: an error without the reason. lacking: in the log of a session that fails so, an operator that the provider
+    has no implementation of, as a group.
+    """
+
+    message: re.Pattern[str]
+    lacking: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionProvider:
     """One execution provider.
 
@@ -69,6 +86,7 @@ class ExecutionProvider:
     accuracy: the language that promises how accurate its functions are (`protocol.ACCURACY`); empty for none.
     variables: the environment variables of its worker, from the platform's options.
     facts: what its description says besides. It is called before the first session.
+    log_reason: of a provider whose errors do not name what it took and lacks; None for others.
     """
 
     name: str
@@ -87,6 +105,7 @@ class ExecutionProvider:
     accuracy: str = ""
     variables: Callable[[Options], Mapping[str, str]] = _no_variables
     facts: Callable[[], Mapping[str, Any]] = _nothing
+    log_reason: LogReason | None = None
 
     def missing(self) -> str:
         """Why it cannot run here, empty where it can. Imports nothing."""
@@ -116,7 +135,9 @@ class ExecutionProvider:
             return None
         found = self._devices()
         if not found:
-            runtime().register_execution_provider_library(self.name, self._module().get_library_path())
+            # A plug-in logs later what ONNX Runtime logs by default at this moment, at most.
+            with logged() if self.log_reason else contextlib.nullcontext():
+                runtime().register_execution_provider_library(self.name, self._module().get_library_path())
             found = self._devices()
         if not found:
             raise Fallback(f"{self.distribution} finds no device for {self.name}")
@@ -179,7 +200,25 @@ class ProviderSettings:
         plugin = self.provider.device() if self.delegates else None
         # ONNX Runtime adds the CPU provider by itself, and forbids to name and to forbid it.
         providers = self.providers[:1] if alone else self.providers
-        return new_session(exported, providers, self.opt, self.threads, alone=alone, plugin=plugin)
+        make = partial(new_session, exported, providers, self.opt, self.threads, alone=alone, plugin=plugin)
+        try:
+            return make()
+        except CompileFailure as error:
+            raise self._explained(error, make, exported) from error
+
+    def _explained(self, error: CompileFailure, make: Callable[[], Any], exported: Exported) -> CompileFailure:
+        """The failure of a provider that says in its log alone which operator it took and has no implementation of: the
+        session is made again, with the log. It is no refusal: other providers could run what it does not take."""
+        reason = self.provider.log_reason
+        if reason is None or not reason.message.search(str(error)):
+            return error
+        with logged() as log, contextlib.suppress(Unsupported, CompileFailure, LeftToCpu):
+            make()
+        names = [*dict.fromkeys(reason.lacking.findall(log.text))]
+        if not names:
+            return error
+        op = aten_operator(Reading("failure", None, "", names[0]), exported.origin)
+        return CompileFailure(f"{self.provider.name} took {', '.join(names)} without an implementation: {error}", op)
 
     @property
     def dtype(self) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from mindgap.platforms import vulkan_driver
 from mindgap.platforms.host_runtime import Option, threads
-from mindgap.platforms.onnxruntime.execution_provider import ExecutionProvider, ProviderOption
+from mindgap.platforms.onnxruntime.execution_provider import ExecutionProvider, LogReason, ProviderOption
 from mindgap.platforms.onnxruntime.provider_backend import provider_backend
 
 #: Qualcomm's chips -> the number by which its runtime knows them. The first is of generation v68, which computes
@@ -91,6 +92,10 @@ QNN_PROVIDER: Final = ExecutionProvider(
     ),
     execution="simulated",
     facts=_qnn_facts,
+    # "ERROR:no properties registered for q::QNN_Gelu"; the error has the status QNN_COMMON_ERROR_MEM_ALLOC.
+    log_reason=LogReason(
+        re.compile(r"Failed to finalize QNN graph"), re.compile(r"no properties registered for q::(?:QNN_)?([\w.]+)")
+    ),
 )
 
 WEBGPU_PROVIDER: Final = ExecutionProvider(

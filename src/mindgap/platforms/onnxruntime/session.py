@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ from mindgap.platforms.onnx.arrays import ONNX_ELEMENT, as_declared, as_real, ca
 from mindgap.platforms.onnx.messages import aten_operator
 from mindgap.platforms.onnxruntime import messages as onnxruntime_messages
 from mindgap.platforms.protocol import Array, CompileFailure
+from mindgap.platforms.standard_error import Printed, kept_standard_error
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
@@ -89,6 +91,17 @@ def new_session(
     # Most weights are packed for their kernels by now.
     exported.external.forget_pages()
     return session
+
+
+@contextlib.contextmanager
+def logged() -> Generator[Printed]:
+    """Keeps ONNX Runtime's log of all that happens in the block, to be read after it."""
+    with kept_standard_error(passed_on=False) as log:
+        runtime().set_default_logger_severity(0)
+        try:
+            yield log
+        finally:
+            runtime().set_default_logger_severity(4)
 
 
 def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:

@@ -86,6 +86,9 @@ class RknnPlatform:
         if graph.grad:
             raise Unsupported("backward", "an ONNX model has no backward pass")
         exported = shared_export(graph, inputs, opset=OPSET)
+        if not exported.fed:
+            # Its `build` ends in "list index out of range" (2.5.0).
+            raise Unsupported("model", "RKNN-Toolkit2 builds no model without inputs")
         return RknnExecutable(graph, exported, self._chip, self._opt, self._calibration)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mindgap.graph import MindgapError
@@ -90,9 +90,14 @@ def _check_comparable(before: PortingStudy, after: PortingStudy, frameworks: Seq
     names = sorted(k for k in {*before.settings, *after.settings} if before.settings.get(k) != after.settings.get(k))
     if before.machine != after.machine:
         names.append("machine")
-    names += [f"versions of {n}" for n in frameworks if before.draws[n].versions != after.draws[n].versions]
+    names += [f"versions of {n}" for n in frameworks if _other(before.draws[n].versions, after.draws[n].versions)]
     if names:
         raise MindgapError(f"the two studies cannot be compared: they have another {', '.join(names)}")
+
+
+def _other(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Whether a package has another version. One that a single study has is of a target that the other left out."""
+    return any(before[package] != after[package] for package in before if package in after)
 
 
 def _ratios(one: FunctionCell, other: FunctionCell) -> tuple[Slowdown, Slowdown] | None:

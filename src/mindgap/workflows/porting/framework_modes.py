@@ -185,7 +185,7 @@ _TEXTS: Final[tuple[tuple[Reason, str], ...]] = (
     ("type failure", r"dtype|data ?type|input type|element type|type mismatch|tensor\(\w+\)|bfloat16|complex64"),
     ("type failure", r"does not support (complex|bool|int|float|double|half)|(for|of) type (complex|bool|int|float)"),
     *(("not implemented", pattern) for pattern in _LACKING[1:]),
-    ("not implemented", r"could not find an implementation|custom op|flex|cannot convert|fully converted"),
+    ("not implemented", r"(could not find|without) an implementation|custom op|flex|cannot convert|fully converted"),
     ("not implemented", r"concrete|tracer|data-dependent|symbolic|abstract|must be known|statically|compile-time"),
     ("type failure", r"typeerror"),
 )  # fmt: skip

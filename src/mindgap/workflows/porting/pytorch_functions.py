@@ -33,6 +33,7 @@ from mindgap.results.ported_functions import (
 )
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
+from mindgap.run.message_cleaning import shortened_paths
 from mindgap.workflows.diff import Session, Subject
 from mindgap.workflows.porting.direct_client import DirectCalls, NotMeasured, runner_of
 from mindgap.workflows.porting.framework_modes import functions_of, reason_of, uses_of_public
@@ -255,7 +256,7 @@ class PyTorchFunctions:
         try:
             return with_process(cell.latency, sample, **calls.seconds(sample, self._settings.rounds))
         except NotMeasured as error:
-            return " ".join(_COLOURS.sub("", str(error)).split())[:300]
+            return " ".join(shortened_paths(_COLOURS.sub("", str(error))).split())[:300]
 
     def _untimed(self, platform: PlatformName) -> str:
         """Why a platform's functions are not measured, empty where they are."""
@@ -320,7 +321,7 @@ class PyTorchFunctions:
                     return ""
         except MindgapError as error:
             reason = str(error)
-        return " ".join(reason.split())[:300]
+        return " ".join(shortened_paths(reason).split())[:300]
 
 
 def _default_targets() -> list[str]:
@@ -363,7 +364,8 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
     """What a row says of a sample, in the paper's reasons."""
     if row is None:
         return SampleResult(source, "not compared", refused or "it has no row")
-    text = " ".join((row.message or row.detail).split())[:400]
+    broken = f"mindgap failed: {row.broken.strip().splitlines()[-1]}" if row.broken else ""
+    text = " ".join((broken or row.message or row.detail).split())[:400]
     if row.status == "ok" and not row.finding and row.verdict is not None:
         return SampleResult(source)
     if row.status == "ok" and row.finding:

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 
 from mindgap.graph import Array, MindgapError
 from mindgap.run.channel import Frame
 from mindgap.run.server import Answer, Channel, Service
+from mindgap.workflows.porting.call_outputs import compared, form_of, line_of, same_bits
 from mindgap.workflows.porting.call_times import clock_of, hold_on_one_processor, seconds_in_turn, seconds_of
 from mindgap.workflows.porting.framework_modes import (
     FrameworkModes,
@@ -36,20 +35,11 @@ MODES: Final = {
     "jax": "mindgap.workflows.porting.jax_modes:JaxModes",
     "tensorflow": "mindgap.workflows.porting.tensorflow_modes:TensorFlowModes",
 }
-#: Relative and absolute difference that the frameworks' own tests allow, by dtype.
-_TOLERANCES: Final = {
-    "float64": (1e-7, 1e-7), "complex128": (1e-7, 1e-7), "float16": (1e-3, 1e-3), "bfloat16": (1.6e-2, 1e-2),
-}  # fmt: skip
-_TOLERANCE: Final = (1.3e-6, 1e-5)
-#: Differences up to so many times what eight units in the last place of the arguments move are not findings, as in
-#: `models.own_path`.
-_MOVED: Final = 16
 #: Functions whose vectors are unique but for their sign or phase.
 _FACTORISATIONS: Final = frozenset({"svd", "eig", "eigh", "self_adjoint_eig", "qr", "schur", "hessenberg"})
-#: Results that are so many times as far from float64 as the source's worst element are not findings.
-_AS_EXACT: Final = 4
-_PATH: Final = re.compile(r"(/[\w.+-]+){3,}")
 _ULPS: Final = 8
+#: Calls that tell whether a random function varies: of two rows that are shuffled, every second call gives the same.
+_RANDOM_CALLS: Final = 16
 
 
 def framework_service(channel: Channel, framework: str) -> Service:
@@ -165,9 +155,9 @@ def _find_calls(modes: FrameworkModes, name: str, function: Callable[..., Any], 
             first = arrays_of(modes, modes.run_source(call))
             again = arrays_of(modes, modes.run_source(make()))
         except (Exception, SystemExit) as error:  # what a guessed call raises is data
-            tell({"why": _line(error)})
+            tell({"why": line_of(error)})
             continue
-        random = not all(map(_same_bits, first, again))
+        random = not all(map(same_bits, first, again))
         tell({"call": number, "label": call.label, "random": random})
         found.append(call.label)
 
@@ -213,28 +203,34 @@ class _PairWork:
         """Runs each pair on both sides."""
         modes = self._modes
         expected: dict[int, tuple[list[Array], bool]] = {}
+        random = modes.is_random(self._name)
         for place, (target, number) in enumerate(pairs):
             make = self._make[number]
             if number not in expected:
                 tell({"place": place, "side": "source"})
-                first, again = (arrays_of(modes, modes.run_source(make())) for _ in range(2))
-                random = modes.is_random(self._name) or not all(map(_same_bits, first, again))
-                expected[number] = first, random
+                expected[number] = self._on_source(make, _RANDOM_CALLS if random else 1)
             tell({"place": place, "side": "target"})
             try:
                 found = arrays_of(modes, modes.targets()[target](make())())
             except NoArrays as error:
-                reason, message = "type failure", f"{error}; the source's output 0 is {_form(expected[number][0][0])}"
+                reason, message = "type failure", f"{error}; the source's output 0 is {form_of(expected[number][0][0])}"
             except (Exception, SystemExit) as error:  # what a target does wrong is data
                 reason = "crash" if isinstance(error, SystemExit) else reason_of(f"{type(error).__name__}: {error}")
-                message = _line(error)
+                message = line_of(error)
             else:
-                first, random = expected[number]
+                first, varies = expected[number]
                 reason, message = compared(
-                    self._unsigned(first), self._unsigned(found), random, partial(self._moved_outputs, make),
+                    self._unsigned(first), self._unsigned(found), random, varies, partial(self._moved_outputs, make),
                     partial(self._exact_outputs, make),
                 )  # fmt: skip
             tell({"on": target, "call": number, "reason": reason, "message": message})
+
+    def _on_source(self, make: Callable[[], FunctionCall], more: int) -> tuple[list[Array], bool]:
+        """The outputs on the source, and whether one of so many more calls gives others."""
+        modes = self._modes
+        first = arrays_of(modes, modes.run_source(make()))
+        again = (arrays_of(modes, modes.run_source(make())) for _ in range(more))
+        return first, not all(all(map(same_bits, first, each)) for each in again)
 
     def measure(self, pairs: Sequence[_Pair], rounds: int, processor: int, tell: Tell) -> None:
         """Measures each pair, held on one processor. Where two pairs have one call, its first call on the source was
@@ -285,115 +281,3 @@ class _PairWork:
             signs = rng.choice([-1.0, 1.0], values.shape)
             moved.append(modes.make(np.asarray(values * (1 + step * signs), values.dtype), str(values.dtype)))
         return self._unsigned(arrays_of(modes, modes.run_source(replace(call, arrays=tuple(moved)))))
-
-
-def compared(
-    expected: Sequence[Array], found: Sequence[Array], random: bool, moved: Callable[[], Sequence[Array]],
-    exact: Callable[[], Sequence[Array]],
-) -> tuple[str, str]:  # fmt: skip
-    """Returns the reason why outputs are lost, or an empty one, and what is said of it.
-
-    Other numbers, dtypes or shapes of outputs are a type failure. Values may differ by the tolerance of the
-    frameworks' tests, or 16 times what the source moves by where the arguments move by eight units in the last place
-    (`moved`: the source's outputs there). So may values that are at most 4 times as far from those in float64
-    (`exact`) as the source's own. Values of a random function are not compared: the reason is `form only`.
-    """
-    if len(expected) != len(found):
-        return "type failure", f"{len(found)} outputs, and the source gives {len(expected)}"
-    worst, unjudged = "", False
-    nearby: Sequence[Array] | None = None
-    for place, (left, right) in enumerate(zip(expected, found, strict=True)):
-        if left.shape != right.shape or left.dtype != right.dtype:
-            return "type failure", f"output {place} is {_form(right)}, and the source's is {_form(left)}"
-        if _same_bits(left, right):
-            continue
-        if random:
-            unjudged = True
-            continue
-        if not _is_number(left):
-            return "precision", f"output {place} has other values ({left.dtype})"
-        limit = _limit(left)
-        distance = _distance(left, right)
-        if bool(np.all(distance <= limit)):
-            continue
-        if nearby is None:
-            try:
-                nearby = moved()
-            except (Exception, SystemExit) as error:  # the source itself may not take the moved arguments
-                return "not compared", f"output {place} differs; the source with moved arguments: {_line(error)}"
-        if len(nearby) != len(expected) or nearby[place].shape != left.shape:
-            return "not compared", f"output {place} differs, and has another shape where the arguments move"
-        # Elsewhere in the output, values move by as much: one step of one element says little of it.
-        moves = _distance(left, nearby[place])
-        wide = np.maximum(limit, _MOVED * (moves if left.dtype.kind in "iub" else _largest_finite(moves)))
-        if bool(np.all(distance <= wide)) or _as_exact(left, right, place, wide, exact):
-            continue
-        at = int(np.argmax(np.where(distance <= wide, -1.0, np.nan_to_num(distance, nan=math.inf, posinf=math.inf))))
-        worst = worst or (
-            f"output {place} is {right.reshape(-1)[at]}, and the source's is {left.reshape(-1)[at]}, at element {at}"
-        )
-    if worst:
-        return "precision", worst
-    return ("form only", "the values are random or change between calls") if unjudged else ("", "")
-
-
-def _as_exact(left: Array, right: Array, place: int, limit: Array, exact: Callable[[], Sequence[Array]]) -> bool:
-    """Whether the target's output is about as near to float64 as the source's. False where there is no such output."""
-    if left.dtype.kind in "biu":
-        return False
-    try:
-        outputs = exact()
-    except (Exception, SystemExit):  # a function that takes no float64 has no such reference
-        return False
-    if len(outputs) <= place or outputs[place].shape != left.shape or outputs[place].dtype.kind not in "fc":
-        return False
-    mine, theirs = _distance(outputs[place], left), _distance(outputs[place], right)
-    return bool(np.all(theirs <= np.maximum(limit, _AS_EXACT * _largest_finite(mine))))
-
-
-def _largest_finite(distances: Array) -> Array:
-    """The largest finite distance, for every element; infinity for elements whose own distance is infinite."""
-    finite = np.isfinite(distances)
-    return np.where(finite, np.max(distances[finite], initial=0.0), math.inf)
-
-
-def _is_number(array: Array) -> bool:
-    return array.dtype.kind in "biufc" or array.dtype.name in ("bfloat16", "float16")
-
-
-def _wide(array: Array) -> Array:
-    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-
-
-def _distance(left: Array, right: Array) -> Array:
-    """The distance of each element; 0 for equal ones, two NaN too, and infinity where one alone is not finite."""
-    one, other = _wide(left), _wide(right)
-    with np.errstate(all="ignore"):
-        distance = np.abs(one - other)
-    equal = (one == other) | (np.isnan(one) & np.isnan(other))
-    odd = ~(np.isfinite(one) & np.isfinite(other))
-    return cast("Array", np.where(equal, 0.0, np.where(odd, math.inf, distance)))
-
-
-def _limit(array: Array) -> Array:
-    """What the frameworks' tests allow. Integers are equal or not."""
-    if array.dtype.kind in "biu":
-        return np.zeros(array.shape)
-    relative, absolute = _TOLERANCES.get(array.dtype.name, _TOLERANCE)
-    return np.asarray(absolute + relative * np.nan_to_num(np.abs(_wide(array)), nan=0.0, posinf=0.0))
-
-
-def _same_bits(left: Array, right: Array) -> bool:
-    if left.shape != right.shape or left.dtype != right.dtype:
-        return False
-    return bool(np.all(left == right)) if left.dtype.kind == "O" else left.tobytes() == right.tobytes()
-
-
-def _form(array: Array) -> str:
-    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
-
-
-def _line(error: BaseException) -> str:
-    """An error on one line, without paths of this machine."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return _PATH.sub("…", text)[:400]
