@@ -57,6 +57,7 @@ _FUNCTIONS: Final = re.findall(
 #: What the frame defines behind the head of a script.
 _FRAME_NAMES: Final = frozenset(
     [*_FUNCTIONS, "run", "error", "PROPERTIES", "EXPECTED", "FAULTY", "Boundary", "Names", "Net"]
+    + ["PROGRAM", "PAGE", "SOFTWARE", "Server"]  # of the runtimes in a browser
 )
 _STANDARD: Final = ("os", "platform", "signal", "subprocess", "sys", "tempfile", "traceback")
 
