@@ -4,7 +4,8 @@ Condition: the second operand of `maximum` is NaN and the first is none; `relu` 
 
 Right for: `maximum(nan, x)`; finite numbers.
 
-The kernels write a maximum as `a < b ? b : a`. PyTorch documents that NaN in either operand gives NaN.
+A maximum gives its first operand where the two do not compare, as `a < b ? b : a` does. PyTorch documents that NaN in
+either operand gives NaN.
 
 Seen with torch 2.13.0+cpu, tinygrad 0.14.0, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

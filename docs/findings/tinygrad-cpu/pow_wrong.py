@@ -4,7 +4,7 @@ Condition: integers, a power beyond 2**24 that float32 does not hold; a constant
 
 Right for: powers up to 2**24; `x * x`.
 
-The operation POW of tinygrad is computed by `exp2` and `log2` of floats, also for integers (`pow` in
+The operation POW of tinygrad goes through float32 for integers too, unless the exponent is a Python integer (`pow` in
 tinygrad/mixin/elementwise.py has the comment `TODO: int pow`), and `Pow` in tinygrad/nn/onnx.py rounds the result.
 
 Seen with torch 2.13.0+cpu, tinygrad 0.14.0, onnx 1.23.2, onnxscript 0.7.2.
