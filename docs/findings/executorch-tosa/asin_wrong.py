@@ -1,4 +1,4 @@
-"""executorch/tosa: `asin` and `acos` are off by up to 0.27 % of `asin` between about 0.15 and 0.6: the polynomials take |x| for x**2
+"""executorch/tosa: `asin` and `acos` are off by up to 0.27 % between 0.15 and 0.6: the polynomials take |x| for x**2
 
 Condition: the magnitude of `x` is between about 0.15 and 0.6 (float32; off by 1.3e-3 at 0.45).
 
