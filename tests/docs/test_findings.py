@@ -30,7 +30,8 @@ NATIVE = [cause.native for cause in CAUSES.values() if cause.native]
 ONNX_FILES = {str(file.relative_to(FINDINGS)) for file in FINDINGS.glob("onnx-files/*.py")}
 #: What scripts import besides torch, by platform.
 RUNTIMES = (
-    "executorch", "iree", "jax", "litert_torch", "ncnn", "onnx", "onnxruntime", "openvino", "rknn", "tinygrad", "tvm",
+    "executorch", "iree", "jax", "litert_torch", "ncnn", "onnx", "onnxruntime", "onnxruntime_web", "openvino", "rknn",
+    "tinygrad", "tosa_reference_model", "tvm",
 )  # fmt: skip
 
 

@@ -42,7 +42,12 @@ def ran(tmp_path: Path, form: ScriptForm, python: str = sys.executable, **replac
 
 
 def test_the_case_part_of_a_script_is_what_it_was_made_of() -> None:
-    for form in (ScriptForm("a title", EAGER, CASES), ScriptForm("a title", Target("jax/cpu"), CASES, bounded=True)):
+    for form in (
+        ScriptForm("a title", EAGER, CASES),
+        ScriptForm("a title", Target("jax/cpu"), CASES, bounded=True),
+        ScriptForm("a title", Target("ortweb/wasm"), CASES),
+        ScriptForm("a title", Target("ortweb/webgl", {"device": "swiftshader"}), CASES),
+    ):
         text = script_source(form)
         again = case_part(text)
         renewed = script_source(ScriptForm("a title", form.platform, again, bounded=form.bounded))

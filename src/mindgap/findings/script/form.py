@@ -54,9 +54,11 @@ _BLOCKS: Final = (ast.ClassDef, ast.FunctionDef)
 _FUNCTIONS: Final = re.findall(
     r"^def (\w+)", "\n".join([*_MAINS.values(), BOUNDARY, DIAGNOSED, RAISES, VERSIONS, MAIN_VERSION]), re.MULTILINE
 )
+#: What the runners of onnxruntime-web define besides `run`.
+_BROWSER_NAMES: Final = ("PROGRAM", "PAGE", "SOFTWARE", "Server")
 #: What the frame defines behind the head of a script.
 _FRAME_NAMES: Final = frozenset(
-    [*_FUNCTIONS, "run", "error", "PROPERTIES", "EXPECTED", "FAULTY", "Boundary", "Names", "Net"]
+    [*_FUNCTIONS, "run", "error", "PROPERTIES", "EXPECTED", "FAULTY", "Boundary", "Names", "Net", *_BROWSER_NAMES]
 )
 _STANDARD: Final = ("os", "platform", "signal", "subprocess", "sys", "tempfile", "traceback")
 

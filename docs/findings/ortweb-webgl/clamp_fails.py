@@ -1,0 +1,199 @@
+"""ortweb/webgl: a model that leaves out an optional input, as `clamp(max=0.2)`, does not load: "unrecognized input ''"
+
+Condition: a node has an empty name for an optional input in the middle (`Clip` with a maximum alone).
+
+Right for: `clamp(min=...)`, whose missing input is the last; `Resize`, which the reader of models excepts by name.
+
+`buildGraphFromOnnxFormat` (lib/onnxjs/graph.ts) refuses every empty name of an input but those of `Resize`. ONNX
+writes an optional input that is left out as an empty name.
+
+Seen with torch 2.13.0+cpu, onnxruntime-web 1.30.0, onnx 1.23.2, onnxscript 0.7.2.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+
+import base64
+import http.server
+import json
+import platform
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from importlib.metadata import version
+
+try:
+    import torch
+    import onnxruntime_web
+    import numpy as np
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
+
+PACKAGES = ('torch', 'onnxruntime-web', 'onnx', 'onnxscript')
+PROPERTIES = {}
+
+
+FAILURE = ("RuntimeError", "unrecognized input ''")
+
+
+class Model(torch.nn.Module):
+    def forward(self, x0):
+        return x0.clamp(max=0.2)
+
+
+CASES = {
+    "smallest": (Model, lambda: (torch.tensor([1.0]),)),
+    "ordinary size": (Model, lambda: (torch.linspace(-2.0, 2.0, 64).reshape(8, 8),)),
+}
+
+
+SOFTWARE = ('--use-webgpu-adapter=swiftshader', '--use-angle=swiftshader')
+PAGE = """<!doctype html><script type="module">
+import * as ort from './ort.webgl.min.mjs';
+const bytes = (text) => Uint8Array.from(atob(text), (each) => each.charCodeAt(0));
+const text = (array) => {
+  const raw = new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+  return btoa(Array.from(raw, (each) => String.fromCharCode(each)).join(''));
+};
+async function run() {
+  const asked = await (await fetch('./asked')).json();
+  const settings = {
+    executionProviders: ['webgl'], extra: { session: { disable_cpu_ep_fallback: '1' } }, ...asked.settings };
+  const session = await ort.InferenceSession.create(bytes(asked.model), settings);
+  const feeds = {};
+  for (const { name, dtype, shape, data } of asked.feeds) {
+    const Kind = { float32: Float32Array, float64: Float64Array, float16: globalThis.Float16Array ?? Uint16Array,
+      int8: Int8Array, int16: Int16Array, int32: Int32Array, int64: BigInt64Array, uint8: Uint8Array,
+      uint16: Uint16Array, uint32: Uint32Array, uint64: BigUint64Array, bool: Uint8Array }[dtype];
+    feeds[name] = new ort.Tensor(dtype, new Kind(bytes(data).buffer), shape);
+  }
+  const found = await session.run(feeds);
+  return Promise.all(session.outputNames.map(async (name) => (
+    { dtype: found[name].type, shape: found[name].dims, data: text(await found[name].getData()) })));
+}
+const outputs = await run().then((outputs) => ({ outputs }), (error) => ({ error: String(error.message ?? error) }));
+await fetch('./answer', { method: 'POST', body: JSON.stringify(outputs) });
+</script>"""
+
+
+class Server(http.server.SimpleHTTPRequestHandler):
+    """Gives the page, onnxruntime-web and what is asked; takes the answer."""
+
+    asked = b""
+    answers: queue.Queue[bytes] = queue.Queue()
+
+    def do_GET(self):
+        body = {"/": PAGE.encode(), "/asked": self.asked}.get(self.path)
+        if body is None:
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html" if self.path == "/" else "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self):
+        self.answers.put(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(204)
+        self.end_headers()
+
+    def end_headers(self):
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
+        super().end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def run(model, fresh):
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    arrays = zip([given.name for given in program.model_proto.graph.input], fresh(), strict=True)
+    feeds = [
+        {"name": name, "dtype": str(given.dtype).removeprefix("torch."), "shape": list(given.shape),
+         "data": base64.b64encode(given.numpy().tobytes()).decode()}
+        for name, given in arrays
+    ]  # fmt: skip
+    written = base64.b64encode(program.model_proto.SerializeToString()).decode()
+    Server.asked = json.dumps({"model": written, "settings": PROPERTIES, "feeds": feeds}).encode()
+    folder = f"{next(iter(onnxruntime_web.__path__))}/node_modules/onnxruntime-web/dist"
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), lambda *each: Server(*each, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert browser, "needs chromium or google-chrome"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        flags = [
+            "--headless=new", "--no-sandbox", "--enable-unsafe-webgpu", "--enable-features=Vulkan,WebGPU",
+            "--ignore-gpu-blocklist", *SOFTWARE,
+        ]  # fmt: skip
+        command = [browser, *flags, f"--user-data-dir={profile}", f"http://127.0.0.1:{server.server_port}/"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            answer = json.loads(Server.answers.get(timeout=120))
+        finally:
+            process.kill()
+            process.wait()
+            server.shutdown()
+    if "error" in answer:
+        raise RuntimeError(answer["error"])
+    return [
+        torch.as_tensor(np.frombuffer(bytearray(base64.b64decode(each["data"])), each["dtype"]).reshape(each["shape"]))
+        for each in answer["outputs"]
+    ]
+
+
+def versions():
+    """The versions of the packages, the processor and its instruction set."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+
+
+def raised(call):
+    """What `call` raises, and nothing that it prints; None where it raises nothing."""
+    try:
+        call()
+    except Exception as problem:
+        return problem, ""
+    return None, ""
+
+
+
+def is_the_failure(problem, printed):
+    """Whether an exception, or one that it follows from, is the failure that this script shows."""
+    while problem is not None:
+        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False
+
+
+def main():
+    torch.set_printoptions(precision=17)
+    print(versions())
+    found = False
+    for name, (Model, fresh) in CASES.items():
+        expected = Model().eval()(*fresh())
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
+        problem, printed = raised(lambda: run(Model().eval(), fresh))
+        if problem is None:
+            print(f"{name}: ortweb/webgl@device=swiftshader runs it")
+            continue
+        print(f"{name}: ortweb/webgl@device=swiftshader raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
+        if not is_the_failure(problem, printed):
+            print("It is another failure than the one that this script shows.")
+            return 2
+        found = True
+    print("FAULT" if found else "NO FAULT")
+    return int(found)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception:
+        traceback.print_exc()
+        status = 2
+    sys.exit(status)
