@@ -13,6 +13,8 @@ import torch
 from corpus.tflite_models.tflite_writer import FileNode, FileTensor, constant, model_bytes
 from mindgap.aten.functional import Functional, functionalize
 from mindgap.graph import Array, Graph, MindgapError
+from mindgap.graph.compare.culprit import OperatorCulprit
+from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.model_files import is_steps_off
 from mindgap.judge.pipeline.own_path import with_own_path
@@ -221,6 +223,53 @@ def test_an_output_that_is_steps_off_is_no_rounding_by_its_type_alone() -> None:
 def test_a_wrong_position_is_a_finding(net: Net) -> None:
     found = net.row(PLAIN, {PLAIN: lambda name, array: (array + 1) % 12 if name == "at" else array})
     assert found.verdict == "discrepant" and found.culprit is not None and found.culprit.label == "at (ARG_MAX)"
+
+
+def row_of_positions(tmp_path: Path, outputs: Sequence[Array], *faults: Fault) -> Row:
+    """The row of a file that gives the int64 positions of the largest values, by what its translated graph gave and the
+    outputs of the file."""
+    tensors = [FileTensor("x", (2, 5)), constant("axis", np.int32([1])), FileTensor("at", (2,), "int64")]
+    (path := tmp_path / "at.tflite").write_bytes(
+        model_bytes(tensors, [FileNode("ARG_MAX", ["x", "axis"], ["at"])], ["x"], ["at"])
+    )
+    x = torch.tensor([[1.0, 5.0, 2.0, 0.0, 3.0], [7.0, 1.0, 2.0, 3.0, 4.0]])
+    graph = capture(translated(read_tflite(path.read_bytes()), {"x": x}), (x,))
+    comparison = GraphComparison(RunContext(executed, RunSettings(), describe=lambda _: {}), "at", graph)
+    first = faults[0]
+    graphs = Row(
+        "at", PLAIN, "ok", first.verdict, culprit=first.culprit, blame=first.blame, detail=first.detail, faults=faults
+    )
+    right = (np.int64([1, 0]),)
+    run = OwnRun(PLAIN, "at.tflite", tuple(outputs), right, file=True, source_file=True)
+    return with_own_path(
+        comparison, graphs, run, lambda _: None, lambda: right,
+        lambda name: OwnRun(name, "at.tflite", right, file=True), lambda *_: None,
+    )  # fmt: skip
+
+
+NARROWED = Fault(
+    OperatorCulprit(("aten.to.dtype",), 1, "at (ARG_MAX)"),
+    "structural",
+    "platform",
+    (1,),
+    "int32[2] where int64[2] is right",
+)
+
+
+def test_a_translated_graph_that_is_narrowed_says_nothing_of_a_file_with_right_dtypes(tmp_path: Path) -> None:
+    """litert-torch makes int32 of int64, so that the graph of this file was `structural`."""
+    found = row_of_positions(tmp_path, [np.int64([1, 0])], NARROWED)
+    assert (found.verdict, found.faults, found.blame, found.culprit) == ("identical", (), None, None)
+    assert "the captured graph has findings of its own here (int32[2] where int64[2] is right)" in found.detail
+
+
+def test_what_else_is_wrong_stays_beside_a_narrowed_graph(tmp_path: Path) -> None:
+    wrong = Fault(OperatorCulprit(("aten.argmax.default",), 0), "discrepant", "platform", (0,), "another position")
+    found = row_of_positions(tmp_path, [np.int64([1, 0])], NARROWED, wrong)
+    assert (found.verdict, found.faults, found.detail) == ("discrepant", (wrong,), "another position")
+    for outputs, verdicts in (([np.int32([1, 0])], ["export", "structural"]), ([np.int64([4, 0])], ["export"])):
+        found = row_of_positions(tmp_path, outputs, NARROWED)
+        assert [each.verdict for each in found.faults] == verdicts
 
 
 def test_a_missing_saturation_is_a_finding(net: Net) -> None:
