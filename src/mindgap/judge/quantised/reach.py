@@ -99,8 +99,9 @@ def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation, rule: Qu
         return Reach(torch.zeros_like(x), torch.zeros_like(x))
     shifted = _of_double_rounding(oracle, value, x, rule.rescales)
     spec = oracle.graph.values[value.number]
-    narrow = spec is None or _sums_in_32_bits(oracle, value)
-    factor = _FACTOR if narrow else rule.factor.get(spec.dtype, _FACTOR)
+    factor = _FACTOR
+    if spec is not None and not _sums_in_32_bits(oracle, value):
+        factor = rule.factor.get(spec.dtype, _FACTOR)
     floats = SIGMAS * expected.sigma + _WIDE * x.abs()
     return Reach(floats if rule.even_ties else floats + _TIE, factor * x.abs() + shifted)
 
