@@ -33,7 +33,7 @@ PACKAGES = ('torch', 'iree-base-compiler', 'iree-base-runtime', 'iree-turbine')
 PROPERTIES = {'iree-hal-target-backends': 'llvm-cpu', 'iree-input-demote-f64-to-f32': 'false'}
 
 
-FAILURE = ('RuntimeError', 'are cast incompatible')
+FAILURE = ("RuntimeError", "are cast incompatible")
 
 
 class Model(torch.nn.Module):
