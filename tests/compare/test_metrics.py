@@ -18,6 +18,7 @@ from mindgap.graph.compare.metrics import (
     MANTISSA_BITS,
     Metrics,
     StructuralMismatch,
+    distance,
     measure,
     remaining_precision,
     to_json,
@@ -339,3 +340,22 @@ def test_to_json_has_every_field() -> None:
         "cosine": pytest.approx(6 / math.sqrt(5 * 7.25)), "mad": 0.25, "nan_mismatch": 0, "inf_mismatch": 0,
         "signed_zero_mismatch": 0, "top1_flips": 0, "top5_flips": None,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "dtype", "apart"),
+    [
+        ([nan, 1.0], [inf, 1.0], np.float32, inf),
+        ([inf, 1.0], [-inf, 1.0], np.float32, inf),
+        ([nan, 1.0], [2.0, 1.0], np.float32, inf),
+        ([complex(nan, 1.0)], [complex(inf, 1.0)], np.complex64, inf),
+        ([nan, inf, 1.0], [-nan, inf, 1.5], np.float32, 1.0 / 3.0),
+        ([2**62 + 1, 0], [2**62, 0], np.int64, 2.0**-62),
+        ([-(2**63)], [2**63 - 1], np.int64, 2.0),
+        ([0, 255], [0, 0], np.uint8, 255.0),
+        ([True], [False], np.bool_, 1.0),
+    ],
+)
+def test_the_distance_of_outputs(ours: list[Any], theirs: list[Any], dtype: type[Any], apart: float) -> None:
+    assert distance([np.array(ours, dtype)], [np.array(theirs, dtype)]) == pytest.approx(apart)
+    assert distance([np.array(ours, dtype)], [np.array(ours, dtype)]) == 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import threading
 from collections.abc import Iterator
@@ -35,6 +36,20 @@ def graph(tmp_path, monkeypatch) -> Graph:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.GELU(), torch.nn.Linear(512, 8)).eval()
     return capture(model, (torch.randn(4, 512),), tensors=TensorStore(tmp_path))
+
+
+def test_the_judge_takes_no_more_for_many_layers_than_for_few(tmp_path):
+    """It holds three copies of the largest weight and one segment of values: all other weights stay mapped."""
+
+    def estimate_of(layers: int) -> MemoryEstimate:
+        linear = torch.nn.Linear(1024, 1024)
+        parts = [part for _ in range(layers) for part in (copy.deepcopy(linear), torch.nn.GELU())]
+        graph = capture(torch.nn.Sequential(*parts).eval(), (torch.randn(4, 1024),), tensors=TensorStore(tmp_path))
+        return MemoryEstimate(graph)
+
+    few, many = estimate_of(2), estimate_of(8)
+    assert many.inputs > 3.9 * few.inputs and many.judging < 1.15 * few.judging
+    assert 3 << 22 < many.judging < 4 << 22
 
 
 def test_platforms_run_one_after_the_other_and_their_workers_end(tmp_path, graph):

@@ -35,6 +35,13 @@ def test_equal_bits_are_identical() -> None:
     assert row().verdict == "identical" and row().metrics["max_abs"] == 0.0
 
 
+def test_nan_for_infinity_is_no_equal_output() -> None:
+    """They were zero apart, and the row `identical`."""
+    nan, infinite = np.append(RIGHT, np.float32(np.nan)), np.append(RIGHT, np.float32(np.inf))
+    found = row(eager=(infinite,), outputs=(nan,))
+    assert found.verdict == "export" and "NaN or infinity at other elements" in found.detail
+
+
 @pytest.mark.parametrize(
     ("apart", "sensitivity", "verdict"),
     [(1e-5, 0.0, None), (0.5, 0.0, "export"), (0.5, 0.1, None), (0.5, 0.01, "export")],

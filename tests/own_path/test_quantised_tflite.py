@@ -13,6 +13,8 @@ import torch
 from corpus.tflite_models.tflite_writer import FileNode, FileTensor, constant, model_bytes
 from mindgap.aten.functional import Functional, functionalize
 from mindgap.graph import Array, Graph, MindgapError
+from mindgap.graph.compare.culprit import OperatorCulprit
+from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.model_files import is_steps_off
 from mindgap.judge.pipeline.own_path import with_own_path
@@ -221,6 +223,120 @@ def test_an_output_that_is_steps_off_is_no_rounding_by_its_type_alone() -> None:
 def test_a_wrong_position_is_a_finding(net: Net) -> None:
     found = net.row(PLAIN, {PLAIN: lambda name, array: (array + 1) % 12 if name == "at" else array})
     assert found.verdict == "discrepant" and found.culprit is not None and found.culprit.label == "at (ARG_MAX)"
+
+
+def row_of_positions(tmp_path: Path, outputs: Sequence[Array], *faults: Fault) -> Row:
+    """The row of a file that gives the int64 positions of the largest values, by what its translated graph gave and the
+    outputs of the file."""
+    tensors = [FileTensor("x", (2, 5)), constant("axis", np.int32([1])), FileTensor("at", (2,), "int64")]
+    (path := tmp_path / "at.tflite").write_bytes(
+        model_bytes(tensors, [FileNode("ARG_MAX", ["x", "axis"], ["at"])], ["x"], ["at"])
+    )
+    x = torch.tensor([[1.0, 5.0, 2.0, 0.0, 3.0], [7.0, 1.0, 2.0, 3.0, 4.0]])
+    graph = capture(translated(read_tflite(path.read_bytes()), {"x": x}), (x,))
+    comparison = GraphComparison(RunContext(executed, RunSettings(), describe=lambda _: {}), "at", graph)
+    first = faults[0]
+    graphs = Row(
+        "at", PLAIN, "ok", first.verdict, culprit=first.culprit, blame=first.blame, detail=first.detail, faults=faults
+    )
+    right = (np.int64([1, 0]),)
+    run = OwnRun(PLAIN, "at.tflite", tuple(outputs), right, file=True, source_file=True)
+    return with_own_path(
+        comparison, graphs, run, lambda _: None, lambda: right,
+        lambda name: OwnRun(name, "at.tflite", right, file=True), lambda *_: None,
+    )  # fmt: skip
+
+
+NARROWED = Fault(
+    OperatorCulprit(("aten.to.dtype",), 1, "at (ARG_MAX)"),
+    "structural",
+    "platform",
+    (1,),
+    "int32[2] where int64[2] is right",
+)
+
+
+def test_a_translated_graph_that_is_narrowed_says_nothing_of_a_file_with_right_dtypes(tmp_path: Path) -> None:
+    """litert-torch makes int32 of int64, so that the graph of this file was `structural`."""
+    found = row_of_positions(tmp_path, [np.int64([1, 0])], NARROWED)
+    assert (found.verdict, found.faults, found.blame, found.culprit) == ("identical", (), None, None)
+    assert "the captured graph has findings of its own here (int32[2] where int64[2] is right)" in found.detail
+
+
+def test_what_else_is_wrong_stays_beside_a_narrowed_graph(tmp_path: Path) -> None:
+    wrong = Fault(OperatorCulprit(("aten.argmax.default",), 0), "discrepant", "platform", (0,), "another position")
+    found = row_of_positions(tmp_path, [np.int64([1, 0])], NARROWED, wrong)
+    assert (found.verdict, found.faults, found.detail) == ("discrepant", (wrong,), "another position")
+    for outputs, verdicts in (([np.int32([1, 0])], ["export", "structural"]), ([np.int64([4, 0])], ["export"])):
+        found = row_of_positions(tmp_path, outputs, NARROWED)
+        assert [each.verdict for each in found.faults] == verdicts
+
+
+def row_of_result(
+    tmp_path: Path, tensors: Sequence[FileTensor], node: FileNode, given: dict[str, Array], change: Change
+) -> Row:
+    """The row of a file of one node with one result, where the kernels without delegate give other integers."""
+    (path := tmp_path / "one.tflite").write_bytes(model_bytes(tensors, [node], [*given], node.outputs))
+    inputs = {name: torch.from_numpy(array) for name, array in given.items()}
+    program = translated(read_tflite(path.read_bytes()), inputs)
+    graph = capture(program, tuple(inputs.values()))
+    (name,), expected = node.outputs, program(*inputs.values())[node.outputs[0]].numpy()
+    comparison = GraphComparison(RunContext(executed, RunSettings(), describe=lambda _: {}), "one", graph)
+
+    def outputs(platform: PlatformName) -> tuple[Array, ...]:
+        return (change(name, expected) if platform == PLAIN else expected,)
+
+    return with_own_path(
+        comparison, Row("one", PLAIN, "ok", "identical"),
+        OwnRun(PLAIN, "one.tflite", outputs(PLAIN), (expected,), file=True, source_file=True),
+        lambda _: None, lambda: (expected,), lambda each: OwnRun(each, "one.tflite", outputs(each), file=True),
+        lambda each, _: (outputs(each), {name: outputs(each)[0]}),
+    )  # fmt: skip
+
+
+def test_parts_of_other_scales_are_judged_by_the_concatenation_that_holds_them(tmp_path: Path) -> None:
+    """uint8 parts are quantised again (`ConcatenationWithScaling`); no tensor of the file holds what comes of them."""
+    tensors = [FileTensor("a", (2, 40), "uint8", scale=0.3, zero=9),
+               FileTensor("b", (2, 50), "uint8", scale=0.5, zero=4),
+               FileTensor("y", (2, 90), "uint8", scale=0.5, zero=4)]  # fmt: skip
+    node = FileNode("CONCATENATION", ["a", "b"], ["y"], {0: ("i", 1)})
+    numbers = np.random.default_rng(1)
+    given = {name: numbers.integers(0, 256, (2, n)).astype(np.uint8) for name, n in (("a", 40), ("b", 50))}
+
+    def shifted_part(part: slice) -> Change:
+        return lambda _, y: np.where(np.isin(np.arange(90), np.arange(90)[part]), np.minimum(y, 254) + 1, y).astype(
+            np.uint8
+        )
+
+    for part in (slice(40), slice(40, 90)):
+        found = row_of_result(tmp_path, tensors, node, given, shifted_part(part))
+        assert found.verdict == "discrepant" and found.culprit is not None, part
+        assert found.culprit.label == "y (CONCATENATION)"
+    ties = row_of_result(tmp_path, tensors, node, given, lambda _, y: y)
+    assert ties.verdict == "identical"
+
+
+def test_integers_that_are_only_moved_are_judged(tmp_path: Path) -> None:
+    tensors = [FileTensor("x", (2, 6), "int8", scale=0.5), constant("shape", np.int32([3, 4])),
+               FileTensor("y", (3, 4), "int8", scale=0.5)]  # fmt: skip
+    given = {"x": np.arange(12, dtype=np.int8).reshape(2, 6)}
+    node = FileNode("RESHAPE", ["x", "shape"], ["y"])
+    found = row_of_result(tmp_path, tensors, node, given, lambda _, y: y[::-1].copy())
+    assert found.verdict == "discrepant" and found.culprit is not None and found.culprit.label == "y (RESHAPE)"
+
+
+@pytest.mark.parametrize(("sums", "verdict"), [(2, "discrepant"), (4, "identical")])
+def test_int16_sums_in_32_bits_are_multiplied_by_all_bits_of_the_factor(
+    tmp_path: Path, sums: int, verdict: str
+) -> None:
+    """A step at 30,000 is within a factor of 15 bits. `sums`: the type of the sums, int32 or int64."""
+    tensors = [FileTensor("x", (1, 4), "int16", scale=0.001), constant("w", np.int8([[100, 3, 70, -20]]), scale=0.01),
+               FileTensor("y", (1, 1), "int16", scale=0.0009)]  # fmt: skip
+    node = FileNode("FULLY_CONNECTED", ["x", "w"], ["y"], {0: ("b", 0), 4: ("b", sums)})
+    given = {"x": np.int16([[20000, 3000, 10000, 500]])}
+    found = row_of_result(tmp_path, tensors, node, given, lambda _, y: (y + 1).astype(np.int16))
+    assert found.verdict == verdict, found.own_path
+    assert found.own_path is not None and found.own_path.status == ("differs" if sums == 2 else "rounding")
 
 
 def test_a_missing_saturation_is_a_finding(net: Net) -> None:

@@ -14,7 +14,7 @@ from mindgap.findings.causes.check import ListedReproducer as Cause, check_repro
 from mindgap.findings.reduction import ReductionLimits
 from mindgap.findings.reduction.files import read_summary, summary_text, write_finding
 from mindgap.findings.reduction.finding import ReducedFinding, reduce_finding
-from mindgap.findings.reduction.reproducer import is_the_failure, report, verify
+from mindgap.findings.reduction.reproducer import is_the_failure, report, stable_part, verify
 from mindgap.findings.reduction.symptom import symptom_of
 from mindgap.graph import Graph, load
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
@@ -143,3 +143,15 @@ def test_of_a_crash_the_signal_tells_whether_it_is_the_same() -> None:
     )
     assert is_the_failure("platform  crashed at compile: SIGFPE: ", row)
     assert not is_the_failure("platform  crashed at compile: SIGSEGV: killed by while loading Stack of a worker", row)
+
+
+def test_a_warning_is_not_what_a_failure_is_known_by() -> None:
+    """It is printed with every message of a compiler, so that a script that looked for it would take any failure."""
+    message = (
+        "Compilation failed: /lib/copyreg.py:105: FutureWarning: `isinstance(treespec, LeafSpec)` is old\n"
+        "  return cls.__new__(cls, *args)\n"
+        "loc(callsite(\"a.py\":32:0)): error: 'tensor.cast' op operand type 'tensor<i1>' and result type "
+        "'tensor<1xi1>' are cast incompatible\n"
+    )
+    assert stable_part(message) == "are cast incompatible"
+    assert stable_part("ValueError: x must be a matrix") == "ValueError: x must be a matrix"

@@ -45,6 +45,8 @@ ENDS: Final[Mapping[str, Kind]] = {"timeout": "hangs", "crash": "crashes"}
 #: Characters of a message that a script looks for, at least and at most.
 _SHORTEST: Final = 8
 _LONGEST: Final = 90
+#: A warning as Python prints it, and the line of code below.
+_WARNING: Final = re.compile(r"^.*: \w*Warning: .*\n?(?:^ +\S.*\n?)?", re.MULTILINE)
 #: What is not stable in a message: numbers, addresses, paths, quoted names, and names of nodes that a number ends.
 _UNSTABLE: Final = re.compile(
     r"""0x[0-9a-fA-F]+|[\w./-]*/[\w./-]+|\w*\d[\w.]*|[\r\n]+|<[^>]*>|\[[^\]]*\]|"[^"]*"|'[^']*'"""
@@ -194,8 +196,12 @@ def _reason(printed: str) -> str:
 
 
 def stable_part(message: str) -> str:
-    """The longest part of a message without numbers, paths and quoted names, at most 90 characters; "" without one."""
-    parts = [part.strip(" :.,;()=") for part in _UNSTABLE.split(message.partition("\nIt is another failure")[0])]
+    """The longest part of a message without numbers, paths and quoted names, at most 90 characters; "" without one.
+
+    Python's warnings are no part of it: they are printed where nothing fails too.
+    """
+    said = _WARNING.sub("", message.partition("\nIt is another failure")[0])
+    parts = [part.strip(" :.,;()=") for part in _UNSTABLE.split(said)]
     longest = max(parts, key=len, default="")[:_LONGEST].strip()
     return longest if len(longest) >= _SHORTEST else ""
 

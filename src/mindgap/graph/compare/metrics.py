@@ -77,7 +77,8 @@ def measure(reference: Array, other: Array) -> Metrics | StructuralMismatch:
 def distance(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
     """Returns how far two lists of outputs are apart: the largest difference in an output by its largest magnitude.
 
-    Infinity for another number, shape or dtype of outputs, and where one side alone is NaN or infinite at an element.
+    Infinity for another number, shape or dtype of outputs, and where an element is NaN or infinite on one side and
+    another value on the other: finite, another infinity, infinite and not NaN. Complex numbers are so by their parts.
     """
     if [(a.shape, a.dtype) for a in ours] != [(a.shape, a.dtype) for a in theirs]:
         return math.inf
@@ -89,11 +90,26 @@ def _relative_distance(ours: Array, theirs: Array) -> float:
         return 0.0
     wide = np.complex128 if np.iscomplexobj(ours) else np.float64
     a, b = ours.astype(wide), theirs.astype(wide)
-    finite = np.isfinite(a)
-    if not np.array_equal(finite, np.isfinite(b)):
+    if not np.array_equal(not_finite(a), not_finite(b)):
         return math.inf
-    magnitude = float(np.abs(b[finite]).max(initial=0.0))
-    return float(np.abs(a - b)[finite].max(initial=0.0)) / (magnitude or 1.0)
+    finite = np.isfinite(a)
+    magnitude = float(np.abs(b[finite]).max(initial=0.0)) or 1.0
+    if ours.dtype.kind in "iu":  # float64 does not hold all integers of 64 bits
+        gaps = np.maximum(ours, theirs).astype(np.uint64) - np.minimum(ours, theirs).astype(np.uint64)
+        return float(gaps.max()) / magnitude
+    return float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / magnitude
+
+
+def not_finite(x: Array) -> Array:
+    """Returns what is not finite, by element: 2 for NaN, 1 and -1 for infinities, 0 for finite values.
+
+    Of complex numbers both parts as one number.
+    """
+    if np.iscomplexobj(x):
+        parts = np.ascontiguousarray(x, np.complex128).view(np.float64).reshape(*x.shape, 2)
+        return not_finite(parts) @ np.array([4, 1])
+    wide = x.astype(np.float64)
+    return np.where(np.isnan(wide), 2, np.where(np.isinf(wide), np.sign(wide), 0))
 
 
 def to_json(found: Metrics | StructuralMismatch) -> dict[str, Any]:

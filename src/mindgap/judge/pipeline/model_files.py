@@ -10,7 +10,7 @@ the choice is the cause.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -145,6 +145,27 @@ def is_of_translation(row: Row) -> bool:
     if row.verdict == "failed":
         return row.status in ("compile_error", "runtime_error")
     return all(each.verdict in _OF_FLOATS for each in row.independent_faults)
+
+
+def of_the_file(row: Row, run: OwnRun, other_forms: bool) -> tuple[Row, bool]:
+    """Returns the row of a translated graph without what says nothing of the file, and whether nothing is left.
+
+    Where the file runs, an error of the graph is of the translation. Where its outputs have the right shapes and dtypes
+    too (not `other_forms`), so are the graph's structural faults: litert-torch makes int32 of int64. Left are crashes
+    and other values.
+    """
+    if run.outputs is None:
+        return row, False
+    faults = row.independent_faults
+    kept = [each for each in faults if other_forms or each.verdict != "structural"]
+    if kept and len(kept) < len(faults):
+        first = kept[0]
+        row = replace(
+            row, verdict=first.verdict, blame=first.blame, culprit=first.culprit, detail=first.detail,
+            example=first.example, script=first.script, faults=tuple(kept),
+        )  # fmt: skip
+    is_error = row.verdict == "failed" and row.status in ("compile_error", "runtime_error")
+    return row, is_error or bool(faults and not kept)
 
 
 def decided_by_reference(

@@ -22,6 +22,7 @@ from mindgap.judge.pipeline.model_files import (
     is_quantised,
     is_referee,
     is_steps_off,
+    of_the_file,
     quantised_operands,
 )  # fmt: skip
 from mindgap.judge.pipeline.own_path_reasons import (
@@ -99,9 +100,10 @@ def with_own_path(
     """
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
-    # The user gave the file, and it runs: that its translation is an error there is no finding. A crash is one.
-    is_error = row.verdict == "failed" and row.status in ("compile_error", "runtime_error")
-    translation_failed, graphs_row = referee is not None and run.outputs is not None and is_error, row
+    # The user gave the file, and it runs: that its translation is an error there, or is given other dtypes, is no
+    # finding. A crash is one.
+    row, translation_failed = (row, False) if referee is None else of_the_file(row, run, _other_forms(comparison, run))
+    graphs_row = row
     if translation_failed and status == "differs":
         row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
     decides = is_referee(row.platform)
@@ -138,7 +140,7 @@ def with_own_path(
     about = own_path_of(run, status, detail)
     if translation_failed and status in ("same", "rounding", "unjudged"):
         judged = judged_by_export(graphs_row, run, status, *_sides(comparison, run, "reference"))
-        return dataclasses.replace(judged, own_path=about, faults=(), blame=None)
+        return dataclasses.replace(judged, own_path=about, faults=(), blame=None, example=None, script="", verdicts=())
     # A custom operator is in the program and not in the captured graph: a refusal of that graph is another matter.
     if status not in ("differs", "failed") or (status == "failed" and row.status != "ok" and not run.operator):
         if row.status == "unsupported" and status in ("same", "rounding") and not took_none(row.message):
@@ -168,13 +170,8 @@ def _with_quantised(
     in fewer bits is no finding."""
     if not quantised.faults:
         about = own_path_of(run, status, quantised.detail)
-        return dataclasses.replace(
-            judged_by_export(row, run, status, *_sides(comparison, run, "reference")),
-            own_path=about,
-            faults=(),
-            blame=None,
-            example=None,
-        )
+        judged = judged_by_export(row, run, status, *_sides(comparison, run, "reference"))
+        return dataclasses.replace(judged, own_path=about, faults=(), blame=None, example=None)
     if is_of_translation(row) and (row.status != "ok" or is_narrow(comparison, row.platform)):
         cleared = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="")
         row = dataclasses.replace(cleared, faults=(), example=None)
@@ -314,8 +311,10 @@ def _outputs_compared(comparison: GraphComparison, row: Row, run: OwnRun, refere
         status = "rounding"
         if any(beyond):
             graphs = _graphs_own(comparison, row.platform)
+            if graphs is not None and forms(graphs[: len(ours)]) != forms(ours):
+                graphs = None  # nothing is near to what has another dtype or shape
             if graphs is None and apart < _PRECISION:
-                why = "the captured graph does not run here, so nothing tells the export from the platform's precision"
+                why = "no captured graph here tells the export from the platform's precision"
                 return _Compared("unjudged", f"{far_words(run, apart, 'the reference')}; {why}", apart)
             if graphs is None:
                 return _Compared("differs", far_words(run, apart, "the reference"), apart)

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from mindgap.graph import Array
-from mindgap.graph.compare.metrics import distance
+from mindgap.graph.compare.metrics import distance, not_finite
 from mindgap.judge.pipeline.own_path import Against, Locate, fault_of, own_path_of, second_compared, with_fault
 from mindgap.judge.pipeline.own_path_reasons import draws_words, forms
 from mindgap.models.own_path.runs import OwnRun
@@ -115,21 +113,11 @@ def _off(ours: Sequence[Array], theirs: Sequence[Array], apart: float, than: str
     if forms(ours) != forms(theirs):
         return f"has outputs of other shapes or dtypes than {than}"
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.dtype.kind not in "biu"]
-    other = sum(int((_not_finite(a) != _not_finite(b)).sum()) for a, b in pairs)
+    other = sum(int((not_finite(a) != not_finite(b)).sum()) for a, b in pairs)
     if other:
         count = sum(a.size for a in ours)
         return f"has NaN or infinity at other elements than {than}, or others there: {other} of {count}"
     return f"is {apart:.2g} of the largest magnitude off {than}"
-
-
-def _not_finite(x: Array) -> Array:
-    """What is not finite, by element: 2 for NaN, 1 and -1 for infinities, 0 for finite values; of complex numbers both
-    parts as one number."""
-    if np.iscomplexobj(x):
-        parts = np.ascontiguousarray(x, np.complex128).view(np.float64).reshape(*x.shape, 2)
-        return _not_finite(parts) @ np.array([4, 1])
-    wide = x.astype(np.float64)
-    return np.where(np.isnan(wide), 2, np.where(np.isinf(wide), np.sign(wide), 0))
 
 
 def _sides(run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:

@@ -32,6 +32,7 @@ from mindgap.judge.quantised import (
     confirmed,
     examine_quantised,
     quantised_values,
+    shown_parts,
     sources,
 )
 from mindgap.models.corpus.translated_model import result_key
@@ -97,7 +98,8 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
     except GraphError as error:
         return QuantisedFile(False, f"{_NOT_JUDGED}: {error}") if is_quantised(comparison.graph) else None
     values = {each.number: each for each in quantised_values(functional.graph)}
-    if not values or run.outputs is None:
+    # A `.tflite` file of integers that are only moved rounds none.
+    if run.outputs is None or (not values and known.rule is ONNX_RULE):
         return None
     names = _by_name(functional, values) if known.rule is ONNX_RULE else _by_result(functional)
     inputs = materialise_all(comparison.graph, comparison.context.tensors)
@@ -112,6 +114,8 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
         numbers = {names[name]: array for name, array in integers.items() if name in names}
         if known.rule is not ONNX_RULE:
             numbers = _of_their_form(functional.graph, numbers)
+            parts = shown_parts(functional.graph, numbers)
+            numbers |= {number: array for number, array in parts.items() if number in values}
         found = examine_quantised(functional.graph, inputs, numbers, outputs, narrow, rule=known.rule)
         return _Examined(outputs, numbers, found)
 

@@ -8,7 +8,7 @@ element. Knows nothing of platforms, workers or files. docs/quantised.md states 
 from mindgap.judge.quantised.confirmation import confirmed, sources
 from mindgap.judge.quantised.examination import QuantisedExamination, examine_quantised
 from mindgap.judge.quantised.reach import ONNX_RULE, TFLITE_RULE, QuantisationRule
-from mindgap.judge.quantised.values import QuantisedValue, quantised_values
+from mindgap.judge.quantised.values import QuantisedValue, quantised_values, shown_parts
 
 __all__ = [
     "ONNX_RULE",
@@ -19,5 +19,6 @@ __all__ = [
     "confirmed",
     "examine_quantised",
     "quantised_values",
+    "shown_parts",
     "sources",
 ]

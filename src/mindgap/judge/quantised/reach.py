@@ -60,7 +60,7 @@ class QuantisationRule:
     within, beyond: what is said of integers that it allows, and of others. even_ties: whether a tie goes to the even
     integer where every operator is exact. rescales: whether kernels of all operators may multiply integers by a factor
     of 31 bits, or those of sums of products alone. factor: the relative error of such a factor, by dtype of the
-    integers.
+    integers whose sums have 64 bits.
     """
 
     within: str
@@ -72,7 +72,8 @@ class QuantisationRule:
 
 ONNX_RULE: Final = QuantisationRule("one that ONNX's definition allows", "other integers than ONNX's definition allows")
 #: Sums of 64 bits, of int16, are multiplied by the upper 16 bits of the factor, 15 without the sign
-#: (`MultiplyByQuantizedMultiplier` of int64 in `lite/kernels/internal/common.h`).
+#: (`MultiplyByQuantizedMultiplier` of int64 in `lite/kernels/internal/common.h`). Where a node's `quantized_bias_type`
+#: is int32, the sums of int16 are too, and are multiplied by all of it.
 TFLITE_RULE: Final = QuantisationRule(
     "no further from the exact quotient than rounding and a factor of 31 bits (of int16 15) lead",
     "further from the exact quotient than rounding and a factor of 31 bits (of int16 15) lead",
@@ -98,9 +99,25 @@ def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation, rule: Qu
         return Reach(torch.zeros_like(x), torch.zeros_like(x))
     shifted = _of_double_rounding(oracle, value, x, rule.rescales)
     spec = oracle.graph.values[value.number]
-    factor = _FACTOR if spec is None else rule.factor.get(spec.dtype, _FACTOR)
+    factor = _FACTOR
+    if spec is not None and not _sums_in_32_bits(oracle, value):
+        factor = rule.factor.get(spec.dtype, _FACTOR)
     floats = SIGMAS * expected.sigma + _WIDE * x.abs()
     return Reach(floats if rule.even_ties else floats + _TIE, factor * x.abs() + shifted)
+
+
+def _sums_in_32_bits(oracle: Oracle, value: QuantisedValue) -> bool:
+    """Whether a value is made of sums of products, none of which is multiplied by its factor in 64 bits."""
+    graph = oracle.graph
+    block = [graph.nodes[index] for index in value.block]
+    read = [graph.values[number] for node in block if _makes_float32(node) for number in operands(node)]
+    wide = any(spec is not None and spec.dtype == "int64" for spec in read)
+    return not wide and any(traits(node.op).contracts for node in block)
+
+
+def _makes_float32(node: Node) -> bool:
+    made = node.outputs[0]
+    return traits(node.op).casts and made is not None and made.dtype == "float32"
 
 
 def dividing_scale(oracle: Oracle, value: QuantisedValue) -> Tensor | None:

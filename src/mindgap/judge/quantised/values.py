@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from mindgap.aten.operators import packet_of
-from mindgap.graph import Arg, DType, Graph, Node, Ref, operands
+from mindgap.graph import Arg, Array, DType, Graph, Node, Ref, operands
 from mindgap.graph.operators import traits
 
 #: The dtypes of quantised activations (ONNX `QuantizeLinear`; int32 is a bias's).
@@ -65,6 +65,26 @@ def _matched(graph: Graph, index: int, node: Node) -> QuantisedValue | None:
         return None
     at = graph.producer[moved.index]
     return QuantisedValue(graph.first_value[index], rounded.args[0].index, zero, low, high, at)
+
+
+def shown_parts(graph: Graph, integers: Mapping[int, Array]) -> dict[int, Array]:
+    """Returns the integers of operands of a `cat` by those of its result: it moves them. `integers`: by number."""
+    found: dict[int, Array] = {}
+    for number, array in integers.items():
+        node = _producer(graph, Ref(number), "cat")
+        parts = node.args[0] if node is not None else ()
+        specs = [graph.values[n] for n in operands(node)] if node is not None else []
+        if node is None or not isinstance(parts, tuple | list) or None in specs:
+            continue
+        axis = node.args[1] if len(node.args) > 1 else dict(node.kwargs).get("dim", 0)
+        assert isinstance(axis, int), "a dimension is an integer"
+        start = 0
+        for part, spec in zip(operands(node), specs, strict=True):
+            assert spec is not None, "it was looked for"
+            size = spec.shape[axis]
+            found[part] = array.take(range(start, start + size), axis)
+            start += size
+    return {number: array for number, array in found.items() if number not in integers}
 
 
 def _producer(graph: Graph, argument: Arg | None, *packets: str) -> Node | None:

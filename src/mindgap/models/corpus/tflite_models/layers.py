@@ -24,6 +24,8 @@ from mindgap.models.corpus.tflite_models.node import (
 #: A sum of products of 8-bit integers that float32 holds: 2^24 / (255 * 128) products.
 _PRODUCTS: Final = 514
 _SAME: Final = 0
+#: The type int32 in the schema.
+_INT32: Final = 2
 
 
 def _pads(
@@ -54,12 +56,12 @@ def _exact(products: int, x: Tensor) -> torch.dtype:
 
 
 def _contraction(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | None, product: Callable[..., Tensor],
-    products: int, activation: int, asymmetric: bool, place: int = 0
+    products: int, activation: int, asymmetric: bool, place: int = 0, sums: int | None = None
 ) -> Tensor:  # fmt: skip
     """Returns sums of products and the bias, in floats, in quantised integers, or of floats with integer weights.
 
     `product`: takes operand and weight; its outputs are along the last axis. `products`: in a sum. `place`: that of the
-    operand.
+    operand. `sums`: the field of the options that may name int32 as the type of the sums of int16, which wrap then.
     """
     if not node.is_quantised and weight.is_floating_point():
         found = product(x, weight)
@@ -70,7 +72,9 @@ def _contraction(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | Non
     dtype = _exact(products, x)
     # Rounded, because some algorithms for convolutions compute with fractions.
     total = torch.round(product(node.centred(place, x).to(dtype), node.centred(1, weight).to(dtype)))
+    narrow = sums is not None and node.option(sums, "b") == _INT32
     total = total.to(torch.int32 if x.dtype.itemsize == 1 else torch.int64)
+    total = total.to(torch.int32) if narrow else total
     node.only(node.is_quantised, "of integers whose result has no scale")
     return node.rescaled(total if bias is None else total + bias, node.factor(place, 1), activation)
 
@@ -141,7 +145,7 @@ def conv_2d(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | None = N
     def product(x: Tensor, weight: Tensor) -> Tensor:
         return run(x, weight.permute(0, 3, 1, 2))
 
-    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), 3, True)
+    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), 3, True, sums=6)
 
 
 @translates("DEPTHWISE_CONV_2D")
@@ -170,7 +174,7 @@ def transpose_conv(node: TfliteNode, _: None, weight: Tensor, x: Tensor, bias: T
         return _channels_last(whole)
 
     node.only(x.is_floating_point() == weight.is_floating_point(), "of floats with integer weights")
-    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), 3, True, place=2)
+    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), 3, True, place=2, sums=4)
 
 
 @translates("FULLY_CONNECTED")
@@ -181,7 +185,8 @@ def fully_connected(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | 
     def product(x: Tensor, weight: Tensor) -> Tensor:
         return torch.matmul(x, weight.t())
 
-    return _contraction(node, rows, weight, bias, product, weight.shape[1], 0, bool(node.option(3, "?")))
+    asymmetric = bool(node.option(3, "?"))
+    return _contraction(node, rows, weight, bias, product, weight.shape[1], 0, asymmetric, sums=4)
 
 
 @translates("BATCH_MATMUL")
