@@ -72,7 +72,9 @@ def test_table_pages_facts_and_runs_are_of_the_same_causes() -> None:
     scripts = {str(file.relative_to(FINDINGS)) for file in FINDINGS.glob("*/*.py")}
     assert not scripts - set(LISTED) - set(NATIVE) - ONNX_FILES
     assert {name for name in ONNX_FILES if f"]({name})" in page} == ONNX_FILES
-    assert {name for name in ONNX_FILES if recorded(page, name).startswith(("openvino ", "onnxruntime "))} == ONNX_FILES
+    assert {
+        name for name in ONNX_FILES if recorded(page, name).startswith(("openvino ", "onnxruntime ", "rknn-toolkit2 "))
+    } == ONNX_FILES
 
 
 def recorded(page: str, script: str) -> str:
@@ -101,7 +103,8 @@ def python_of(environment: str) -> str:
 @pytest.mark.nightly
 @pytest.mark.parametrize("script", sorted(ONNX_FILES))
 def test_a_script_of_an_onnx_file_shows_its_fault(script: str) -> None:
-    python = python_of("qnn") if "/qnn_" in script else sys.executable
+    environment = next((name for name in ("qnn", "rknn") if f"/{name}_" in script), "")
+    python = python_of(environment) if environment else sys.executable
     done = subprocess.run([python, str(FINDINGS / script)], capture_output=True, text=True, check=False)
     # QNN's library writes a line of its own.
     said = "".join(line for line in done.stdout.splitlines(keepends=True) if "LIBNATIVE" not in line)
