@@ -1,7 +1,7 @@
 """onnxruntime/qnn: `sign` and `tan` of five dimensions are taken, and do not compile (SM8550)
 
-Condition: `sign` or `tan` of a tensor of five dimensions on SM8550 or SM8750, of any sizes; `x[i]` with a constant
-list of indices along the first of five too.
+Condition: `sign` or `tan` of a tensor of five dimensions on SM8550 or SM8750, of any sizes; ONNX's `Gather` along the
+first of five too.
 
 Right for: four dimensions; `abs` and `prelu` of five; `floor` of five, which the provider leaves to the CPU.
 

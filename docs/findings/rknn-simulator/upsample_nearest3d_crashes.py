@@ -1,12 +1,12 @@
-"""rknn/simulator: `interpolate` of five dimensions ends the process (SIGABRT, "free(): invalid pointer")
+"""rknn/simulator: `interpolate` of five dimensions, nearest, or trilinear by 2, 3 or 0.5, ends the process (SIGABRT)
 
-Condition: any interpolation of five dimensions that was tried: nearest and trilinear, 2, 3, 1.5 and 0.5 times, on
-rk3588 and rk3576.
+Condition: five dimensions: nearest, 2, 3, 1.5 and 0.5 times; trilinear without `align_corners`, 2, 3 and 0.5 times;
+on rk3588 (nearest on rk3576 too).
 
-Right for: four dimensions; `avg_pool3d`.
+Right for: trilinear 1.5 times, and with `align_corners`; four dimensions; `avg_pool3d`.
 
-Not known: the process ends within `build`, behind the compiler's start, and nothing says that five dimensions are not
-supported.
+Not known. 'free(): invalid pointer' is the last line. The process ends within `build`, behind the compiler's start,
+and nothing says that five dimensions are not supported.
 
 rknn/simulator was not run by hardware (simulated).
 
