@@ -1,6 +1,6 @@
 """executorch/tosa: `asinh(x)` of negative or small `x` loses digits: NaN at -5000, 0.3 % off at -1000, 0 at 1e-9
 
-Condition: `x` is negative, from about -100 down (float32; 1e-4 off at -100, 0.3 % at -1000, no number at -5000), or
+Condition: `x` is negative, from about -30 down (float32; 0.06 % off at -90, 0.3 % at -1000, no number at -5000), or
 its magnitude is small beside 1.
 
 Right for: positive `x` from 0.5 on; -1 and -2.
