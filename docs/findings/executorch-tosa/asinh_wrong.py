@@ -1,9 +1,9 @@
-"""executorch/tosa: `asinh(x)` of negative or small `x` loses digits: NaN at -5000, 0.3 % off at -1000, 0 at 1e-9
+"""executorch/tosa: `asinh(x)` of negative or small `x` loses digits: NaN at -5000, 1.2 % off at -1000, 0 at 1e-9
 
-Condition: `x` is negative, from about -30 down (float32; 0.06 % off at -90, 0.3 % at -1000, no number at -5000), or
+Condition: `x` is negative, from about -30 down (float32; 0.06 % off at -90, 1.2 % at -1000, no number at -5000), or
 its magnitude is small beside 1.
 
-Right for: positive `x` from 0.5 on; -1 and -2.
+Right for: positive `x` from 0.5 on; -0.5 to -5.
 
 `DecomposeAsinhPass` in executorch/backends/arm/_passes/decompose_asinh_pass.py writes `log(x + sqrt(x * x + 1))` for
 all x. For negative x the two terms cancel; for small x the argument is 1.

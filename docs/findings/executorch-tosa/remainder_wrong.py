@@ -1,4 +1,4 @@
-"""executorch/tosa: `x % y`, `floor_divide` and `div(rounding_mode=...)` of exact multiples are off by one: 41 % 41 is 41
+"""executorch/tosa: `x % y`, `floor_divide` and `div(rounding_mode=...)` of exact float32 multiples are off by one: 41 % 41 is 41
 
 Condition: float32, `y` divides `x`, and the float32 reciprocal of `y` is too small: 12 of the numbers up to 120
 divided by themselves (41, 47, 55, 61, 82, ...).

@@ -1,4 +1,4 @@
-"""ortweb/webgl: `mean`, `amax` and `adaptive_avg_pool2d(x, 1)` fail: "Reduce op requires 1 input."
+"""ortweb/webgl: `mean(dim)`, `amax(dim)` and `adaptive_avg_pool2d(x, 1)` fail: "Reduce op requires 1 input."
 
 Condition: a reduction over named dimensions in a model of operator set 18 or later, whose axes are an input; the
 exporter writes 20.

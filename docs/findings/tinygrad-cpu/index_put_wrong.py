@@ -1,4 +1,4 @@
-"""tinygrad/cpu: `index_put(x, ...)` and `index_copy` change `x` itself, which is used again
+"""tinygrad/cpu: `x.index_put(...)` and `x.index_copy(...)` change `x` itself, which is used again
 
 Condition: `ScatterND` without a reduction, and its first operand has another use in the model or is read after it.
 

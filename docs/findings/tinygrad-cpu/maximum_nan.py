@@ -1,6 +1,7 @@
-"""tinygrad/cpu: `maximum(x, nan)` is x, and `maximum(nan, x)` is NaN; `relu(nan)` is 0
+"""tinygrad/cpu: `maximum(x, nan)` is x, and `maximum(nan, x)` is NaN (`amax` of a row too)
 
-Condition: the second operand of `maximum` is NaN and the first is none; `relu` and `amax` of NaN.
+Condition: the second operand of `maximum` is NaN and the first is none; a NaN that is not the first of its row, for
+`amax`.
 
 Right for: `maximum(nan, x)`; finite numbers.
 
@@ -37,12 +38,18 @@ class Model(torch.nn.Module):
         return torch.maximum(x0, x1)
 
 
+class Rows(torch.nn.Module):
+    def forward(self, x0):
+        return x0.amax(1)
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([2.0]), torch.tensor([float("nan")]))),
     "ordinary size": (
         Model,
         lambda: (torch.linspace(-1.0, 1.0, 64).reshape(8, 8), torch.full((8, 8), float("nan")).tril()),
     ),
+    "amax": (Rows, lambda: (torch.tensor([[1.0, float("nan")], [2.0, 3.0]]),)),
 }
 
 

@@ -1,8 +1,10 @@
 """tinygrad/cpu: `x ** n` of integers is computed in float32: 1001 ** 3 is 1003003840, 7 ** 9 is 40353580
 
-Condition: integers, a power beyond 2**24 that float32 does not hold; a constant or a given exponent.
+Condition: integers, a power beyond 2**24 that float32 does not hold; the exponent is a tensor, as the one that the
+exporter writes for a constant.
 
-Right for: powers up to 2**24; `x * x`.
+Right for: powers up to 2**24; `x * x`; `Tensor ** 3` with an exponent that tinygrad knows, which it writes as
+products.
 
 The operation POW of tinygrad goes through float32 for integers too, unless the exponent is a Python integer (`pow` in
 tinygrad/mixin/elementwise.py has the comment `TODO: int pow`), and `Pow` in tinygrad/nn/onnx.py rounds the result.

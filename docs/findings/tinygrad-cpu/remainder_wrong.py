@@ -1,56 +1,68 @@
-"""executorch/tosa: `atan(x)` has four digits: 0.7852696 for 0.7853982 at 1
+"""tinygrad/cpu: `x % 41.0`, `floor_divide` and `div(rounding_mode=...)` of exact multiples in float32 are off by one: 41 % 41.0 is 41, 61 // 61.0 is 0
 
-Condition: any x that is not small beside 1 (float32; off by up to 1.3e-4).
+Condition: float32, `y` is a constant that divides `x`, and its float32 reciprocal is too small (41, 47, 55, 61, 82,
+...); with OpenCL a tensor `y` too.
 
-Right for: magnitudes below 0.01.
+Right for: integers; a `y` that is a power of two; a tensor `y` on the CPU device, whose code has a division.
 
-`DecomposeAtanPass` in executorch/backends/arm/_passes/decompose_atan_pass.py writes a quotient of polynomials of the
-degrees 2 and 1 in x**2 on [-1, 1], whose own error is 1.3e-4, and pi/2 less it beyond.
+`div` in tinygrad/mixin/elementwise.py multiplies by the reciprocal, and `floor` takes the rounded product: 41 * (1 /
+41) is 0.99999994. `mod` takes `x - floor(x / y) * y`. The CPU device's code generator makes one division of a product
+with the reciprocal of a tensor; the reciprocal of a constant is computed before. OpenCL's makes none.
 
-executorch/tosa was not run by hardware (simulated).
-
-Seen with torch 2.13.0+cpu, executorch 1.5.1, tosa-tools 2026.8.0.
+Seen with torch 2.13.0+cpu, tinygrad 0.14.0, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 """
 
+import os
 import platform
 import sys
+import tempfile
 import traceback
 from importlib.metadata import version
 
+os.environ.update({'DEV': 'CPU', 'PARALLEL': '0'})  # before PyTorch is imported
+
 try:
     import torch
-    import tosa_reference_model
-    from executorch.backends.arm.tosa import TosaSpecification
-    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
-    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
-    from executorch.exir import to_edge_transform_and_lower
+    from tinygrad import Tensor
+    from tinygrad.nn.onnx import OnnxRunner
+    import numpy as np
 except ImportError as missing:
     print("It cannot be checked:", missing)
     sys.exit(2)
 
-PACKAGES = ('torch', 'executorch', 'tosa-tools')
+PACKAGES = ('torch', 'tinygrad', 'onnx', 'onnxscript')
 
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        return torch.atan(x0)
+        return x0 % 41.0
+
+
+class FloorDivide(torch.nn.Module):
+    def forward(self, x0):
+        return torch.floor_divide(x0, 61.0)
+
+
+class Truncated(torch.nn.Module):
+    def forward(self, x0):
+        return torch.div(x0, 55.0, rounding_mode="trunc")
 
 
 CASES = {
-    "smallest": (Model, lambda: (torch.tensor([1.0]),)),
-    "ordinary size": (Model, lambda: (torch.linspace(-4.0, 4.0, 32).reshape(4, 8),)),
+    "smallest": (Model, lambda: (torch.tensor([41.0]),)),
+    "ordinary size": (Model, lambda: (torch.arange(1.0, 129.0).reshape(8, 16),)),
+    "floor_divide": (FloorDivide, lambda: (torch.arange(1.0, 257.0),)),
+    "div(rounding_mode='trunc')": (Truncated, lambda: (torch.arange(1.0, 257.0),)),
 }
 
 
 def run(model, fresh):
-    spec = TosaCompileSpec(TosaSpecification.create_from_string("TOSA-1.0+FP"))
-    program = torch.export.export(model, fresh())
-    lowered = to_edge_transform_and_lower(program, partitioner=[TOSAPartitioner(spec)]).exported_program()
-    (part,) = [each for _, each in lowered.graph_module.named_children()]
-    found, status = tosa_reference_model.run(part.processed_bytes, [each.contiguous().numpy() for each in fresh()])
-    assert status == tosa_reference_model.GraphStatus.TOSA_VALID, status
-    return [torch.as_tensor(array) for array in found]
+    with tempfile.TemporaryDirectory() as folder:
+        torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
+        runner = OnnxRunner(f"{folder}/model.onnx")
+    found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
+    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
 
 
 def error(found, exact):
@@ -110,11 +122,11 @@ def shows(name, Model, fresh):
         kind = f"{str(expected.dtype).removeprefix('torch.')}{list(expected.shape)}"
         print(f"{name}, output {number}: {kind}, error {off:.3g}, limit {limit:.3g}{': wrong' if wrong else ''}")
         if found.dtype != expected.dtype or found.shape != expected.shape:
-            print("  eager:", expected.dtype, list(expected.shape), " executorch/tosa:", found.dtype, list(found.shape))
+            print("  eager:", expected.dtype, list(expected.shape), " tinygrad/cpu:", found.dtype, list(found.shape))
         elif found.numel():
             place = furthest(found, exact)
             values = " ".join(f"{side} {value[place].item():.{17 if value.itemsize > 4 else 9}g} " for side, value in (
-                ("eager", expected), ("executorch/tosa", found), ("float64", exact)))
+                ("eager", expected), ("tinygrad/cpu", found), ("float64", exact)))
             print(f"  at {list(place)}: {values}")
     return fault
 
