@@ -86,6 +86,7 @@ def test_a_bundle_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> Non
     assert ran.status == 2 and "far is another campaign" in ran.err
 
 
+@pytest.mark.nightly
 def test_findings_and_a_case_to_run(tmp_path: Path) -> None:
     from small_source import Small, plan_text
 

@@ -126,7 +126,10 @@ def endless(): return Endless(), (torch.ones(3),)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["diff", "trace", "reduce", "metamorphic", "capture"])
+@pytest.mark.parametrize(
+    "command",
+    ["diff", "capture", *(pytest.param(c, marks=pytest.mark.nightly) for c in ("trace", "reduce", "metamorphic"))],
+)
 def test_a_terminated_command_leaves_no_file(tmp_path: Path, command: str) -> None:
     (tmp_path / "models.py").write_text(ENDLESS)
     (tmp_path / "temporary").mkdir()

@@ -200,6 +200,7 @@ def test_a_graph_without_its_weights_is_no_stored_graph(tmp_path: Path) -> None:
         _stored_graph(store, digest, TensorStore(tmp_path / "emptied"))
 
 
+@pytest.mark.nightly
 def test_a_new_version_that_mends_is_no_failure(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     junit = folder / "better.xml"
     asked = ["--from", "bad", "--to", "good", "-p", "cpu/eager", "--junit", str(junit)]

@@ -34,20 +34,15 @@ PROGRAMS = (
     "compile_branch",
     "promoting",
     "frozen",
-    "dropping",
-    "counting",
-    "noting",
     "cooling",
     "masked",
-    "caching",
     "batch_statistics",
     "nested",
     "sets",
     "declared",
     "reading",
-    "dropping_always",
-    "streaming",
 )
+MORE_PROGRAMS = ("dropping", "dropping_always", "counting", "noting", "caching", "streaming")
 ONNX = "onnxruntime/cpu"
 OPENVINO = "openvino/cpu@precision=f32"
 Rows = dict[tuple[str, str], dict[str, Any]]
@@ -87,6 +82,12 @@ def rows(folder: Path) -> Rows:
     ]
     platforms = ("-p", "cpu/jit", "-p", ONNX, "-p", OPENVINO)
     return rows_once(folder, "report", *sources, *platforms, "--store", "store", "--html", "page.html")
+
+
+@pytest.fixture(scope="module")
+def more_rows(folder: Path) -> Rows:
+    """Further programs on two platforms."""
+    return rows_once(folder, "more", *(f"programs.py:{name}" for name in MORE_PROGRAMS), "-p", "cpu/jit", "-p", ONNX)
 
 
 def line_of(text: str, file: str = "programs.py") -> str:
@@ -193,32 +194,35 @@ def test_dimensions_that_the_source_declares_are_run_at_other_sizes_and_the_subm
     assert "is right at the exported sizes, rows=2, rows=6, rows=5" in rows["declared", "cpu/jit"]["own_path"]["detail"]
 
 
-def test_random_numbers_and_training_mode_are_said(rows: Rows) -> None:
-    own = rows["dropping", ONNX]["own_path"]
+@pytest.mark.nightly
+def test_random_numbers_and_training_mode_are_said(more_rows: Rows) -> None:
+    own = more_rows["dropping", ONNX]["own_path"]
     assert own["status"] == "not_compared" and "draws random numbers" in own["detail"]
     assert own["training"] == ["1"]
-    always = rows["dropping_always", "cpu/jit"]["own_path"]
+    always = more_rows["dropping_always", "cpu/jit"]["own_path"]
     assert f"at {line_of('nn.functional.dropout(x, 0.5)')} (dropout)" in always["detail"]
 
 
-def test_a_program_that_writes_to_what_it_holds_is_no_false_finding(rows: Rows) -> None:
-    assert rows["noting", ONNX]["verdict"] in ("identical", "rounding")
-    assert rows["noting", ONNX]["own_path"]["status"] in ("same", "rounding")
-    assert rows["noting", "cpu/jit"]["own_path"]["status"] == "not_compared"
+@pytest.mark.nightly
+def test_a_program_that_writes_to_what_it_holds_is_no_false_finding(more_rows: Rows) -> None:
+    assert more_rows["noting", ONNX]["verdict"] in ("identical", "rounding")
+    assert more_rows["noting", ONNX]["own_path"]["status"] in ("same", "rounding")
+    assert more_rows["noting", "cpu/jit"]["own_path"]["status"] == "not_compared"
 
 
 @pytest.mark.parametrize(
     ("name", "platform", "culprit", "text"),
     [
-        ("counting", ONNX, "whole program", "self.calls.add_(1)"),
         ("cooling", ONNX, "submodule 0", "self.heat = max(1"),
         ("cooling", "cpu/jit", "submodule 0", "self.heat = max(1"),
-        ("streaming", ONNX, "whole program", "flat.copy_(joined"),
+        pytest.param("counting", ONNX, "whole program", "self.calls.add_(1)", marks=pytest.mark.nightly),
+        pytest.param("streaming", ONNX, "whole program", "flat.copy_(joined", marks=pytest.mark.nightly),
     ],
 )
 def test_an_export_that_does_not_keep_what_the_program_keeps_is_found(
-    rows: Rows, name: str, platform: str, culprit: str, text: str
+    request: pytest.FixtureRequest, name: str, platform: str, culprit: str, text: str
 ) -> None:
+    rows: Rows = request.getfixturevalue("more_rows" if name in MORE_PROGRAMS else "rows")
     verdict, found_culprit, label = found(rows, name, platform)
     assert (verdict, found_culprit) == ("export", culprit) and line_of(text) in label
     assert "does not keep what the program keeps for its next call" in rows[name, platform]["detail"]
@@ -232,8 +236,9 @@ def test_a_program_that_computes_something_else_in_eager_mode_than_where_it_is_t
     assert rows["masked", "cpu/jit"]["own_path"]["status"] == "unjudged"
 
 
-def test_an_argument_that_only_the_program_writes_to_is_said(rows: Rows) -> None:
-    own = rows["caching", ONNX]["own_path"]
+@pytest.mark.nightly
+def test_an_argument_that_only_the_program_writes_to_is_said(more_rows: Rows) -> None:
+    own = more_rows["caching", ONNX]["own_path"]
     assert own["status"] in ("same", "rounding") and own["detail"].endswith("leaves as they are: cache")
 
 

@@ -84,6 +84,7 @@ OTHER_FORMS = [
     "litert/cpu@x64=on", "ncnn/cpu@opt=off,precision=f32", "iree/cpu@target=vmvx", "onnxruntime/openvino@delegate=none",
     "onnxruntime/qnn@soc=SM8550",
 ]  # fmt: skip
+IN_A_BROWSER = ("ortweb/webgpu", "ortweb/webgl")
 #: They need a driver of Vulkan or OpenCL: `test_vulkan.py` and `test_tinygrad.py` have one.
 ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan", "iree/vulkan", "tinygrad/cl")
 #: Module of a `run.py` -> its functions, for runtimes of mindgap's own environment.
@@ -186,8 +187,8 @@ def test_the_function_of_a_script_runs_a_model(folder: str, function: str) -> No
 @pytest.mark.parametrize(
     "platform",
     [
-        *(name for name in RUNTIMES if name not in ON_VULKAN),
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in OTHER_FORMS),
+        *(name for name in RUNTIMES if name not in (*ON_VULKAN, *IN_A_BROWSER)),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in (*IN_A_BROWSER, *OTHER_FORMS)),
     ],
 )
 def test_a_script_runs_where_the_platform_runs(platform: str, tmp_path: Path) -> None:

@@ -178,6 +178,7 @@ def test_onnx_runtime_computes_float64_as_declared_and_float16_in_float32():
     assert found["bfloat16"].computes_in == "unsupported" and "Add" in found["bfloat16"].why
 
 
+@pytest.mark.nightly
 def test_the_description_stays_data():
     said = openvino.BACKEND.open({"precision": "f32"}).describe()
     assert json.loads(json.dumps(said)) == said

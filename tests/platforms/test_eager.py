@@ -256,6 +256,7 @@ def test_each_tier_of_instructions_is_in_force_and_rounds_in_its_own_way():
     assert len(digests) == len(tiers)
 
 
+@pytest.mark.nightly
 def test_the_level_of_one_library_leaves_the_others_alone():
     if "avx2" not in processor().flags:
         pytest.skip("this processor has no AVX2 to leave out")

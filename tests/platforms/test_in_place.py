@@ -30,14 +30,14 @@ class Model(torch.nn.Module):
 
 CASES = {"ordinary size": (Model, lambda: (torch.linspace(-0.7, 0.7, 8).reshape(2, 4),))}
 """
-HERE = ("cpu/eager", "cpu/jit", "onnxruntime/cpu", "onnx/reference", "openvino/cpu@precision=f32",
-        "openvino/cpu@frontend=onnx,precision=f32")  # fmt: skip
+HERE = ("cpu/eager", "onnxruntime/cpu", "openvino/cpu@precision=f32")
+ALIKE = ("cpu/jit", "onnx/reference", "openvino/cpu@frontend=onnx,precision=f32")
 COMPILED = ("cpu/inductor", "cpu/aotinductor")
 ELSEWHERE = (
     "jax/cpu@mode=accuracy", "tinygrad/cpu", "iree/cpu", "tvm/cpu", "executorch/cpu", "litert/cpu",
     "ncnn/cpu@precision=f32", "onnxruntime/openvino@precision=f32",
 )  # fmt: skip
-PLATFORMS = [*HERE, *(pytest.param(name, marks=pytest.mark.nightly) for name in (*COMPILED, *ELSEWHERE))]
+PLATFORMS = [*HERE, *(pytest.param(name, marks=pytest.mark.nightly) for name in (*ALIKE, *COMPILED, *ELSEWHERE))]
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
