@@ -1,13 +1,17 @@
-"""onnxruntime/qnn: `avg_pool2d(count_include_pad=False)` of a padded image writes zeros for some sizes, as (1, 3, 32, 32) (SM8550)
+"""onnxruntime/qnn: `avg_pool2d(count_include_pad=False)` of a padded image writes zeros for some sizes, as (1, 3, 32, 32); kernels of 10 or more end the process (SM8550)
 
 Condition: padding that does not count, on a chip of 16 bits (SM8450, SM8550, SM8750), for some sizes: (1, 3, 32, 32),
-(1, 4, 32, 32), (1, 16, 32, 32), (1, 16, 16, 16), (2, 5, 18, 18), (2, 5, 18, 21); (1, 128, 2, 2) gives 2/3 for 1.
+(1, 4, 32, 32), (1, 16, 32, 32), (1, 16, 16, 16), (2, 5, 18, 18), (2, 5, 18, 21); (1, 128, 2, 2) gives 2/3 for 1
+(kernels of 3; of (1, 3, 28, 28) kernels of 5 and 7 are wrong, of (1, 3, 24, 24) kernels of 10 and 13 end the
+process).
 
-Right for: `count_include_pad=True`; (1, 1, 32, 32), (1, 3, 24, 24), (1, 3, 28, 28), (1, 3, 64, 64), (1, 32, 56, 56),
-(1, 5, 18, 21); 26 of the 28 sizes of the counted models.
+Right for: `count_include_pad=True`, with the limits of avg_pool2d_wrong_4.py; kernels of 3 for (1, 1, 32, 32), (1, 3,
+24, 24), (1, 3, 28, 28), (1, 3, 64, 64), (1, 32, 56, 56), (1, 5, 18, 21); 26 of the 28 sizes of the counted models.
 
 Not known. Of (1, 3, 32, 32) 492 to 576 of 3072 elements are 0, whole rows in a part of the columns; it depends on how
-the compiler cuts the image.
+the compiler cuts the image. With a stride of 1 and a padding of half the kernel kernels of 3, 5 and 7 give zeros for
+(1, 3, 32, 32), (1, 3, 40, 40) and (1, 16, 16, 16), and kernels of 10 to 13 end the process (SIGSEGV) while the graph
+runs; (1, 1, 32, 32) and (1, 3, 64, 64) are right for kernels of 3, 5, 7 and 11.
 
 onnxruntime/qnn@soc=SM8550 was not run by hardware (simulated).
 

@@ -1,12 +1,14 @@
-"""onnxruntime/qnn: `avg_pool2d(x, 7, stride=1, padding=3)` is wrong: padding that counts, with a stride of 1 and a kernel of 6 or more: 0.78 for 3.00 (SM8550)
+"""onnxruntime/qnn: `avg_pool2d` with padding that counts and a stride of 1 is wrong for kernels other than 3 and 5: 0 for 1 (SM8550)
 
-Condition: padding that counts, which is the default, a stride of 1 and a kernel of 6, 7 or 8 in both dimensions, on a
-chip of 16 bits (SM8550); images of 8, 14, 16, 20 and 28 are all wrong (11, 12, 13 and 15 of 20 and 32 too).
+Condition: padding that counts, which is the default, a stride of 1 in both dimensions and a kernel of 2, 4, 6, 7, 8,
+(7, 3) or 9 to 13, on a chip of 16 bits (SM8550), with a padding of 1 or of up to half the kernel; images of 8, 16,
+28, 32 and 56 were run with kernels of 2 and 4, of 28 with 6 to 12.
 
-Right for: kernels of 3 and 5; a stride of 2 with the same kernels and padding; no padding (but kernels of 9 and 17:
-avg_pool2d_wrong_3.py).
+Right for: kernels of 3 and 5; a stride of 2 or 3, or of 2 in one dimension, with the same kernels and padding; no
+padding (but kernels of 9 and 17: avg_pool2d_wrong_3.py); v68.
 
-Not known. Nearly all elements are wrong, inside the image too, so that it is not the divisor of the border.
+Not known. Of an image of 28 by 28 nearly all elements are wrong with even kernels and half of them with 7 and 8, many
+are 0, and inside the image too, so that it is not the divisor of the border.
 
 onnxruntime/qnn@soc=SM8550 was not run by hardware (simulated).
 
@@ -39,9 +41,15 @@ class Model(torch.nn.Module):
         return torch.nn.functional.avg_pool2d(torch.relu(x0) - 3, 7, stride=1, padding=3) > 0.5 / 49
 
 
+class Even(torch.nn.Module):
+    def forward(self, x0):
+        return torch.nn.functional.avg_pool2d(torch.relu(x0), 4, stride=1, padding=2) > 0.1
+
+
 CASES = {
     "smallest": (Model, lambda: (((torch.arange(64) * 5) % 7).float().reshape(1, 1, 8, 8),)),
     "an image": (Model, lambda: (((torch.arange(2352) * 5) % 7).float().reshape(1, 3, 28, 28),)),
+    "an even kernel": (Even, lambda: (torch.ones(1, 3, 28, 28),)),
 }
 
 

@@ -30,7 +30,7 @@ def main():
         return onnxruntime.InferenceSession(model, options).run(None, operands)[0], cpu
 
     fault = False
-    for kernel, stride in ((5, 1), (7, 2), (6, 1), (7, 1)):
+    for kernel, stride in ((3, 1), (5, 1), (7, 2), (2, 1), (4, 1), (7, 1)):
         node = helper.make_node(
             "AveragePool", ["x"], ["y"], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4,
             count_include_pad=1,

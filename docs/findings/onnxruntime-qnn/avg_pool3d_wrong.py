@@ -1,9 +1,10 @@
-"""onnxruntime/qnn: `avg_pool3d` with padding gives 0 (SM8550)
+"""onnxruntime/qnn: `avg_pool3d` with padding of its height or width gives 0 (SM8550)
 
-Condition: padding that counts, which is the default, in five dimensions on a chip of 16 bits (SM8550): kernels of 2
-and 3, strides of 1 and 2.
+Condition: padding of the height or width that counts, which is the default, in five dimensions on a chip of 16 bits
+(SM8550): kernels of 2, 3 and (1, 3, 3), strides of 1 and 2, a depth of 1 too.
 
-Right for: no padding; `count_include_pad=False`; `avg_pool2d` with such padding.
+Right for: no padding; padding of the depth alone; `count_include_pad=False`; `avg_pool2d` of the same volume with its
+depth as the batch or in the channels.
 
 Not known. Of ones all of (1, 2, 5, 6, 6) is 0, and 69 % of (1, 3, 8, 16, 16).
 

@@ -1,11 +1,14 @@
-"""rknn/simulator: `sum` and `mean` over all four dimensions with `keepdim=True` come back as [1]
+"""rknn/simulator: `sum` and `mean` over all of four or five dimensions come back as [1], with `keepdim=True` and without
 
-Condition: a sum or mean over all of four dimensions, with the dimensions kept.
+Condition: a sum or mean over all of four dimensions is the model's result, with the dimensions kept or without; over
+all of five, with them kept.
 
-Right for: `amax` over all of them; a sum of two dimensions over both; without `keepdim`, but for four dimensions
-(mse_loss_shape.py).
+Right for: `amax` over all of four; a sum over all of two or three; over three of four; `x.sum((0, 1, 2, 3),
+keepdim=True) * 2`.
 
-`inference` returns an array of shape [1] where the ONNX model declares [1, 1, 1, 1]. The value is right.
+The rules convert_reducesum_to_einsum and convert_reducemean_to_einsum rewrite the reduction to one whose result is
+[1], and the rule remove_invalid_reshape removes the reshape to the declared [1, 1, 1, 1]; without `keepdim` no
+reshape is made. The value is right.
 
 rknn/simulator was not run by hardware (simulated).
 

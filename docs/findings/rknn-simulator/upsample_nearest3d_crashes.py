@@ -1,7 +1,7 @@
 """rknn/simulator: `interpolate` of five dimensions, nearest, or trilinear by 2, 3 or 0.5, ends the process (SIGABRT)
 
-Condition: five dimensions: nearest, 2, 3, 1.5 and 0.5 times; trilinear without `align_corners`, 2, 3 and 0.5 times;
-on rk3588 (nearest on rk3576 too).
+Condition: five dimensions: nearest, 2, 3, 1.5 and 0.5 times, of the depth alone and of height and width alone too;
+trilinear without `align_corners`, 2, 3 and 0.5 times; on rk3588 (nearest on rk3576 too).
 
 Right for: trilinear 1.5 times, and with `align_corners`; four dimensions; `avg_pool3d`.
 
