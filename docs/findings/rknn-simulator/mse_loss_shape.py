@@ -3,8 +3,8 @@
 Condition: the model's result has no dimensions, and elementwise operators make it behind a reduction or a `Squeeze`
 (`x.sum() * 2`), or several of them do (`lerp` or `where` of `x[0]`).
 
-Right for: `x.sum()`, `x.mean()`, `x.max()`, `x.norm()`: a reduction that is the last operator; `x[0]`, `x[0] * 2`,
-`(x * 2).reshape(())`.
+Right for: `x.sum()`, `x.mean()`, `x.max()`, `x.norm()` of up to three dimensions: a reduction that is the last
+operator; `x[0]`, `x[0] * 2`, `(x * 2).reshape(())`.
 
 `inference` returns an array of shape [1] where the ONNX model declares []. The value is right.
 
