@@ -104,7 +104,7 @@ def trigger(
     return found, title_in_words(found.phrase, graph, row)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_openvino_fails_on_the_maximum_of_a_number(context: RunContext) -> None:
     pytest.importorskip("openvino")
     found, title = trigger(lambda x: torch.max(x, 0)[0], torch.tensor(1.0), "openvino/cpu", context)

@@ -85,7 +85,10 @@ def test_a_defect_is_seen() -> None:
     assert "output 0: float64[2, 3]" in printed and printed.count(": wrong") == 1
 
 
-@pytest.mark.parametrize("name", ["scalars", "weights", "members", "in place", "bfloat16", "overlapping"])
+@pytest.mark.parametrize(
+    "name",
+    ["scalars", "weights", "members", "in place", pytest.param("bfloat16", marks=pytest.mark.nightly), "overlapping"],
+)
 def test_onnxruntime_by_the_official_way(name: str) -> None:
     pytest.importorskip("onnxruntime")
     more = {"bfloat16": of_recipe("bfloat16", Normal(1), 3, 4), "overlapping": layouts()["overlapping"]}
