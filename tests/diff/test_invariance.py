@@ -97,6 +97,7 @@ def test_eager_mode_answers_as_torch_does_alone(source: str, capfd: pytest.Captu
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.nightly
 def test_statistics_of_the_batch_are_beyond_rounding(source: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["invariance", f"{source}:normed", "-p", "cpu/eager", "--batches", "2"]) == 1
     out = capfd.readouterr().out

@@ -273,6 +273,7 @@ def test_a_package_that_falls_back_with_a_warning_is_seen_to():
     assert found["open"].startswith("Fallback: TORCH_NPU_FALLBACK_CPU_DISABLE is not set")
 
 
+@pytest.mark.nightly
 def test_a_switch_that_another_device_does_not_obey_is_a_fallback():
     found = in_a_worker("npu/eager@deterministic=on,hf32=off", PRETEND)
     assert found["conv_net"] == "same" and found["open"]["deterministic"] is True

@@ -324,6 +324,7 @@ SUFFERED = {
 }
 
 
+@pytest.mark.nightly
 def test_what_a_worker_makes_of_it(tmp_path: Path) -> None:
     file = tmp_path / "faults.toml"
     file.write_text("".join(fault(k, f'op = "aten.{op}.*"', **v) for op, (k, v, _) in SUFFERED.items()))

@@ -80,6 +80,7 @@ def test_what_was_asked_for_is_left_out(session: Session) -> None:
     assert row.verdict == "identical" and row.advice == ""
 
 
+@pytest.mark.nightly
 def test_a_refusals_alternative_runs(session: Session) -> None:
     def spectrum(x: torch.Tensor) -> torch.Tensor:
         return torch.fft.fft(x).abs()

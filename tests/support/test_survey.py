@@ -79,6 +79,7 @@ def test_the_set_is_made_once(catalogue: Catalogue, made: list[CallProbe], tmp_p
     assert probe_set(catalogue, folder=tmp_path) == first, "a damaged file is made again"
 
 
+@pytest.mark.nightly
 def test_without_a_catalogue_the_samples_are_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("expecttest")
     monkeypatch.setattr("mindgap.workflows.support.probe_file.SOURCES", ("ops:tanh",))
