@@ -90,9 +90,10 @@ def _relative_distance(ours: Array, theirs: Array) -> float:
         return 0.0
     wide = np.complex128 if np.iscomplexobj(ours) else np.float64
     a, b = ours.astype(wide), theirs.astype(wide)
-    if not np.array_equal(not_finite(a), not_finite(b)):
+    special = not_finite(a)
+    if not np.array_equal(special, not_finite(b)):
         return math.inf
-    finite = np.isfinite(a)
+    finite = special == 0
     magnitude = float(np.abs(b[finite]).max(initial=0.0)) or 1.0
     if ours.dtype.kind in "iu":  # float64 does not hold all integers of 64 bits
         gaps = np.maximum(ours, theirs).astype(np.uint64) - np.minimum(ours, theirs).astype(np.uint64)

@@ -256,7 +256,7 @@ class PyTorchFunctions:
         try:
             return with_process(cell.latency, sample, **calls.seconds(sample, self._settings.rounds))
         except NotMeasured as error:
-            return " ".join(shortened_paths(_COLOURS.sub("", str(error))).split())[:300]
+            return _one_line(_COLOURS.sub("", str(error)))
 
     def _untimed(self, platform: PlatformName) -> str:
         """Why a platform's functions are not measured, empty where they are."""
@@ -321,7 +321,12 @@ class PyTorchFunctions:
                     return ""
         except MindgapError as error:
             reason = str(error)
-        return " ".join(shortened_paths(reason).split())[:300]
+        return _one_line(reason)
+
+
+def _one_line(message: str) -> str:
+    """A message on one line of at most 300 characters, without paths of this machine."""
+    return " ".join(shortened_paths(message).split())[:300]
 
 
 def _default_targets() -> list[str]:
