@@ -10,7 +10,7 @@ the choice is the cause.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
 from mindgap.graph.operators import traits
 from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.judge.pipeline.own_path_reasons import led_by
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.advice import alternatives, with_option
@@ -159,11 +160,7 @@ def of_the_file(row: Row, run: OwnRun, other_forms: bool) -> tuple[Row, bool]:
     faults = row.independent_faults
     kept = [each for each in faults if other_forms or each.verdict != "structural"]
     if kept and len(kept) < len(faults):
-        first = kept[0]
-        row = replace(
-            row, verdict=first.verdict, blame=first.blame, culprit=first.culprit, detail=first.detail,
-            example=first.example, script=first.script, faults=tuple(kept),
-        )  # fmt: skip
+        row = led_by(row, kept)
     is_error = row.verdict == "failed" and row.status in ("compile_error", "runtime_error")
     return row, is_error or bool(faults and not kept)
 

@@ -26,11 +26,13 @@ from mindgap.judge.pipeline.model_files import (
     quantised_operands,
 )  # fmt: skip
 from mindgap.judge.pipeline.own_path_reasons import (
+    cleared,
     draws,
     draws_words,
     far_words,
     forms,
     judged_by_export,
+    led_by,
     line_of,
     question_words,
     submodule_culprit,
@@ -105,7 +107,7 @@ def with_own_path(
     row, translation_failed = (row, False) if referee is None else of_the_file(row, run, _other_forms(comparison, run))
     graphs_row = row
     if translation_failed and status == "differs":
-        row = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=())
+        row = cleared(row)
     decides = is_referee(row.platform)
     # Nothing decides about itself; of a quantised LiteRT file other kernels do.
     if referee is not None and (not decides or Path(run.way).suffix == ".tflite"):
@@ -173,8 +175,7 @@ def _with_quantised(
         judged = judged_by_export(row, run, status, *_sides(comparison, run, "reference"))
         return dataclasses.replace(judged, own_path=about, faults=(), blame=None, example=None)
     if is_of_translation(row) and (row.status != "ok" or is_narrow(comparison, row.platform)):
-        cleared = dataclasses.replace(row, status="ok", verdict=None, blame=None, culprit=None, message="")
-        row = dataclasses.replace(cleared, faults=(), example=None)
+        row = cleared(row)
     about = own_path_of(run, "differs", quantised.detail)
     for fault in quantised.faults:
         row = with_fault(row, fault, about, _sides(comparison, run, "reference"))
@@ -237,10 +238,7 @@ def with_fault(
             row, verdicts=(), metrics=RowMetrics() if sides is None else row_metrics(*sides, None),
             profiles={} if sides is None else fixed_tolerances(*sides),
         )  # fmt: skip
-    return dataclasses.replace(
-        row, verdict=first.verdict, blame=first.blame, culprit=first.culprit, detail=first.detail,
-        example=first.example, script=first.script, faults=ordered, own_path=about,
-    )  # fmt: skip
+    return dataclasses.replace(led_by(row, ordered), own_path=about)
 
 
 def joined(first: str, second: str) -> str:

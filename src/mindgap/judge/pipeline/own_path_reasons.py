@@ -11,7 +11,7 @@ from typing import Final
 
 from mindgap.graph import Array, Graph
 from mindgap.graph.compare.culprit import SubmoduleCulprit
-from mindgap.graph.compare.verdict import Verdict
+from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.graph.graph import operands
 from mindgap.models.own_path.runs import Located, OwnRun
 from mindgap.results.rows import ASKS, BY_EXPORT, CALLS_CUSTOM, DRAWS, OwnPathStatus, Row
@@ -119,6 +119,22 @@ def where_words(found: Located, run: OwnRun) -> str:
     where += "" if found.complete else "; its submodules were not all tried"
     # A branch of the program's own explains more than the step of the export that takes it.
     return f"{where}; {found.step}" if found.step and not asked_inside(run, found.path) else where
+
+
+def led_by(row: Row, faults: Sequence[Fault]) -> Row:
+    """Returns the row with these faults alone. The first is the culprit's."""
+    first = faults[0]
+    return dataclasses.replace(
+        row, verdict=first.verdict, blame=first.blame, culprit=first.culprit, detail=first.detail,
+        example=first.example, script=first.script, faults=tuple(faults),
+    )  # fmt: skip
+
+
+def cleared(row: Row) -> Row:
+    """Returns the row of a graph without what was found of it, for the faults of the file that take its place."""
+    return dataclasses.replace(
+        row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=(), example=None
+    )
 
 
 def judged_by_export(
