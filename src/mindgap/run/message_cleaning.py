@@ -85,7 +85,8 @@ _PACKAGES: Final = re.compile(
 
 def telling_lines(lines: list[str]) -> list[str]:
     """Returns what a worker printed without what has nothing to do with its end: deprecation warnings, the list of
-    extension modules, progress, and of a stack the frames of mindgap and of Python's launcher. Paths are shortened."""
+    extension modules, progress, and of a stack the frames of mindgap and of Python's launcher. Paths stay as they were
+    printed: they tell which frames are the user's."""
     found: list[str] = []
     warned = False
     for line in lines:
@@ -93,7 +94,7 @@ def telling_lines(lines: list[str]) -> list[str]:
         frame = _FRAME.match(line)
         ours = frame is not None and _OURS.search(frame["file"]) is not None
         if not (source or warned or ours or line.startswith("Extension modules: ") or _LOGGED.search(line)):
-            found.append(shortened_paths(line))
+            found.append(line)
     return found
 
 

@@ -155,7 +155,7 @@ class WorkerSupervisor:
                 return self._attempt(loaded, lambda failed, _: failed.lost, "judging" if first else "running")
             except WorkerFailed as failed:
                 status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
-                return Prepared(status, message=f"{self._message(failed)}\n{failed.tail}".strip())
+                return Prepared(status, message=shortened_paths(f"{self._message(failed)}\n{failed.tail}".strip()))
             finally:
                 self._until = None
                 self._last_used = time.monotonic()
@@ -386,8 +386,8 @@ class WorkerSupervisor:
 
     def _failed(self, digest: str, failed: WorkerFailed, retried: str) -> Outcome:
         status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
-        first = shortened_paths(self._message(failed)) + retried
-        message = f"{first}\n{failed.tail}" if failed.tail else first
+        first = self._message(failed) + retried
+        message = shortened_paths(f"{first}\n{failed.tail}" if failed.tail else first)
         told = signature("\n".join([self._message(failed), *last_words(failed.tail)]))
         return Outcome(self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint)
 

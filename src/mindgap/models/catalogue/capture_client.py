@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.run.channel import Frame
+from mindgap.run.message_cleaning import shortened_paths
 from mindgap.run.process import RequestLimits, WorkerFailed
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 
@@ -115,7 +116,7 @@ class CaptureClient:
             return self._client.ask(header, (), limits, stage)
         except WorkerFailed as failed:
             self.close()
-            tail = failed.tail.strip().splitlines()
+            tail = shortened_paths(failed.tail).strip().splitlines()
             printed = f" (it printed last: {tail[-1][:200]})" if tail and failed.fault == "crash" else ""
             raise (WorkerDied if failed.fault == "timeout" else _WorkerCrashed)(f"{failed.message}{printed}") from None
 

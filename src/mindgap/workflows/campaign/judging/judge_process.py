@@ -28,6 +28,7 @@ from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.identity import remember
 from mindgap.run.message import graph_bytes, outcome_frame, read_job
+from mindgap.run.message_cleaning import shortened_paths
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 from mindgap.run.worker_client import WorkerClient, WorkerStart
@@ -143,7 +144,7 @@ class JudgeProcess:
                 found = _unjudged(plain, outcome, reference, str(error))
             except WorkerFailed as failed:
                 detail = f"mindgap failed, twice: the process that judges was {failed.message}"
-                found = dataclasses.replace(plain, detail=detail, broken=f"{detail}\n{failed.tail}")
+                found = dataclasses.replace(plain, detail=detail, broken=f"{detail}\n{shortened_paths(failed.tail)}")
             # What its end made of a row that it was at is no judgement.
             self._require_open()
             return dataclasses.replace(found, timings={**found.timings, "judge": self._client.spent})
