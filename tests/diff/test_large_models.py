@@ -69,7 +69,7 @@ def test_platforms_run_one_after_the_other_and_their_workers_end(tmp_path, graph
         told: list[ProgressEvent] = []
         report = session.diff_many([Subject("large", lambda: graph)], PLATFORMS, progress=told.append)
         (expected,) = [event.text for event in told if event.stage == "expected"]
-        assert expected.startswith("about 1.") and expected.endswith("GiB of memory and 1 min expected")
+        assert expected.startswith("about 1.") and "GiB of memory and 1 min expected; " in expected
         assert [row.word for row in report.rows] == ["identical", "rounding"]
         # One run each: whole outputs come with the first, as loading again would cost more than they do.
         assert wants == [(platform, "outputs") for platform in ("cpu/eager", *PLATFORMS)]
@@ -130,6 +130,21 @@ def test_an_estimate_counts_weights_once_and_copies_for_each(graph):
     assert found.inputs == sum(given.spec.nbytes for given in graph.inputs) > 1 << 20
     assert found.on(2) - found.on(0) == 2 * found.inputs
     assert found.judging > 0 and found.too_large(0) is None
+    assert found.judged() == found.on(0) + found.judging
+
+
+def test_a_graph_that_only_the_judge_has_no_memory_for_runs(tmp_path, graph, monkeypatch):
+    """Equal bits need no judge; a difference is unjudged, with the reason."""
+    monkeypatch.setattr(MemoryEstimate, "judged", lambda self: 1 << 40)
+    monkeypatch.setattr(
+        oracle_module.psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 10, total=1 << 40)
+    )
+    told: list[ProgressEvent] = []
+    with Session(tensors=TensorStore(tmp_path)) as session:
+        report = session.diff_many([Subject("large", lambda: graph)], PLATFORMS, progress=told.append)
+    assert [row.word for row in report.rows] == ["identical", "unjudged"]
+    (expected,) = [event.text for event in told if event.stage == "expected"]
+    assert expected.endswith("; 1024.0 GiB to judge a difference")
 
 
 def test_a_large_program_says_before_its_capture_what_is_expected(tmp_path, graph):

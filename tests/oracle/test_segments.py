@@ -13,8 +13,16 @@ from mindgap.graph import DType, Graph, Node, TensorSpec
 from mindgap.judge.oracle import MANY, Oracle, OracleError, local_expectation, replays as noise_module
 from mindgap.judge.oracle.evaluation.float64 import Float64Graph, bind_call, evaluate
 from mindgap.judge.oracle.replays import a_start, disturbed, sign_pool, signs
-from mindgap.judge.oracle.shadows import stepwise as shadow_module
-from mindgap.judge.oracle.shadows.segments import crossing, most_alive, replays_at_once, segment_bytes, segments
+from mindgap.judge.oracle.shadows import segments as segments_module, stepwise as shadow_module
+from mindgap.judge.oracle.shadows.segments import (
+    crossing,
+    most_alive,
+    needed_bytes,
+    recomputed,
+    replays_at_once,
+    segment_bytes,
+    segments,
+)
 from oracle.bench import build, chain, normal
 
 
@@ -58,6 +66,41 @@ def test_nothing_depends_on_how_much_is_held(case: str, hard: bool, segment: int
     for one, other in zip(everything(whole), everything(small), strict=True):
         assert one.dtype == other.dtype and one.shape == other.shape
         assert torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+
+
+def test_what_is_computed_again_is_not_held_and_comes_out_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, arrays = skipping()
+    whole = Oracle(graph, arrays)
+    monkeypatch.setattr(segments_module, "RECOMPUTED_BYTES", 0)
+    monkeypatch.setattr(segments_module, "MOST_RECOMPUTED_NODES", 3)
+    small = Oracle(graph, arrays, segment_bytes=1, noise_bytes_held=0)
+    again = recomputed(graph, small.parts)
+    # The product, what is made of it, and what is made of that.
+    assert {graph.producer[value] for value in again} == {0, 1, 2, 4, 6, 8}
+    assert {graph.producer[value]: nodes for value, nodes in again.items()}[8] == (0, 1, 8)
+    assert not (again.keys() - small.watched) & small.step._kept.keys()
+    for one, other in zip(everything(whole), everything(small), strict=True):
+        assert one.dtype == other.dtype and torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+
+
+def test_the_judge_of_packed_weights_needs_the_largest_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight layers of weights that the graph unpacks take as much as two."""
+    monkeypatch.setattr(segments_module, "NOISE_BYTES", 0)
+
+    def needed(layers: int) -> int:
+        arrays: list[Any] = [normal(4, 1024)]
+        calls: list[tuple[Any, ...]] = []
+        for layer in range(1, layers + 1):
+            arrays.append(np.full((1024, 1024), 3, np.uint8))
+            calls += [
+                (f"f{layer}", "aten.to.dtype", f"i{layer}", DType("float32")),
+                (f"w{layer}", "aten.sub.Tensor", f"f{layer}", 8.0),
+                (f"x{layer}", "aten.linear.default", f"x{layer - 1}" if layer > 1 else "i0", f"w{layer}"),
+            ]
+        graph = build(arrays, calls, [f"x{layers}"])
+        return needed_bytes(graph, segments(graph, 1 << 20), frozenset(graph.outputs))[0]
+
+    assert needed(8) < 1.05 * needed(2)
 
 
 def test_any_order_of_questions_gets_the_same_answers() -> None:

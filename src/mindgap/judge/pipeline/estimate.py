@@ -18,10 +18,10 @@ _OUTPUTS: Final = 4
 
 
 class MemoryEstimate:
-    """What a graph needs. All processes map the same weights; the judge works while the platform waits.
+    """What a graph needs. All processes map the same weights, and a large graph's platform has ended when it is judged.
 
     `inputs`: bytes of all inputs, weights among them. `outputs`: of all outputs and gradients. `judging`: bytes that
-    the judge takes for itself. Values between inputs and outputs are not counted.
+    the judge takes for itself, where outputs differ at all. Values between inputs and outputs are not counted.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -35,11 +35,18 @@ class MemoryEstimate:
             self.judging, _ = judging_bytes(functional, segments(functional), frozenset(functional.outputs))
 
     def on(self, copies: float) -> int:
-        """Returns about how many bytes it takes with a platform that makes so many copies of the weights."""
-        return _PROCESSES + int(self.inputs * (1 + copies)) + _OUTPUTS * self.outputs + self.judging
+        """Returns about how many bytes a run takes on a platform that makes so many copies of the weights."""
+        return _PROCESSES + int(self.inputs * (1 + copies)) + _OUTPUTS * self.outputs
+
+    def judged(self) -> int:
+        """Returns about how many bytes it takes to judge a difference, with no copy of the weights."""
+        return self.on(0) + self.judging
 
     def too_large(self, copies: float) -> str | None:
-        """Returns why the graph cannot run on such a platform, and what to do; None where it fits into memory."""
+        """Returns why the graph cannot run on such a platform, and what to do; None where it fits into memory.
+
+        The judge refuses for itself: outputs of the same bits need none.
+        """
         needed, there = self.on(copies), memory_bytes()
         if needed <= there:
             return None

@@ -172,7 +172,7 @@ class SubjectRunner:
         """`alone`: run one platform after the other, and end its worker before the next. Judge when all have run."""
         position, subject, graph = captured.position, captured.subject, captured.graph
         reference, name = self.context.settings.reference, subject.name
-        memory, too_large = self._memory(graph) if alone else (0, {})
+        memory, judging, too_large = self._memory(graph) if alone else (0, 0, {})
         if reference in too_large:
             self._refuse(position, subject, MindgapError(f"not run: {too_large[reference]}"))
             return
@@ -198,6 +198,8 @@ class SubjectRunner:
             once = timings.get("second_run", timings.get("run", 0.0))
             minutes = len(run) * expected_seconds(graph, once, judged=self.context.settings.judge) / 60
             expected = f"about {memory / 2**30:.1f} GiB of memory and {max(minutes, 1):.0f} min expected"
+            if self.context.settings.judge and judging > memory:
+                expected += f"; {judging / 2**30:.1f} GiB to judge a difference"
             self.collected.tick("expected", name, "", text=expected)
             self._run_ahead(comparison, run)
 
@@ -299,8 +301,8 @@ class SubjectRunner:
                 comparison.run(platform)
             self.release(platform)
 
-    def _memory(self, graph: Graph) -> tuple[int, dict[PlatformName, str]]:
-        """The bytes that the graph is expected to take, and for each platform that it does not fit on, why."""
+    def _memory(self, graph: Graph) -> tuple[int, int, dict[PlatformName, str]]:
+        """The bytes that runs are expected to take and that the judge is, and why a platform is left out, by name."""
         # Needs PyTorch, which the command imports for large graphs only.
         from mindgap.judge.pipeline.estimate import MemoryEstimate
 
@@ -309,7 +311,8 @@ class SubjectRunner:
         copies = {each: self.context.weight_copies(each, half) for each in every}
         reasons = {platform: estimate.too_large(count) for platform, count in copies.items()}
         too_large = {platform: why for platform, why in reasons.items() if why is not None}
-        return max(estimate.on(copies[each]) for each in copies.keys() - too_large.keys() or copies), too_large
+        largest = max(estimate.on(copies[each]) for each in copies.keys() - too_large.keys() or copies)
+        return largest, estimate.judged(), too_large
 
 
 def _lacking(outcome: Outcome, expected: int) -> str:

@@ -1,11 +1,12 @@
 """Splits a graph into segments of consecutive nodes, so that shadows and bounds of all values need not be in memory.
 
-What one segment makes and a later one reads crosses the border and is held; everything else can be computed again.
+What one segment makes and a later one reads crosses the border and is held, unless it is large and a few operators make
+it from inputs alone, as the weights of a quantised layer are. Everything else can be computed again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,6 +31,9 @@ MOST_SIDE_BY_SIDE: Final = 8
 NOISE_BYTES: Final = 256 << 20
 #: And up to this one at most, where it is a small part of the free memory: a judge may be one of several.
 MOST_NOISE_BYTES: Final = 1 << 30
+#: What crosses a border is not held from this size on, where so many operators make it from inputs.
+RECOMPUTED_BYTES: Final = 4 << 20
+MOST_RECOMPUTED_NODES: Final = 12
 #: Temporary float64 copies of its operands and results that an operator's bound needs at a time.
 _WORKING: Final = 6
 #: Copies, in declared dtypes, of a weight that float64 takes a block at a time: those with other roundings.
@@ -73,6 +77,23 @@ def crossing(graph: Graph, parts: Sequence[range]) -> frozenset[int]:
     )
 
 
+def recomputed(graph: Graph, parts: Sequence[range]) -> Mapping[int, tuple[int, ...]]:
+    """The large values that cross a border and are not held, each with the nodes that make it from inputs, in order."""
+    found: dict[int, tuple[int, ...]] = {}
+    chains: dict[int, frozenset[int] | None] = {}
+    for index, node in enumerate(graph.nodes):
+        chain: frozenset[int] | None = frozenset((index,))
+        for value in operands(node):
+            before = chains[made] if (made := graph.producer[value]) >= 0 else frozenset[int]()
+            chain = None if chain is None or before is None else chain | before
+        chains[index] = chain if chain is not None and len(chain) <= MOST_RECOMPUTED_NODES else None
+    for value in crossing(graph, parts):
+        spec, chain = graph.values[value], chains[graph.producer[value]]
+        if spec is not None and spec.nbytes >= RECOMPUTED_BYTES and chain is not None:
+            found[value] = tuple(sorted(chain))
+    return found
+
+
 def most_alive(graph: Graph, parts: Sequence[range]) -> int:
     """Bytes, in their declared dtypes, of what is alive at the fullest border, inputs apart."""
     ends = {nodes.stop for nodes in parts[:-1]}
@@ -111,7 +132,10 @@ def needed_bytes(graph: Graph, parts: Sequence[range], watched: Collection[int])
 
     segment = max(segment_bytes(graph, nodes) for nodes in parts)
     operator = max((_working_bytes(graph, i) for i in range(len(graph.nodes))), default=0)
-    borders = sum(s.nbytes for n in crossing(graph, parts) if (s := values[n]) is not None)
+    again = recomputed(graph, parts)
+    borders = sum(s.nbytes for n in crossing(graph, parts) - again.keys() if (s := values[n]) is not None)
+    # Two at a time: what a segment reads, and what that is made of.
+    borders += 2 * max((s.nbytes for n in again if (s := values[n]) is not None), default=0)
     runs = noise_bytes(graph)
     if runs > NOISE_BYTES:
         runs = replays_at_once(graph, parts) * most_alive(graph, parts)

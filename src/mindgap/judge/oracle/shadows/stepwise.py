@@ -9,12 +9,12 @@ from typing import Any, Final, Literal
 import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.graph import TensorSpec
+from mindgap.graph import TensorSpec, operands
 from mindgap.judge.oracle.bounds.rules import bounds_of
 from mindgap.judge.oracle.evaluation.float64 import BoundCall, Float64Graph
 from mindgap.judge.oracle.evaluation.formats import widen
 from mindgap.judge.oracle.shadows.result_rounding import Decisions, impose, kept_in_range, round_results
-from mindgap.judge.oracle.shadows.segments import crossing, segment_bytes
+from mindgap.judge.oracle.shadows.segments import crossing, recomputed, segment_bytes
 from mindgap.judge.oracle.shadows.undefined import undefined_masks
 
 Kind = Literal["values", "typical", "hard", "hazards", "strict", "residual"]
@@ -46,7 +46,7 @@ class Stepwise:
     """S: each operator in float64, rounded once to its declared dtype; with the error bounds on the way.
 
     `values`, `typical`, `hard`, `hazards`, `strict`, `residual`, `undefined`: tensors by value number. Only inputs, the
-    values of `keep`, those that cross a border and undefined elements are always held; of the others the segments last
+    values of `keep`, those that cross a border (`recomputed` apart) and undefined elements are always held; of the others the segments last
     asked for, up to `most_bytes` or one. The rest is computed again when it is asked for: go through a graph in its
     order.
     `noise`: the bounds that replays inject, which are also held as a whole where that is given.
@@ -80,7 +80,8 @@ class Stepwise:
         self.values, self.typical, self.hard, self.hazards, self.strict, self.residual = (
             _Held(self, kind) for kind in _KINDS
         )
-        borders = crossing(graph.graph, parts) | keep
+        self._recomputed = recomputed(graph.graph, parts)
+        borders = crossing(graph.graph, parts) - self._recomputed.keys() | keep
         for part in range(len(parts)):
             self._learn(self._load(part), borders)
 
@@ -135,9 +136,25 @@ class Stepwise:
             while self._loaded and sum(self._bytes[p] for p in (*self._loaded, part)) > self._most_bytes:
                 newest = list(self._loaded)[-2:]
                 del self._loaded[newest[0]]
-            piece = _shadow_segment(self._graph, self.parts[part], dict(self._kept), self._decisions)
+            piece = _shadow_segment(self._graph, self.parts[part], self._before(part), self._decisions)
         self._loaded[part] = piece
         return piece
+
+    def _before(self, part: int) -> dict[int, Any]:
+        """The values that are known before a segment, those that it reads and that are not held computed again."""
+        values: dict[int, Any] = dict(self._kept)
+        nodes, graph = self.parts[part], self._graph.graph
+        read = {n for i in nodes for n in operands(graph.nodes[i]) if graph.producer[n] not in nodes}
+        chain = {node for number in read - values.keys() for node in self._recomputed[number]}
+
+        def after(index: int, results: list[Any]) -> list[Any]:
+            final = impose(graph.first_value[index], round_results(self._graph.calls[index], results), self._decisions)
+            specs = graph.nodes[index].outputs
+            return [_as_declared(y, s) if isinstance(y, torch.Tensor) else y for y, s in zip(final, specs, strict=True)]
+
+        for index in sorted(chain):
+            self._graph.advance(range(index, index + 1), values, after)
+        return values
 
 
 class _Held(Mapping[int, torch.Tensor]):
@@ -191,15 +208,18 @@ def _shadow_segment(graph: Float64Graph, nodes: range, values: dict[int, Any], d
         call, first = graph.calls[index], starts[index]
         final = impose(first, round_results(call, results), decisions)
         for slot, y in enumerate(final):
-            spec = call.node.outputs[slot]
             if isinstance(y, torch.Tensor):
-                made.values[first + slot] = y.to(TORCH_DTYPES[spec.dtype]) if spec is not None else y
+                made.values[first + slot] = _as_declared(y, call.node.outputs[slot])
             if first + slot in made.typical or call.traits.casts:
                 _keep_residual(made, first + slot, results[slot], y, first + slot not in made.typical)
         return final
 
     graph.advance(nodes, values, after, before=before)
     return made
+
+
+def _as_declared(y: torch.Tensor, spec: TensorSpec | None) -> torch.Tensor:
+    return y.to(TORCH_DTYPES[spec.dtype]) if spec is not None else y
 
 
 def _keep_residual(made: ShadowSegment, number: int, exact: Any, final: Any, only_cast: bool) -> None:
