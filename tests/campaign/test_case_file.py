@@ -60,6 +60,7 @@ def test_findings_are_grouped_as_they_are_counted(campaign: Campaign, tmp_path: 
         found.rows_of_case(folder, "v000000", "cpu/jit")
 
 
+@pytest.mark.nightly
 def test_the_file_and_the_command_reproduce_a_row(campaign: Campaign, tmp_path: Path) -> None:
     campaign(3, "toys:WRONG", limits="judge_s = 200")
     folder = open_directory(tmp_path / "out")

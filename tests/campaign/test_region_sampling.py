@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mindgap.models.catalogue import Catalogue, build
 from mindgap.models.synth.regions.sampler import SamplerOptions
 from mindgap.workflows.campaign.cases.region_sampling import PoolYield, sample_catalogue
@@ -23,6 +25,7 @@ def empty(): return (lambda x: torch.zeros_like(x)), (X,)
 """
 
 
+@pytest.mark.nightly
 def test_graphs_that_give_no_region_are_counted_and_said(tmp_path: Path) -> None:
     file = tmp_path / "models.py"
     file.write_text(MODELS)

@@ -64,6 +64,7 @@ def test_refusals_are_asked_for_once_and_not_run(campaign: Campaign, tmp_path: P
     assert "4 were known; 0 were asked" in said[1] and again.platforms[0].refused == 10
 
 
+@pytest.mark.nightly
 def test_asking_may_be_forbidden_and_what_is_known_is_used_all_the_same(campaign: Campaign, tmp_path: Path) -> None:
     said: list[str] = []
     options = RunOptions(jobs=2, notify=said.append, support=tmp_path / "support", coverage_minutes=0.0)

@@ -156,7 +156,11 @@ def test_colliding_additions_are_deterministic_on_one_thread_only(models: Path) 
     [
         (("models.py:two", "-p", EAGER), "names 2 models"),
         (("models.py:make", "-p", EAGER, "--processes", "2"), "they need --repeat N"),
-        (("models.py:make", "-p", EAGER, "--repeat", "2", "--threads", "0"), "--threads 0: write"),
+        pytest.param(
+            ("models.py:make", "-p", EAGER, "--repeat", "2", "--threads", "0"),
+            "--threads 0: write",
+            marks=pytest.mark.nightly,
+        ),
         (("models.py:make", "-p", "cpu/nowhere"), "cpu/nowhere"),
     ],
 )

@@ -68,6 +68,7 @@ def answers_of_torch(rows: int, position: int = 0) -> bytes:
         return model(batch)[position].numpy().tobytes()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(120)
 def test_eager_mode_answers_as_torch_does_alone(source: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Which sizes give other bits is the processor's; that mindgap sees the same ones is not."""

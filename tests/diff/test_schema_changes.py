@@ -88,6 +88,7 @@ def test_equal_schemas_are_no_change(home: Path) -> None:
     assert changed(home, schemas([GELU]), graph(GELU)) == ()
 
 
+@pytest.mark.nightly
 def test_a_real_environment_answers(home: Path) -> None:
     adopt("here", sys.executable, lambda line: None)
     assert schema_changes({"m": calls_of(graph(GELU))}, None, "here") == ()

@@ -123,6 +123,7 @@ def test_torch_onnx_drops_the_divisor_of_a_pooling(context: RunContext) -> None:
     assert found.natural is not None and shape(found.natural) == (2, 3, 8, 8)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_openvino_loses_log1p_near_zero(context: RunContext) -> None:
     pytest.importorskip("openvino")

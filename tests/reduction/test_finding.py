@@ -31,6 +31,7 @@ def found(graph: Graph, platform: str, context: RunContext) -> ReducedFinding:
     return reduced
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_wrong_result_becomes_one_call_of_a_public_function(context: RunContext) -> None:
     """ONNX Runtime computes `remainder` by a formula that loses it for large quotients."""

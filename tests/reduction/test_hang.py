@@ -55,7 +55,7 @@ def test_the_deadline_follows_the_longest_time_of_a_graph_that_ended() -> None:
 @pytest.mark.parametrize(
     ("ends", "body", "status", "last"),
     [
-        ("hangs", "while True: pass", 1, FAULT),
+        pytest.param("hangs", "while True: pass", 1, FAULT, marks=pytest.mark.nightly),
         ("hangs", "return model(*fresh())", 0, NO_FAULT),
         pytest.param(
             "hangs", "os.abort()", 2, "Another fault than the one that this script shows.", marks=pytest.mark.nightly

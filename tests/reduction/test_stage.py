@@ -88,7 +88,7 @@ def test_stages_of_onnx_runtime(name: str, context: RunContext) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OPENVINO)
+@pytest.mark.parametrize("name", [pytest.param("front_end", marks=pytest.mark.nightly), "front_end_raises", "plugin"])
 def test_stages_of_openvino(name: str, context: RunContext) -> None:
     pytest.importorskip("openvino")
     program, args, stage = OPENVINO[name]

@@ -92,6 +92,7 @@ def test_a_refusals_alternative_runs(session: Session) -> None:
     assert row.status == "ok" and not row.finding
 
 
+@pytest.mark.nightly
 def test_a_dtype_that_a_platform_lacks(session: Session) -> None:
     wide = linear().double()
     (row,) = session.diff(wide, (torch.randn(4, 32).double(),), platforms=["openvino/cpu@precision=f32"]).rows

@@ -87,7 +87,11 @@ def test_a_defect_is_seen() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["scalars", "weights", "members", "in place", pytest.param("bfloat16", marks=pytest.mark.nightly), "overlapping"],
+    [
+        "weights",
+        "in place",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("scalars", "members", "bfloat16", "overlapping")),
+    ],
 )
 def test_onnxruntime_by_the_official_way(name: str) -> None:
     pytest.importorskip("onnxruntime")
@@ -104,7 +108,7 @@ def test_a_tier_of_instructions_is_in_force() -> None:
 
 
 _SLOW = [
-    pytest.param("cpu/inductor", marks=pytest.mark.slow),
+    pytest.param("cpu/inductor", marks=pytest.mark.nightly),
     pytest.param("cpu/aotinductor", marks=pytest.mark.nightly),
 ]
 

@@ -70,6 +70,7 @@ def test_outputs_of_another_shape_dtype_or_number_are_left_to_the_judge(tmp_path
     assert contradictions(graph, [OPERANDS.numpy()], [squares + 1], [squares], execute, CPU_EAGER) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(120)
 def test_inductor_says_that_an_infinite_result_is_finite(tmp_path: Path) -> None:
     """It squares in float32: output 0 is rounded to float16, and the test reads it before."""

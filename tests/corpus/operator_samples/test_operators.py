@@ -143,6 +143,7 @@ def some_bytes():
     return hashlib.sha256(b"".join(graphs)).hexdigest()
 
 
+@pytest.mark.nightly
 def test_graphs_do_not_depend_on_the_vectors_of_the_machine():
     """The suite's own draws of normal numbers do."""
     settings = {"ATEN_CPU_CAPABILITY": "default", "OMP_NUM_THREADS": "1"}

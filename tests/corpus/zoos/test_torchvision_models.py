@@ -31,7 +31,10 @@ def test_a_name_that_is_wrong_is_corrected():
         open_source("torchvision:resnet81")
 
 
-@pytest.mark.parametrize("name", ["ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_320_fpn"])
+@pytest.mark.parametrize(
+    "name",
+    ["ssdlite320_mobilenet_v3_large", pytest.param("fasterrcnn_mobilenet_v3_large_320_fpn", marks=pytest.mark.nightly)],
+)
 def test_a_detector_becomes_a_graph_of_boxes_inside_the_picture(name):
     program = open_source(f"torchvision:{name}")[0]
     built = program.make()

@@ -237,6 +237,7 @@ def test_clusters_of_flags_0_to_6_are_the_same_within_each_class(study: Publishe
     assert "avx2" in study.flags.clusters[0] and "avx512f" in study.flags.clusters[1]
 
 
+@pytest.mark.nightly
 def test_the_command_writes_tables_and_figures(
     published: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

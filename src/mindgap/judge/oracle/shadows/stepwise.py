@@ -45,10 +45,10 @@ class ShadowSegment:
 class Stepwise:
     """S: each operator in float64, rounded once to its declared dtype; with the error bounds on the way.
 
-    `values`, `typical`, `hard`, `hazards`, `strict`, `residual`, `undefined`: tensors by value number. Only inputs, the
-    values of `keep`, those that cross a border (`recomputed` apart) and undefined elements are always held; of the others the segments last
-    asked for, up to `most_bytes` or one. The rest is computed again when it is asked for: go through a graph in its
-    order.
+    `values`, `typical`, `hard`, `hazards`, `strict`, `residual`, `undefined`: tensors by value number. Always held are
+    inputs, the values of `keep`, those that cross a border (`recomputed` apart) and undefined elements; of the others
+    the segments last asked for, up to `most_bytes` or one. The rest is computed again when it is asked for: go through
+    a graph in its order.
     `noise`: the bounds that replays inject, which are also held as a whole where that is given.
     """
 
