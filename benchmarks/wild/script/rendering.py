@@ -90,8 +90,7 @@ def render(
 
 def _header(name: str, graph: Graph, platform: Target, reference: Target) -> str:
     runtime = {"onnxruntime/cpu": ", onnx, onnxscript and onnxruntime", "openvino/cpu": " and openvino"}
-    package = f" and {platform.module.partition('.')[0]}" if platform.module else ""
-    needs = f"torch, numpy{runtime.get(platform.device_mode, package)}"
+    needs = f"torch, numpy{runtime.get(platform.device_mode, '')}"
     known = "" if _path(platform) else (
         f"\nThis script knows no way to run {platform.name}: it runs the reference and float64 alone.\n"
     )  # fmt: skip
@@ -171,8 +170,6 @@ def _side(target: Target) -> str:
 
 def _path(target: Target) -> tuple[str, str] | None:
     """Returns the part that runs the platform and the expression of the function; None if there is none."""
-    if target.torch_device:
-        return "device_path", f"on_device({target.torch_device!r}, {target.module!r})"
     return _PATHS.get(target.device_mode)
 
 
