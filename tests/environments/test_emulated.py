@@ -6,6 +6,7 @@ import json
 import platform
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,12 @@ from mindgap.platforms.environments.emulated import arithmetic_words, create_emu
 from mindgap.platforms.environments.emulation import PROCESSOR, Emulation, processors
 from mindgap.platforms.environments.environment import Environment
 from mindgap.platforms.host import cpu_flags, cpu_name
-from mindgap.platforms.listing import find_recipe
+from mindgap.platforms.listing import find_recipe, requirements_elsewhere
 from mindgap.platforms.protocol import Availability
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.worker_client import WorkerClient, WorkerStart
 
 EMULATION = Emulation("aarch64", "cortex-a72", "/opt/qemu-aarch64-static", "7.2.22", ("sve", "pcid"), "/opt/a root")
 #: A program that answers what the emulators do, and starts the program that it is given.
@@ -92,8 +95,12 @@ def test_what_cannot_be_made_is_refused(arguments: list[str], message: str, capf
 @pytest.mark.usefixtures("_own_home")
 def test_without_apt_the_message_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentProblem, match="apt-get is not on this machine"):
+    with pytest.raises(
+        EnvironmentProblem, match=r"apt-get is not on this machine.*run mindgap in a container of Debian"
+    ):
         create_emulated("arm64", (), None, None, lambda line: None)
+    with pytest.raises(EnvironmentProblem, match=r"apt-get is not on .*the one file qemu-.* of any system on the PATH"):
+        create_emulated("mine", (), None, "Haswell", lambda line: None)
     assert environments() == []
 
 
@@ -134,7 +141,62 @@ def test_a_process_on_an_emulated_processor_says_so(monkeypatch: pytest.MonkeyPa
 def test_the_recipe_of_arm64() -> None:
     recipe = find_recipe("arm64")
     assert (recipe.machine, recipe.processor, recipe.platforms) == ("aarch64", "cortex-a72", ())
-    assert all("==" in each for each in recipe.requirements) and recipe.shared
+    assert all("==" in each for each in recipe.requirements)
+
+
+def test_a_runtime_on_another_architecture_takes_the_versions_of_its_recipe_or_of_mindgap() -> None:
+    assert requirements_elsewhere("ncnn") == list(find_recipe("ncnn").requirements)
+    assert requirements_elsewhere("openvino")[0] == f"openvino=={version('openvino')}"
+    assert requirements_elsewhere("tinygrad")[1:] == [f"{name}=={version(name)}" for name in ("onnx", "onnxscript")]
+
+
+@pytest.mark.usefixtures("_own_home")
+def test_the_hint_for_an_environment_that_is_named_after_a_processor() -> None:
+    for name, command in (
+        ("haswell", "mindgap env create haswell --cpu Haswell"),
+        ("skylake", "mindgap env create skylake --cpu Skylake-Client"),
+        ("arm64-openvino", "mindgap env create arm64-openvino"),
+        ("ort128", "mindgap env create ort128 REQUIREMENT…"),
+    ):
+        with pytest.raises(EnvironmentProblem, match=f"make one with {command}$"):
+            find(name)
+
+
+@pytest.mark.usefixtures("_own_home")
+def test_a_wheel_of_another_architecture_is_named(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    answer = {"python": "3.11.2", "implementation": "CPython", "machine": "aarch64", "prefix": "/", "missing": []}
+    python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    python.chmod(0o755)
+    made = Environment("a72", str(python), ("ncnn",), created=True, emulation=EMULATION)
+    packages = made.folder / "venv" / "lib" / "python3.11" / "site-packages"
+    for name, tags in (
+        ("sympy-1.14.0", ["py3-none-any"]),
+        ("numpy-2.4.6", ["cp311-cp311-manylinux_2_27_aarch64", "cp311-cp311-manylinux_2_28_aarch64"]),
+        ("ncnn-1.0", ["cp311-cp311-manylinux_2_28_x86_64"]),
+    ):
+        if name == "ncnn-1.0":
+            assert made.check().machine == "aarch64"
+        (packages / f"{name}.dist-info").mkdir(parents=True)
+        (packages / f"{name}.dist-info" / "WHEEL").write_text("".join(f"Tag: {tag}\n" for tag in tags))
+    with pytest.raises(
+        EnvironmentProblem, match=r"ncnn 1\.0 is built for manylinux_2_28_x86_64, its processor is aarch64: .*remove"
+    ):
+        made.check()
+
+
+def test_an_instruction_that_the_emulated_processor_lacks(tmp_path: Path) -> None:
+    """The worker's Python kills itself, as the emulator does where it meets an instruction that it does not know."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nkill -ILL $$\n")
+    python.chmod(0o755)
+    where = Environment("a72", str(python), ("torch==2.10.0",), created=True, emulation=EMULATION)
+    client = WorkerClient(WorkerStart("mindgap.run.worker:platform_service", where=where), {}, RequestLimits(30))
+    with pytest.raises(WorkerFailed) as caught:
+        client.ask({"kind": "run"}, (), RequestLimits(30))
+    message = str(caught.value)
+    assert "killed by SIGILL (an instruction that cortex-a72 or its emulator lacks; " in message
+    assert "mindgap env create a72-max --arch aarch64 --cpu max 'torch==2.10.0'" in message
 
 
 @pytest.mark.slow  # its Python starts slowly

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.graph import Array, Graph, MindgapError, TensorStore, decode
+from mindgap.models.sources.worker import OpenedProgram
 from mindgap.platforms.environments import Environment
 from mindgap.run.channel import Frame
 from mindgap.run.process import RequestLimits, WorkerFailed
@@ -60,22 +61,6 @@ class FileUntranslated(ProgramRefused):
 
 #: By what the worker says of a program that was refused.
 _ERRORS: Final = {"": MindgapError, "program": ProgramRefused, "untranslated": FileUntranslated}
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedProgram:
-    """One program of a source that was opened.
-
-    source: the text that names it alone.
-    captured: it is a graph already.
-    group: the name of the program where this is one of several sets of its arguments; `first`: the source of the first.
-    """
-
-    name: str
-    source: str
-    captured: bool = False
-    group: str = ""
-    first: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ import numpy as np
 
 from mindgap.platforms.arithmetic_check import OPERATIONS, ArithmeticResult, NanRule, Operation, draw, judged
 from mindgap.platforms.environments.emulation import Emulation, emulator_version, processors
-from mindgap.platforms.environments.environment import NEEDED, Environment, EnvironmentProblem, installed
+from mindgap.platforms.environments.environment import NEEDED, Environment, EnvironmentProblem, project_name
 from mindgap.platforms.environments.foreign_packages import DEBIAN, DebianPackages
 from mindgap.platforms.environments.installation import Say, has_pip, install, make_venv, new_folder, run
-from mindgap.platforms.environments.recipe import EnvironmentRecipe, emulated_recipes
+from mindgap.platforms.environments.recipe import EnvironmentRecipe, architecture_recipe, emulated_recipes
 
 #: The results of the check, in an environment's folder.
 _ARITHMETIC: Final = "arithmetic.json"
@@ -34,6 +34,21 @@ _PYTHONS: Final = (f"{sys.version_info.major}.{sys.version_info.minor}", "3.11",
 _LIBRARIES: Final = ("libstdc++6", "libgomp1")
 #: Wheels name the oldest version of the C library that they run with, from this one on.
 _OLDEST_GLIBC: Final = 17
+_WITHOUT_APT: Final = (
+    "run mindgap in a container of Debian or Ubuntu, or name a machine of that architecture as a host "
+    "(docs/howto/other-machine.md)"
+)
+#: pip chooses wheels by its options, but reads the conditions of dependencies (`platform_machine == "x86_64"`, PEP 508)
+#: for the machine and the Python that it runs on. Arguments: the machine and the Python that it is to take them for.
+_PIP_FOR_ANOTHER_MACHINE: Final = """
+import platform, runpy, sys
+machine, python = sys.argv[1:3]
+del sys.argv[1:3]
+platform.machine = lambda: machine
+platform.python_version = lambda: f"{python}.0"
+platform.python_version_tuple = lambda: (*python.split("."), "0")
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 
 
 def create_emulated(
@@ -41,14 +56,16 @@ def create_emulated(
 ) -> Environment:
     """Makes an environment whose Python runs on an emulated processor.
 
-    machine: its architecture as `platform.machine()` names it; None for that of the recipe `name`, else this machine's.
+    machine: its architecture as `platform.machine()` names it; None for that of the recipe which the name is of
+    (`architecture_recipe`), else this machine's.
     processor: its model as QEMU's `-cpu` takes it; None for that of the architecture's recipe.
     requirements: what is installed, and, on another architecture, replaces what the recipe has of the same name.
     On this machine's architecture, Python and packages are mindgap's own (`layered`). Raises `EnvironmentProblem`.
     """
     here = platform.machine()
     known = emulated_recipes()
-    machine = machine or (known[name].machine if name in known else here)
+    named = architecture_recipe(name)
+    machine = machine or (named.machine if named else here)
     recipe = next((each for each in known.values() if each.machine == machine), None)
     if machine != here and recipe is None:
         there = ", ".join(sorted({each.machine for each in known.values()} | {here}))
@@ -135,7 +152,9 @@ def _emulator(folder: Path, machine: str, processor: str, say: Say) -> Path:
     found = shutil.which(program)
     if found is None:
         say(f"downloading {_EMULATOR_PACKAGE} (63 MB)")
-        apt = DebianPackages(DEBIAN.get(platform.machine(), platform.machine()), folder / "apt")
+        here = platform.machine()
+        own = f"install qemu-user-static of your system, or put the one file {program} of any system on the PATH"
+        apt = DebianPackages(DEBIAN.get(here, here), folder / "apt", own if machine == here else _WITHOUT_APT)
         apt.unpack([_EMULATOR_PACKAGE], folder / "unpacked", with_needed=False)
         (folder / "unpacked" / "usr" / "bin" / program).rename(folder / program)
         for each in ("apt", "unpacked"):
@@ -173,7 +192,7 @@ def _other_architecture(
     root = folder / "root"
     root.mkdir()
     say(f"downloading Python and its libraries for {emulation.machine} (16 MB)")
-    apt = DebianPackages(DEBIAN[emulation.machine], folder / "apt")
+    apt = DebianPackages(DEBIAN[emulation.machine], folder / "apt", _WITHOUT_APT)
     package = apt.first_known([f"python{version}" for version in dict.fromkeys(_PYTHONS)])
     files = apt.unpack([package, *_LIBRARIES], root, with_needed=True)
     shutil.rmtree(folder / "apt")
@@ -183,45 +202,29 @@ def _other_architecture(
     (venv / "bin").mkdir(parents=True)
     (venv / "pyvenv.cfg").write_text(f"home = {root / 'usr' / 'bin'}\ninclude-system-site-packages = false\n")
     emulation.write_interpreter(venv / "bin" / "python", str(root / "usr" / "bin" / package))
-    asked = {_project(each): each for each in (*recipe.requirements, *requirements)}
-    version = package.removeprefix("python")
+    asked = {project_name(each): each for each in (*recipe.requirements, *requirements)}
     _install_wheels(
-        [*asked.values(), *_own_versions([*NEEDED, *recipe.shared])], emulation.machine, version,
-        _glibc(files), venv / "lib" / package / "site-packages", say,
+        [*asked.values(), *(each for each in NEEDED if project_name(each) not in asked)], emulation.machine,
+        package.removeprefix("python"), _glibc(files), venv / "lib" / package / "site-packages", say,
     )  # fmt: skip
     python = str(venv / "bin" / "python")
     return Environment(name, python, tuple(asked.values()), created=True, emulation=emulation)
 
 
 def _install_wheels(wanted: Sequence[str], machine: str, python: str, glibc: int, folder: Path, say: Say) -> None:
-    """Installs wheels of another architecture without their dependencies, whose conditions pip would read for this
-    machine's. Raises `EnvironmentProblem`."""
+    """Installs wheels of another architecture and what they depend on there. Raises `EnvironmentProblem`."""
     if not has_pip():
         raise EnvironmentProblem("pip is not installed beside mindgap, and only pip installs wheels of another machine")
     say(f"installing {' '.join(wanted)} for {machine}")
     tags = [f"manylinux_2_{minor}_{machine}" for minor in range(glibc, _OLDEST_GLIBC - 1, -1)]
     options = [text for tag in (*tags, f"manylinux2014_{machine}") for text in ("--platform", tag)]
     run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--target", str(folder),
-         "--python-version", python, "--implementation", "cp", *options, *wanted],
+        [sys.executable, "-c", _PIP_FOR_ANOTHER_MACHINE, machine, python, "install", "--quiet", "--only-binary=:all:",
+         "--target", str(folder), "--python-version", python, "--implementation", "cp", *options, *wanted],
         f"{' '.join(wanted)} cannot be installed for {machine}",
     )  # fmt: skip
-
-
-def _own_versions(packages: Sequence[str]) -> list[str]:
-    """Requirements of the versions of packages that mindgap's own environment has."""
-    found = installed(packages)
-    return [f"{name}=={found[name]}" if name in found else name for name in packages]
 
 
 def _glibc(files: Sequence[str]) -> int:
     """The minor version of the C library among the files of Debian's packages (`libc6_2.36-9_arm64.deb`: 36)."""
     return next(int(name.split("_")[1].split("-")[0].split(".")[1]) for name in files if name.startswith("libc6_"))
-
-
-def _project(requirement: str) -> str:
-    """The name of what a requirement asks for, as installers compare names."""
-    name = requirement
-    for mark in "=<>!~[;@ ":
-        name = name.partition(mark)[0]
-    return name.lower().replace("_", "-").replace(".", "-")

@@ -19,6 +19,11 @@ PROCESSOR: Final = "MINDGAP_EMULATED_PROCESSOR"
 _FOREIGN: Final = "MINDGAP_FOREIGN_ARCHITECTURE"
 #: An emulator translates each instruction into many: so many times the deadlines of a platform on hardware.
 SLOWER: Final = 10.0
+#: Models of x86-64 processors by which an environment is likely to be named, as QEMU names them.
+COMMON_MODELS: Final = (
+    "Nehalem", "Westmere", "SandyBridge", "IvyBridge", "Haswell", "Broadwell", "Skylake-Client", "Skylake-Server",
+    "Cascadelake-Server", "Cooperlake", "Icelake-Server", "SapphireRapids", "EPYC", "EPYC-Rome", "EPYC-Milan",
+)  # fmt: skip
 #: Features by which libraries choose their kernels; the others are of no use to a program.
 _CHOOSE_KERNELS: Final = re.compile("sse|avx|amx|fma|f16c|sve")
 _HELP_S: Final = 120.0
