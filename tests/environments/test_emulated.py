@@ -15,7 +15,7 @@ from mindgap.cli.app import main
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
 from mindgap.platforms.environment_process import described, probed
 from mindgap.platforms.environments import EnvironmentProblem, environments, find
-from mindgap.platforms.environments.emulated import arithmetic_words, create_emulated, known_arithmetic
+from mindgap.platforms.environments.emulated import arithmetic_words, create_emulated, known_arithmetic, write_identity
 from mindgap.platforms.environments.emulation import PROCESSOR, Emulation, processors
 from mindgap.platforms.environments.environment import Environment
 from mindgap.platforms.host import cpu_flags, cpu_name
@@ -125,6 +125,24 @@ def test_a_processor_of_this_architecture(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert arithmetic_words(found).endswith("operations exact on 1,048,576 values each")
 
 
+def test_an_emulated_arm_processor_has_the_files_that_linux_has_of_a_real_one(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho {0x410FD083} {0b100011111011}\n")
+    python.chmod(0o755)
+    write_identity(tmp_path / "root", python)
+    told = (tmp_path / "root" / "proc" / "cpuinfo").read_text().split("\n\n")[0]
+    for line in (
+        "processor\t: 0",
+        "Features\t: fp asimd aes pmull sha1 sha2 crc32 cpuid",
+        "CPU implementer\t: 0x41",
+        "CPU part\t: 0xd08",
+        "CPU revision\t: 3",
+    ):
+        assert line in told.splitlines()
+    cpu0 = tmp_path / "root" / "sys" / "devices" / "system" / "cpu" / "cpu0"
+    assert (cpu0 / "regs" / "identification" / "midr_el1").read_text() == "0x00000000410fd083\n"
+
+
 def test_a_process_on_an_emulated_processor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     class Present:
         def probe(self) -> Availability:
@@ -200,7 +218,8 @@ def test_an_instruction_that_the_emulated_processor_lacks(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow  # its Python starts slowly
-def test_a_worker_on_arm64_differs_by_rounding_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("platform", ["cpu/eager", pytest.param("cpu/jit", marks=pytest.mark.nightly)])
+def test_a_worker_on_arm64_differs_by_rounding_only(tmp_path: Path, platform: str) -> None:
     try:
         where = find("arm64")
     except EnvironmentProblem as problem:
@@ -209,9 +228,10 @@ def test_a_worker_on_arm64_differs_by_rounding_only(tmp_path: Path) -> None:
     spec = TensorSpec.contiguous("float32", (7,))
     node = Node("aten.exp.default", (Ref(0),), (), (spec,))
     graph = Graph((Input(spec, Constant(0.7), "input"),), (node,), (1,))
-    with WorkerPool(["cpu/eager", "cpu/eager@env=arm64"], tensors=tmp_path) as pool:
-        here, there = (pool.run(Job(name, graph, want="outputs")) for name in ("cpu/eager", "cpu/eager@env=arm64"))
-        facts = pool.describe("cpu/eager@env=arm64")
+    elsewhere = f"{platform}@env=arm64"
+    with WorkerPool([platform, elsewhere], tensors=tmp_path) as pool:
+        here, there = (pool.run(Job(name, graph, want="outputs")) for name in (platform, elsewhere))
+        facts = pool.describe(elsewhere)
     assert here.arrays is not None and there.arrays is not None, there.message
     assert abs(here.arrays[0] - there.arrays[0]).max() < 1e-6
     assert facts["execution"] == "emulated" and where.emulation.words in json.dumps(dict(facts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import platform
 import shutil
 import sys
@@ -38,6 +39,22 @@ _WITHOUT_APT: Final = (
     "run mindgap in a container of Debian or Ubuntu, or name a machine of that architecture as a host "
     "(docs/howto/other-machine.md)"
 )
+#: What Linux calls the bits of AT_HWCAP on Arm64, from bit 0 on (Documentation/arch/arm64/elf_hwcaps.rst).
+_ARM_FEATURES: Final = (
+    "fp", "asimd", "evtstrm", "aes", "pmull", "sha1", "sha2", "crc32", "atomics", "fphp", "asimdhp", "cpuid",
+    "asimdrdm", "jscvt", "fcma", "lrcpc", "dcpop", "sha3", "sm3", "sm4", "asimddp", "sha512", "sve", "asimdfhm", "dit",
+    "uscat", "ilrcpc", "flagm", "ssbs", "sb", "paca", "pacg",
+)  # fmt: skip
+#: Prints MIDR_EL1, which two instructions read (mrs x0, midr_el1; ret), and AT_HWCAP (16).
+_ARM_IDENTITY: Final = """
+import ctypes, mmap
+code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(bytes.fromhex("000038d5c0035fd6"))
+midr = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+capabilities = ctypes.CDLL(None).getauxval
+capabilities.restype = ctypes.c_ulong
+print(midr(), capabilities(ctypes.c_ulong(16)))
+"""
 #: pip chooses wheels by its options, but reads the conditions of dependencies (`platform_machine == "x86_64"`, PEP 508)
 #: for the machine and the Python that it runs on. Arguments: the machine and the Python that it is to take them for.
 _PIP_FOR_ANOTHER_MACHINE: Final = """
@@ -202,6 +219,7 @@ def _other_architecture(
     (venv / "bin").mkdir(parents=True)
     (venv / "pyvenv.cfg").write_text(f"home = {root / 'usr' / 'bin'}\ninclude-system-site-packages = false\n")
     emulation.write_interpreter(venv / "bin" / "python", str(root / "usr" / "bin" / package))
+    write_identity(root, venv / "bin" / "python")
     asked = {project_name(each): each for each in (*recipe.requirements, *requirements)}
     _install_wheels(
         [*asked.values(), *(each for each in NEEDED if project_name(each) not in asked)], emulation.machine,
@@ -209,6 +227,29 @@ def _other_architecture(
     )  # fmt: skip
     python = str(venv / "bin" / "python")
     return Environment(name, python, tuple(asked.values()), created=True, emulation=emulation)
+
+
+def write_identity(root: Path, python: Path) -> None:
+    """Writes what Linux tells of an Arm64 processor into the files of the root, where the emulator looks first.
+
+    QEMU 7.2 shows the host's /proc/cpuinfo. ONNX Runtime's processor detection ends with SIGSEGV on that of an x86-64
+    processor from 1.29 on. Raises `EnvironmentProblem`.
+    """
+    found = run([str(python), "-c", _ARM_IDENTITY], f"{python} does not tell what processor it runs on")
+    midr, capabilities = (int(number) for number in found.split())
+    features = [name for bit, name in enumerate(_ARM_FEATURES) if capabilities >> bit & 1]
+    one = (
+        f"BogoMIPS\t: 100.00\nFeatures\t: {' '.join(features)}\nCPU implementer\t: {midr >> 24:#04x}\n"
+        f"CPU architecture: 8\nCPU variant\t: {midr >> 20 & 15:#x}\nCPU part\t: {midr >> 4 & 0xFFF:#05x}\n"
+        f"CPU revision\t: {midr & 15}\n"
+    )
+    count = os.cpu_count() or 1
+    files = {"proc/cpuinfo": "\n".join(f"processor\t: {number}\n{one}" for number in range(count)) + "\n"}
+    cpus = "sys/devices/system/cpu"
+    files |= {f"{cpus}/cpu{number}/regs/identification/midr_el1": f"{midr:#018x}\n" for number in range(count)}
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
 
 
 def _install_wheels(wanted: Sequence[str], machine: str, python: str, glibc: int, folder: Path, say: Say) -> None:
