@@ -203,6 +203,11 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     facts = "".join(f"{text}\n\n" for text in form.facts if text)
     if form.platform.execution:
         facts += f"{form.platform.name} was not run by hardware ({form.platform.execution}).\n\n"
+    if form.platform.made_by:
+        facts += (
+            f"Run it on such a processor, or make the environment with mindgap and run it with its interpreter:\n\n"
+            f"    {form.platform.made_by}\n    {_interpreter(form.platform.python)} SCRIPT.py\n\n"
+        )
     if form.platform.host:
         facts += f"It must run on host {form.platform.host}: another machine may not show it.\n\n"
     lines = [
@@ -231,6 +236,12 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     given = declared(form.cases)
     lines += [f"{name} = {value!r}" for name, value in constants.items() if name not in given]
     return "\n".join(lines)
+
+
+def _interpreter(python: str) -> str:
+    """The path of an environment's interpreter as it is on any machine: `~` for the folder of the user."""
+    path = Path(python)
+    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else python
 
 
 def _filled(main: str, form: ScriptForm, runner: ScriptRunner) -> str:

@@ -72,6 +72,14 @@ class Environment:
         return 1.0 if self.emulation is None else SLOWER
 
     @property
+    def creation(self) -> str:
+        """The command that makes it."""
+        asked = "".join(f" '{each}'" for each in self.requirements) if self.created else f" --python {self.python}"
+        if self.emulation is not None:
+            asked += f" --arch {self.emulation.machine} --cpu {self.emulation.processor}"
+        return f"mindgap env create {self.name}{asked}"
+
+    @property
     def illegal_instruction(self) -> str:
         """What a process that ends by SIGILL met there, and the command that mends it; empty where nothing is
         emulated."""
@@ -178,10 +186,7 @@ class Environment:
         return next((line for lines in named for line in lines if line and not Path(line).is_dir()), "")
 
     def _remedy(self) -> str:
-        again = " ".join(f"'{each}'" for each in self.requirements) if self.created else f"--python {self.python}"
-        if self.emulation is not None:
-            again += f" --arch {self.emulation.machine} --cpu {self.emulation.processor}"
-        return f"mindgap env remove {self.name}, then mindgap env create {self.name} {again}"
+        return f"mindgap env remove {self.name}, then {self.creation}"
 
 
 def folder_of(name: str) -> Path:
