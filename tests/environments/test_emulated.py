@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
 import sys
 from dataclasses import replace
 from importlib.metadata import version
@@ -15,12 +16,19 @@ from mindgap.cli.app import main
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
 from mindgap.platforms.environment_process import described, probed
 from mindgap.platforms.environments import EnvironmentProblem, environments, find
-from mindgap.platforms.environments.emulated import arithmetic_words, create_emulated, known_arithmetic, write_identity
+from mindgap.platforms.environments.emulated import (
+    arithmetic_words,
+    create_emulated,
+    known_arithmetic,
+    start_programs_by,
+    write_identity,
+)
 from mindgap.platforms.environments.emulation import PROCESSOR, Emulation, processors
 from mindgap.platforms.environments.environment import Environment
 from mindgap.platforms.host import cpu_flags, cpu_name
 from mindgap.platforms.listing import find_recipe, requirements_elsewhere
 from mindgap.platforms.protocol import Availability
+from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.run.process import RequestLimits, WorkerFailed
@@ -48,7 +56,7 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_interpreter_is_a_script_that_starts_the_emulator(tmp_path: Path) -> None:
     script = tmp_path / "python"
-    EMULATION.write_interpreter(script, "/opt/a root/usr/bin/python3.11")
+    EMULATION.write_starter(script, "/opt/a root/usr/bin/python3.11")
     text = script.read_text()
     assert script.stat().st_mode & 0o111
     assert "exec /opt/qemu-aarch64-static -cpu cortex-a72,-sve,-pcid -L '/opt/a root' -0" in text
@@ -141,6 +149,45 @@ def test_an_emulated_arm_processor_has_the_files_that_linux_has_of_a_real_one(tm
         assert line in told.splitlines()
     cpu0 = tmp_path / "root" / "sys" / "devices" / "system" / "cpu" / "cpu0"
     assert (cpu0 / "regs" / "identification" / "midr_el1").read_text() == "0x00000000410fd083\n"
+
+
+def test_programs_of_packages_are_started_by_the_emulator(tmp_path: Path) -> None:
+    """Of these files one is a program: the others are a library, a script, and data."""
+    for name, start, mode in (
+        ("pnnx", b"\x7fELF", 0o755), ("lib.so.1", b"\x7fELF", 0o755), ("tool", b"#!/bin/sh\n", 0o755),
+        ("data", b"\x7fELF", 0o644),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(start)
+        (tmp_path / name).chmod(mode)
+    start_programs_by(EMULATION, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"pnnx", "pnnx.aarch64", "lib.so.1", "tool", "data"}
+    assert f"-0 {tmp_path}/pnnx {tmp_path}/pnnx.aarch64" in (tmp_path / "pnnx").read_text()
+    assert (tmp_path / "tool").read_bytes() == b"#!/bin/sh\n"
+
+
+def test_the_cross_compiler_compiles_for_the_emulated_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cross compiler is pretended: it prints its arguments."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    EMULATION.write_starter(tmp_path / "python", "/opt/a root/usr/bin/python3.11")
+    EMULATION.write_compiler(tmp_path)
+    assert f" CXX={tmp_path}/g++ " in (tmp_path / "python").read_text()
+    (tmp_path / "aarch64-linux-gnu-g++").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "aarch64-linux-gnu-g++").chmod(0o755)
+    done = subprocess.run(
+        [tmp_path / "g++", "-O3", "-march=native", "a b.cpp"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "-O3 -mcpu=cortex-a72 a b.cpp\n"
+
+
+def test_without_a_cross_compiler_the_message_names_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("MINDGAP_FOREIGN_ARCHITECTURE", "1")
+    found = compiler_present()
+    assert not found.available and f"apt-get install g++-{platform.machine()}-linux-gnu" in found.reason
 
 
 def test_a_process_on_an_emulated_processor_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,10 +73,12 @@ class TwoResults:
     """What two versions of one platform make of one graph. A script that has them runs in the environment of either.
 
     `expected`: the outputs of the version that is taken to be right, `faulty`: those of the other one; both empty where
-    the other one fails. `expected_by`, `faulty_by`: the two in words: `torch 2.13.0`.
+    the other one fails. `expected_by`, `faulty_by`: the two in words: `torch 2.13.0`. `right`: the platform of the
+    first, where it is to be told how its environment is made.
     """
 
     expected_by: str
     faulty_by: str
     expected: Sequence[Array] = ()
     faulty: Sequence[Array] = ()
+    right: Target | None = None

@@ -198,7 +198,7 @@ def _same_architecture(
     emulation = replace(emulation, without=emulation.missing_features(shutil.which("true") or "/bin/true"))
     own = str(python.resolve())
     # The links `python3` and `python3.11` lead to `python`, which becomes the script.
-    emulation.write_interpreter(python, own)
+    emulation.write_starter(python, own)
     return Environment(name, str(python), tuple(requirements), created=True, layered=True, emulation=emulation)
 
 
@@ -218,13 +218,16 @@ def _other_architecture(
     venv = folder / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "pyvenv.cfg").write_text(f"home = {root / 'usr' / 'bin'}\ninclude-system-site-packages = false\n")
-    emulation.write_interpreter(venv / "bin" / "python", str(root / "usr" / "bin" / package))
+    emulation.write_starter(venv / "bin" / "python", str(root / "usr" / "bin" / package))
+    emulation.write_compiler(venv / "bin")
     write_identity(root, venv / "bin" / "python")
     asked = {project_name(each): each for each in (*recipe.requirements, *requirements)}
+    packages = venv / "lib" / package / "site-packages"
     _install_wheels(
         [*asked.values(), *(each for each in NEEDED if project_name(each) not in asked)], emulation.machine,
-        package.removeprefix("python"), _glibc(files), venv / "lib" / package / "site-packages", say,
+        package.removeprefix("python"), _glibc(files), packages, say,
     )  # fmt: skip
+    start_programs_by(emulation, packages)
     python = str(venv / "bin" / "python")
     return Environment(name, python, tuple(asked.values()), created=True, emulation=emulation)
 
@@ -250,6 +253,20 @@ def write_identity(root: Path, python: Path) -> None:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
+
+
+def start_programs_by(emulation: Emulation, packages: Path) -> None:
+    """Puts a script that starts the emulator in the place of each program that packages bring, such as pnnx and IREE's
+    linker: this machine's kernel runs none of another architecture. The program stays beside it (`pnnx.aarch64`)."""
+    for file in sorted(packages.rglob("*")):
+        if ".so" in file.name or file.is_symlink() or not file.is_file() or not os.access(file, os.X_OK):
+            continue
+        with file.open("rb") as opened:
+            if opened.read(4) != b"\x7fELF":
+                continue
+        program = file.with_name(f"{file.name}.{emulation.machine}")
+        file.rename(program)
+        emulation.write_starter(file, str(program))
 
 
 def _install_wheels(wanted: Sequence[str], machine: str, python: str, glibc: int, folder: Path, say: Say) -> None:
