@@ -178,7 +178,7 @@ def test_the_cross_compiler_compiles_for_the_emulated_processor(
     done = subprocess.run(
         [tmp_path / "g++", "-O3", "-march=native", "a b.cpp"], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "-O3 -mcpu=cortex-a72 a b.cpp\n"
+    assert done.stdout == "-O3 -mcpu=cortex-a72 a b.cpp -idirafter /opt/a root/usr/include\n"
 
 
 def test_without_a_cross_compiler_the_message_names_the_package(

@@ -208,10 +208,11 @@ def _other_architecture(
     """Python and its libraries from Debian's packages, and wheels of the packages that workers need."""
     root = folder / "root"
     root.mkdir()
-    say(f"downloading Python and its libraries for {emulation.machine} (16 MB)")
+    say(f"downloading Python and its libraries for {emulation.machine} (21 MB)")
     apt = DebianPackages(DEBIAN[emulation.machine], folder / "apt", _WITHOUT_APT)
     package = apt.first_known([f"python{version}" for version in dict.fromkeys(_PYTHONS)])
     files = apt.unpack([package, *_LIBRARIES], root, with_needed=True)
+    apt.unpack([f"lib{package}-dev"], root, with_needed=False)  # headers, for what Inductor compiles
     shutil.rmtree(folder / "apt")
     emulation = replace(emulation, root=str(root))
     emulation = replace(emulation, without=emulation.missing_features(str(root / "usr" / "bin" / package)))

@@ -86,9 +86,9 @@ class Emulation:
         known = self.processor.startswith(("cortex-", "neoverse-", "a64fx"))  # GCC's names are QEMU's
         native = f"-mcpu={self.processor}" if known else "-march=armv8-a"
         path = folder / _COMPILER
-        path.write_text(
-            f'#!/bin/bash\nexec {cross_compiler(self.machine)} "${{@/#-march=native/{native}}}"\n', encoding="utf-8"
-        )
+        headers = shlex.quote(f"{self.root}/usr/include")  # Python's, of that architecture
+        command = f'{cross_compiler(self.machine)} "${{@/#-march=native/{native}}}" -idirafter {headers}'
+        path.write_text(f"#!/bin/bash\nexec {command}\n", encoding="utf-8")
         path.chmod(0o755)
 
 
