@@ -14,6 +14,7 @@ import pytest
 
 from mindgap.cli.app import main
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
+from mindgap.models.own_path.client import OwnPathClient
 from mindgap.platforms.environment_process import described, probed
 from mindgap.platforms.environments import EnvironmentProblem, environments, find
 from mindgap.platforms.environments.emulated import (
@@ -27,8 +28,11 @@ from mindgap.platforms.environments.emulation import PROCESSOR, Emulation, proce
 from mindgap.platforms.environments.environment import Environment
 from mindgap.platforms.host import cpu_flags, cpu_name
 from mindgap.platforms.listing import find_recipe, requirements_elsewhere
+from mindgap.platforms.name import parse
+from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Availability
 from mindgap.platforms.pytorch.device.availability import compiler_present
+from mindgap.platforms.registry import places, registered
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.run.process import RequestLimits, WorkerFailed
@@ -282,3 +286,16 @@ def test_a_worker_on_arm64_differs_by_rounding_only(tmp_path: Path, platform: st
     assert here.arrays is not None and there.arrays is not None, there.message
     assert abs(here.arrays[0] - there.arrays[0]).max() < 1e-6
     assert facts["execution"] == "emulated" and where.emulation.words in json.dumps(dict(facts))
+
+
+def test_a_program_on_an_emulated_processor_gets_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Environment, "check", lambda *_: None)
+    eager = registered("cpu/eager")
+    assert eager is not None
+    where = Environment("a72", sys.executable, created=True, emulation=EMULATION)
+    limits: list[float] = []
+    with OwnPathClient(5) as programs:
+        for place in (where, replace(where, name="native", emulation=None)):
+            backend = BackendInEnvironment(eager, places()["cpu/eager"], place)
+            limits.append(programs._client(parse("cpu/eager"), backend)[0].limits.deadline_s)  # pyright: ignore
+    assert limits[0] == 10 * limits[1]

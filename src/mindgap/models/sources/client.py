@@ -103,7 +103,9 @@ class SourceClient:
         self.tensors = tensors
         variables = {**os.environ, "PYTHONUNBUFFERED": "1"}
         start = WorkerStart("mindgap.models.sources.worker:source_service", variables, where, forks=True)
-        self._client = WorkerClient(start, {"tensors": str(tensors.path)}, RequestLimits(_START_S))
+        self._client = WorkerClient(
+            start, {"tensors": str(tensors.path)}, RequestLimits(_START_S * (where.slower if where else 1))
+        )
         self._deadline_s = deadline_s
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._lock = threading.Lock()
