@@ -206,3 +206,19 @@ def test_to_install_leaves_setuptools_as_it_is() -> None:
     """Once the module pip is looked for, setuptools is no longer imported in this process: its distutils is gone."""
     program = "from mindgap.platforms.environments.installation import has_pip; assert has_pip(); import setuptools"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_runs_in_an_environment_imports_no_package_that_it_need_not_have() -> None:
+    """The modules of a worker, of one that captures and of one that runs a platform's own path."""
+    code = """
+import importlib, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"psutil", "rich", "typer", "xdsl", "jinja2"}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocked())
+for name in ("run.server", "run.worker", "models.sources.worker", "models.own_path.worker"):
+    importlib.import_module("mindgap." + name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

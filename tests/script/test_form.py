@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from mindgap.findings.reduction.version_reproducer import version_words
 from mindgap.findings.script.form import FAULT, NO_FAULT, ScriptForm, case_part, declared, script_source
-from mindgap.findings.script.target import Target
+from mindgap.findings.script.short import ShownCase, with_cases
+from mindgap.findings.script.target import Target, TwoResults
+from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
 
 CASES = """
 import math
@@ -97,3 +103,22 @@ def test_a_signal_other_than_the_known_one_is_another_fault(tmp_path: Path) -> N
     form = ScriptForm("a title", EAGER, CASES, "crashes", signal="SIGABRT")
     assert ran(tmp_path, form, call="os.abort()")[0] == 1
     assert ran(tmp_path, form, call="os.kill(os.getpid(), signal.SIGSEGV)")[0] == 2
+
+
+def test_a_script_for_an_emulated_processor_says_how_its_environment_is_made() -> None:
+    python = str(Path.home() / ".cache/mindgap/environments/arm64/venv/bin/python")
+    command = "mindgap env create arm64 'torch==2.9.1' --arch aarch64 --cpu cortex-a72"
+    execution = "cortex-a72, aarch64, emulated by qemu-aarch64 7.2.22"
+    there = Target("cpu/eager", python=python, versions={"torch": "2.9.1"}, execution=execution, made_by=command)
+    here = Target("cpu/eager", versions={"torch": "2.13.0"})
+    text = script_source(ScriptForm("a title", there, CASES))
+    assert f"    {command}\n    ~/.cache/mindgap/environments/arm64/venv/bin/python SCRIPT.py\n" in text
+    assert command not in script_source(ScriptForm("a title", here, CASES))
+    spec = TensorSpec.contiguous("float32", (1,))
+    graph = Graph((Input(spec, Constant(1.0), "input"),), (Node("aten.exp.default", (Ref(0),), (), (spec,)),), (1,))
+    two = TwoResults("torch 2.9.1 on cortex-a72", "torch 2.13.0", *[[np.ones(1, np.float32)]] * 2, right=there)
+    form = with_cases(ScriptForm("a title", here), [ShownCase("smallest", graph)], two=two)
+    assert f"    {command}\n    ~/.cache" in script_source(form)
+    assert version_words(there, here) == "torch 2.9.1 on cortex-a72"
+    assert version_words(here, there) == f"torch 2.13.0 on {platform.machine()}"
+    assert version_words(replace(there, versions=here.versions), here) == "cortex-a72"

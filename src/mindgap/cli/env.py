@@ -20,8 +20,8 @@ from mindgap.platforms.environments.emulated import (
     known_arithmetic,
     wrong_arithmetic,
 )
-from mindgap.platforms.environments.recipe import emulated_recipes
-from mindgap.platforms.listing import find_recipe, recipes
+from mindgap.platforms.environments.recipe import architecture_recipe
+from mindgap.platforms.listing import find_recipe, recipes, requirements_elsewhere
 
 
 def platforms(
@@ -96,16 +96,18 @@ def create(
 
     With mindgap's own Python, packages that are not asked for come from mindgap's own environment: another version of
     one runtime takes seconds. With --isolated or --python the environment stands alone.
-    A name that `mindgap env recipes` lists needs no requirements.
+    A name that `mindgap env recipes` lists needs no requirements; arm64-RECIPE is its runtime on an emulated Arm64.
     With --cpu or --arch, its Python runs on an emulated processor, whose arithmetic is checked first.
 
     Example: mindgap env create ort128 'onnxruntime==1.28.0'
     """
     from mindgap.platforms.environments import installation
 
-    if arch or cpu or name in emulated_recipes():
+    if arch or cpu or architecture_recipe(name):
         if python is not None or isolated:
             raise EnvironmentProblem("--python and --isolated do not go with an emulated processor (--arch, --cpu)")
+        if architecture_recipe(name) and not (requirements or arch):
+            requirements = requirements_elsewhere(runtime) if (runtime := name.partition("-")[2]) else []
         made = create_emulated(name, requirements or (), arch, cpu, complain)
     elif requirements:
         made = installation.create(name, requirements, python, isolated=isolated or python is not None, say=complain)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mindgap.platforms.environments import EnvironmentProblem, EnvironmentRecipe, Host, hosts, read_recipe
-from mindgap.platforms.environments.environment import installed
+from mindgap.platforms.environments.environment import installed, project_name
 from mindgap.platforms.environments.recipe import emulated_recipes, framework_recipes
 from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.name import ENVIRONMENT, HOST, PlatformName
@@ -20,7 +20,7 @@ from mindgap.platforms.other_environment import (
     probe_all,
     versions_in,
 )
-from mindgap.platforms.protocol import Availability, Backend, HasRecipe
+from mindgap.platforms.protocol import Availability, Backend, HasRecipe, Packaged
 from mindgap.platforms.registry import BrokenBackend, backends, find, places, registered
 
 
@@ -130,6 +130,31 @@ def find_recipe(name: str) -> EnvironmentRecipe:
         f"no recipe {name}: {hint}; else say what to install (as in 'onnxruntime==1.28.0'), or adopt an environment "
         "(--python)"
     )
+
+
+def requirements_elsewhere(runtime: str) -> list[str]:
+    """Returns requirements of a runtime for an environment that takes nothing from mindgap's own.
+
+    runtime: a recipe, whose versions are taken, or the device of a platform that has none (`openvino`). What else its
+    platforms need is taken in the version that mindgap's own environment has. Raises `EnvironmentProblem` for an
+    unknown runtime, and for a recipe that installs more than wheels with their dependencies.
+    """
+    own = registered(f"{runtime}/cpu")
+    if not isinstance(own, Packaged) or (isinstance(own, HasRecipe) and own.recipe):
+        recipe = find_recipe(runtime)
+        if recipe.no_deps or recipe.npm or recipe.machine:
+            raise EnvironmentProblem(
+                f"the recipe {runtime} cannot be taken to another architecture; mindgap env create NAME --arch "
+                "ARCHITECTURE REQUIREMENT… installs what it is given"
+            )
+        needed, served = recipe.requirements, [registered(name) for name in recipe.platforms]
+    else:
+        needed, served = (), [own]
+    packages = dict.fromkeys(name for each in served if isinstance(each, Packaged) for name in each.packages)
+    found = installed(packages)
+    given = {project_name(each) for each in needed}
+    lacking = [name for name in packages if project_name(name) not in given]
+    return [*needed, *(f"{name}=={found[name]}" if name in found else name for name in lacking)]
 
 
 def _info(name: str, backend: Backend) -> PlatformInfo:

@@ -78,9 +78,10 @@ class RequestLimits:
 class WorkerProcess:
     """A running worker. Not thread-safe: one request at a time."""
 
-    def __init__(self, process: ChildProcess, link: HostLink | None = None) -> None:
-        """`link`: of a worker on a host, whose connection `process` is."""
-        self.link = link
+    def __init__(self, process: ChildProcess, link: HostLink | None = None, illegal_instruction: str = "") -> None:
+        """`link`: of a worker on a host, whose connection `process` is. `illegal_instruction`: what a death by SIGILL
+        means there, where something can be done about it."""
+        self.link, self._illegal_instruction = link, illegal_instruction
         self._oom_kills = oom_kills()
         self._process = process
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
@@ -358,7 +359,10 @@ class WorkerProcess:
         if code >= 0:
             return WorkerFailed("crash", f"exited with status {code} while {self.stage}", self.tail)
         outside = -code in (signal.SIGKILL, signal.SIGTERM)
-        return WorkerFailed("crash", f"killed by {_signal_name(-code)} while {self.stage}", self.tail, outside=outside)
+        name = _signal_name(-code)
+        if -code == signal.SIGILL:
+            name += f" ({self._illegal_instruction or 'an instruction that the processor lacks'})"
+        return WorkerFailed("crash", f"killed by {name} while {self.stage}", self.tail, outside=outside)
 
     def _take_stderr(self, poll: select.poll | None = None) -> None:
         try:
@@ -383,14 +387,13 @@ class WorkerProcess:
             wait_s = min(wait_s, _QUIET_S)
 
 
-def spawned(command: Sequence[str], environment: Mapping[str, str]) -> WorkerProcess:
-    """Starts a worker by its command line. Raises OSError if it cannot be started."""
-    return WorkerProcess(SpawnedProcess.start(command, environment))
+def spawned(command: Sequence[str], environment: Mapping[str, str], illegal_instruction: str = "") -> WorkerProcess:
+    """Starts a worker by its command line. Raises OSError if it cannot be started. `illegal_instruction`: as of
+    `WorkerProcess`."""
+    return WorkerProcess(SpawnedProcess.start(command, environment), illegal_instruction=illegal_instruction)
 
 
 def _signal_name(number: int) -> str:
-    if number == signal.SIGILL:
-        return "SIGILL (an instruction that the processor lacks, or the emulator in its place)"
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -96,9 +96,10 @@ class WorkerStart:
             if forked is not None:
                 return WorkerProcess(forked)
         command = [sys.executable, "-P", "-m", SERVER] if self.where is None else self.where.command(SERVER)
+        illegal = "" if self.where is None else self.where.illegal_instruction
         if self.starter is None:
-            return spawned([*command, *arguments], self.variables)
-        return self.starter.submit(spawned, [*command, *arguments], self.variables).result()
+            return spawned([*command, *arguments], self.variables, illegal)
+        return self.starter.submit(spawned, [*command, *arguments], self.variables, illegal).result()
 
 
 class WorkerClient:

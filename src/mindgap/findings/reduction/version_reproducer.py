@@ -5,6 +5,7 @@ Such a script holds what each version gave. It runs the platform only, and tells
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,13 +56,20 @@ def are_versions(one: Target, other: Target) -> bool:
 
 
 def version_words(target: Target, other: Target) -> str:
-    """The packages of a platform that another version of it has in another version, with Python where it is all."""
+    """The packages of a platform that another version of it has in another version, with Python where it is all; and
+    the processor, where one of the two is emulated."""
     mine, theirs = target.versions or {}, other.versions or {}
+    place = "another environment"
+    if target.execution != other.execution:
+        place = target.execution.partition(",")[0] or platform.machine()
+    elif target.host or other.host:
+        place = f"host {target.host}" if target.host else "this machine"
     for names in (packages_of(target.device_mode), ("python",)):
         found = [f"{name} {mine[name]}" for name in names if name in mine and mine[name] != theirs.get(name)]
         if found:
-            return ", ".join(found).replace("python", "Python")
-    return f"host {target.host}" if target.host else "this machine" if other.host else "another environment"
+            words = ", ".join(found).replace("python", "Python")
+            return words if target.execution == other.execution else f"{words} on {place}"
+    return place
 
 
 def version_reproducer(
@@ -73,7 +81,7 @@ def version_reproducer(
     of this graph; no verdict where the version at fault refuses it.
     """
     title = _title(graph, row, faulty)
-    two = TwoResults(expected.words, faulty.words, expected.outputs, faulty.outputs)
+    two = TwoResults(expected.words, faulty.words, expected.outputs, faulty.outputs, expected.target)
     made = Reproducer("", False, "", title=title, reason="the version at fault does not fail in a script")
     try:
         for form in short_forms([ShownCase("smallest", graph, inputs)], faulty.target, row, limit_s, title, two):

@@ -34,7 +34,7 @@ def target_of(platform: PlatformName) -> Target:
     target = replace(target, host=platform.host)
     inner = declared(backend)
     if isinstance(where, Environment) and where.emulation is not None:
-        target = replace(target, execution=where.emulation.words)
+        target = replace(target, execution=where.emulation.words, made_by=where.creation)
     elif isinstance(inner, NotNative):
         target = replace(target, execution=inner.execution)
     return target

@@ -203,6 +203,7 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     facts = "".join(f"{text}\n\n" for text in form.facts if text)
     if form.platform.execution:
         facts += f"{form.platform.name} was not run by hardware ({form.platform.execution}).\n\n"
+    facts += environment_words(form.platform)
     if form.platform.host:
         facts += f"It must run on host {form.platform.host}: another machine may not show it.\n\n"
     lines = [
@@ -231,6 +232,18 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     given = declared(form.cases)
     lines += [f"{name} = {value!r}" for name, value in constants.items() if name not in given]
     return "\n".join(lines)
+
+
+def environment_words(platform: Target) -> str:
+    """How a reader without such a processor makes the environment of an emulated one; empty for another platform."""
+    if not platform.made_by:
+        return ""
+    python = Path(platform.python)
+    shown = f"~/{python.relative_to(Path.home())}" if python.is_relative_to(Path.home()) else python
+    return (
+        f"On another machine, mindgap makes an environment with {platform.execution}, whose interpreter runs this "
+        f"script:\n\n    {platform.made_by}\n    {shown} SCRIPT.py\n\n"
+    )
 
 
 def _filled(main: str, form: ScriptForm, runner: ScriptRunner) -> str:

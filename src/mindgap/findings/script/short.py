@@ -18,7 +18,14 @@ import torch
 from mindgap.aten.operators import overload
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors, to_numpy
-from mindgap.findings.script.form import NoShortScript, ScriptForm, Wrong, script_runner, script_source
+from mindgap.findings.script.form import (
+    NoShortScript,
+    ScriptForm,
+    Wrong,
+    environment_words,
+    script_runner,
+    script_source,
+)
 from mindgap.findings.script.literals import argument, cells_of, expression
 from mindgap.findings.script.public_calls import public_call
 from mindgap.findings.script.target import Target, TwoResults
@@ -75,7 +82,8 @@ def with_cases(
     if two is None:
         return form
     seen = f"{two.faulty_by}, and not with {two.expected_by}. It runs in the environment of either"
-    return replace(form, results=_results(two), seen=seen)
+    facts = form.facts if two.right is None else (*form.facts, environment_words(two.right).strip())
+    return replace(form, results=_results(two), seen=seen, facts=facts)
 
 
 def short_script(

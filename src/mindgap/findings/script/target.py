@@ -21,8 +21,9 @@ class Target:
 
     `python`: the interpreter of the environment in which it runs, empty for mindgap's own. `versions`: of packages
     there; None for mindgap's own environment. `execution`: how it was run where no hardware of its kind ran it, in
-    words (`emulated: cortex-a72 by qemu-aarch64 7.2.22`); empty for hardware. `host`: the name of the host that it runs
-    on, empty for this machine.
+    words (`cortex-a72, aarch64, emulated by qemu-aarch64 7.2.22`); empty for hardware. `made_by`: the command that
+    makes its environment, where another machine has no such processor; else empty. `host`: the name of the host that it
+    runs on, empty for this machine.
     """
 
     device_mode: str
@@ -31,6 +32,7 @@ class Target:
     python: str = ""
     versions: Mapping[str, str] | None = None
     execution: str = ""
+    made_by: str = ""
     host: str = ""
 
     @staticmethod
@@ -71,10 +73,12 @@ class TwoResults:
     """What two versions of one platform make of one graph. A script that has them runs in the environment of either.
 
     `expected`: the outputs of the version that is taken to be right, `faulty`: those of the other one; both empty where
-    the other one fails. `expected_by`, `faulty_by`: the two in words: `torch 2.13.0`.
+    the other one fails. `expected_by`, `faulty_by`: the two in words: `torch 2.13.0`. `right`: the platform of the
+    first, where it is to be told how its environment is made.
     """
 
     expected_by: str
     faulty_by: str
     expected: Sequence[Array] = ()
     faulty: Sequence[Array] = ()
+    right: Target | None = None

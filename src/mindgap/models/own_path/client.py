@@ -256,7 +256,8 @@ class OwnPathClient:
                 "kind": kind, "source": source, "runner": runner_json(runner), "prepare": prepare, **file, **more,
             }  # fmt: skip
             stage = f"running the program by {self._way(source, platform, runner)}"
-            frame = client.ask(asked, arrays, RequestLimits(min(self._deadline_s, max(left, LEAST_S))), stage)
+            seconds = self._deadline_s * _slower(backend)
+            frame = client.ask(asked, arrays, RequestLimits(min(seconds, max(left, LEAST_S))), stage)
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
             if broken:
@@ -286,12 +287,18 @@ class OwnPathClient:
         key = (where.name if where else "", tuple(sorted(variables.items())))
         with self._lock:
             if key not in self._clients:
+                limits = RequestLimits(_START_S * _slower(backend))
                 start = WorkerStart(
                     "mindgap.models.own_path.worker:own_path_service",
                     {**os.environ, "PYTHONUNBUFFERED": "1", **variables}, where, not variables, self._starter,
                 )  # fmt: skip
-                self._clients[key] = WorkerClient(start, {}, RequestLimits(_START_S)), threading.Lock()
+                self._clients[key] = WorkerClient(start, {}, limits), threading.Lock()
             return self._clients[key]
+
+
+def _slower(backend: Backend) -> float:
+    """So many times the deadlines of this machine's own processor are allowed where a backend runs."""
+    return backend.where.slower if isinstance(backend, BackendInEnvironment) else 1.0
 
 
 def _probe_writer(name: str) -> Callable[[Path, Path], ProbedModel | None] | None:

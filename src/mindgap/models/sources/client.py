@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.graph import Array, Graph, MindgapError, TensorStore, decode
+from mindgap.models.sources.worker import OpenedProgram
 from mindgap.platforms.environments import Environment
 from mindgap.run.channel import Frame
 from mindgap.run.process import RequestLimits, WorkerFailed
@@ -63,22 +64,6 @@ _ERRORS: Final = {"": MindgapError, "program": ProgramRefused, "untranslated": F
 
 
 @dataclass(frozen=True, slots=True)
-class OpenedProgram:
-    """One program of a source that was opened.
-
-    source: the text that names it alone.
-    captured: it is a graph already.
-    group: the name of the program where this is one of several sets of its arguments; `first`: the source of the first.
-    """
-
-    name: str
-    source: str
-    captured: bool = False
-    group: str = ""
-    first: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class OpenedSource:
     """A source that was opened: its number, its text, its programs."""
 
@@ -118,7 +103,9 @@ class SourceClient:
         self.tensors = tensors
         variables = {**os.environ, "PYTHONUNBUFFERED": "1"}
         start = WorkerStart("mindgap.models.sources.worker:source_service", variables, where, forks=True)
-        self._client = WorkerClient(start, {"tensors": str(tensors.path)}, RequestLimits(_START_S))
+        self._client = WorkerClient(
+            start, {"tensors": str(tensors.path)}, RequestLimits(_START_S * (where.slower if where else 1))
+        )
         self._deadline_s = deadline_s
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._lock = threading.Lock()

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mindgap.graph import MindgapError, TensorStore, encode
-from mindgap.models.sources.client import OpenedProgram
 from mindgap.run.channel import Frame
 from mindgap.run.server import Answer, Channel, Service
 
@@ -40,6 +39,22 @@ if TYPE_CHECKING:
     from mindgap.models.corpus import Captured, Program
 
 Header = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OpenedProgram:
+    """One program of a source that was opened.
+
+    source: the text that names it alone.
+    captured: it is a graph already.
+    group: the name of the program where this is one of several sets of its arguments; `first`: the source of the first.
+    """
+
+    name: str
+    source: str
+    captured: bool = False
+    group: str = ""
+    first: str = ""
 
 
 def source_service(_: Channel, tensors: str) -> Service:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import platform
 import shutil
 import sys
@@ -17,10 +18,10 @@ import numpy as np
 
 from mindgap.platforms.arithmetic_check import OPERATIONS, ArithmeticResult, NanRule, Operation, draw, judged
 from mindgap.platforms.environments.emulation import Emulation, emulator_version, processors
-from mindgap.platforms.environments.environment import NEEDED, Environment, EnvironmentProblem, installed
+from mindgap.platforms.environments.environment import NEEDED, Environment, EnvironmentProblem, project_name
 from mindgap.platforms.environments.foreign_packages import DEBIAN, DebianPackages
 from mindgap.platforms.environments.installation import Say, has_pip, install, make_venv, new_folder, run
-from mindgap.platforms.environments.recipe import EnvironmentRecipe, emulated_recipes
+from mindgap.platforms.environments.recipe import EnvironmentRecipe, architecture_recipe, emulated_recipes
 
 #: The results of the check, in an environment's folder.
 _ARITHMETIC: Final = "arithmetic.json"
@@ -34,6 +35,37 @@ _PYTHONS: Final = (f"{sys.version_info.major}.{sys.version_info.minor}", "3.11",
 _LIBRARIES: Final = ("libstdc++6", "libgomp1")
 #: Wheels name the oldest version of the C library that they run with, from this one on.
 _OLDEST_GLIBC: Final = 17
+_WITHOUT_APT: Final = (
+    "run mindgap in a container of Debian or Ubuntu, or name a machine of that architecture as a host "
+    "(docs/howto/other-machine.md)"
+)
+#: What Linux calls the bits of AT_HWCAP on Arm64, from bit 0 on (Documentation/arch/arm64/elf_hwcaps.rst).
+_ARM_FEATURES: Final = (
+    "fp", "asimd", "evtstrm", "aes", "pmull", "sha1", "sha2", "crc32", "atomics", "fphp", "asimdhp", "cpuid",
+    "asimdrdm", "jscvt", "fcma", "lrcpc", "dcpop", "sha3", "sm3", "sm4", "asimddp", "sha512", "sve", "asimdfhm", "dit",
+    "uscat", "ilrcpc", "flagm", "ssbs", "sb", "paca", "pacg",
+)  # fmt: skip
+#: Prints MIDR_EL1, which two instructions read (mrs x0, midr_el1; ret), and AT_HWCAP (16).
+_ARM_IDENTITY: Final = """
+import ctypes, mmap
+code = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+code.write(bytes.fromhex("000038d5c0035fd6"))
+midr = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+capabilities = ctypes.CDLL(None).getauxval
+capabilities.restype = ctypes.c_ulong
+print(midr(), capabilities(ctypes.c_ulong(16)))
+"""
+#: pip chooses wheels by its options, but reads the conditions of dependencies (`platform_machine == "x86_64"`, PEP 508)
+#: for the machine and the Python that it runs on. Arguments: the machine and the Python that it is to take them for.
+_PIP_FOR_ANOTHER_MACHINE: Final = """
+import platform, runpy, sys
+machine, python = sys.argv[1:3]
+del sys.argv[1:3]
+platform.machine = lambda: machine
+platform.python_version = lambda: f"{python}.0"
+platform.python_version_tuple = lambda: (*python.split("."), "0")
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 
 
 def create_emulated(
@@ -41,14 +73,16 @@ def create_emulated(
 ) -> Environment:
     """Makes an environment whose Python runs on an emulated processor.
 
-    machine: its architecture as `platform.machine()` names it; None for that of the recipe `name`, else this machine's.
+    machine: its architecture as `platform.machine()` names it; None for that of the recipe which the name is of
+    (`architecture_recipe`), else this machine's.
     processor: its model as QEMU's `-cpu` takes it; None for that of the architecture's recipe.
     requirements: what is installed, and, on another architecture, replaces what the recipe has of the same name.
     On this machine's architecture, Python and packages are mindgap's own (`layered`). Raises `EnvironmentProblem`.
     """
     here = platform.machine()
     known = emulated_recipes()
-    machine = machine or (known[name].machine if name in known else here)
+    named = architecture_recipe(name)
+    machine = machine or (named.machine if named else here)
     recipe = next((each for each in known.values() if each.machine == machine), None)
     if machine != here and recipe is None:
         there = ", ".join(sorted({each.machine for each in known.values()} | {here}))
@@ -135,7 +169,9 @@ def _emulator(folder: Path, machine: str, processor: str, say: Say) -> Path:
     found = shutil.which(program)
     if found is None:
         say(f"downloading {_EMULATOR_PACKAGE} (63 MB)")
-        apt = DebianPackages(DEBIAN.get(platform.machine(), platform.machine()), folder / "apt")
+        here = platform.machine()
+        own = f"install qemu-user-static of your system, or put the one file {program} of any system on the PATH"
+        apt = DebianPackages(DEBIAN.get(here, here), folder / "apt", own if machine == here else _WITHOUT_APT)
         apt.unpack([_EMULATOR_PACKAGE], folder / "unpacked", with_needed=False)
         (folder / "unpacked" / "usr" / "bin" / program).rename(folder / program)
         for each in ("apt", "unpacked"):
@@ -162,7 +198,7 @@ def _same_architecture(
     emulation = replace(emulation, without=emulation.missing_features(shutil.which("true") or "/bin/true"))
     own = str(python.resolve())
     # The links `python3` and `python3.11` lead to `python`, which becomes the script.
-    emulation.write_interpreter(python, own)
+    emulation.write_starter(python, own)
     return Environment(name, str(python), tuple(requirements), created=True, layered=True, emulation=emulation)
 
 
@@ -172,56 +208,82 @@ def _other_architecture(
     """Python and its libraries from Debian's packages, and wheels of the packages that workers need."""
     root = folder / "root"
     root.mkdir()
-    say(f"downloading Python and its libraries for {emulation.machine} (16 MB)")
-    apt = DebianPackages(DEBIAN[emulation.machine], folder / "apt")
+    say(f"downloading Python and its libraries for {emulation.machine} (21 MB)")
+    apt = DebianPackages(DEBIAN[emulation.machine], folder / "apt", _WITHOUT_APT)
     package = apt.first_known([f"python{version}" for version in dict.fromkeys(_PYTHONS)])
     files = apt.unpack([package, *_LIBRARIES], root, with_needed=True)
+    apt.unpack([f"lib{package}-dev"], root, with_needed=False)  # headers, for what Inductor compiles
     shutil.rmtree(folder / "apt")
     emulation = replace(emulation, root=str(root))
     emulation = replace(emulation, without=emulation.missing_features(str(root / "usr" / "bin" / package)))
     venv = folder / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "pyvenv.cfg").write_text(f"home = {root / 'usr' / 'bin'}\ninclude-system-site-packages = false\n")
-    emulation.write_interpreter(venv / "bin" / "python", str(root / "usr" / "bin" / package))
-    asked = {_project(each): each for each in (*recipe.requirements, *requirements)}
-    version = package.removeprefix("python")
+    emulation.write_starter(venv / "bin" / "python", str(root / "usr" / "bin" / package))
+    emulation.write_compiler(venv / "bin")
+    write_identity(root, venv / "bin" / "python")
+    asked = {project_name(each): each for each in (*recipe.requirements, *requirements)}
+    packages = venv / "lib" / package / "site-packages"
     _install_wheels(
-        [*asked.values(), *_own_versions([*NEEDED, *recipe.shared])], emulation.machine, version,
-        _glibc(files), venv / "lib" / package / "site-packages", say,
+        [*asked.values(), *(each for each in NEEDED if project_name(each) not in asked)], emulation.machine,
+        package.removeprefix("python"), _glibc(files), packages, say,
     )  # fmt: skip
+    start_programs_by(emulation, packages)
     python = str(venv / "bin" / "python")
     return Environment(name, python, tuple(asked.values()), created=True, emulation=emulation)
 
 
+def write_identity(root: Path, python: Path) -> None:
+    """Writes what Linux tells of an Arm64 processor into the files of the root, where the emulator looks first.
+
+    QEMU 7.2 shows the host's /proc/cpuinfo. ONNX Runtime's processor detection ends with SIGSEGV on that of an x86-64
+    processor from 1.29 on. Raises `EnvironmentProblem`.
+    """
+    found = run([str(python), "-c", _ARM_IDENTITY], f"{python} does not tell what processor it runs on")
+    midr, capabilities = (int(number) for number in found.split())
+    features = [name for bit, name in enumerate(_ARM_FEATURES) if capabilities >> bit & 1]
+    one = (
+        f"BogoMIPS\t: 100.00\nFeatures\t: {' '.join(features)}\nCPU implementer\t: {midr >> 24:#04x}\n"
+        f"CPU architecture: 8\nCPU variant\t: {midr >> 20 & 15:#x}\nCPU part\t: {midr >> 4 & 0xFFF:#05x}\n"
+        f"CPU revision\t: {midr & 15}\n"
+    )
+    count = os.cpu_count() or 1
+    files = {"proc/cpuinfo": "\n".join(f"processor\t: {number}\n{one}" for number in range(count)) + "\n"}
+    cpus = "sys/devices/system/cpu"
+    files |= {f"{cpus}/cpu{number}/regs/identification/midr_el1": f"{midr:#018x}\n" for number in range(count)}
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+
+
+def start_programs_by(emulation: Emulation, packages: Path) -> None:
+    """Puts a script that starts the emulator in the place of each program that packages bring, such as pnnx and IREE's
+    linker: this machine's kernel runs none of another architecture. The program stays beside it (`pnnx.aarch64`)."""
+    for file in sorted(packages.rglob("*")):
+        if ".so" in file.name or file.is_symlink() or not file.is_file() or not os.access(file, os.X_OK):
+            continue
+        with file.open("rb") as opened:
+            if opened.read(4) != b"\x7fELF":
+                continue
+        program = file.with_name(f"{file.name}.{emulation.machine}")
+        file.rename(program)
+        emulation.write_starter(file, str(program))
+
+
 def _install_wheels(wanted: Sequence[str], machine: str, python: str, glibc: int, folder: Path, say: Say) -> None:
-    """Installs wheels of another architecture without their dependencies, whose conditions pip would read for this
-    machine's. Raises `EnvironmentProblem`."""
+    """Installs wheels of another architecture and what they depend on there. Raises `EnvironmentProblem`."""
     if not has_pip():
         raise EnvironmentProblem("pip is not installed beside mindgap, and only pip installs wheels of another machine")
     say(f"installing {' '.join(wanted)} for {machine}")
     tags = [f"manylinux_2_{minor}_{machine}" for minor in range(glibc, _OLDEST_GLIBC - 1, -1)]
     options = [text for tag in (*tags, f"manylinux2014_{machine}") for text in ("--platform", tag)]
     run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--target", str(folder),
-         "--python-version", python, "--implementation", "cp", *options, *wanted],
+        [sys.executable, "-c", _PIP_FOR_ANOTHER_MACHINE, machine, python, "install", "--quiet", "--only-binary=:all:",
+         "--target", str(folder), "--python-version", python, "--implementation", "cp", *options, *wanted],
         f"{' '.join(wanted)} cannot be installed for {machine}",
     )  # fmt: skip
-
-
-def _own_versions(packages: Sequence[str]) -> list[str]:
-    """Requirements of the versions of packages that mindgap's own environment has."""
-    found = installed(packages)
-    return [f"{name}=={found[name]}" if name in found else name for name in packages]
 
 
 def _glibc(files: Sequence[str]) -> int:
     """The minor version of the C library among the files of Debian's packages (`libc6_2.36-9_arm64.deb`: 36)."""
     return next(int(name.split("_")[1].split("-")[0].split(".")[1]) for name in files if name.startswith("libc6_"))
-
-
-def _project(requirement: str) -> str:
-    """The name of what a requirement asks for, as installers compare names."""
-    name = requirement
-    for mark in "=<>!~[;@ ":
-        name = name.partition(mark)[0]
-    return name.lower().replace("_", "-").replace(".", "-")

@@ -17,8 +17,15 @@ EMULATED: Final = "emulated"
 PROCESSOR: Final = "MINDGAP_EMULATED_PROCESSOR"
 #: Set there too; not empty where the architecture is not this machine's.
 _FOREIGN: Final = "MINDGAP_FOREIGN_ARCHITECTURE"
+#: In the folder of an environment's interpreter, the script that compiles for its architecture.
+_COMPILER: Final = "g++"
 #: An emulator translates each instruction into many: so many times the deadlines of a platform on hardware.
 SLOWER: Final = 10.0
+#: Models of x86-64 processors by which an environment is likely to be named, as QEMU names them.
+COMMON_MODELS: Final = (
+    "Nehalem", "Westmere", "SandyBridge", "IvyBridge", "Haswell", "Broadwell", "Skylake-Client", "Skylake-Server",
+    "Cascadelake-Server", "Cooperlake", "Icelake-Server", "SapphireRapids", "EPYC", "EPYC-Rome", "EPYC-Milan",
+)  # fmt: skip
 #: Features by which libraries choose their kernels; the others are of no use to a program.
 _CHOOSE_KERNELS: Final = re.compile("sse|avx|amx|fma|f16c|sve")
 _HELP_S: Final = 120.0
@@ -62,13 +69,32 @@ class Emulation:
         found = subprocess.run(self.command(program), capture_output=True, text=True, timeout=_HELP_S, check=False)
         return tuple(re.findall(r"doesn't support requested feature: \S+?\.([\w.-]+) \[bit", found.stderr))
 
-    def write_interpreter(self, path: Path, python: str) -> None:
-        """Writes a shell script that starts a Python of that architecture, and is its `sys.executable`."""
-        command = shlex.join(self.command(python, "-0", str(path)))
+    def write_starter(self, path: Path, program: str) -> None:
+        """Writes a shell script that starts a program of that architecture, and is its own name to it (for a Python,
+        `sys.executable`). Programs of another architecture find the compiler of `write_compiler` beside it in CXX."""
+        command = shlex.join(self.command(program, "-0", str(path)))
         path.unlink(missing_ok=True)
         variables = f"{PROCESSOR}={shlex.quote(self.words)} {_FOREIGN}={1 if self.root else ''}"
+        if self.root:
+            variables += f" CXX={shlex.quote(str(path.with_name(_COMPILER)))}"
         path.write_text(f'#!/bin/sh\n{variables} exec {command} "$@"\n', encoding="utf-8")
         path.chmod(0o755)
+
+    def write_compiler(self, folder: Path) -> None:
+        """Writes a script that runs the cross compiler of that architecture, which does not know `-march=native`, as if
+        on the processor. Inductor asks for that."""
+        known = self.processor.startswith(("cortex-", "neoverse-", "a64fx"))  # GCC's names are QEMU's
+        native = f"-mcpu={self.processor}" if known else "-march=armv8-a"
+        path = folder / _COMPILER
+        headers = shlex.quote(f"{self.root}/usr/include")  # Python's, of that architecture
+        command = f'{cross_compiler(self.machine)} "${{@/#-march=native/{native}}}" -idirafter {headers}'
+        path.write_text(f"#!/bin/bash\nexec {command}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+
+def cross_compiler(machine: str) -> str:
+    """The program of Debian that compiles C++ for another architecture."""
+    return f"{machine}-linux-gnu-g++"
 
 
 def emulated_processor() -> str:

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
-from mindgap.platforms.environments.emulation import SLOWER, Emulation
+from mindgap.platforms.environments.emulation import COMMON_MODELS, SLOWER, Emulation
 from mindgap.platforms.environments.host_worker import NEEDED
 
 #: The oldest Python that workers run on.
@@ -72,6 +72,26 @@ class Environment:
         return 1.0 if self.emulation is None else SLOWER
 
     @property
+    def creation(self) -> str:
+        """The command that makes it."""
+        asked = "".join(f" '{each}'" for each in self.requirements) if self.created else f" --python {self.python}"
+        if self.emulation is not None:
+            asked += f" --arch {self.emulation.machine} --cpu {self.emulation.processor}"
+        return f"mindgap env create {self.name}{asked}"
+
+    @property
+    def illegal_instruction(self) -> str:
+        """What a process that ends by SIGILL met there, and the command that mends it; empty where nothing is
+        emulated."""
+        if self.emulation is None:
+            return ""
+        asked = "".join(f" '{each}'" for each in self.requirements)
+        return (
+            f"an instruction that {self.emulation.processor} or its emulator lacks; mindgap env create {self.name}-max "
+            f"--arch {self.emulation.machine} --cpu max{asked} makes a processor with all that the emulator knows"
+        )
+
+    @property
     def folder(self) -> Path:
         return folder_of(self.name)
 
@@ -108,6 +128,7 @@ class Environment:
         if facts.implementation != "CPython":
             raise EnvironmentProblem(f"environment {self.name}: its Python is {facts.implementation}, not CPython")
         self._check_machine(facts.machine)
+        self._check_wheels()
         if lost := [name for name in facts.missing if name in NEEDED]:
             if gone := self._lost_base():
                 raise EnvironmentProblem(
@@ -133,6 +154,21 @@ class Environment:
                 f"{self.emulation.machine}: {self._remedy()}"
             )
 
+    def _check_wheels(self) -> None:
+        """Raises `EnvironmentProblem` where a package of an emulated environment is built for another architecture: its
+        modules would not be found."""
+        if self.emulation is None:
+            return
+        for file in sorted((self.folder / "venv").glob("lib/python*/site-packages/*.dist-info/WHEEL")):
+            found = {tag.rpartition("-")[2] for tag in re.findall(r"^Tag: (\S+)", file.read_text(), re.MULTILINE)}
+            if not found or any(tag == "any" or tag.endswith(f"_{self.emulation.machine}") for tag in found):
+                continue
+            package = file.parent.name.removesuffix(".dist-info").replace("-", " ")
+            raise EnvironmentProblem(
+                f"environment {self.name}: {package} is built for {', '.join(sorted(found))}, its processor is "
+                f"{self.emulation.machine}: {self._remedy()}"
+            )
+
     def save(self) -> None:
         """Writes the record."""
         beside = self.folder / f"{_RECORD}.{os.getpid()}"
@@ -150,10 +186,7 @@ class Environment:
         return next((line for lines in named for line in lines if line and not Path(line).is_dir()), "")
 
     def _remedy(self) -> str:
-        again = " ".join(f"'{each}'" for each in self.requirements) if self.created else f"--python {self.python}"
-        if self.emulation is not None:
-            again += f" --arch {self.emulation.machine} --cpu {self.emulation.processor}"
-        return f"mindgap env remove {self.name}, then mindgap env create {self.name} {again}"
+        return f"mindgap env remove {self.name}, then {self.creation}"
 
 
 def folder_of(name: str) -> Path:
@@ -189,7 +222,17 @@ def find(name: str) -> Environment:
     known = [each.name for each in environments()]
     near = difflib.get_close_matches(name, known, n=2)
     hint = f" (did you mean {' or '.join(near)}?)" if near else f"; there are {', '.join(known) or 'none'}"
-    raise EnvironmentProblem(f"no environment {name}{hint}; make one with mindgap env create {name} REQUIREMENT…")
+    raise EnvironmentProblem(f"no environment {name}{hint}; make one with {_creation(name)}")
+
+
+def _creation(name: str) -> str:
+    """The command that makes the environment that the name seems to mean."""
+    from mindgap.platforms.environments.recipe import architecture_recipe
+
+    if architecture_recipe(name):
+        return f"mindgap env create {name}"
+    model = {each.lower().partition("-")[0]: each for each in reversed(COMMON_MODELS)}.get(name.lower())
+    return f"mindgap env create {name} {f'--cpu {model}' if model else 'REQUIREMENT…'}"
 
 
 def is_complete(name: str) -> bool:
@@ -268,3 +311,8 @@ def own_packages() -> list[str]:
     """The folders of packages of the environment of mindgap."""
     kinds = ("site-packages", "dist-packages")
     return [path for path in dict.fromkeys(sys.path) if Path(path).name in kinds and Path(path).is_dir()]
+
+
+def project_name(requirement: str) -> str:
+    """The name of what a requirement asks for, as installers compare names (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[=<>!~\[;@ ]", requirement, maxsplit=1)[0]).lower()

@@ -30,17 +30,17 @@ Debug::NoLocking "true";
 class DebianPackages:
     """Packages of one architecture from the sources that this machine's apt knows."""
 
-    def __init__(self, architecture: str, state: Path) -> None:
+    def __init__(self, architecture: str, state: Path, otherwise: str) -> None:
         """Reads the lists of packages into the folder `state`, which is made.
 
-        architecture: as Debian names it (`arm64`). Raises `EnvironmentProblem` where there is no apt, or the sources
-        have no such architecture.
+        architecture: as Debian names it (`arm64`). otherwise: what to do without apt, as a clause. Raises
+        `EnvironmentProblem` where there is no apt, or the sources have no such architecture.
         """
         for program in ("apt-get", "dpkg-deb"):
             if shutil.which(program) is None:
                 raise EnvironmentProblem(
-                    f"{program} is not on this machine: mindgap takes emulators and the libraries of another "
-                    "architecture from Debian's packages; on another system make the interpreter yourself"
+                    f"{program} is not on this machine, and mindgap takes emulators and the libraries of another "
+                    f"architecture from Debian's packages: {otherwise}"
                 )
         self._architecture, self._state = architecture, state
         for folder in ("lists/partial", "cache/archives/partial"):

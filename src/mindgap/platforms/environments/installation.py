@@ -190,7 +190,8 @@ def has_pip() -> bool:
         return False
 
 
-def run(command: Sequence[str], what: str) -> None:
+def run(command: Sequence[str], what: str) -> str:
+    """Runs a command. Returns what it printed. Raises `EnvironmentProblem`, with `what` and its error."""
     try:
         # Whatever pip finds on PYTHONPATH it would take for installed.
         variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -201,6 +202,7 @@ def run(command: Sequence[str], what: str) -> None:
         said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
         errors = [line for line in said if line.lstrip().lower().startswith("error")] or said
         raise EnvironmentProblem(f"{what}: {errors[-1] if errors else f'status {done.returncode}'}")
+    return done.stdout
 
 
 def _interpreter(venv: Path) -> Path:

@@ -27,8 +27,7 @@ class EnvironmentRecipe:
     `seconds`: measured once, when the recipe was written. `platforms`: those that run there without the option `env`
     (`DEVICE/MODE`), which `listing.recipes` adds.
 
-    Of a processor that is emulated: `machine`, its architecture; `processor`, its model; `shared`, the packages that
-    are installed without dependencies in mindgap's own version, beside those that workers need.
+    Of a processor that is emulated: `machine`, its architecture; `processor`, its model.
     """
 
     name: str
@@ -42,7 +41,6 @@ class EnvironmentRecipe:
     isolated: bool = False
     machine: str = ""
     processor: str = ""
-    shared: tuple[str, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -69,7 +67,7 @@ def read_recipe(path: Path) -> EnvironmentRecipe:
     """Returns the recipe in a file. Raises `EnvironmentProblem` for one that cannot be read."""
     try:
         data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        lists = {name: tuple(data.pop(name, ())) for name in ("requirements", "no_deps", "npm", "shared")}
+        lists = {name: tuple(data.pop(name, ())) for name in ("requirements", "no_deps", "npm")}
         return EnvironmentRecipe(name=path.stem, **lists, **data)
     except (OSError, ValueError, TypeError) as error:
         raise EnvironmentProblem(f"recipe {path}: {error}") from error
@@ -78,6 +76,11 @@ def read_recipe(path: Path) -> EnvironmentRecipe:
 def emulated_recipes() -> dict[str, EnvironmentRecipe]:
     """The recipes of emulated processors of other architectures, by name."""
     return {file.stem: read_recipe(file) for file in sorted(Path(__file__).parent.glob("*.toml"))}
+
+
+def architecture_recipe(name: str) -> EnvironmentRecipe | None:
+    """The recipe of another architecture that an environment's name is of: `arm64`, `arm64-RUNTIME`; else None."""
+    return emulated_recipes().get(name.partition("-")[0])
 
 
 def framework_recipes() -> dict[str, EnvironmentRecipe]:

@@ -15,7 +15,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.platforms.environments.emulation import emulated_processor, foreign_architecture
+from mindgap.platforms.environments.emulation import (
+    cross_compiler,
+    emulated_processor,
+    foreign_architecture,
+)
 from mindgap.platforms.protocol import Availability
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 
@@ -88,12 +92,14 @@ def compiler_present() -> Availability:
     import os
 
     asked = os.environ.get("CXX")
-    if not asked and (architecture := foreign_architecture()):
-        return Availability(
-            False,
-            f"the C++ compiler on PATH compiles for the emulator's host, and Inductor's code is for {architecture}: "
-            f"install g++-{architecture}-linux-gnu and set CXX={architecture}-linux-gnu-g++",
-        )
+    if architecture := foreign_architecture():
+        cross = cross_compiler(architecture)
+        if shutil.which(cross) is None:
+            return Availability(
+                False,
+                f"Inductor's code is compiled for {architecture} on the emulator's host, where {cross} is not on PATH: "
+                f"apt-get install g++-{architecture}-linux-gnu",
+            )
     for name in (asked,) if asked else ("g++", "clang++"):
         found = shutil.which(name)
         if found:
