@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import torch
 
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.onnx_models.inputs import input_choices, model_inputs, shape_of, size_choices, symbols
-from mindgap.models.corpus.onnx_models.model_proto import op_of, subgraphs
+from mindgap.models.corpus.onnx_models.model_proto import initial_values, op_of, subgraphs
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.onnx_models.reference_check import ReferenceCheck
 from mindgap.models.corpus.onnx_models.translation import (
@@ -68,7 +68,7 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            built, told = _translated(source, expanded(model), change)
+            built, told = _translated(source, expanded(model), change, path.resolve().parent)
     except MissingTranslation as reason:
         return _untranslated(source, model, f"{path}: {reason}", change)
     except Untranslated as reason:
@@ -107,9 +107,9 @@ def load_model(path: Path) -> Any:
     if not model.ir_version or not model.graph.node:
         raise SourceError(f"{path}: {'its graph has no nodes' if model.ir_version else 'damaged, or no ONNX model'}")
     _check_versions(path, model)
-    _load_external(path, model)
+    _find_external(path, model)
     try:
-        library.checker.check_model(model if model.ByteSize() < _LARGEST else str(path))
+        library.checker.check_model(str(path.resolve()))  # not the message, which its tensors may make too large
     except Exception as error:
         if not any(words in str(error) for words in _ACCEPTED):
             raise SourceError(f"{path}: not valid ONNX: {_sentence(str(error))}") from error
@@ -137,12 +137,14 @@ def _check_versions(path: Path, model: Any) -> None:
             raise SourceError(f"{path}: operator set {each.version}; {known}: {more}")
 
 
-def _load_external(path: Path, model: Any) -> None:
-    """Loads tensors from the files beside the model. Raises `SourceError` for one that is outside, missing or short."""
+def _find_external(path: Path, model: Any) -> None:
+    """Finds the tensors in the files beside the model. Those of nodes are loaded; initializers stay in their files
+    (`model_proto.initial_values` maps them). Raises `SourceError` for one that is outside, missing or short."""
     from onnx import external_data_helper
 
     folder = path.resolve().parent
-    for tensor in _stored_tensors(model.graph):
+    loaded = 0
+    for tensor, mapped in _stored_tensors(model):
         if not external_data_helper.uses_external_data(tensor):
             continue
         told = {each.key: each.value for each in tensor.external_data}
@@ -163,6 +165,11 @@ def _load_external(path: Path, model: Any) -> None:
                 f"{path}: its file {location} has {file.stat().st_size} bytes and tensor {tensor.name} ends at {end}: "
                 "it is damaged, or of another model"
             )
+        if mapped:
+            continue
+        loaded += int(told.get("length", 0)) or file.stat().st_size
+        if loaded > _LARGEST:
+            raise SourceError(f"{path}: tensors inside nodes take more than 2 GiB: make initializers of them")
         try:
             external_data_helper.load_external_data_for_tensor(tensor, str(folder))
         except Exception as error:
@@ -171,14 +178,21 @@ def _load_external(path: Path, model: Any) -> None:
         del tensor.external_data[:]
 
 
-def _stored_tensors(graph: Any) -> Iterator[Any]:
-    yield from graph.initializer
-    for node in graph.node:
+def _stored_tensors(model: Any) -> Iterator[tuple[Any, bool]]:
+    """All tensors of a model, and whether each is an initializer of its main graph."""
+    yield from ((tensor, True) for tensor in model.graph.initializer)
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        yield from ((tensor, False) for tensor in _tensors_of_nodes(nodes))
+
+
+def _tensors_of_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+    for node in nodes:
         for one in node.attribute:
             if one.HasField("t"):
                 yield one.t
         for inner in subgraphs(node):
-            yield from _stored_tensors(inner)
+            yield from inner.initializer
+            yield from _tensors_of_nodes(inner.node)
 
 
 def expanded(model: Any) -> Any:
@@ -225,20 +239,21 @@ def _missing(graph: Any) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _translated(source: Source, model: Any, change: ArgumentChange | None) -> tuple[Built, str]:
-    """Returns the program and what is to be told of it."""
+def _translated(source: Source, model: Any, change: ArgumentChange | None, folder: Path) -> tuple[Built, str]:
+    """Returns the program and what is to be told of it. `folder`: of the model's tensors that lie in files."""
     inputs = model_inputs(model.graph)
+    initial = initial_values(model, folder)
     seed, given = _options(source, symbols(inputs))
     refused: Untranslated | None = None
     for drawn in input_choices(model.graph, inputs, given, structural_names(model.graph.node), seed, change):
         baked = bakeable(model, drawn.tensors)
         try:
-            translated(model, drawn.tensors, baked=baked)
+            translated(model, drawn.tensors, baked=baked, initial=initial)
         except Untranslated as error:
             refused = refused or error
             continue
         check = ReferenceCheck(model, _CHECK_S)
-        program = translated(model, drawn.tensors, None if CHECKED.get() else check, baked)
+        program = translated(model, drawn.tensors, None if CHECKED.get() else check, baked, initial)
         _check_declared(model, program, drawn.tensors)
         tensors = tuple(drawn.tensors[name] for name in program.argument_names)
         return Built(program, tensors, {}, drawn.registry), _told(program, check, drawn.chosen)

@@ -50,18 +50,20 @@ OnNode = Callable[[Any, Sequence[torch.Tensor | None], Sequence[torch.Tensor | N
 
 
 def translated(
-    model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None = None, baked: set[str] | None = None
-) -> TranslatedModel:
+    model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None = None, baked: set[str] | None = None,
+    initial: Mapping[str, torch.Tensor] | None = None,
+) -> TranslatedModel:  # fmt: skip
     """Returns the program of an ONNX model (`onnx.ModelProto`) that was run on these inputs.
 
     `given`: a tensor for each input. `baked`: inputs that become constants, by default those that give shapes, axes and
     the like. A subgraph of `If`, `Loop` or `Scan` is taken along the path that these inputs take, where the values of
-    other inputs do not decide it. `on_node` is called after each node. Raises `Untranslated`, with the node's name, for
-    an operator, an attribute or a type without an equivalent, and if nothing depends on an input any more.
+    other inputs do not decide it. `on_node` is called after each node. `initial`: the initializers, where they are
+    known (`initial_values`). Raises `Untranslated`, with the node's name, for an operator, an attribute or a type
+    without an equivalent, and if nothing depends on an input any more.
     """
     if baked is None:
         baked = structural_names(model.graph.node) & set(given)
-    work = _Translation(model, given, on_node, baked)
+    work = _Translation(model, given, on_node, baked, initial_values(model) if initial is None else initial)
     work.run(model.graph.node, _Scope({}, ""))
     outputs = [value.name for value in model.graph.output]
     for name in outputs:
@@ -128,10 +130,13 @@ class _Translation:
     """What is known while a model is translated. `values`: of all names so far; `known`: those that no input changes;
     `folded`: those of them that become constants of the program."""
 
-    def __init__(self, model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None, baked: set[str]) -> None:
+    def __init__(
+        self, model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None, baked: set[str],
+        initial: Mapping[str, torch.Tensor],
+    ) -> None:  # fmt: skip
         self.opsets = {domain_of(each): each.version for each in model.opset_import}
         self.given, self.baked, self.on_node = given, baked, on_node
-        self.initial = initial_values(model)
+        self.initial = initial
         self.values: dict[str, torch.Tensor] = {**self.initial, **given}
         self.known = baked | (set(self.initial) - set(given))
         self.folded = set(baked)
