@@ -163,7 +163,7 @@ def test_loops_and_scans_over_known_counts_are_unrolled(tmp_path: Path) -> None:
     assert found["z"].tolist() == [-274.0, -2.0] and found["zs"].shape == (3, 2)
 
 
-def test_a_decision_by_values_is_refused_with_the_node(tmp_path: Path) -> None:
+def test_a_decision_by_values_leaves_the_file_without_a_graph(tmp_path: Path) -> None:
     branch = helper.make_graph([helper.make_node("Neg", ["x"], ["n"])], "b", [], [value("n", None)])
     path = saved(
         tmp_path / "m.onnx",
@@ -174,8 +174,50 @@ def test_a_decision_by_values_is_refused_with_the_node(tmp_path: Path) -> None:
         ],
         [value("x", [2])], [value("y", None)], [numpy_helper.from_array(np.float32(0), "zero")],
     )  # fmt: skip
-    with pytest.raises(SourceError, match=r"node /If \(If\): the values of the inputs decide which branch runs"):
-        built(str(path))
+    said = r"node /If \(If\): the values of the inputs decide which branch runs: mindgap diff compares its runs on plat"
+    with pytest.raises(NoTranslation, match=said):
+        capture_built(built(str(path)))
+
+
+def loop(path: Path, going: Any, count: int | None = None) -> Path:
+    """A loop that squares `x`, and goes on while the last result of the nodes `going`, or its condition, is true."""
+    nodes = [helper.make_node("Mul", ["a", "a"], ["b"]), *going]
+    body = helper.make_graph(
+        nodes, "body", [value("i", [], INT64), value("on", [], BOOL), value("a", [2])],
+        [value(going[-1].output[0] if going else "on", [], BOOL), value("b", [2])],
+    )  # fmt: skip
+    held = [numpy_helper.from_array(np.array(True), "true"), numpy_helper.from_array(np.array(count or 0), "count")]
+    node = helper.make_node("Loop", ["count" if count else "", "true", "x"], ["y"], "/Loop", body=body)
+    return saved(path, [node], [value("x", [2])], [value("y", [2])], held)
+
+
+ALWAYS = {
+    "the condition itself": [],
+    "a constant": [helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.array(True)))],
+    "a name": [helper.make_node("Identity", ["on"], ["c"]), helper.make_node("Identity", ["c"], ["d"])],
+    "a weight": [helper.make_node("Identity", ["true"], ["c"])],
+}
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+def test_a_loop_that_never_ends_is_refused(tmp_path: Path, name: str) -> None:
+    for count in (None, (1 << 63) - 1):
+        path = loop(tmp_path / "m.onnx", ALWAYS[name], count)
+        with pytest.raises(
+            SourceError, match=r"m\.onnx: node /Loop \(Loop\): it never ends: .*; give it one"
+        ) as refused:
+            built(str(path))
+        assert "\n" not in str(refused.value)
+    assert built(str(loop(tmp_path / "m.onnx", ALWAYS[name], 2))).program(torch.ones(2))["y"].tolist() == [1, 1]
+
+
+def test_a_loop_that_a_condition_ends_is_unrolled(tmp_path: Path) -> None:
+    going = [
+        helper.make_node("Constant", [], ["two"], value=numpy_helper.from_array(np.array(2))),
+        helper.make_node("Less", ["i", "two"], ["c"]),
+    ]
+    one = built(str(loop(tmp_path / "m.onnx", going)))
+    assert one.program(torch.tensor([2.0, 1.0]))["y"].tolist() == [256, 1]
 
 
 def relu(path: Path, **more: Any) -> Path:

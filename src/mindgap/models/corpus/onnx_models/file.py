@@ -249,6 +249,8 @@ def _translated(source: Source, model: Any, change: ArgumentChange | None, folde
         baked = bakeable(model, drawn.tensors)
         try:
             translated(model, drawn.tensors, baked=baked, initial=initial)
+        except MissingTranslation:
+            raise
         except Untranslated as error:
             refused = refused or error
             continue

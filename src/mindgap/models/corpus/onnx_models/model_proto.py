@@ -89,13 +89,14 @@ def initial_values(model: Any, folder: Path | None = None) -> dict[str, torch.Te
     found: dict[str, torch.Tensor] = {}
     for one in model.graph.initializer:
         try:
-            found[one.name] = _initial_value(one, folder)
+            found[one.name] = initial_value(one, folder)
         except Untranslated as error:
             raise Untranslated(f"initializer {one.name}: {error}") from error
     return found
 
 
-def _initial_value(tensor: Any, folder: Path | None) -> torch.Tensor:
+def initial_value(tensor: Any, folder: Path | None = None) -> torch.Tensor:
+    """Returns a stored tensor. `folder`: where it is mapped from a file, if it lies in one. Raises `Untranslated`."""
     import onnx
     from onnx import external_data_helper, numpy_helper
 
