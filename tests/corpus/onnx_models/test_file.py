@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mindgap.models.corpus import SourceError, capture_program, open_source
 from mindgap.models.corpus.onnx_models.inputs import ModelInput, shape_of, size_choices, symbols
+from mindgap.models.corpus.onnx_models.model_proto import initial_values
 from mindgap.models.corpus.onnx_models.node import TRANSLATIONS
 from mindgap.models.corpus.opening import capture_built
 from mindgap.models.corpus.translated_model import NoTranslation, Translation
@@ -161,7 +163,7 @@ def test_loops_and_scans_over_known_counts_are_unrolled(tmp_path: Path) -> None:
     assert found["z"].tolist() == [-274.0, -2.0] and found["zs"].shape == (3, 2)
 
 
-def test_a_decision_by_values_is_refused_with_the_node(tmp_path: Path) -> None:
+def test_a_decision_by_values_leaves_the_file_without_a_graph(tmp_path: Path) -> None:
     branch = helper.make_graph([helper.make_node("Neg", ["x"], ["n"])], "b", [], [value("n", None)])
     path = saved(
         tmp_path / "m.onnx",
@@ -172,8 +174,50 @@ def test_a_decision_by_values_is_refused_with_the_node(tmp_path: Path) -> None:
         ],
         [value("x", [2])], [value("y", None)], [numpy_helper.from_array(np.float32(0), "zero")],
     )  # fmt: skip
-    with pytest.raises(SourceError, match=r"node /If \(If\): the values of the inputs decide which branch runs"):
-        built(str(path))
+    said = r"node /If \(If\): the values of the inputs decide which branch runs: mindgap diff compares its runs on plat"
+    with pytest.raises(NoTranslation, match=said):
+        capture_built(built(str(path)))
+
+
+def loop(path: Path, going: Any, count: int | None = None) -> Path:
+    """A loop that squares `x`, and goes on while the last result of the nodes `going`, or its condition, is true."""
+    nodes = [helper.make_node("Mul", ["a", "a"], ["b"]), *going]
+    body = helper.make_graph(
+        nodes, "body", [value("i", [], INT64), value("on", [], BOOL), value("a", [2])],
+        [value(going[-1].output[0] if going else "on", [], BOOL), value("b", [2])],
+    )  # fmt: skip
+    held = [numpy_helper.from_array(np.array(True), "true"), numpy_helper.from_array(np.array(count or 0), "count")]
+    node = helper.make_node("Loop", ["count" if count else "", "true", "x"], ["y"], "/Loop", body=body)
+    return saved(path, [node], [value("x", [2])], [value("y", [2])], held)
+
+
+ALWAYS = {
+    "the condition itself": [],
+    "a constant": [helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.array(True)))],
+    "a name": [helper.make_node("Identity", ["on"], ["c"]), helper.make_node("Identity", ["c"], ["d"])],
+    "a weight": [helper.make_node("Identity", ["true"], ["c"])],
+}
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+def test_a_loop_that_never_ends_is_refused(tmp_path: Path, name: str) -> None:
+    for count in (None, (1 << 63) - 1):
+        path = loop(tmp_path / "m.onnx", ALWAYS[name], count)
+        with pytest.raises(
+            SourceError, match=r"m\.onnx: node /Loop \(Loop\): it never ends: .*; give it one"
+        ) as refused:
+            built(str(path))
+        assert "\n" not in str(refused.value)
+    assert built(str(loop(tmp_path / "m.onnx", ALWAYS[name], 2))).program(torch.ones(2))["y"].tolist() == [1, 1]
+
+
+def test_a_loop_that_a_condition_ends_is_unrolled(tmp_path: Path) -> None:
+    going = [
+        helper.make_node("Constant", [], ["two"], value=numpy_helper.from_array(np.array(2))),
+        helper.make_node("Less", ["i", "two"], ["c"]),
+    ]
+    one = built(str(loop(tmp_path / "m.onnx", going)))
+    assert one.program(torch.tensor([2.0, 1.0]))["y"].tolist() == [256, 1]
 
 
 def relu(path: Path, **more: Any) -> Path:
@@ -253,6 +297,67 @@ def test_external_data_beside_the_model_is_read(tmp_path: Path) -> None:
     )  # fmt: skip
     found = built(str(path)).program.get_parameter("w").detach()
     np.testing.assert_array_equal(found.numpy(), numpy_helper.to_array(weight("w", 4, 5)))
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_weights_of_more_than_2_gib_stay_in_their_file(tmp_path: Path) -> None:
+    """In the message they would be more than it can hold: for the checker, and for the inliner of functions."""
+    path = saved(
+        tmp_path / "m.onnx",
+        [helper.make_node("Gather", ["w", "ids"], ["e"]), helper.make_node("Twice", ["e"], ["y"], domain="own")],
+        [value("ids", [3], INT64)], [value("y", [3, 1 << 12])], [weight("w", 2, 2)], domains={"own": 1},
+        save_as_external_data=True, size_threshold=0, location="w.bin",
+    )  # fmt: skip
+    model = onnx.load(str(path), load_external_data=False)
+    twice = [helper.make_node("Add", ["a", "a"], ["b"])]
+    model.functions.append(helper.make_function("own", "Twice", ["a"], ["b"], twice, [helper.make_opsetid("", 18)]))
+    (table,) = model.graph.initializer
+    rows = 135_000
+    table.dims[:] = [rows, 1 << 12]
+    held = {each.key: each for each in table.external_data}
+    held["length"].value = str(rows << 14)
+    path.write_bytes(model.SerializeToString())
+    with (tmp_path / "w.bin").open("wb") as file:
+        file.truncate(rows << 14)
+        for row in range(8):
+            file.seek((rows - 1 - row) << 14)
+            file.write(np.full(1 << 12, row, np.float32).tobytes())
+    before = resident_bytes()
+    one = built(str(path))
+    found = one.program(torch.tensor([rows - 1, rows - 3, 0]))["y"]
+    assert found[:, 7].tolist() == [0, 4, 0] and rows << 14 > 2 << 30
+    assert resident_bytes() - before < 200 << 20
+
+
+def test_a_tensor_that_its_file_does_not_hold_is_refused(tmp_path: Path) -> None:
+    path = saved(
+        tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", [2, 4])], [value("y", None)],
+        [weight("w", 4, 5)], save_as_external_data=True, size_threshold=0, location="w.bin",
+    )  # fmt: skip
+    model = onnx.load(str(path), load_external_data=False)
+    model.graph.initializer[0].dims[:] = [4, 4]
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(SourceError, match=r"initializer w: w\.bin holds 80 bytes of it, and float32\[4, 4\] takes 64"):
+        built(str(path))
+
+
+@pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.FLOAT16, TensorProto.INT4, TensorProto.BOOL])
+def test_mapped_tensors_are_those_of_the_file(tmp_path: Path, kind: int) -> None:
+    """Behind 3 bytes, so that none is aligned."""
+    values = np.arange(6).reshape(2, 3) % 2 if kind == TensorProto.BOOL else np.arange(6).reshape(2, 3)
+    tensor = helper.make_tensor("w", kind, [2, 3], values.ravel().tolist())
+    data = numpy_helper.to_array(tensor)
+    raw = numpy_helper.from_array(data, "w").raw_data
+    (tmp_path / "w.bin").write_bytes(b"abc" + raw)
+    model = onnx.ModelProto()
+    lying = model.graph.initializer.add(name="w", data_type=kind, dims=[2, 3], data_location=TensorProto.EXTERNAL)
+    for key, text in (("location", "w.bin"), ("offset", "3"), ("length", str(len(raw)))):
+        lying.external_data.add(key=key, value=text)
+    found = initial_values(model, tmp_path)["w"]
+    assert torch.equal(found.float(), torch.tensor(values).float()) and found.shape == (2, 3)
 
 
 def test_batch_normalisation_of_old_operator_sets_is_inference(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import torch
 
 from mindgap.aten.torch_private import modules
 from mindgap.models.capture.program import tensor_names
-from mindgap.models.corpus.program import Built, Captured, Program
+from mindgap.models.corpus.program import ArgumentChange, Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line
 
 #: The options that every source of programs takes.
@@ -93,7 +93,8 @@ def _repeated(one: Program | Captured, option: str, count: int) -> Program:
         raise SourceError(f"{one.source}: it is a graph already; {option}={count} needs the program")
     source = _with_option(one.source, f"{option}={count}")
     first = one.first and _with_option(one.first, f"{option}={count}")
-    return replace(one, source=source, first=first, make=lambda: with_size(one.make(), option, count, one.source))
+    change = ArgumentChange(lambda built: with_size(built, option, count, one.source))
+    return one.changed(change, source=source, first=first)
 
 
 def with_size(built: Built, option: str, count: int, where: str) -> Built:
@@ -140,19 +141,16 @@ def _of_files(one: Program, files: Sequence[str]) -> list[Program]:
     texts = [_with_option(source, f"inputs={file}") for file in files]
     several = len(files) > 1
     return [
-        Program(
-            f"{name} ({Path(file).name})" if several else name, text, _filled(one, file), name if several else "",
-            texts[0] if several else "",
+        one.changed(
+            _filled(file), name=f"{name} ({Path(file).name})" if several else name, source=text,
+            group=name if several else "", first=texts[0] if several else "",
         )
         for file, text in zip(files, texts, strict=True)
     ]  # fmt: skip
 
 
-def _filled(one: Program, file: str) -> Callable[[], Built]:
-    def make() -> Built:
-        return with_tensors(one.make(), _tensors(file), f"inputs={file}")
-
-    return make
+def _filled(file: str) -> ArgumentChange:
+    return ArgumentChange(lambda built: with_tensors(built, _tensors(file), f"inputs={file}"), given=True)
 
 
 def _with_option(text: str, option: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -40,11 +40,26 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentChange:
+    """A change of a program's arguments. `apply`: returns the program with the changed ones. `given`: the user gives
+    them all."""
+
+    apply: Callable[[Built], Built]
+    given: bool = False
+
+    def followed_by(self, second: ArgumentChange) -> ArgumentChange:
+        """Returns both changes as one."""
+        return ArgumentChange(lambda built: second.apply(self.apply(built)), self.given or second.given)
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A program that is built on demand, the same each time.
 
     `source`: the text that names exactly this program. `group`: the name of the program where it has several sets of
-    arguments, each of which is a `Program`; `first`: the source of the first of them.
+    arguments, each of which is a `Program`; `first`: the source of the first of them. `remake`: builds a program that
+    depends on its arguments, such as a translated model file, with a change of these; None where the arguments of the
+    built program are changed.
     """
 
     name: str
@@ -52,6 +67,16 @@ class Program:
     make: Callable[[], Built]
     group: str = ""
     first: str = ""
+    remake: Callable[[ArgumentChange], Built] | None = None
+
+    def changed(self, change: ArgumentChange, **fields: Any) -> Program:
+        """Returns the program with other arguments, and other `fields`."""
+        build, remake = self.make, self.remake
+        if remake is None:
+            return replace(self, make=lambda: change.apply(build()), **fields)
+        return replace(
+            self, make=lambda: remake(change), remake=lambda second: remake(change.followed_by(second)), **fields
+        )
 
     def build(self) -> Call:
         """Returns (callable, args, kwargs). Raises `SourceError` if the model cannot be built."""

@@ -52,13 +52,14 @@ class Untranslated(Exception):
 
     def at(self, name: str, op: str) -> Untranslated:
         """Returns the same with the node's name before it."""
-        found = Untranslated(f"node {name} ({op}): {self}")
+        found = type(self)(f"node {name} ({op}): {self}")
         found.located = True
         return found
 
 
 class MissingTranslation(Untranslated):
-    """Operators have no translation, by their kind: all else of the file is known."""
+    """Operators have no translation, by their kind, or values of the inputs decide what they do: runtimes may run the
+    file, which has no graph."""
 
 
 def apart(ours: Array, theirs: Array) -> int:

@@ -83,7 +83,7 @@ class OwnPathClient:
         way = self._way(source, platform, runner)
         try:
             # A file is what it is: it is fed each set of arguments.
-            group = "" if platform in self._files else first
+            group = "" if file is not None else first
             frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S, first=group)
         except WorkerFailed as failed:
             # What was ended for time, or from outside, says nothing of the platform.

@@ -283,12 +283,14 @@ class Programs:
 
 def opened_program(source: str) -> Built:
     """Opens a source, and builds its first program."""
+    from mindgap.models.capture.errors import UnprovenCapture
     from mindgap.models.corpus import Program, open_source
     from mindgap.models.corpus.translated_model import checked_before
 
     one = open_source(source)[0]
     assert isinstance(one, Program), "a graph that was captured before has no program"
-    with checked_before():  # by the process that captured it
+    with checked_before(), warnings.catch_warnings():  # by the process that captured it, which has told
+        warnings.simplefilter("ignore", UnprovenCapture)
         return _plain(one.make())
 
 

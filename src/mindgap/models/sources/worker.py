@@ -26,7 +26,8 @@ import importlib
 import os
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from mindgap.run.server import Answer, Channel, Service
 
 if TYPE_CHECKING:
     from mindgap.models.corpus import Captured, Program
+    from mindgap.models.corpus.program import Built
 
 Header = dict[str, Any]
 
@@ -103,14 +105,18 @@ class _Sources:
     def build(self, header: Mapping[str, Any]) -> Answer:
         """Builds a program of an opened source, which its capture takes up."""
         from mindgap.models import corpus
+        from mindgap.models.capture.errors import UnprovenCapture
 
         programs = self._opened[header["key"]]
         index: int = header["index"]
         one = programs[index]
         weights = 0
         if isinstance(one, corpus.Program):
-            built = one.make()
-            programs[index] = dataclasses.replace(one, make=lambda: built)
+            with warnings.catch_warnings(record=True) as caught:
+                built = one.make()
+            notes = [each for each in caught if issubclass(each.category, UnprovenCapture)]
+            _warn_again(each for each in caught if each not in notes)
+            programs[index] = dataclasses.replace(one, make=partial(_told_again, built, notes))
             weights = built.weight_bytes
         return {"kind": "built", "weights": weights}, ()
 
@@ -159,6 +165,17 @@ class _Sources:
         texts = [{"label": each.label, "error": each.error} for each in found]
         arrays = [to_numpy(each) for one in found for each in (one.tokens, one.logits)]
         return {"kind": "generated", "texts": texts}, arrays
+
+
+def _told_again(built: Built, notes: Sequence[warnings.WarningMessage]) -> Built:
+    """Returns a program that was built before, and warns of what its build warned of: its capture hands that on."""
+    _warn_again(notes)
+    return built
+
+
+def _warn_again(caught: Iterable[warnings.WarningMessage]) -> None:
+    for each in caught:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def _opened_program(one: Program | Captured) -> OpenedProgram:

@@ -65,7 +65,7 @@ def values_of(file: Path, inputs: Sequence[Array], seconds: float) -> KernelValu
             return KernelValues(values, bool(arrays["reference"]))
 
 
-def _allocated(library: Any, file: str) -> tuple[Any, bool]:
+def _allocated(library: Any, file: str, inputs: Sequence[Array]) -> tuple[Any, bool]:
     """Returns an interpreter of the reference kernels, and True; of the optimised ones, without a delegate, and False
     for a file with an operator that the reference kernels lack, such as `CEIL`."""
     resolvers = library.OpResolverType
@@ -74,6 +74,9 @@ def _allocated(library: Any, file: str) -> tuple[Any, bool]:
             interpreter = library.Interpreter(
                 model_path=file, experimental_op_resolver_type=kernels, experimental_preserve_all_tensors=True
             )
+            for each, array in zip(interpreter.get_input_details(), inputs, strict=True):
+                if tuple(each["shape"]) != array.shape:
+                    interpreter.resize_tensor_input(each["index"], list(array.shape))
             interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
             if kernels == resolvers.BUILTIN_REF and "Didn't find op" in str(error):
@@ -85,10 +88,11 @@ def _allocated(library: Any, file: str) -> tuple[Any, bool]:
 
 def _run(file: str, given: str, found: str) -> None:
     library: Any = importlib.import_module("ai_edge_litert.interpreter")
-    interpreter, reference = _allocated(library, file)
     with np.load(given) as arrays:
-        for place, each in enumerate(interpreter.get_input_details()):
-            interpreter.set_tensor(each["index"], arrays[f"arr_{place}"])
+        inputs = [arrays[name] for name in arrays.files]
+    interpreter, reference = _allocated(library, file, inputs)
+    for each, array in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(each["index"], array)
     interpreter.invoke()
     numbers, values = list[int](), list[Array]()
     for each in interpreter.get_tensor_details():

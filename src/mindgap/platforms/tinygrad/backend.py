@@ -28,7 +28,7 @@ from mindgap.platforms.protocol import (
     RunFailure,
     Unsupported,
 )
-from mindgap.platforms.script_runner import read_runner
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 from mindgap.platforms.tinygrad import messages, opencl_driver
 from mindgap.platforms.tinygrad.stages import tinygrad_stage
 
@@ -68,6 +68,7 @@ _OPTIONS: Final = (
     threads("threads within a kernel (default: tinygrad takes one per core)"),
 )
 _PACKAGES: Final = ("tinygrad", "onnx", "onnxscript")
+_RUN: Final = Path(__file__).with_name("run.py")
 #: numpy's name of a dtype -> tinygrad's, for those that numpy holds through ml_dtypes only.
 _UNNAMED: Final = {"bfloat16": "bfloat16", "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2"}
 
@@ -221,6 +222,10 @@ def _opencl_variables(options: Options) -> Mapping[str, str]:
     return {**_variables(options), **opencl_driver.variables(options), "DEV": "CL"}
 
 
+def _file_script(options: Options, file: str) -> ScriptRunner:
+    return read_runner(_RUN, _PACKAGES, "run_file", edits={'"FILE"': repr(file)})
+
+
 BACKEND: Final = HostRuntime(
     MODULES,
     lambda options: TinygradPlatform(options["opt"], thread_count(options)),
@@ -228,11 +233,13 @@ BACKEND: Final = HostRuntime(
     _variables,
     _missing,
     # Both options are variables of the environment.
-    script=lambda options: read_runner(Path(__file__).with_name("run.py"), _PACKAGES),
+    script=lambda options: read_runner(_RUN, _PACKAGES),
     stage_at_fault=tinygrad_stage,
     packages=_PACKAGES,
     recipe=Path(__file__).with_name("tinygrad.toml"),
     front_end=lambda options: "torch.onnx",
+    file_suffixes=(".onnx",),
+    file_script=_file_script,
 )
 CL: Final = HostRuntime(
     MODULES,
@@ -240,8 +247,10 @@ CL: Final = HostRuntime(
     (_OPTIMISATION, opencl_driver.DEVICE),
     _opencl_variables,
     _missing_opencl,
-    script=lambda options: read_runner(Path(__file__).with_name("run.py"), _PACKAGES),
+    script=lambda options: read_runner(_RUN, _PACKAGES),
     packages=_PACKAGES,
     recipe=Path(__file__).with_name("tinygrad.toml"),
     front_end=lambda options: "torch.onnx",
+    file_suffixes=(".onnx",),
+    file_script=_file_script,
 )

@@ -24,3 +24,15 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         runner = OnnxRunner(f"{folder}/model.onnx")
     found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
     return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
+
+
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of a model file."""
+    runner = OnnxRunner("FILE")
+    inputs = [
+        (name, [size if isinstance(size, int) else None for size in given.shape])
+        for name, given in runner.graph_inputs.items()
+    ]
+    feeds = model.matched(inputs, fresh())
+    found = runner({name: Tensor(tensor.numpy()) for name, tensor in feeds})
+    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]

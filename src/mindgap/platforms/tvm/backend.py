@@ -35,6 +35,7 @@ _OPTIONS: Final = (
     threads("threads within a kernel (default: one per core, or OMP_NUM_THREADS)"),
 )
 _PACKAGES: Final = ("apache-tvm",)
+_RUN: Final = Path(__file__).with_name("run.py")
 
 
 class TvmPlatform:
@@ -147,7 +148,15 @@ def _script(options: Options) -> ScriptRunner | None:
     """`cpu=host` is another target on each machine; `threads` is a variable of the environment."""
     if "pipeline" in options or options.get("cpu") == "host":
         return None
-    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=properties(options))
+    return read_runner(_RUN, _PACKAGES, properties=properties(options))
+
+
+def _file_script(options: Options, file: str) -> ScriptRunner | None:
+    if "pipeline" in options or options.get("cpu") == "host":
+        return None
+    return read_runner(
+        _RUN, (*_PACKAGES, "onnx"), "run_file", properties=properties(options), edits={'"FILE"': repr(file)}
+    )
 
 
 BACKEND: Final = HostRuntime(
@@ -160,4 +169,6 @@ BACKEND: Final = HostRuntime(
     packages=_PACKAGES,
     recipe=Path(__file__).with_name("tvm.toml"),
     front_end=lambda options: "tvm",
+    file_suffixes=(".onnx",),
+    file_script=_file_script,
 )

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
 from mindgap.models.capture.errors import UnprovenCapture
-from mindgap.models.corpus.onnx_models.inputs import drawn_inputs, model_inputs, shape_of, size_choices, symbols
-from mindgap.models.corpus.onnx_models.model_proto import op_of, subgraphs
+from mindgap.models.corpus.onnx_models.inputs import input_choices, model_inputs, shape_of, size_choices, symbols
+from mindgap.models.corpus.onnx_models.model_proto import initial_values, op_of, subgraphs
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.onnx_models.reference_check import ReferenceCheck
 from mindgap.models.corpus.onnx_models.translation import (
@@ -24,8 +24,7 @@ from mindgap.models.corpus.onnx_models.translation import (
     structural_names,
     translated,
 )
-from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
-from mindgap.models.corpus.program import Built, Program
+from mindgap.models.corpus.program import ArgumentChange, Built, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line, require_file, suggest
 from mindgap.models.corpus.translated_model import (
     CHECKED,
@@ -54,11 +53,13 @@ def open_onnx_file(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if there is no such file."""
     path = Path(source.target)
     require_file(path)
-    return [Program(path.stem, source.text, functools.partial(_build, source, path))]
+    build = functools.partial(_build, source, path)
+    return [Program(path.stem, source.text, build, remake=build)]
 
 
-def _build(source: Source, path: Path) -> Built:
-    """Translates the file for the first sizes that fit. Raises `SourceError`, one line that begins with the path."""
+def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> Built:
+    """Translates the file for the first sizes that fit, or for those of the arguments that a change of drawn ones
+    gives: its graph depends on them. Raises `SourceError`, one line that begins with the path."""
     try:
         import onnx  # noqa: F401  # pyright: ignore[reportUnusedImport] # the first use, for a message
     except ImportError as error:
@@ -67,9 +68,9 @@ def _build(source: Source, path: Path) -> Built:
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            built, told = _translated(source, expanded(model), path)
+            built, told = _translated(source, expanded(model), change, path.resolve().parent)
     except MissingTranslation as reason:
-        return _untranslated(source, model, f"{path}: {reason}")
+        return _untranslated(source, model, f"{path}: {reason}", change)
     except Untranslated as reason:
         raise SourceError(f"{path}: {reason}") from reason
     if told:
@@ -77,19 +78,16 @@ def _build(source: Source, path: Path) -> Built:
     return built
 
 
-def _untranslated(source: Source, model: Any, reason: str) -> Built:
+def _untranslated(source: Source, model: Any, reason: str, change: ArgumentChange | None) -> Built:
     """Returns what stands for a file with an operator that has no translation: its inputs, of the first sizes. Raises
     `SourceError` where these are not known."""
     try:
         inputs = model_inputs(model.graph)
         seed, given = _options(source, symbols(inputs))
-        sizes, registry = next(iter(size_choices(inputs, given))), new_registry()
-        initial = {one.name: tuple(one.dims) for one in model.graph.initializer}
-        structural = structural_names(model.graph.node)
-        drawn = drawn_inputs(model.graph, inputs, sizes, structural, seed, registry, initial)
+        drawn = next(input_choices(model.graph, inputs, given, structural_names(model.graph.node), seed, change))
     except Untranslated:
         raise SourceError(reason) from None
-    return Built(UntranslatedModel([*drawn], reason), tuple(drawn.values()), {}, registry)
+    return Built(UntranslatedModel([*drawn.tensors], reason), tuple(drawn.tensors.values()), {}, drawn.registry)
 
 
 def load_model(path: Path) -> Any:
@@ -109,9 +107,9 @@ def load_model(path: Path) -> Any:
     if not model.ir_version or not model.graph.node:
         raise SourceError(f"{path}: {'its graph has no nodes' if model.ir_version else 'damaged, or no ONNX model'}")
     _check_versions(path, model)
-    _load_external(path, model)
+    _find_external(path, model)
     try:
-        library.checker.check_model(model if model.ByteSize() < _LARGEST else str(path))
+        library.checker.check_model(str(path.resolve()))  # not the message, which its tensors may make too large
     except Exception as error:
         if not any(words in str(error) for words in _ACCEPTED):
             raise SourceError(f"{path}: not valid ONNX: {_sentence(str(error))}") from error
@@ -139,12 +137,14 @@ def _check_versions(path: Path, model: Any) -> None:
             raise SourceError(f"{path}: operator set {each.version}; {known}: {more}")
 
 
-def _load_external(path: Path, model: Any) -> None:
-    """Loads tensors from the files beside the model. Raises `SourceError` for one that is outside, missing or short."""
+def _find_external(path: Path, model: Any) -> None:
+    """Finds the tensors in the files beside the model. Those of nodes are loaded; initializers stay in their files
+    (`model_proto.initial_values` maps them). Raises `SourceError` for one that is outside, missing or short."""
     from onnx import external_data_helper
 
     folder = path.resolve().parent
-    for tensor in _stored_tensors(model.graph):
+    loaded = 0
+    for tensor, mapped in _stored_tensors(model):
         if not external_data_helper.uses_external_data(tensor):
             continue
         told = {each.key: each.value for each in tensor.external_data}
@@ -165,6 +165,11 @@ def _load_external(path: Path, model: Any) -> None:
                 f"{path}: its file {location} has {file.stat().st_size} bytes and tensor {tensor.name} ends at {end}: "
                 "it is damaged, or of another model"
             )
+        if mapped:
+            continue
+        loaded += int(told.get("length", 0)) or file.stat().st_size
+        if loaded > _LARGEST:
+            raise SourceError(f"{path}: tensors inside nodes take more than 2 GiB: make initializers of them")
         try:
             external_data_helper.load_external_data_for_tensor(tensor, str(folder))
         except Exception as error:
@@ -173,14 +178,21 @@ def _load_external(path: Path, model: Any) -> None:
         del tensor.external_data[:]
 
 
-def _stored_tensors(graph: Any) -> Iterator[Any]:
-    yield from graph.initializer
-    for node in graph.node:
+def _stored_tensors(model: Any) -> Iterator[tuple[Any, bool]]:
+    """All tensors of a model, and whether each is an initializer of its main graph."""
+    yield from ((tensor, True) for tensor in model.graph.initializer)
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        yield from ((tensor, False) for tensor in _tensors_of_nodes(nodes))
+
+
+def _tensors_of_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+    for node in nodes:
         for one in node.attribute:
             if one.HasField("t"):
                 yield one.t
         for inner in subgraphs(node):
-            yield from _stored_tensors(inner)
+            yield from inner.initializer
+            yield from _tensors_of_nodes(inner.node)
 
 
 def expanded(model: Any) -> Any:
@@ -227,41 +239,40 @@ def _missing(graph: Any) -> dict[str, tuple[str, int]]:
     return found
 
 
-def _translated(source: Source, model: Any, path: Path) -> tuple[Built, str]:
-    """Returns the program and what is to be told of it."""
+def _translated(source: Source, model: Any, change: ArgumentChange | None, folder: Path) -> tuple[Built, str]:
+    """Returns the program and what is to be told of it. `folder`: of the model's tensors that lie in files."""
     inputs = model_inputs(model.graph)
+    initial = initial_values(model, folder)
     seed, given = _options(source, symbols(inputs))
-    initial = {one.name: tuple(one.dims) for one in model.graph.initializer}
-    structural = structural_names(model.graph.node)
     refused: Untranslated | None = None
-    for sizes in size_choices(inputs, given):
-        registry = new_registry()
-        drawn = drawn_inputs(model.graph, inputs, sizes, structural, seed, registry, initial)
+    for drawn in input_choices(model.graph, inputs, given, structural_names(model.graph.node), seed, change):
+        baked = bakeable(model, drawn.tensors)
         try:
-            translated(model, drawn, baked=bakeable(model, drawn))
+            translated(model, drawn.tensors, baked=baked, initial=initial)
+        except MissingTranslation:
+            raise
         except Untranslated as error:
             refused = refused or error
             continue
         check = ReferenceCheck(model, _CHECK_S)
-        program = translated(model, drawn, None if CHECKED.get() else check, bakeable(model, drawn))
-        _check_declared(model, program, drawn)
-        tensors = tuple(drawn[name] for name in program.argument_names)
-        return Built(program, tensors, {}, registry), _told(program, check, sizes, given)
+        program = translated(model, drawn.tensors, None if CHECKED.get() else check, baked, initial)
+        _check_declared(model, program, drawn.tensors)
+        tensors = tuple(drawn.tensors[name] for name in program.argument_names)
+        return Built(program, tensors, {}, drawn.registry), _told(program, check, drawn.chosen)
     assert refused is not None, "at least one choice is tried"
     free = [name for name in symbols(inputs) if name not in given]
-    if not free:
+    if change is not None or not free:
         raise refused
     shapes = ", ".join(f"{each.name} {list(shape_of(each, next(size_choices(inputs, given))))}" for each in inputs)
     raise Untranslated(f"no size that was tried fits ({shapes}: {refused}); give sizes: --set {free[0]}=…")
 
 
-def _told(program: TranslatedModel, check: ReferenceCheck, sizes: Mapping[str, int], given: Mapping[str, int]) -> str:
+def _told(program: TranslatedModel, check: ReferenceCheck, chosen: Mapping[str, int]) -> str:
     parts: list[str] = []
     if unchecked := check.words():
         parts.append(f"not compared with ONNX's reference evaluator: {unchecked}")
     for name, array in program.fixed_inputs.items():
         parts.append(f"input {name} decides shapes and is fixed at {array.tolist()}")
-    chosen = {name: size for name, size in sizes.items() if name not in given}
     if chosen:
         parts.append(
             f"sizes were chosen: {', '.join(f'{name}={size}' for name, size in chosen.items())} (--set sets them)"

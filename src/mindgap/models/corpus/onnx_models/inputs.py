@@ -14,7 +14,9 @@ from mindgap.aten.tensors import torch_dtype_name
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 from mindgap.models.corpus.onnx_models.model_proto import op_of
 from mindgap.models.corpus.onnx_models.pointwise import element_type
-from mindgap.models.corpus.translated_model import Untranslated
+from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
+from mindgap.models.corpus.program import ArgumentChange, Built
+from mindgap.models.corpus.translated_model import Untranslated, UntranslatedModel
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 
 #: Sizes that are tried for dimensions without one, smallest first: the first dimension of an input, then others, then
@@ -146,7 +148,74 @@ def _evaluated(text: str, sizes: Mapping[str, int]) -> int:
     return value(_parsed(text))
 
 
-def drawn_inputs(
+@dataclass(frozen=True, slots=True)
+class ChosenInputs:
+    """A tensor for each input of a model.
+
+    tensors: by the names of the inputs.
+    registry: of those that were drawn.
+    chosen: the sizes of symbolic dimensions that nobody gave.
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    registry: TensorRegistry
+    chosen: Mapping[str, int]
+
+
+def input_choices(
+    graph: Any, inputs: Sequence[ModelInput], given: Mapping[str, int], structural: set[str], seed: int,
+    change: ArgumentChange | None = None,
+) -> Iterator[ChosenInputs]:  # fmt: skip
+    """Yields inputs of other sizes, those that are tried first first; at least one.
+
+    `given`: sizes that the user sets. `structural`: inputs that decide shapes. `change`: is applied to what is drawn.
+    Raises `Untranslated` for inputs that the file does not declare so, and `SourceError` where the change does.
+    """
+    initial = {one.name: tuple(one.dims) for one in graph.initializer}
+    seen: list[list[torch.Size]] = []
+    for sizes in size_choices(inputs, given):
+        registry = new_registry()
+        tensors = _drawn(graph, inputs, sizes, structural, seed, registry, initial)
+        if change is not None:
+            stand_in = UntranslatedModel([*tensors], "its graph depends on its arguments")
+            changed = change.apply(Built(stand_in, tuple(tensors.values()), {}, registry))
+            tensors = dict(zip(tensors, changed.args, strict=True))
+        shapes = [each.shape for each in tensors.values()]
+        if shapes in seen:
+            continue
+        seen.append(shapes)
+        found = _measured(inputs, tensors, given)
+        chosen = {} if change is not None and change.given else {
+            name: size for name, size in found.items() if name not in given and size == sizes[name]
+        }  # fmt: skip
+        yield ChosenInputs(tensors, registry, chosen)
+
+
+def _measured(
+    inputs: Sequence[ModelInput], tensors: Mapping[str, torch.Tensor], given: Mapping[str, int]
+) -> dict[str, int]:
+    """Returns the sizes of symbolic dimensions that the tensors have. Raises `Untranslated` for others than the file
+    and the user declare."""
+    free, found, source = symbols(inputs), dict(given), dict.fromkeys(given, "--set")
+    for each in inputs:
+        for name, size in zip(each.sizes, tensors[each.name].shape, strict=True):
+            if isinstance(name, str) and name in free and found.setdefault(name, size) != size:
+                raise Untranslated(
+                    f"dimension {name} is {found[name]} by {source[name]} and {size} in input {each.name}: it has one "
+                    "size; give inputs that agree"
+                )
+            source.setdefault(str(name), f"input {each.name}")
+    for each in inputs:
+        real = tuple(tensors[each.name].shape)
+        if shape_of(each, found) != real:
+            raise Untranslated(
+                f"input {each.name} is {list(real)}, and the file declares [{', '.join(map(str, each.sizes))}]: give "
+                "inputs of the sizes that it declares"
+            )
+    return found
+
+
+def _drawn(
     graph: Any, inputs: Sequence[ModelInput], sizes: Mapping[str, int], structural: set[str], seed: int,
     registry: TensorRegistry, initial: Mapping[str, tuple[int, ...]],
 ) -> dict[str, torch.Tensor]:  # fmt: skip

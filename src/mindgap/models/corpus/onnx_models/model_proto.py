@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +15,8 @@ from mindgap.models.corpus.translated_model import Untranslated
 
 #: Names of ONNX's own domain.
 _OWN: Final = ("", "ai.onnx")
+#: Integers that files pack -> the dtype that holds each of them.
+_NARROW: Final = {"int4": np.int8, "int2": np.int8, "uint4": np.uint8, "uint2": np.uint8}
 
 
 def domain_of(part: Any) -> str:
@@ -67,7 +71,7 @@ def tensor_of(array: Any) -> torch.Tensor:
     """Returns a new tensor with the array's values. Integers of 4 and 2 bits become integers of 8. Raises
     `Untranslated` for a type that graphs do not hold."""
     array = np.asarray(array)
-    narrow = {"int4": np.int8, "int2": np.int8, "uint4": np.uint8, "uint2": np.uint8}.get(array.dtype.name)
+    narrow = _NARROW.get(array.dtype.name)
     try:
         return to_torch(array if narrow is None else array.astype(narrow)).clone()
     except (KeyError, TypeError, ValueError) as error:
@@ -75,19 +79,43 @@ def tensor_of(array: Any) -> torch.Tensor:
         raise Untranslated(f"a value of type {kind}, which graphs do not hold") from error
 
 
-def initial_values(model: Any) -> dict[str, torch.Tensor]:
-    """Returns the initializers by name. Raises `Untranslated` for a sparse one, or a type that graphs do not hold."""
-    from onnx import numpy_helper
+def initial_values(model: Any, folder: Path | None = None) -> dict[str, torch.Tensor]:
+    """Returns the initializers by name. Those that lie in files of `folder` are mapped into memory.
 
+    Raises `Untranslated` for a sparse one, a type that graphs do not hold, or a file that does not hold all of one.
+    """
     if model.graph.sparse_initializer:
         raise Untranslated(f"initializer {model.graph.sparse_initializer[0].values.name} is sparse")
     found: dict[str, torch.Tensor] = {}
     for one in model.graph.initializer:
         try:
-            found[one.name] = tensor_of(numpy_helper.to_array(one))
+            found[one.name] = initial_value(one, folder)
         except Untranslated as error:
             raise Untranslated(f"initializer {one.name}: {error}") from error
     return found
+
+
+def initial_value(tensor: Any, folder: Path | None = None) -> torch.Tensor:
+    """Returns a stored tensor. `folder`: where it is mapped from a file, if it lies in one. Raises `Untranslated`."""
+    import onnx
+    from onnx import external_data_helper, numpy_helper
+
+    if folder is None or not external_data_helper.uses_external_data(tensor):
+        return tensor_of(numpy_helper.to_array(tensor))
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    told = {each.key: each.value for each in tensor.external_data}
+    if dtype.name in _NARROW or dtype.name.startswith("float4") or dtype.kind not in "biufcV":
+        return tensor_of(numpy_helper.to_array(tensor, str(folder)))  # packed
+    shape, file, offset = tuple(tensor.dims), folder / told["location"], int(told.get("offset", 0))
+    needed = math.prod(shape) * dtype.itemsize
+    there = int(told.get("length", 0)) or file.stat().st_size - offset
+    if there != needed:
+        raise Untranslated(f"{told['location']} holds {there} bytes of it, and {dtype}{list(shape)} takes {needed}")
+    if not needed:
+        return to_torch(np.empty(shape, dtype))
+    mapped = np.memmap(file, np.uint8, "c", offset, (needed,))  # written to, it is this process's own copy
+    aligned = mapped if mapped.ctypes.data % dtype.itemsize == 0 else np.array(mapped)
+    return to_torch(aligned.view(dtype).reshape(shape))
 
 
 def constant_of(node: Any) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +27,7 @@ def write_probed(path: Path, folder: Path) -> ProbedModel | None:
     """Writes the model of `path` into `folder` with each quantised result, as of `QuantizeLinear`, as an output.
 
     None for a model without such a node, or one that holds functions. Raises `SourceError` for a file that is damaged,
-    and one that cannot be written (2 GiB with its data, a full disk).
+    and one that cannot be written (a full disk).
     """
     import onnx as library
     from google.protobuf.message import EncodeError
@@ -57,9 +58,17 @@ def write_probed(path: Path, folder: Path) -> ProbedModel | None:
     target = folder / path.name
     try:
         onnx.save(model, str(target))
+        for location in _locations(model.graph):
+            (folder / location).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path.resolve().parent / location, folder / location)
     except (OSError, ValueError, EncodeError) as error:
         raise SourceError(f"{path}: it cannot be written with its integers as outputs: {one_line(error)}") from error
     return ProbedModel(target, found, own, len(shown))
+
+
+def _locations(graph: Any) -> set[str]:
+    """The files in which initializers lie."""
+    return {each.value for one in graph.initializer for each in one.external_data if each.key == "location"}
 
 
 def _names(nodes: Iterable[Any]) -> Iterator[str]:

@@ -15,15 +15,15 @@ from mindgap.models.corpus.onnx_models.model_proto import (
     attributes_of,
     constant_of,
     domain_of,
+    initial_value,
     initial_values,
     node_name,
     op_of,
     subgraphs,
-    tensor_of,
     unique_name,
 )
 from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, ConstantResults, OnnxNode
-from mindgap.models.corpus.translated_model import TranslatedModel, TranslatedNode, Untranslated
+from mindgap.models.corpus.translated_model import MissingTranslation, TranslatedModel, TranslatedNode, Untranslated
 
 for _family in (
     "pointwise",
@@ -43,6 +43,10 @@ _OF_SHAPES: Final = frozenset({"Shape", "Size"})
 #: Operators that hold graphs -> operands that decide which of their nodes run, and how often.
 _CONTROL: Final[Mapping[str, tuple[int, ...]]] = {"If": (0,), "Loop": (0, 1), "Scan": ()}
 _ITERATIONS: Final = 1000
+#: A trip count that no loop reaches, such as the largest int64.
+_ENDLESS: Final = 1 << 31
+#: What is said of a file that has no graph because of the values of its inputs.
+_RUN_THE_FILE: Final = ": mindgap diff compares its runs on platforms that read it (onnxruntime/cpu, openvino/cpu)"
 
 
 #: Called with each node, its operands (None where left out) and its results.
@@ -50,18 +54,20 @@ OnNode = Callable[[Any, Sequence[torch.Tensor | None], Sequence[torch.Tensor | N
 
 
 def translated(
-    model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None = None, baked: set[str] | None = None
-) -> TranslatedModel:
+    model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None = None, baked: set[str] | None = None,
+    initial: Mapping[str, torch.Tensor] | None = None,
+) -> TranslatedModel:  # fmt: skip
     """Returns the program of an ONNX model (`onnx.ModelProto`) that was run on these inputs.
 
     `given`: a tensor for each input. `baked`: inputs that become constants, by default those that give shapes, axes and
     the like. A subgraph of `If`, `Loop` or `Scan` is taken along the path that these inputs take, where the values of
-    other inputs do not decide it. `on_node` is called after each node. Raises `Untranslated`, with the node's name, for
-    an operator, an attribute or a type without an equivalent, and if nothing depends on an input any more.
+    other inputs do not decide it. `on_node` is called after each node. `initial`: the initializers, where they are
+    known (`initial_values`). Raises `Untranslated`, with the node's name, for an operator, an attribute or a type
+    without an equivalent, and if nothing depends on an input any more.
     """
     if baked is None:
         baked = structural_names(model.graph.node) & set(given)
-    work = _Translation(model, given, on_node, baked)
+    work = _Translation(model, given, on_node, baked, initial_values(model) if initial is None else initial)
     work.run(model.graph.node, _Scope({}, ""))
     outputs = [value.name for value in model.graph.output]
     for name in outputs:
@@ -128,10 +134,13 @@ class _Translation:
     """What is known while a model is translated. `values`: of all names so far; `known`: those that no input changes;
     `folded`: those of them that become constants of the program."""
 
-    def __init__(self, model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None, baked: set[str]) -> None:
+    def __init__(
+        self, model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None, baked: set[str],
+        initial: Mapping[str, torch.Tensor],
+    ) -> None:  # fmt: skip
         self.opsets = {domain_of(each): each.version for each in model.opset_import}
         self.given, self.baked, self.on_node = given, baked, on_node
-        self.initial = initial_values(model)
+        self.initial = initial
         self.values: dict[str, torch.Tensor] = {**self.initial, **given}
         self.known = baked | (set(self.initial) - set(given))
         self.folded = set(baked)
@@ -197,7 +206,9 @@ class _Translation:
                 operands.append(found)
                 continue
             if found not in self.known:
-                raise Untranslated(f"operand {position} of {node.op_type} is computed from the inputs")
+                raise MissingTranslation(
+                    f"operand {position} of {node.op_type} is computed from the inputs{_RUN_THE_FILE}"
+                )
             structural[position] = to_numpy(self._value(each, scope))
             operands.append("")
         wanted = tuple(bool(each) for each in node.output)
@@ -241,9 +252,8 @@ class _Translation:
         name = node.input[position]
         value = self._value(name, scope)
         if scope.of(name) not in self.known:
-            raise Untranslated(
-                f"the values of the inputs decide {'which branch' if node.op_type == 'If' else 'how often it'} runs"
-            )
+            decided = "which branch" if node.op_type == "If" else "how often it"
+            raise MissingTranslation(f"the values of the inputs decide {decided} runs{_RUN_THE_FILE}")
         return int(value.reshape(()))
 
     def _if(self, node: Any, name: str, scope: _Scope) -> None:
@@ -263,21 +273,24 @@ class _Translation:
         self._ran(one, (name,), (target,), (name,))
 
     def _initialised(self, graph: Any, scope: _Scope) -> _Scope:
-        from onnx import numpy_helper
-
         for one in graph.initializer:
-            self._keep(scope.bind(one.name), tensor_of(numpy_helper.to_array(one)), folded=True)
+            self._keep(scope.bind(one.name), initial_value(one), folded=True)
         return scope
 
     def _loop(self, node: Any, name: str, scope: _Scope) -> None:
         graph = next(subgraphs(node))
         count, going = self._decision(node, 0, scope), self._decision(node, 1, scope)
+        if going != 0 and (count is None or count >= _ENDLESS) and self._always(graph, scope):
+            raise Untranslated(
+                "it never ends: its condition is always true, and it has no trip count; give it one (its first input), "
+                "or a condition that comes to false"
+            )
         carried = [scope.of(each) for each in node.input[2:]]
         collected: list[list[str]] = [[] for _ in graph.output[1 + len(carried) :]]
         index = 0
         while (count is None or index < count) and (going is None or going):
             if index >= _ITERATIONS:
-                raise Untranslated(f"more than {_ITERATIONS} iterations")
+                raise MissingTranslation(f"more than {_ITERATIONS} iterations{_RUN_THE_FILE}")
             inner = scope.inner(f"{name}#{index}")
             self._initialised(graph, inner)
             self._keep(inner.bind(graph.input[0].name), torch.tensor(index), folded=True)
@@ -287,7 +300,7 @@ class _Translation:
             self.run(graph.node, inner)
             found = [inner.of(each.name) for each in graph.output]
             if found[0] not in self.known:
-                raise Untranslated("the values of the inputs decide how often it runs")
+                raise MissingTranslation(f"the values of the inputs decide how often it runs{_RUN_THE_FILE}")
             going, carried = int(self.values[found[0]].reshape(())), found[1 : 1 + len(carried)]
             for values, each in zip(collected, found[1 + len(carried) :], strict=True):
                 values.append(each)
@@ -298,6 +311,21 @@ class _Translation:
         for values, result in zip(collected, node.output[len(carried) :], strict=False):
             if result:
                 self._stack(values, result, name, scope)
+
+    def _always(self, graph: Any, scope: _Scope) -> bool:
+        """Whether the condition that the graph of a loop returns is true whatever it computes."""
+        name, made = graph.output[0].name, {each: node for node in graph.node for each in node.output}
+        while name in made and made[name].op_type == "Identity":
+            name = made[name].input[0]
+        if name in made:
+            return op_of(made[name]) == "Constant" and bool(constant_of(made[name]).all())
+        if name == graph.input[1].name:
+            return True
+        held = next((initial_value(one) for one in graph.initializer if one.name == name), None)
+        found = scope.of(name)
+        if held is None and found in self.known and name not in {each.name for each in graph.input}:
+            held = self.values[found]
+        return held is not None and bool(held.all())
 
     def _stack(self, values: Sequence[str], result: str, name: str, scope: _Scope, axis: int = 0) -> None:
         if not values:
@@ -317,7 +345,7 @@ class _Translation:
         scanned = [scope.of(each) for each in node.input[len(states) :]]
         length = self._value(node.input[len(states)], scope).shape[0]
         if length > _ITERATIONS:
-            raise Untranslated(f"more than {_ITERATIONS} iterations")
+            raise MissingTranslation(f"more than {_ITERATIONS} iterations{_RUN_THE_FILE}")
         collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]
         for index in range(length):
             inner = self._initialised(graph, scope.inner(f"{name}#{index}"))

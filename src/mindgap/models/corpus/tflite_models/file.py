@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ import torch
 from mindgap.graph import Constant, Integers, Normal, Recipe
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
-from mindgap.models.corpus.program import Built, Program
+from mindgap.models.corpus.program import ArgumentChange, Built, Program
 from mindgap.models.corpus.source import Source, SourceError, require_file, source_options
 from mindgap.models.corpus.tflite_models.model import NoTfliteModel, TfliteModel, TfliteTensor, read_tflite
 from mindgap.models.corpus.tflite_models.reference_check import check
@@ -38,12 +39,13 @@ def open_tflite_file(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if there is no such file."""
     path = Path(source.target)
     require_file(path)
-    return [Program(path.stem, source.text, functools.partial(_build, source, path))]
+    build = functools.partial(_build, source, path)
+    return [Program(path.stem, source.text, build, remake=build)]
 
 
-def _build(source: Source, path: Path) -> Built:
-    """Translates the file, or stands for one with an operator that has no translation. Raises `SourceError`, one line
-    that begins with the path."""
+def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> Built:
+    """Translates the file, or stands for one with an operator that has no translation. Its arguments are drawn, or what
+    a change of these gives. Raises `SourceError`, one line that begins with the path."""
     seed = source_options(source).seed
     try:
         model = read_tflite(path.read_bytes())
@@ -53,12 +55,17 @@ def _build(source: Source, path: Path) -> Built:
             for number in model.inputs
             for each in (model.tensors[number],)
         }
+        if change is not None:
+            stand_in = UntranslatedModel([*given], "its graph depends on its arguments")
+            changed = change.apply(Built(stand_in, tuple(given.values()), {}, registry))
+            given = dict(zip(given, changed.args, strict=True))
+            _check_sizes(model, given)
         if missing := untranslated(model):
             reason = f"{path}: no translation of {missing}"
             return Built(UntranslatedModel([*given], reason), tuple(given.values()), {}, registry)
         with torch.no_grad():
             program = translated(model, given)
-            told = _told(model)
+            told = _told(model, given)
             unchecked = "" if CHECKED.get() else check(path, model, program, given, _CHECK_S)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from error
@@ -71,10 +78,23 @@ def _build(source: Source, path: Path) -> Built:
     return Built(program, tuple(given[name] for name in program.argument_names), {}, registry)
 
 
-def _told(model: TfliteModel) -> str:
+def _check_sizes(model: TfliteModel, given: Mapping[str, torch.Tensor]) -> None:
+    """Raises `Untranslated` for an input of other sizes than the file declares, those that it leaves open apart."""
+    for each in (model.tensors[number] for number in model.inputs):
+        real = tuple(given[each.name].shape)
+        sizes = ["open" if axis in each.open_axes else size for axis, size in enumerate(each.shape)]
+        if any(size not in ("open", found) for size, found in zip(sizes, real, strict=True)):
+            declared = ", ".join(map(str, sizes))
+            raise Untranslated(
+                f"input {each.name} is {list(real)}, and the file declares [{declared}]: give inputs of the sizes that "
+                "it declares"
+            )
+
+
+def _told(model: TfliteModel, given: Mapping[str, torch.Tensor]) -> str:
     """Says which sizes are left open, and that other graphs are not looked at."""
     declared = [model.tensors[i] for i in model.inputs]
-    sized = [f"{each.name} runs as {list(each.shape)}" for each in declared if each.open_axes]
+    sized = [f"{each.name} runs as {list(given[each.name].shape)}" for each in declared if each.open_axes]
     parts = [f"of sizes that the file leaves open, {', '.join(sized)}"] if sized else []
     return "; ".join([*parts, *([f"the first of its {model.graphs} graphs is taken"] if model.graphs > 1 else [])])
 
