@@ -23,8 +23,9 @@ def script() -> Any:
 
 @pytest.mark.parametrize(("name", "number"), [
     ("model", 200), ("report", 200), ("machine", 200), ("bundle", 200), ("ledger", 200), ("baseline", 200),
-    ("store", 3),
+    ("graph", 200), ("store", 3), ("rows", 3),
     pytest.param("store", 200, marks=pytest.mark.nightly),
+    pytest.param("rows", 200, marks=pytest.mark.nightly),
 ])  # fmt: skip
 def test_damage_is_read_or_refused(script: Any, name: str, number: int) -> None:
     found = script.damage(script.FORMATS[name], number, first=7_000)

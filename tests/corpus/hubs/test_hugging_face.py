@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import socket
 import warnings
 from pathlib import Path
 
@@ -299,7 +300,7 @@ def test_a_bad_configuration_is_said_in_one_line(tmp_path, config, said):
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("someone/no-such-model", r"not in the local cache .* HF_HUB_OFFLINE is set: download it"),
+        ("someone/no-such-model", r"not in the local cache .* mindgap downloads nothing: download it"),
         ("./nowhere", "no such folder"),
         ("/nowhere/at/all", "no such folder"),
         ("../up", "no such folder"),
@@ -309,6 +310,25 @@ def test_what_is_not_here_is_said_with_what_to_do(target, said, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SourceError, match=said):
         open_source(f"hub:{target}")
+
+
+def test_the_hub_is_never_asked(monkeypatch):
+    """With a network and no variable that forbids it."""
+    import huggingface_hub.constants as constants
+
+    asked: list[object] = []
+
+    def connect(_: socket.socket, address: object) -> None:
+        asked.append(address)
+        raise OSError("no network in tests")
+
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *_, **__: connect(None, host))
+    with pytest.raises(SourceError, match="mindgap downloads nothing"):
+        open_source("hub:someone/no-such-model")
+    assert not asked
 
 
 def test_a_file_and_an_empty_folder(tmp_path):
