@@ -44,7 +44,9 @@ class Program:
     """A program that is built on demand, the same each time.
 
     `source`: the text that names exactly this program. `group`: the name of the program where it has several sets of
-    arguments, each of which is a `Program`; `first`: the source of the first of them.
+    arguments, each of which is a `Program`; `first`: the source of the first of them. `make_submodule`: makes the
+    program of a submodule, by its path and the number of its call, without the rest of the model; it returns None where
+    the whole is to be made.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Program:
     make: Callable[[], Built]
     group: str = ""
     first: str = ""
+    make_submodule: Callable[[str, int], Built | None] | None = None
 
     def build(self) -> Call:
         """Returns (callable, args, kwargs). Raises `SourceError` if the model cannot be built."""

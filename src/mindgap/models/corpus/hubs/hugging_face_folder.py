@@ -108,9 +108,9 @@ def _cached(model: str, source: Source) -> Path:
     if folder is not None and any((folder / table).is_file() for table in _TABLES):
         return folder
     raise SourceError(
-        f"{source.text}: there is no such folder, {model} is not in the local cache ({hub.constants.HF_HUB_CACHE}), and "
-        f"mindgap downloads nothing: download it (`hf download {model}`, with --include '*.json' for its architecture "
-        f"alone), or name a folder: hub:FOLDER"
+        f"{source.text}: there is no such folder, {model} is not in the local cache ({hub.constants.HF_HUB_CACHE}), "
+        f"and mindgap downloads nothing: download it (`hf download {model}`, with --include '*.json' for the "
+        f"architecture alone), or name a folder: hub:FOLDER"
     )
 
 
