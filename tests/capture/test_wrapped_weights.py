@@ -15,6 +15,7 @@ from mindgap.models.capture import CaptureError, capture
 from mindgap.models.capture.wrapped_weights import with_plain_weights, wrapped_weights
 
 X = torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
+WIDE = torch.randn(5, 32, generator=torch.Generator().manual_seed(0))
 
 
 class Rows(torch.Tensor):
@@ -89,7 +90,7 @@ def quantised(name: str) -> nn.Module:
     called, options, _ = CONFIGURATIONS[name]
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        module = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 16)).eval()
+        module = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32)).eval()
     quantization.quantize_(module, getattr(quantization, called)(**options))
     return module
 
@@ -98,10 +99,10 @@ def quantised(name: str) -> nn.Module:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_modules_of_torchao_are_captured(name: str, store: TensorStore) -> None:
     module = quantised(name)
-    graph = capture(module, (X,), tensors=store)
+    graph = capture(module, (WIDE,), tensors=store)
     held = [given.spec.dtype for given in graph.inputs if given.role == "parameter"]
     assert held.count(CONFIGURATIONS[name][2]) >= 2
-    assert torch.equal(with_plain_weights(module)(X), module(X))
+    assert torch.equal(with_plain_weights(module)(WIDE), module(WIDE))
 
 
 @needs_torchao
@@ -109,7 +110,7 @@ def test_modules_of_torchao_are_captured(name: str, store: TensorStore) -> None:
 def test_modules_of_torchao_have_a_verdict() -> None:
     with Session() as session:
         for name in CONFIGURATIONS:
-            rows = session.diff(quantised(name), (X,), platforms=["onnxruntime/cpu", "cpu/jit"], name=name).rows
+            rows = session.diff(quantised(name), (WIDE,), platforms=["onnxruntime/cpu", "cpu/jit"], name=name).rows
             assert {str(row.platform): row.verdict for row in rows} in (
                 {"onnxruntime/cpu": "rounding", "cpu/jit": "identical"},
                 {"onnxruntime/cpu": "identical", "cpu/jit": "identical"},
