@@ -26,7 +26,7 @@ from mindgap.graph.model_file import write_model
 from mindgap.graph.recipe import Constant, Exceptional, Integers, Literal, Normal, Permutation, Uniform
 from mindgap.results.store.errors import StoreError
 from mindgap.results.store.segment import packed_segment, to_arrow
-from mindgap.results.store.tables import TABLES
+from mindgap.results.store.tables import TABLES, TableSchema
 
 _NUMBERS = (0, 1, -1, 2, 7, 127, 128, 1 << 20, (1 << 31) - 1, 1 << 40, 1 << 63, 1 << 70, -(1 << 40))
 _STRINGS = ("", "\0", "aten.sin.default", "aten.no_such.default", "float32", "é" * 300, "../../outside", "0" * 64, "[")
@@ -75,8 +75,7 @@ def damaged_graph(damaged_bytes: Damage) -> Damage:
     """Returns the damage to the graph in a model file: to its parts, or to the bytes of its content or labels."""
 
     def damaged(data: bytes, random_: random.Random) -> bytes:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
+        members = _members_of(data)
         graph = decode(members["graph"])
         content, labels = graph_content(graph), labels_content(graph)
         match random_.randrange(4):
@@ -162,32 +161,51 @@ def damaged_rows(damaged_tree: Callable[[Any, random.Random], Any]) -> Damage:
     """Returns the damage to values in rows of a packed store; the segment is written again under its right name."""
 
     def damaged(data: bytes, random_: random.Random) -> bytes:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            files = {name: archive.read(name) for name in archive.namelist()}
-        segments = [name for name in files if name.startswith("tables/") and name.endswith(".parquet")]
+        names = [name for name in _members_of(data) if name.startswith("tables/") and name.endswith(".parquet")]
         while True:
-            name = random_.choice(segments)
-            table = TABLES[name.split("/")[1]]
-            rows = pq.read_table(io.BytesIO(files[name])).to_pylist(maps_as_pydicts="strict")
+            name = random_.choice(names)
+            table, rows = _rows_of(data, name)
             for _ in range(random_.randint(1, 3)):
-                row, column = (
-                    random_.choice(rows),
-                    random_.choice([each for each in table.schema if each.name != "_writer"]),
-                )
+                row = random_.choice(rows)
+                column = random_.choice([each for each in table.schema if each.name != "_writer"])
                 row[column.name] = _other_cell(row[column.name], random_, damaged_tree)
             try:
-                last, segment = packed_segment(table, to_arrow(table, rows))
+                return _with_rows(data, name, table, rows)
             except (StoreError, ValueError, OverflowError, TypeError):  # the column has no such value
                 continue
-            break
-        del files[name]
-        out = io.BytesIO()
-        with zipfile.ZipFile(out, "w") as archive:
-            for each, content in {**files, last: segment}.items():
-                archive.writestr(zipfile.ZipInfo(each), content)
-        return out.getvalue()
 
     return damaged
+
+
+def with_cells(data: bytes, table: str, column: str, value: Any) -> bytes:
+    """Returns a packed store with another value in this column of all rows of a table."""
+    for name in [name for name in _members_of(data) if name.startswith(f"tables/{table}/")]:
+        about, rows = _rows_of(data, name)
+        data = _with_rows(data, name, about, [{**row, column: value} for row in rows])
+    return data
+
+
+def _members_of(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _rows_of(data: bytes, name: str) -> tuple[TableSchema, list[dict[str, Any]]]:
+    rows = pq.read_table(io.BytesIO(_members_of(data)[name])).to_pylist(maps_as_pydicts="strict")
+    return TABLES[name.split("/")[1]], rows
+
+
+def _with_rows(data: bytes, name: str, table: TableSchema, rows: list[dict[str, Any]]) -> bytes:
+    """Returns a packed store with other rows in one segment, under the name that their digest gives it."""
+    files = _members_of(data)
+    del files[name]
+    last, segment = packed_segment(table, to_arrow(table, rows))
+    files[last] = segment
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for each, content in files.items():
+            archive.writestr(zipfile.ZipInfo(each), content)
+    return out.getvalue()
 
 
 def _other_cell(value: Any, random_: random.Random, damaged_tree: Callable[[Any, random.Random], Any]) -> Any:
