@@ -5,6 +5,7 @@ outside of it that has weights runs on the meta device, for the shapes of its re
 depends on no weights, such as positions, rotations and masks, is computed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false
 # (modules and trees are partly untyped in PyTorch)
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def fill_submodule(source: Source, model: nn.Module, path: str, files: TensorFol
                 f"{source.text}: {name} is {list(tensor.shape)} in the files, and config.json asks for "
                 f"{list(parameter.shape)}"
             )
-        module._parameters[leaf] = nn.Parameter(tensor.to(dtype))
+        setattr(module, leaf, nn.Parameter(tensor.to(dtype)))
     return len({files.files[name] for name in held.values()})
 
 
@@ -91,7 +92,7 @@ def draw_outside(source: Source, model: nn.Module, path: str, seed: int, registr
         for part in module.modules():
             # Empty, on the processor: a model asks its first parameter where to make its masks.
             for leaf, parameter in part.named_parameters(recurse=False):
-                part._parameters[leaf] = nn.Parameter(torch.empty(0, dtype=parameter.dtype))
+                setattr(part, leaf, nn.Parameter(torch.empty(0, dtype=parameter.dtype)))
         module.forward = _drawn(source, at, on_meta, seed, registry)
 
 
