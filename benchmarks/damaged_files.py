@@ -1,14 +1,17 @@
 """Damages mindgap's own files, and LiteRT models, and reads them: each must be read, or refused with one typed error.
 
-    TMPDIR=/dev/shm python benchmarks/damaged_files.py       # 100,000 of each format; hours for stores
+    TMPDIR=/dev/shm python benchmarks/damaged_files.py       # 100,000 of each format; hours for `store` and `rows`
     python benchmarks/damaged_files.py model --number 1000
 
 Half of the damage is to bytes: bits flipped, bytes cut out, inserted, repeated, set to zero, the end cut off. The other
 half is to what a file holds: values of its JSON, TOML or members are replaced, removed, doubled or renamed, and the
 file is packed again, so that its checksums fit. Prints how many were read, how many were refused, and each untyped
-error once, with the number of the damage that led to it (`--first N --number 1` repeats it). Nothing may appear outside
-the directory in which a file is read. A store costs 0.1 processor seconds, most of them for DuckDB: `segment` damages
-the bytes of one Parquet file, under a name with the right digest, and reads what is checked before a query. `tflite`
+error once, with the number of the damage that led to it (`--first N --number 1` repeats it). Nothing may appear or
+change outside the directory in which a file is read: all of the script's own directory is looked at after each file,
+the working directory, home and the directory for temporary files among it. `graph` damages the graph in a model file
+and packs it again behind right checksums. A store costs 0.1 processor seconds, most of them for DuckDB: `rows` damages
+values in its rows, under names with the right digests; `segment` damages the bytes of one Parquet file, under a name
+with the right digest, and reads what is checked before a query. `tflite`
 opens a LiteRT model and translates it; half of its damage is to 32-bit numbers, which offsets and sizes are. Status 1
 where something untyped or such a file was found.
 """
@@ -20,6 +23,7 @@ import copy
 import hashlib
 import io
 import json
+import os
 import random
 import shutil
 import sys
@@ -28,7 +32,8 @@ import traceback
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,7 +73,9 @@ from mindgap.run.outcome import Outcome
 from mindgap.studies.machines.collected_file import read as read_machine
 from mindgap.workflows.campaign.cases.bundle import BundleSource, plan_of
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests")]
+
+from damaged_contents import damaged_graph, damaged_rows, model_with_everything  # noqa: E402
 
 #: What takes the place of a value.
 STRANGE: tuple[Any, ...] = (
@@ -448,6 +455,7 @@ FORMATS = {
     each.name: each
     for each in (
         Format("model", _make_model, _damaged_members, _read_model),
+        Format("graph", model_with_everything, damaged_graph(damaged_bytes), _read_model),
         Format("report", lambda _: _report().to_json().encode(), _damaged_json, _read_report),
         Format("machine", _make_machine, _damaged_machine, lambda folder: read_machine(folder / "file")),
         Format("bundle", _make_bundle, _damaged_bundle, _read_bundle),
@@ -456,6 +464,7 @@ FORMATS = {
         Format("segment", _make_segment, damaged_bytes, _read_segment),
         Format("tflite", _make_tflite, _damaged_numbers, _read_tflite),
         Format("store", _make_store, _damaged_store, _read_store),
+        Format("rows", _make_store, damaged_rows(damaged_tree), _read_store),
     )
 }
 
@@ -474,18 +483,57 @@ class Found:
 def damage(each: Format, number: int, first: int = 0) -> Found:
     """Reads `number` damaged files of a format."""
     found = Found()
-    with tempfile.TemporaryDirectory(prefix="mindgap-damage-") as name:
+    with tempfile.TemporaryDirectory(prefix="mindgap-damage-") as name, _at_home_in(Path(name) / "home"):
         (made := Path(name) / "made").mkdir()
         whole = each.make(made)
         _read_one(each, whole, Path(name), 0, found)
-        assert found.read == 1 and not found.outside, f"the whole {each.name} file cannot be read: {found}"
+        assert found.read == 1, f"the whole {each.name} file cannot be read: {found}"
+        found.outside.clear()  # the first reader may make a cache at home
         for count in range(first, first + number):
             random_ = random.Random(count)
-            # Stores are packed for this script only: their files are damaged, not the package.
-            by_bytes = random_.random() < 0.5 and each.name != "store"
-            data = damaged_bytes(whole, random_) if by_bytes else each.damaged(whole, random_)
+            data = damaged_bytes(whole, random_) if _by_bytes(each, random_) else each.damaged(whole, random_)
             _read_one(each, data, Path(name), count, found)
     found.read -= 1
+    return found
+
+
+def _by_bytes(each: Format, random_: random.Random) -> bool:
+    """Stores are packed for this script only: their files are damaged, not the package. So are graphs."""
+    return random_.random() < 0.5 and each.name not in ("store", "rows", "graph")
+
+
+@contextmanager
+def _at_home_in(home: Path) -> Iterator[None]:
+    """Makes a directory the working directory, the home, and the place of temporary files."""
+    before, there = (os.environ.get("HOME"), tempfile.tempdir), Path.cwd()
+    home.mkdir()
+    os.environ["HOME"], tempfile.tempdir = str(home), str(home)
+    os.chdir(home)
+    try:
+        yield
+    finally:
+        os.chdir(there)
+        tempfile.tempdir = before[1]
+        if before[0] is None:
+            del os.environ["HOME"]
+        else:
+            os.environ["HOME"] = before[0]
+
+
+def _listed(root: Path, inner: Path) -> dict[str, tuple[int, int]]:
+    """Returns size and time in ns of all that lies below a directory, without what lies below `inner`."""
+    found: dict[str, tuple[int, int]] = {}
+    waiting = [str(root)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.path == str(inner):
+                    continue
+                about = entry.stat(follow_symlinks=False)
+                is_folder = entry.is_dir(follow_symlinks=False)
+                found[entry.path] = (0, 0) if is_folder else (about.st_size, about.st_mtime_ns)
+                if is_folder:
+                    waiting.append(entry.path)
     return found
 
 
@@ -494,6 +542,7 @@ def _read_one(each: Format, data: bytes, root: Path, count: int, found: Found) -
     folder = root / "inner" / "read"
     folder.mkdir(parents=True)
     (folder / "file").write_bytes(data)
+    before = _listed(root, folder)
     try:
         each.read(folder)
         found.read += 1
@@ -505,7 +554,7 @@ def _read_one(each: Format, data: bytes, root: Path, count: int, found: Found) -
         key = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
         found.untyped[key] += 1
         found.first.setdefault(key, (count, line))
-    if sorted(path.name for path in root.iterdir()) != ["inner", "made"] or outside.exists():
+    if _listed(root, folder) != before or outside.exists():
         found.outside.append(count)
     shutil.rmtree(root / "inner")
 

@@ -54,7 +54,7 @@ SHORT_FORMS = (
         r"(?s)cpu/jit.* tests/CPU s  \(2 of .*cpu/aotinductor.* tests/CPU s  \(1 of ",
     ),
     ShortForm(
-        "damaged_files.py", "model ledger segment tflite --number 30", r"tflite: \d+ read, \d+ refused, 0 untyped"
+        "damaged_files.py", "model graph ledger segment tflite --number 30", r"tflite: \d+ read, \d+ refused, 0 untyped"
     ),
     ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
     ShortForm("export_speed.py", "--runs 1", r"[\d.]+ s before, [\d.]+ s after"),
@@ -70,6 +70,7 @@ SHORT_FORMS = (
         "judging_cost.py", "{catalogue} --count 4 --nodes 3 --platform cpu/eager@isa=default --figures-only",
         r"judging / running: [\d.]+",
     ),
+    ShortForm("large_checkpoints.py", "layer_tiny", r"layer_tiny: [\d,]+ parameters.*status 0"),
     ShortForm("mutations.py", "{catalogue} --bases 4", r"all: [\d.]+ % valid"),
     ShortForm("onnx_conformance.py", "--op Resize Add", r"each case at its own opset: [1-9]\d+ of \d+ cases"),
     ShortForm("operator_samples.py", "--every 50", "ops:"),

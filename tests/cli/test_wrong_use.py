@@ -33,6 +33,10 @@ from mindgap.cli import main
             ["diff", "models.py:calm", "-p", "cpu/jit", "--backward", "--reference-model", "models.py:calm"],
             "--backward",
         ),
+        (
+            ["diff", "models.py:calm", "models.py:calm", "-p", "cpu/jit", "--reference-model", "models.py:calm"],
+            "given 1 times for 2 sources",
+        ),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--deadline", "0"], "--deadline"),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--deadline", "nan"], "--deadline"),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--repeat", "0"], "--repeat"),

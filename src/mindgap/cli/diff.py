@@ -141,11 +141,12 @@ def diff(
         ),
     ] = None,
     reference_model: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--reference-model",
             metavar="SOURCE",
-            help="The model before it was quantised: what quantisation costs is shown beside the verdict.",
+            help="The model before it was quantised: what quantisation costs is shown beside the verdict. With several "
+            "sources: one for each, in their order.",
         ),
     ] = None,
     dynamic: Annotated[
@@ -194,8 +195,14 @@ def diff(
         )
     if files and len(sources) > 1:
         raise MindgapError("--as takes one source: a file is of one program")
-    if reference_model is not None and (len(sources) > 1 or backward):
-        raise MindgapError("--reference-model takes one source, without --backward: it is of one quantised model")
+    floats_of = reference_model or []
+    if floats_of and backward:
+        raise MindgapError("--reference-model measures what quantisation costs: leave --backward out")
+    if floats_of and len(floats_of) != len(sources):
+        raise MindgapError(
+            f"--reference-model is given {len(floats_of)} times for {len(sources)} sources: give one for each, in "
+            "their order"
+        )
     settings = RunSettings(base, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
     kept = None if store is None else Store(store)
 
@@ -212,7 +219,7 @@ def diff(
                 *capture_options(inside, path_taken, steps, text),
                 *([f"inputs={','.join(inputs)}"] if inputs else []),
             ]
-            floats = float_model_of(reference_model, client)
+            floats = [float_model_of(each, client) for each in floats_of]
             found = subjects(sources, asked, client, backward, beside, floats)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 

@@ -153,12 +153,13 @@ class _LeftOut:
 
 def subjects(
     sources: Sequence[str], options: Sequence[str], client: SourceClient, backward: bool = False,
-    own_path: OwnPathClient | str | None = None, float_model: FloatModel | None = None,
+    own_path: OwnPathClient | str | None = None, float_models: Sequence[FloatModel] = (),
 ) -> Iterator[Subject]:  # fmt: skip
     """Yields a subject per model of the sources. `backward`: with gradients, and `+grad` in its name.
 
     `own_path`: runs programs by the way of platforms' users; a text leaves that out, and says why in each row; None
-    leaves it out. `float_model`: the model before it was quantised.
+    leaves it out. `float_models`: of each source the model before it was quantised; empty where that is
+    not asked for.
     A source that cannot be opened is one subject, whose graph raises the reason. Raises `MindgapError` for an option
     that is none.
     """
@@ -166,7 +167,7 @@ def subjects(
     more = " --backward" if backward else ""
     if client.where is not None:
         more += f" --capture-env {client.where.name}"
-    for source in [with_options(source, options) for source in sources]:
+    for position, source in enumerate(with_options(source, options) for source in sources):
         if is_stored(source):
             yield from _stored(source, client, backward)
             continue
@@ -185,7 +186,7 @@ def subjects(
                 yield Subject(
                     one.name + suffix, graph, command, in_process=False, stop=client.stop, program=program,
                     group=one.group and one.group + suffix, weights=partial(client.build, opened, index),
-                    float_model=float_model,
+                    float_model=float_models[position] if float_models else None,
                 )  # fmt: skip
 
 
@@ -200,10 +201,8 @@ def only_program(client: SourceClient, source: str, named: str = "") -> OpenedSo
     return opened
 
 
-def float_model_of(source: str | None, client: SourceClient) -> FloatModel | None:
+def float_model_of(source: str, client: SourceClient) -> FloatModel:
     """Opens the source of `--reference-model`. Raises `MindgapError` if it is not one program."""
-    if source is None:
-        return None
     opened = client.open(source)
     if len(opened.programs) != 1:
         raise MindgapError(f"--reference-model {source}: it has {len(opened.programs)} models: name one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import fields, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from mindgap.graph.compare.culprit import Culprit, culprit_of
 from mindgap.graph.compare.row_metrics import RowMetrics
@@ -30,6 +30,8 @@ from mindgap.results.rows import (
 from mindgap.results.store import Store, StoreError, metrics_of, outcome_of
 from mindgap.run.outcome import Outcome
 
+#: What rows raise that hold other values than mindgap writes, behind checksums that fit.
+_DAMAGED: Final = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
 _TOTALS = """
 WITH rows AS (SELECT * FROM verdicts WHERE run = $run),
      words AS (SELECT word, count(*) AS n FROM rows GROUP BY word),
@@ -66,7 +68,9 @@ def totals(store: Store, run: str) -> Totals:
 
 
 def report_of(store: Store, run: str | None = None) -> Report:
-    """The report of a run, by default of the youngest. Raises `StoreError` where there is none.
+    """The report of a run, by default of the youngest.
+
+    Raises `StoreError` where there is none, and for rows with values that mindgap does not write.
 
     Equal to the one that `diff_many` returned, but for what a baseline added, and for examples and scripts of rows. Of
     a run that was cut short: the models that were finished, and the rows that were.
@@ -77,6 +81,16 @@ def report_of(store: Store, run: str | None = None) -> Report:
     run = run or known[-1]
     if run not in known:
         raise StoreError(f"{store.url} holds no run {run}; it holds {', '.join(known[-10:]) or 'none'}")
+    try:
+        return _report(store, run)
+    except _DAMAGED as error:
+        why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise StoreError(
+            f"{store.url}: rows of run {run} hold what mindgap does not write ({why}): copy it again, or run again"
+        ) from None
+
+
+def _report(store: Store, run: str) -> Report:
     (about,) = store.rows("SELECT * FROM runs WHERE run = ?", [run])
     outcomes: dict[tuple[str, str], Outcome] = {}
     for row in store.rows("SELECT * FROM outcomes WHERE run = ?", [run]):

@@ -117,7 +117,12 @@ def test_missing_files_and_modules(model):
     with pytest.raises(SourceError, match="no such module"):
         open_source("no_such_package.models:make")
     model.write_text("import no_such_dependency")
-    with pytest.raises(SourceError, match=r"no_such_dependency.*\(line 1\)"):
+    with pytest.raises(
+        SourceError, match=r"no_such_dependency.*\(line 1\): install its package beside mindgap, or open"
+    ):
+        open_source(f"{model}:module")
+    model.write_text("def module():\n    import no_such_dependency")
+    with pytest.raises(SourceError, match=r"no_such_dependency.*\(line 2\): install its package beside mindgap"):
         open_source(f"{model}:module")
     model.write_text("def (")
     with pytest.raises(SourceError, match=r"SyntaxError.*\(line 1\)"):

@@ -145,7 +145,7 @@ def test_a_missing_dependency_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("someone/no-such-repository:net", "nothing is fetched while offline: clone it"),
+        ("someone/no-such-repository:net", "mindgap downloads nothing: clone it"),
         ("./nowhere:net", "no such folder"),
         ("nowhere", "write torchhub:FOLDER:ENTRYPOINT"),
         ("some/where:not-a-name", "write torchhub:FOLDER:ENTRYPOINT"),

@@ -59,7 +59,8 @@ class Program:
     `source`: the text that names exactly this program. `group`: the name of the program where it has several sets of
     arguments, each of which is a `Program`; `first`: the source of the first of them. `remake`: builds a program that
     depends on its arguments, such as a translated model file, with a change of these; None where the arguments of the
-    built program are changed.
+    built program are changed. `make_submodule`: makes the program of a submodule, by its path and the number of its
+    call, without the rest of the model; it returns None where the whole is to be made, as it is for other arguments.
     """
 
     name: str
@@ -68,15 +69,17 @@ class Program:
     group: str = ""
     first: str = ""
     remake: Callable[[ArgumentChange], Built] | None = None
+    make_submodule: Callable[[str, int], Built | None] | None = None
 
     def changed(self, change: ArgumentChange, **fields: Any) -> Program:
         """Returns the program with other arguments, and other `fields`."""
         build, remake = self.make, self.remake
         if remake is None:
-            return replace(self, make=lambda: change.apply(build()), **fields)
+            return replace(self, make=lambda: change.apply(build()), make_submodule=None, **fields)
         return replace(
-            self, make=lambda: remake(change), remake=lambda second: remake(change.followed_by(second)), **fields
-        )
+            self, make=lambda: remake(change), remake=lambda second: remake(change.followed_by(second)),
+            make_submodule=None, **fields,
+        )  # fmt: skip
 
     def build(self) -> Call:
         """Returns (callable, args, kwargs). Raises `SourceError` if the model cannot be built."""

@@ -46,16 +46,26 @@ def inside(one: Program | Captured, asked: SubmoduleCall) -> Program:
     number = f"#{asked.call}" if asked.call > 1 else ""
 
     def make() -> Built:
+        try:
+            alone = one.make_submodule and one.make_submodule(asked.path, asked.call)
+        except CaptureError as error:
+            raise _refused(one, asked, error) from error
+        if alone:
+            return alone
         built = one.make()
         try:
             module, args, kwargs = call_inside(built.program, built.args, built.kwargs, asked.path, asked.call)
         except CaptureError as error:
-            at = f" ({error.line})" if error.line else ""
-            raise SourceError(f"{one.source}: inside={asked.path}: {error.reason}{at}") from error
+            raise _refused(one, asked, error) from error
         return replace(built, program=module, args=args, kwargs=kwargs, dynamic_shapes=None)
 
     path = f"/{asked.path}{number}"
-    return replace(one, name=one.name + path, make=make, group=one.group and one.group + path)
+    return replace(one, name=one.name + path, make=make, group=one.group and one.group + path, make_submodule=None)
+
+
+def _refused(one: Program, asked: SubmoduleCall, error: CaptureError) -> SourceError:
+    at = f" ({error.line})" if error.line else ""
+    return SourceError(f"{one.source}: inside={asked.path}: {error.reason}{at}")
 
 
 def capturable_submodules(

@@ -20,6 +20,7 @@ from mindgap.platforms.messages import running_error
 from mindgap.platforms.protocol import (
     ACCURACY,
     INFERENCE_ONLY,
+    WEIGHT_COPIES,
     Array,
     Executable,
     Fallback,
@@ -99,6 +100,7 @@ class IreePlatform:
         """
         return {
             **host.described(MODULES),
+            WEIGHT_COPIES: 5,  # benchmarks/weight_copies.py
             **self._facts,
             "target": self._target,
             "target_cpu": self._options.get("cpu", "default"),

@@ -20,6 +20,7 @@ from mindgap.platforms.jax import messages
 from mindgap.platforms.jax.stages import jax_stage
 from mindgap.platforms.messages import loading_error, running_error
 from mindgap.platforms.protocol import (
+    WEIGHT_COPIES,
     Array,
     Executable,
     Fallback,
@@ -70,6 +71,7 @@ class JaxPlatform:
         policy = dtype_policy.measured_dtypes(self)
         return {
             **host.described(MODULES),
+            WEIGHT_COPIES: 1,  # benchmarks/weight_copies.py
             **self._described,
             "client_threads": _client_threads(),
             "x64": bool(self._jax.config.jax_enable_x64),

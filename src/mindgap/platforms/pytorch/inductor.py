@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import Graph
 from mindgap.platforms.protocol import (
     PYTORCH_DECOMPOSITIONS,
+    WEIGHT_COPIES,
     Array,
     Availability,
     Executable,
@@ -86,7 +87,9 @@ class _Inductor:
     description: Mapping[str, Any]
 
     def describe(self) -> Mapping[str, Any]:
-        return {**self.description, PYTORCH_DECOMPOSITIONS: True}
+        # Measured by benchmarks/weight_copies.py. A frozen program holds its weights packed.
+        copies: dict[str, Any] = {} if self.options.get("freezing") == "1" else {WEIGHT_COPIES: 0}
+        return {**self.description, PYTORCH_DECOMPOSITIONS: True, **copies}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.pytorch.compilation import compiled, inductor_settings

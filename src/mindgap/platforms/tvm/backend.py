@@ -13,6 +13,7 @@ from mindgap.platforms.host_runtime import HostRuntime, Option, processor, threa
 from mindgap.platforms.messages import loading_error, running_error
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
+    WEIGHT_COPIES,
     Array,
     Executable,
     Fallback,
@@ -53,6 +54,7 @@ class TvmPlatform:
         """Describes the platform. `runtime_threads`: how many TVM uses."""
         return {
             **host.described(MODULES),
+            WEIGHT_COPIES: 0,  # benchmarks/weight_copies.py
             "target": str(self._target),
             "llvm": int(self._tvm.target.codegen.llvm_version_major()),
             "optimization": self._options.get("opt", "all"),

@@ -33,6 +33,7 @@ from mindgap.models.corpus.source import (
 from mindgap.models.corpus.type_guards import is_list, is_sequence, is_tuple
 from mindgap.models.corpus.weights.construction import torch_seed
 
+_INSTALL = ": install its package beside mindgap, or open the source where it is (--capture-env NAME)"
 _SHAPES = (
     "return (module, args), (module, args, kwargs), (module, args, kwargs, dynamic_shapes), any of these with a name "
     "before it, or a list of such; args: a tuple of arguments, or a list of such tuples, one for each call"
@@ -114,7 +115,7 @@ def _load_file(path: Path) -> ModuleType:
             sys.modules[name] = before
             return before
         del sys.modules[name]
-        raise SourceError(f"{path}: importing it raised {one_line(error)}{_where(error, path)}") from error
+        raise SourceError(f"{path}: importing it raised {_said(error, path)}") from error
     finally:
         sys.path.remove(folder)
     return module
@@ -136,7 +137,7 @@ def _load_module(name: str) -> ModuleType:
             raise SourceError(
                 f"{name}: no such module here or in the installed packages{suggest(name, schemes())}"
             ) from None
-        raise SourceError(f"{name}: importing it needs {error.name!r}, which is not installed") from error
+        raise SourceError(f"{name}: importing it needs {error.name!r}, which is not installed{_INSTALL}") from error
     except (Exception, SystemExit) as error:
         raise SourceError(f"{name}: importing it raised {one_line(error)}") from error
     finally:
@@ -149,7 +150,13 @@ def _call(make: Callable[[], Any], source: Source, chosen: SourceOptions) -> Any
             return make()
         except (Exception, SystemExit) as error:
             path = Path(source.target.rpartition(":")[0])
-            raise SourceError(f"{source.target}: it raised {one_line(error)}{_where(error, path)}") from error
+            raise SourceError(f"{source.target}: it raised {_said(error, path)}") from error
+
+
+def _said(error: BaseException, path: Path) -> str:
+    """Returns an error of the user's code in one line, with its line there, and what to do about a missing package."""
+    missing = isinstance(error, ModuleNotFoundError) and error.name is not None
+    return f"{one_line(error)}{_where(error, path)}{_INSTALL if missing else ''}"
 
 
 def _where(error: BaseException, path: Path) -> str:

@@ -1,7 +1,8 @@
 """Opens `hub:OWNER/NAME` or `hub:FOLDER`: a published model, built from its `config.json` by its library's own class.
 
 Code in the model's repository is never run. Weights come from safetensors, bit for bit. If there are only pickles
-(which can run code) or no weights, they are seeded.
+(which can run code) or no weights, they are seeded. `layers=N` takes the weights of the first N blocks. A submodule of
+a model that is larger than memory is made alone (`one_submodule`).
 """
 
 from __future__ import annotations
@@ -17,26 +18,35 @@ from torch import nn
 
 from mindgap.aten.tensors import TORCH_DTYPES, torch_dtype_name
 from mindgap.graph import Normal, kind_of
+from mindgap.models.capture.module_calls import WHOLE, call_inside
 from mindgap.models.corpus.hubs.hugging_face_folder import HubModel, located
+from mindgap.models.corpus.hubs.one_submodule import (
+    OnlySubmodule,
+    draw_outside,
+    fill_submodule,
+    parameters_on_meta_device,
+    submodule_at,
+)
+from mindgap.models.corpus.hubs.safetensors_folder import tensor_folder
+from mindgap.models.corpus.hubs.size_limit import refuse_size, too_large
 from mindgap.models.corpus.hubs.tokenizer import encoded_text, with_text
 from mindgap.models.corpus.libraries import import_library, silence_output, stay_offline
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, source_options
 from mindgap.models.corpus.type_guards import is_list, is_table
-from mindgap.models.corpus.weights.construction import construct, parameters_on_meta
+from mindgap.models.corpus.weights.construction import construct
+from mindgap.models.corpus.weights.initialisation import SkippedInitialisation
 from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.models.corpus.zoos.image_inputs import with_pictures
-from mindgap.run.system import memory_bytes
+from mindgap.models.corpus.zoos.transformers.shrinking import Shrinking, first_layers, shrink_configuration
 
-#: The share of the memory that a model's weights may take. What is left holds a platform's copy.
-_MOST_OF_MEMORY: Final = 0.5
 #: Entries that name code to fetch, kernels to fetch or weights to fetch: what is built is the architecture.
 _NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_implementation", "_name_or_path"})
 
 
 class SeededInstead(UserWarning):
-    """A model has trained weights only in a form that is never loaded; seeded ones are used."""
+    """A model has trained weights only in a form that is never loaded or does not fit; seeded ones are used."""
 
 
 def open_hub(source: Source) -> list[Program]:
@@ -53,7 +63,12 @@ def open_hub(source: Source) -> list[Program]:
     for one in found:
         try:
             programs.append(
-                Program(one.name, one.source, functools.partial(_build, source, one, chosen, _maker(one, chosen)))
+                Program(
+                    one.name,
+                    one.source,
+                    functools.partial(_build, source, one, chosen, _maker(one, chosen)),
+                    make_submodule=functools.partial(_submodule, source, one, chosen),
+                )
             )
         except SourceError as error:
             refused.append(error)
@@ -124,24 +139,56 @@ def _transformers_class(model: HubModel) -> Any:
 
 
 def _build_transformers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
-    from mindgap.models.corpus.zoos.transformers.arguments import Sizes
-    from mindgap.models.corpus.zoos.transformers.models import arguments_of
-    from mindgap.models.corpus.zoos.transformers.shrinking import Shrinking, shrink_configuration
+    config, loaded = _transformers_config(model_class, source, model, chosen)
+    dtype = _dtype_of_files(model) if loaded else chosen.dtype or "float32"
+    refuse_size(source, chosen, dtype, lambda: model_class(config), shrinks=True, narrows=not loaded)
+    registry = TensorRegistry()
 
+    def load(absent: set[str]) -> nn.Module:
+        if chosen.layers is None:
+            return _pretrained(model_class, model, absent, config=config)
+        cut = _in_dtype(dtype, lambda: model_class(config))
+        absent.update(tensor_folder(model.folder, _prefix(model_class)).fill(cut))
+        if absent:
+            said = f"the files have no {', '.join(sorted(absent)[:3])} of these shapes: seeded weights instead"
+            warnings.warn(f"{source.text}: {said}", SeededInstead, stacklevel=2)
+        return cut
+
+    built, seeded = _weights(source, model, chosen, registry, lambda: _in_dtype(dtype, lambda: model_class(config)),
+                             load, loaded)  # fmt: skip
+    fixed, given = _transformers_call(source, model, config, chosen, built, registry)
+    return _called(built, given, fixed, chosen, registry, seeded)
+
+
+def _transformers_config(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> tuple[Any, bool]:
+    """Returns the configuration, with fewer layers where asked, and whether the files' weights fit it."""
     if "quantization_config" in model.config:
-        raise SourceError(f"{source.text}: its weights are quantised, which takes another library's kernels")
-    table = _architecture(model.config)
+        raise _quantised(source, model.config["quantization_config"])
+    table, loaded = _architecture(model.config), model.safetensors
     if chosen.layers is not None:
-        table = shrink_configuration(table, Shrinking("shallow", chosen.layers, chosen.size))
+        cut = first_layers(table, chosen.layers) if loaded else None
+        loaded = cut is not None
+        table = cut or shrink_configuration(table, Shrinking("shallow", chosen.layers, chosen.size))
+        if model.safetensors and not loaded:
+            warnings.warn(
+                f"{source.text}: layers={chosen.layers} cuts stages of several blocks, which its files' weights do not "
+                f"fit: seeded weights instead",
+                SeededInstead,
+                stacklevel=2,
+            )
     config = model_class.config_class.from_dict(table)
     # One matrix product for all experts: the other ways loop over what the router decided.
     config._experts_implementation = "batched_mm"
-    loaded = model.safetensors and chosen.layers is None
-    dtype = _dtype_of_files(model) if loaded else chosen.dtype or "float32"
-    _refuse_size(source, chosen, dtype, lambda: model_class(config), shrinks=True, narrows=not loaded)
-    registry = TensorRegistry()
-    built, seeded = _weights(source, model, chosen, registry, lambda: _in_dtype(dtype, lambda: model_class(config)),
-                             lambda absent: _pretrained(model_class, model, absent, config=config))  # fmt: skip
+    return config, loaded
+
+
+def _transformers_call(
+    source: Source, model: HubModel, config: Any, chosen: SourceOptions, built: nn.Module, registry: TensorRegistry
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns the arguments that its Python code decides by, and the others."""
+    from mindgap.models.corpus.zoos.transformers.arguments import Sizes
+    from mindgap.models.corpus.zoos.transformers.models import arguments_of
+
     tokens: Mapping[str, torch.Tensor] = {} if chosen.text is None else encoded_text(source, model, config, chosen.text)
     length = tokens["input_ids"].shape[1] if tokens else chosen.length or 12
     sizes = Sizes(chosen.batch or 1, length, chosen.size, chosen.seed, _dtype_of(built))
@@ -149,8 +196,52 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
     found = arguments_of(built, sizes, registry, failures)
     if found is None:
         raise _unanswered(source, failures)
-    given = found.given if not tokens else with_text(source, found.given, tokens)
-    return _called(built, given, found.fixed, chosen, registry, seeded)
+    return found.fixed, found.given if not tokens else with_text(source, found.given, tokens)
+
+
+def _submodule(source: Source, model: HubModel, chosen: SourceOptions, path: str, call: int) -> Built | None:
+    """Returns a submodule of a model of transformers whose weights are here and too large to hold whole.
+
+    None for any other. Raises `SourceError`, and `CaptureError` where the model does not call the submodule.
+    """
+    if path == WHOLE or not model.safetensors or "architecture" in model.config or "_class_name" in model.config:
+        return None
+    with silence_output():
+        model_class = _transformers_class(model)
+        config, loaded = _transformers_config(model_class, source, model, chosen)
+        dtype = _dtype_of_files(model)
+        if not loaded or not (needed := too_large(chosen, dtype, lambda: model_class(config))):
+            return None
+        with parameters_on_meta_device():
+            built = construct(source, SourceOptions(chosen.seed), lambda: _in_dtype(dtype, lambda: model_class(config)),
+                              SkippedInitialisation)  # fmt: skip
+        part = submodule_at(source, built, path)
+        refuse_size(source, chosen, dtype, lambda: part, inside=path)
+        registry, as_dtype = TensorRegistry(), TORCH_DTYPES[chosen.dtype or dtype]
+        files = tensor_folder(model.folder, _prefix(model_class))
+        read = fill_submodule(source, built, path, files, as_dtype)
+        draw_outside(source, built, path, chosen.seed, registry)
+        built.to(as_dtype).train(chosen.train)
+        fixed, given = _transformers_call(source, model, config, chosen, built, registry)
+        module, args, kwargs = call_inside(functools.partial(built, **fixed) if fixed else built, (), given, path, call)
+    warnings.warn(
+        f"{source.text}: {needed:.1f} GiB are more than half of this machine's memory: of its "
+        f"{len(set(files.files.values()))} files {read} are read, for {path} alone; what modules with weights "
+        f"compute before it is drawn (standard normal)",
+        OnlySubmodule,
+        stacklevel=2,
+    )
+    return Built(module, args, kwargs, registry)
+
+
+def _quantised(source: Source, about: Any) -> SourceError:
+    """Returns the refusal of a checkpoint whose weights another library packed, by its method."""
+    method = about.get("quant_method") if is_table(about) else None
+    return SourceError(
+        f"{source.text}: its weights are quantised by {method or 'an unnamed method'} (quantization_config), and "
+        f"kernels of that library compute on them: load and dequantise it in a function of your own, FILE.py:CALLABLE "
+        f"(from_pretrained, then model.dequantize()), or name the float checkpoint that it was made from"
+    )
 
 
 def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
@@ -160,7 +251,7 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
     table = _architecture(model.config)
     if chosen.layers is not None:
         raise SourceError(f"{source.text}: a network of diffusers keeps its layers; leave layers= out")
-    _refuse_size(source, chosen, "float32", lambda: model_class.from_config(table))
+    refuse_size(source, chosen, "float32", lambda: model_class.from_config(table))
     registry = TensorRegistry()
     built, seeded = _weights(source, model, chosen, registry, lambda: model_class.from_config(table),
                              lambda absent: _pretrained(model_class, model, absent))  # fmt: skip
@@ -197,7 +288,7 @@ def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Sour
     def create() -> nn.Module:
         return timm.create_model(architecture, pretrained=False, **arguments)
 
-    _refuse_size(source, chosen, "float32", create)
+    refuse_size(source, chosen, "float32", create)
     if not model.safetensors:
         return with_pictures(construct(source, chosen, create), shapes, chosen)
     registry = TensorRegistry()
@@ -218,43 +309,8 @@ def _architecture(config: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _refuse_size(
-    source: Source,
-    chosen: SourceOptions,
-    made: str,
-    make: Callable[[], nn.Module],
-    *,
-    shrinks: bool = False,
-    narrows: bool = False,
-) -> None:
-    """Raises `SourceError` if the model has too many parameters, before memory is taken for them.
-
-    `made`: the dtype in which it is made, before it has that of the options. `shrinks`: it takes `layers=`.
-    `narrows`: it is made in the dtype of the options.
-    """
-    count = parameters_on_meta(make)
-    if count is None:
-        return
-    asked = chosen.dtype or made
-    widest = max(made, asked, key=_bytes_of)
-    needed, memory = count * _bytes_of(widest) / 2**30, memory_bytes() / 2**30
-    if needed <= memory * _MOST_OF_MEMORY:
-        return
-    advice: list[str] = []
-    if narrows and _bytes_of(made) > 2:
-        advice.append(f"with ?dtype=bfloat16 it takes {count * 2 / 2**30:.1f}")
-    elif _bytes_of(asked) > _bytes_of(made):
-        advice.append(f"without dtype={asked} it takes {count * _bytes_of(made) / 2**30:.1f}")
-    if shrinks and (chosen.layers or 3) > 2:
-        advice.append("with ?layers=2 it is built with two layers")
-    raise SourceError(
-        f"{source.text}: {count:,} parameters, {needed:.1f} GiB in {widest}, and this machine has {memory:.1f}: "
-        f"{', and '.join(advice) or 'take a machine with more memory'}"
-    )
-
-
-def _bytes_of(dtype: str) -> int:
-    return TORCH_DTYPES[dtype].itemsize
+def _prefix(model_class: Any) -> str:
+    return str(getattr(model_class, "base_model_prefix", ""))
 
 
 def _dtype_of_files(model: HubModel) -> str:
@@ -275,13 +331,14 @@ def _in_dtype(dtype: str, make: Callable[[], nn.Module]) -> nn.Module:
 
 def _weights(
     source: Source, model: HubModel, chosen: SourceOptions, registry: TensorRegistry,
-    create: Callable[[], nn.Module], load: Callable[[set[str]], nn.Module],
+    create: Callable[[], nn.Module], load: Callable[[set[str]], nn.Module], loaded: bool | None = None,
 ) -> tuple[nn.Module, bool]:  # fmt: skip
     """Returns the model, and whether its weights are seeded rather than trained.
 
-    `load` adds the names of parameters that the files lack to the set it is given; those are seeded.
+    `load` adds the names of parameters that the files lack to the set it is given; those are seeded. `loaded`: whether
+    the files' weights fit, by default whether there are any.
     """
-    if not model.safetensors or chosen.layers is not None:
+    if not (model.safetensors if loaded is None else loaded):
         built = construct(source, chosen, create)
         seed_weights(built, chosen.seed, registry)
         return built, True

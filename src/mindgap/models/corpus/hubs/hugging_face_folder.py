@@ -1,11 +1,10 @@
-"""Finds the folder of a Hugging Face model: the user's, one in the local cache, or a fetched one."""
+"""Finds the folder of a Hugging Face model: the user's, or one in the local cache. Downloads nothing."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import logging
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +44,7 @@ class HubModel:
 def located(source: Source) -> list[HubModel]:
     """Returns the models of a source: one, or the components of a pipeline (`model_index.json`).
 
-    Raises `SourceError` if there is no such folder, nor such a model in the cache or (with a network) on the hub.
+    Raises `SourceError` if there is no such folder, nor such a model in the local cache.
     """
     folder, name = _folder(source)
     if (folder / "config.json").is_file():
@@ -84,7 +83,7 @@ def _folder(source: Source) -> tuple[Path, str]:
     owner, _, rest = source.target.partition("/")
     name, _, part = rest.partition("/")
     model = f"{owner}/{name}" if name else owner
-    snapshot = _cached(model) or _fetched(model, source)
+    snapshot = _cached(model, source)
     return snapshot / part if part else snapshot, source.target
 
 
@@ -95,33 +94,24 @@ def _hub(what: str) -> Any:
         raise SourceError(f"{what}: needs huggingface_hub ({error}); pip install 'mindgap[transformers]'") from error
 
 
-def _cached(model: str) -> Path | None:
-    """Returns the newest snapshot in the local cache that has a configuration."""
+def _cached(model: str, source: Source) -> Path:
+    """Returns the newest snapshot in the local cache that has a configuration. The hub is never asked.
+
+    Raises `SourceError` where there is none.
+    """
     hub = _hub(f"hub:{model}")
     try:
         folder = Path(hub.snapshot_download(model, local_files_only=True))
-    except Exception as error:  # not in the cache, or a damaged cache: the model must come from elsewhere
+    except Exception as error:  # not in the cache, or a damaged cache
         _log.info("hub:%s: no snapshot in the local cache: %s", model, one_line(error))
-        return None
-    return folder if any((folder / table).is_file() for table in _TABLES) else None
-
-
-def _fetched(model: str, source: Source) -> Path:
-    """Downloads the model's configurations from the hub, not its weights, which may have hundreds of gigabytes."""
-    hub = _hub(source.text)
-    advice = (
-        f"download it where there is a network (`hf download {model}`, with --include '*.json' for its architecture "
-        f"alone), or name a folder: hub:FOLDER"
+        folder = None
+    if folder is not None and any((folder / table).is_file() for table in _TABLES):
+        return folder
+    raise SourceError(
+        f"{source.text}: there is no such folder, {model} is not in the local cache ({hub.constants.HF_HUB_CACHE}), "
+        f"and mindgap downloads nothing: download it (`hf download {model}`, with --include '*.json' for the "
+        f"architecture alone), or name a folder: hub:FOLDER"
     )
-    if bool(hub.constants.HF_HUB_OFFLINE) or os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
-        raise SourceError(
-            f"{source.text}: there is no such folder, and {model} is not in the local cache "
-            f"({hub.constants.HF_HUB_CACHE}); the hub is not asked while HF_HUB_OFFLINE is set: {advice}"
-        )
-    try:
-        return Path(hub.snapshot_download(model, allow_patterns=["*.json"], etag_timeout=10))
-    except Exception as error:
-        raise SourceError(f"{source.text}: {model} cannot be had from the hub ({one_line(error)}): {advice}") from error
 
 
 def _table(path: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Opens `torchhub:OWNER/NAME:ENTRYPOINT` or `torchhub:FOLDER:ENTRYPOINT`: a model from a repository's `hubconf.py`.
 
 This runs the repository's own code, as `torch.hub` does. The user named it; no pattern ever matches such a source.
-Trained weights are not requested, and a download attempt is refused.
+Nothing is downloaded: trained weights are not requested, and an attempt of the code to fetch them is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import os
 import re
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -51,7 +50,7 @@ def open_torchhub(source: Source) -> list[Program]:
 
 
 def _located(source: Source, repository: str) -> Path:
-    """Returns the repository's folder: the user's, or `torch.hub`'s copy, fetched first if there is a network."""
+    """Returns the repository's folder: the user's, or the copy that `torch.hub` keeps. Downloads nothing."""
     path = Path(repository).expanduser()
     if path.is_dir():
         return path
@@ -65,21 +64,10 @@ def _located(source: Source, repository: str) -> Path:
     for folder in [kept / one for one in wanted] + ([] if branch else sorted(kept.glob(f"{prefix}_*"))):
         if (folder / "hubconf.py").is_file():
             return folder
-    advice = f"clone it and name the folder: torchhub:FOLDER:{source.target.rpartition(':')[2]}"
-    if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
-        raise SourceError(
-            f"{source.text}: {repository} is not in {kept}, and nothing is fetched while offline: {advice}"
-        )
-    try:
-        with silence_output():
-            # Downloads and unpacks the repository; listing its entry points also runs its hubconf.py.
-            hub.list(repository, trust_repo=True, skip_validation=False)
-    except Exception as error:
-        raise SourceError(f"{source.text}: {repository} cannot be fetched ({one_line(error)}): {advice}") from error
-    found = sorted(kept.glob(f"{prefix}_*"))
-    if not found:
-        raise SourceError(f"{source.text}: {repository} was fetched and is not in {kept}: {advice}")
-    return found[0]
+    raise SourceError(
+        f"{source.text}: {repository} is not in {kept}, and mindgap downloads nothing: clone it and name the folder: "
+        f"torchhub:FOLDER:{source.target.rpartition(':')[2]}"
+    )
 
 
 def _build(source: Source, folder: Path, entry: str, chosen: SourceOptions) -> Built:

@@ -92,6 +92,29 @@ def shrink_configuration(config: Mapping[str, Any], way: Shrinking) -> dict[str,
     return _shrink(config, replace(way, divisor=_divisor(config)))
 
 
+def first_layers(config: Mapping[str, Any], layers: int) -> dict[str, Any] | None:
+    """Returns a configuration that differs in its depth alone, so that the first blocks' trained weights fit it.
+
+    None for one with stages of several blocks, whose first blocks are not the first of one list.
+    """
+    if any(is_sequence(config.get(key)) for key in _STAGES):
+        return None
+    depths = {value for key, value in config.items() if _is_depth(key) and type(value) is int}
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if is_table(value) and ("model_type" in value or key.endswith("_config")):
+            found[key] = first_layers(value, layers)
+            if found[key] is None:
+                return None
+        elif _is_depth(key) and type(value) is int:
+            found[key] = min(value, layers)
+        elif is_sequence(value) and len(value) in depths:
+            found[key] = value[:layers]
+        else:
+            found[key] = value
+    return found
+
+
 def stays_wide(config: Mapping[str, Any], way: Shrinking) -> bool:
     """Whether this way leaves widths as they are: always, or because a narrow part of the model cannot be divided."""
     return way.how == "shallow" or (way.how == "divided" and _divisor(config) == 1)
