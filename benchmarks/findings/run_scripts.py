@@ -30,7 +30,8 @@ from mindgap.findings.reduction.reproducer import RUNS, every_case_shows, run_sc
 from mindgap.findings.script.culprit_script import target_of
 from mindgap.findings.script.form import script_source
 
-_TIMEOUT_S = 400.0
+#: Of one run. A script that looks for a hang ends by itself, after the limit that it names.
+_TIMEOUT_S = 3000.0
 _PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/|lib/python3)")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _LOCK = threading.Lock()

@@ -7,7 +7,7 @@ import importlib
 import os
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -201,7 +201,8 @@ def _script(options: Options, function: str = "run", edits: Mapping[str, str] | 
     if "calibration" in options:
         path = str(Path(options["calibration"]).resolve())
         changes["do_quantization=False"] = f"do_quantization=True, dataset={path!r}"
-    return read_runner(file, _PACKAGES, function, properties=given, edits=changes, diagnostics=True)
+    found = read_runner(file, _PACKAGES, function, properties=given, edits=changes, diagnostics=True)
+    return replace(found, refusal=messages.NOT_SUPPORTED)
 
 
 def _file_script(options: Options, file: str) -> ScriptRunner:
