@@ -1,6 +1,6 @@
 """Writes the scripts of listed causes anew from their case parts, runs them, and keeps what they print.
 
-    python benchmarks/findings/run_scripts.py docs/findings [SCRIPT…] [-j 2] [--native] [--keep-text]
+    python benchmarks/findings/run_scripts.py docs/findings [SCRIPT…] [-j 2] [--no-native] [--keep-text]
     python benchmarks/findings/run_scripts.py docs/findings --version onnxruntime=PATH/bin/python
 
 Each script runs in the environment of its platform, and its second reproducer in the runtime's own format too, each
@@ -82,6 +82,7 @@ def main() -> int:
     parser.add_argument("scripts", nargs="*", help="scripts, relative to the directory (default: all)")
     parser.add_argument("-j", "--jobs", type=int, default=1)
     parser.add_argument("--keep-text", action="store_true", help="run the scripts as they are")
+    parser.add_argument("--no-native", action="store_true", help="leave out the second reproducers")
     parser.add_argument("--version", metavar="FOLDER=PYTHON", help="run those of one platform with another version")
     arguments = parser.parse_args()
     directory = arguments.directory.resolve()
@@ -99,7 +100,7 @@ def main() -> int:
             versions = next(iter(printed.splitlines()), "")
             runs.note(name, versions={versions: answer} if answer.startswith(("fault", "no fault")) else {})
         else:
-            answer = _renewed(directory, causes[name], facts, runs, arguments.keep_text)
+            answer = _renewed(directory, causes[name], facts, runs, arguments.keep_text, not arguments.no_native)
         print(f"{answer}: {name}", flush=True)
         return answer == "fault"
 
@@ -107,7 +108,7 @@ def main() -> int:
         return int(not all(list(threads.map(one, chosen))))
 
 
-def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: bool) -> str:
+def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: bool, with_native: bool) -> str:
     """Writes a script anew, if it has facts, and runs it and its second reproducer."""
     name = cause.findings[0].script
     script, given = directory / name, facts.get(name)
@@ -118,7 +119,7 @@ def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: b
     python = target_of(cause.findings[0].platform).python
     found = run_twice(python, script)
     answer = str(found["answer"])
-    if given is not None and given.native:
+    if given is not None and given.native and with_native:
         found |= run_twice(python, script.parent / given.native, "native_")
         native = str(found["native_answer"])
         answer = answer if native == "fault" or answer != "fault" else f"{answer}, native: {native}"
