@@ -30,8 +30,8 @@ FILE: Final = "facts.toml"
 DECIDED: Final = {
     "build": "the maker's compiler or runtime: the model is refused, rewritten or ended before anything is computed",
     "source": "the maker's kernel or lowering: the wrong formula was read in its source, or in the code that it writes",
-    "elsewhere": "the maker's compiler or kernel: the same simulator is right for the operator in another shape, form or "
-    "place",
+    "elsewhere": "the maker's compiler or kernel: the same simulator is right for the operator in another shape, form "
+    "or place",
     "arithmetic": "the maker's kernel: the operations that it needs are right on the same simulator, also beyond the "
     "limits of the format",
     "host": "the simulator's own code, which reads the inputs: no kernel runs",
