@@ -42,11 +42,12 @@ def run_integers(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     spec = TosaCompileSpec(TosaSpecification.create_from_string("TOSA-1.0+INT"))
     program = torch.export.export(model, fresh())
     lowered = to_edge_transform_and_lower(program, partitioner=[TOSAPartitioner(spec)]).exported_program()
-    values, given = {}, iter(fresh())
+    values, given = {}, dict(zip(lowered.graph_signature.user_inputs, fresh(), strict=True))
     for node in lowered.graph_module.graph.nodes:
         arguments = torch.fx.node.map_arg(node.args, lambda each: values[each])
         if node.op == "placeholder":
-            values[node] = next(given)
+            # Others are parameters that are in the parts now.
+            values[node] = given.get(node.name)
         elif node.op == "get_attr":
             values[node] = getattr(lowered.graph_module, node.target)
         elif node.target is operator.getitem:
