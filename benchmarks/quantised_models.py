@@ -5,12 +5,16 @@
     mindgap corpus build out/catalogue 'onnx:*'              # ONNX's conformance cases, into the same catalogue
 
 The modules are those of `torch.ao.quantization` (dynamic, static, FX), the files those of `onnxruntime.quantization`:
-QDQ and QOperator, weights per tensor and per channel, signed and unsigned, dynamic ones, weights of 4 bits in blocks.
+QDQ and QOperator, weights per tensor and per channel, signed and unsigned, dynamic ones, weights of 4 bits in blocks;
+and those of PyTorch's `pt2e` flow, exported by `torch.onnx`. These need torchao, which PyTorch does not bring: this
+file runs itself in the environment `executorch`, and leaves them out where there is none.
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -166,6 +170,52 @@ def write_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
+def pt2e_files(folder: Path) -> list[Path]:
+    """Writes the ONNX files of the `pt2e` flow in the environment `executorch`, and returns their paths; none without
+    it."""
+    from mindgap.platforms.environments import EnvironmentProblem, find
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        python = find("executorch").python
+    except EnvironmentProblem as problem:
+        print(f"no files of the pt2e flow: {problem}; mindgap env create executorch", file=sys.stderr)
+        return []
+    command = [str(python), __file__, "--pt2e", str(folder)]
+    return [
+        Path(line) for line in subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    ]
+
+
+def write_pt2e_files(folder: Path) -> Iterator[Path]:
+    """Writes the ONNX files of the `pt2e` flow and yields their paths. XNNPACK's quantiser makes int8 of activations
+    and weights, that of Inductor uint8 of activations, and quantises operands only.
+
+    Operator set 18 is the newest that PyTorch's exporter writes and RKNN-Toolkit2 reads.
+    """
+    xnnpack, inductor, flow = (
+        importlib.import_module(name) for name in (
+            "executorch.backends.xnnpack.quantizer.xnnpack_quantizer",
+            "torchao.quantization.pt2e.quantizer.x86_inductor_quantizer",
+            "torchao.quantization.pt2e.quantize_pt2e",
+        )
+    )  # fmt: skip
+    quantisers: dict[str, tuple[Any, Any]] = {
+        "xnnpack": (xnnpack.XNNPACKQuantizer, xnnpack.get_symmetric_quantization_config()),
+        "xnnpack-channel": (xnnpack.XNNPACKQuantizer, xnnpack.get_symmetric_quantization_config(is_per_channel=True)),
+        "x86": (inductor.X86InductorQuantizer, inductor.get_default_x86_inductor_quantization_config()),
+    }
+    for name, (kind, (made, config)) in itertools.product(FLOAT, quantisers.items()):
+        module, x = _float(name)
+        prepared = flow.prepare_pt2e(torch.export.export(module, (x,)).module(), made().set_global(config))
+        for _ in range(8):
+            prepared(torch.randn_like(x))
+        path = folder / f"{name}-pt2e-{kind}.onnx"
+        converted = flow.convert_pt2e(prepared)
+        torch.onnx.export(converted, (x,), str(path), dynamo=True, opset_version=18, external_data=False, verbose=False)
+        yield path
+
+
 class _Calibration:
     """Gives eight batches like the example."""
 
@@ -178,4 +228,9 @@ class _Calibration:
 
 
 if __name__ == "__main__":
-    print(f"{__file__}:modules", *write_files(Path(sys.argv[1])))
+    if sys.argv[1] == "--pt2e":
+        for written in write_pt2e_files(Path(sys.argv[2])):
+            print(written)
+    else:
+        target = Path(sys.argv[1])
+        print(f"{__file__}:modules", *write_files(target), *pt2e_files(target))

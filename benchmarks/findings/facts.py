@@ -25,6 +25,18 @@ from mindgap.graph import MindgapError
 from mindgap.platforms.name import recorded
 
 FILE: Final = "facts.toml"
+#: What decides that a cause on a simulated or emulated target is not a fault of the simulator's or emulator's
+#: arithmetic -> how a page says it. `host` decides that it is the simulator's; `open`: nothing decides.
+DECIDED: Final = {
+    "build": "the maker's compiler or runtime: the model is refused, rewritten or ended before anything is computed",
+    "source": "the maker's kernel or lowering: the wrong formula was read in its source, or in the code that it writes",
+    "elsewhere": "the maker's compiler or kernel: the same simulator is right for the operator in another shape, form "
+    "or place",
+    "arithmetic": "the maker's kernel: the operations that it needs are right on the same simulator, also beyond the "
+    "limits of the format",
+    "host": "the simulator's own code, which reads the inputs: no kernel runs",
+    "open": "not decided",
+}
 _WIDTH: Final = 118
 
 
@@ -46,7 +58,7 @@ class Facts:
     `ordinary_values`: as in `ConditionUse`. `outside`: memory outside a tensor is read. `damage`: what a user gets in
     the case of ordinary size. `known`: what the runtime's documentation or maintainers say. `platform`: what the script
     runs, if it is not the platform of the cause. `package`: the code at fault, whose versions count, if the stage does
-    not tell it.
+    not tell it. `decided`: of a simulated or emulated target, a key of `DECIDED`; empty for other targets.
 
     Of an entry that no campaign found (`by_hand.py`): `platform`, `operators`, overloads; `dtypes`, of the inputs;
     `signature`, of a failure its message, of another shape `A becomes B`; `verdict`, by default that of the damage;
@@ -72,6 +84,7 @@ class Facts:
     known: str = ""
     platform: str = ""
     package: str = ""
+    decided: str = ""
     operators: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
     signature: str = ""
@@ -98,6 +111,8 @@ def read_facts(directory: Path) -> Mapping[str, Facts]:
                 facts = _facts(entry)
             except TypeError as error:
                 raise MindgapError(f"{file}: {entry.get('script')}: {error}") from None
+            if facts.decided and facts.decided not in DECIDED:
+                raise MindgapError(f"{file}: {facts.script}: decided = {facts.decided!r} is none of {[*DECIDED]}")
             found[facts.script] = facts
     return found
 

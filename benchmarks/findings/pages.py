@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from facts import Facts
+from facts import DECIDED, Facts
 
 from mindgap.findings.causes import Cause
 
@@ -35,6 +35,7 @@ def page_of(cause: Cause, facts: Facts, runs: Mapping[str, Any], directory: Path
         f"| public functions | {', '.join(f'`{name}`' for name in facts.functions)} |",
         f"| models that meet it | {cause.uses or 'not counted'} |",
         f"| stage | {cause.stage} |",
+        *([f"| kernel or simulator | {DECIDED[facts.decided]} |"] if facts.decided else []),
         f"| platform | {', '.join(f'`{name}`' for name in cause.platforms)} |",
         f"| versions | {_versions(cause, runs)} |",
         f"| upstream | {upstream} |",
@@ -49,6 +50,7 @@ def page_of(cause: Cause, facts: Facts, runs: Mapping[str, Any], directory: Path
         f"[{script.name}]({script.name}) imports torch and the runtime only. It prints:",
         "",
         *_block(runs.get("printed", "")),
+        *_second(runs),
         *_native(facts, runs),
         "## Text to file",
         "",
@@ -91,6 +93,16 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
 
 def _block(text: str) -> list[str]:
     return ["```", text.strip() or "(not run)", "```", ""]
+
+
+def _second(runs: Mapping[str, Any]) -> list[str]:
+    """What the second process of a script did, where both were recorded."""
+    answers = runs.get("answers", [])
+    if len(answers) < 2:
+        return []
+    if "printed_again" not in runs:
+        return [f"A second process printed the same ({answers[1]}).", ""]
+    return [f"A second process ({answers[1]}) printed:", "", *_block(runs["printed_again"])]
 
 
 def _native(facts: Facts, runs: Mapping[str, Any]) -> list[str]:

@@ -7,8 +7,9 @@ renewed. A cause is added if a short script of it showed the fault twice without
 calls, and if `left_out.toml` of the directory does not name it. A cause that is listed already keeps its script. An
 entry of a facts file that names operators makes a cause by itself (`by_hand.py`). What was established of a cause
 stands in `FOLDER/facts.toml` (`facts.py`), what its scripts printed in `runs.json` (`run_scripts.py`), what upstream
-knows in `upstream.toml`. Two tables go between marks in README.md: `table`, the causes with facts, and `waiting`, those
-without. The causes go into causes.json, and each with facts gets a page.
+knows in `upstream.toml`. Three tables go between marks in README.md: `table`, the causes with facts, `waiting`, those
+without, and `decided`, what decides between kernel and simulator. The causes go into causes.json, and each with facts
+gets a page.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import re
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -25,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from by_hand import with_causes_by_hand
-from facts import Facts, read_facts
+from facts import DECIDED, Facts, read_facts
 from pages import page_of, versions_text
 
 from mindgap.findings.causes import FILE_NAME, Cause, ReducedGroup, causes_of, causes_text, read_causes
@@ -143,6 +145,32 @@ def table_of(causes: Sequence[Cause], examined: bool) -> str:
     return "\n".join([head, "|---|---|---|---|---|---|", *(row_of(cause, examined) for cause in causes)])
 
 
+def decided_table(causes: Sequence[Cause], facts: Mapping[str, Facts], runs: Mapping[str, Any]) -> str:
+    """The causes on simulated and emulated targets, counted by what decides, with the undecided ones by name."""
+    by_target = dict[str, list[str]]()
+    for cause in causes:
+        script = cause.findings[0].script
+        if script in facts and facts[script].decided:
+            by_target.setdefault(cause.findings[0].platform.device_mode, []).append(script)
+    keys = [*DECIDED]
+    lines = [f"| target | causes | {' | '.join(keys)} | shown by two processes |", f"|---|---|{'---|' * len(keys)}---|"]
+    for name, scripts in [
+        *sorted(by_target.items()),
+        ("all", [script for each in by_target.values() for script in each]),
+    ]:
+        counts = Counter(facts[script].decided for script in scripts)
+        twice = sum(runs.get(script, {}).get("answers") == ["fault"] * 2 for script in scripts)
+        lines.append(f"| {name} | {len(scripts)} | {' | '.join(str(counts[key]) for key in keys)} | {twice} |")
+    left = [
+        f"[{script}]({script})"
+        for scripts in by_target.values()
+        for script in scripts
+        if facts[script].decided == "open"
+    ]
+    meaning = "\n".join(f"- `{key}`: {words}." for key, words in DECIDED.items())
+    return "\n".join([*lines, "", meaning, "", f"Not decided: {', '.join(left) or 'none'}."])
+
+
 def with_table(page: str, name: str, table: str) -> str:
     """The page with a table between the marks of that name. Raises `MindgapError` where the page lacks them."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
@@ -203,6 +231,7 @@ def main() -> None:
     for table, examined in (("table", True), ("waiting", False)):
         rows = [cause for cause in causes if (cause.findings[0].script in facts) == examined]
         text = with_table(text, table, table_of(rows, examined))
+    text = with_table(text, "decided", decided_table(causes, facts, runs))
     page.write_text(text)
     known = sum(cause.upstream is not None and bool(cause.upstream.link) for cause in causes)
     stages = sum(cause.stage == "unknown" for cause in causes)

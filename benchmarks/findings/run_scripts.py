@@ -1,10 +1,12 @@
 """Writes the scripts of listed causes anew from their case parts, runs them, and keeps what they print.
 
-    python benchmarks/findings/run_scripts.py docs/findings [SCRIPT…] [-j 2] [--native] [--keep-text]
+    python benchmarks/findings/run_scripts.py docs/findings [SCRIPT…] [-j 2] [--no-native] [--keep-text]
     python benchmarks/findings/run_scripts.py docs/findings --version onnxruntime=PATH/bin/python
 
-Each script runs in the environment of its platform, and its second reproducer in the runtime's own format too. What
-they print goes into `runs.json`. `--version NAME=PYTHON` runs the scripts of one platform (`onnxruntime-cpu`) with
+Each script runs in the environment of its platform, and its second reproducer in the runtime's own format too, each
+twice, in two processes. What they print goes into `runs.json`: `answer` and `printed` are of the first process,
+`answers` of both, and `printed_again` is what the second printed, where that differs; `native_…` likewise. `answer` is
+`fault` only where both are. `--version NAME=PYTHON` runs the scripts of one platform (`onnxruntime-cpu`) with
 another version of its runtime, and keeps its answer for each. Exit status 1 where a script does not show its fault.
 """
 
@@ -24,11 +26,12 @@ from typing import Any
 from facts import form_of, read_facts
 
 from mindgap.findings.causes import FILE_NAME, Cause, read_causes
-from mindgap.findings.reduction.reproducer import every_case_shows, run_script, says_fault
+from mindgap.findings.reduction.reproducer import RUNS, every_case_shows, run_script, says_fault
 from mindgap.findings.script.culprit_script import target_of
 from mindgap.findings.script.form import script_source
 
-_TIMEOUT_S = 400.0
+#: Of one run. A script that looks for a hang ends by itself, after the limit that it names.
+_TIMEOUT_S = 3000.0
 _PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/|lib/python3)")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 _LOCK = threading.Lock()
@@ -47,6 +50,8 @@ class Runs:
             entry = by_script.setdefault(script, {})
             for key, value in found.items():
                 entry[key] = {**entry.get(key, {}), **value} if key == "versions" else value
+            for key in [key for key, value in found.items() if value is None]:
+                del entry[key]
             text = json.dumps(dict(sorted(by_script.items())), indent=1, ensure_ascii=False)
             self._file.write_text(text + "\n", encoding="utf-8")
 
@@ -62,12 +67,22 @@ def run(python: str, script: Path) -> tuple[str, str]:
     return answer, _PATHS.sub("", _COLOURS.sub("", printed if status in (0, 1) else printed + errors[-2000:]))
 
 
+def run_twice(python: str, script: Path, prefix: str = "") -> dict[str, Any]:
+    """Runs a script in two processes: the entries of `runs.json`, their names behind `prefix`. None: no such entry."""
+    (first, printed), (second, again) = [run(python, script) for _ in range(RUNS)]
+    answer = first if first == second else f"{first}, then {second}"
+    found = {"answer": answer, "printed": printed, "answers": [first, second]}
+    found["printed_again"] = None if again == printed else again
+    return {prefix + key: value for key, value in found.items()}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("scripts", nargs="*", help="scripts, relative to the directory (default: all)")
     parser.add_argument("-j", "--jobs", type=int, default=1)
     parser.add_argument("--keep-text", action="store_true", help="run the scripts as they are")
+    parser.add_argument("--no-native", action="store_true", help="leave out the second reproducers")
     parser.add_argument("--version", metavar="FOLDER=PYTHON", help="run those of one platform with another version")
     arguments = parser.parse_args()
     directory = arguments.directory.resolve()
@@ -85,7 +100,7 @@ def main() -> int:
             versions = next(iter(printed.splitlines()), "")
             runs.note(name, versions={versions: answer} if answer.startswith(("fault", "no fault")) else {})
         else:
-            answer = _renewed(directory, causes[name], facts, runs, arguments.keep_text)
+            answer = _renewed(directory, causes[name], facts, runs, arguments.keep_text, not arguments.no_native)
         print(f"{answer}: {name}", flush=True)
         return answer == "fault"
 
@@ -93,7 +108,7 @@ def main() -> int:
         return int(not all(list(threads.map(one, chosen))))
 
 
-def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: bool) -> str:
+def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: bool, with_native: bool) -> str:
     """Writes a script anew, if it has facts, and runs it and its second reproducer."""
     name = cause.findings[0].script
     script, given = directory / name, facts.get(name)
@@ -102,12 +117,13 @@ def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: b
             text = script_source(form_of(cause, given, script.read_text(encoding="utf-8")))
         script.write_text(text, encoding="utf-8")
     python = target_of(cause.findings[0].platform).python
-    answer, printed = run(python, script)
-    runs.note(name, answer=answer, printed=printed)
-    if given is not None and given.native:
-        native, text = run(python, script.parent / given.native)
-        runs.note(name, native_answer=native, native_printed=text)
-        answer = answer if native.startswith("fault") or answer != "fault" else f"{answer}, native: {native}"
+    found = run_twice(python, script)
+    answer = str(found["answer"])
+    if given is not None and given.native and with_native:
+        found |= run_twice(python, script.parent / given.native, "native_")
+        native = str(found["native_answer"])
+        answer = answer if native == "fault" or answer != "fault" else f"{answer}, native: {native}"
+    runs.note(name, **found)
     return answer
 
 

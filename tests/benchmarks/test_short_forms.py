@@ -86,6 +86,7 @@ SHORT_FORMS = (
         r"2 of 2 classes agree, 0 of 0 slow-downs agree, and 2 are not determined",
     ),
     ShortForm("quantised_models.py", "quantised", r"quantised_models.py:modules .*-blocks-u4.onnx"),
+    ShortForm("quantised_operators.py", "--only Concat --types uint8", r"uint8 Concat: 1152 .*\n1 runs on the CPU"),
     ShortForm(
         "ray_cost.py", "--reference toys:EXACT --platform toys:WRONG --cases 6 --blocks 2 --empty 3 --workers 1",
         r"(?s)rows in the store +[\d,]+.*empty block: [\d.]+ ms.*1 workers: 6 rows",

@@ -77,6 +77,22 @@ def test_table_pages_facts_and_runs_are_of_the_same_causes() -> None:
     } == ONNX_FILES
 
 
+def test_of_each_cause_on_a_simulator_the_page_says_what_decides_that_it_is_the_kernels() -> None:
+    simulated = {
+        script for script in CAUSES if re.match(r"(onnxruntime-(qnn|webgpu)|rknn|ortweb|.*-(tosa|vulkan))", script)
+    }
+    assert {script for script, facts in FACTS.items() if facts.get("decided")} == simulated
+    page = (FINDINGS / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| all \| (.*) \|$", page, re.MULTILINE)
+    total, *counts, twice = map(int, row.split(" | "))
+    assert total == sum(counts) == len(simulated)
+    assert twice == sum(RUNS[script].get("answers") == ["fault", "fault"] for script in simulated)
+    for script in simulated:
+        assert "\n| kernel or simulator | " in (FINDINGS / script).with_suffix(".md").read_text(encoding="utf-8"), (
+            script
+        )
+
+
 def recorded(page: str, script: str) -> str:
     """What a page has of a script's run: the text after its command, to the next command or the end of the block."""
     return re.split(r"^(?:\$ |```)", page.partition(f"\n$ python docs/findings/{script}\n")[2], flags=re.MULTILINE)[0]

@@ -210,6 +210,26 @@ def test_nothing_is_said_where_the_reference_evaluator_disagrees(
     assert found.detail == "with its integers as further outputs the file gives other results"
 
 
+def test_a_refused_file_is_no_finding_of_its_translated_graph(captured: Graph) -> None:
+    left = "Fail: This session contains graph nodes that are assigned to the default CPU EP"
+    floats = Row("model", NPU, "ok", "reduced_precision", blame="platform", detail="of the graph in floats")
+    crash = Row("model", NPU, "crash", "failed", message="killed by SIGABRT while loading", blame="platform")
+    comparison = GraphComparison(RunContext(executed, RunSettings()), "model", captured)
+
+    def found(row: Row, **given: Any) -> Row:
+        run = OwnRun(NPU, "model.onnx", None, reason=left, **given)
+        return with_own_path(comparison, row, run, lambda shown: None, lambda: ())
+
+    for row in (floats, crash):
+        one = found(row, file=True, source_file=True, refused=True)
+        assert (one.word, one.finding, one.blame) == ("unsupported", False, None)
+        assert one.message == f"model.onnx is refused: {left}"
+    program = found(floats, refused=True)
+    assert (program.word, program.detail) == ("reduced_precision", floats.detail), "the captured graph ran"
+    failed = found(floats, file=True, source_file=True)
+    assert failed.word == "failed" and "model.onnx failed" in failed.faults[0].detail, "no refusal"
+
+
 @pytest.mark.parametrize("status", ["crash", "timeout", "runtime_error"])
 def test_a_crash_of_the_translated_graph_stays_a_finding(
     quantised_model: Path, captured: Graph, tmp_path: Path, status: Any

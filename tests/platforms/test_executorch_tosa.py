@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+import mindgap
 from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.environments import EnvironmentProblem, find
+from mindgap.platforms.executorch.tosa import BACKEND
+from mindgap.platforms.protocol import PlatformError
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 
 PLATFORM = "executorch/tosa"
+
+
+def find_python(environment: str) -> str:
+    """The Python of an environment of mindgap's; skips the test where there is none."""
+    try:
+        return str(find(environment).python)
+    except EnvironmentProblem as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")
@@ -59,3 +75,47 @@ def test_a_graph_of_which_nothing_is_left_says_nothing_of_tosa(pool: WorkerPool)
     graph, _ = captured(torch.atleast_3d, normal(2, 8, 3))
     outcome = pool.run(Job(PLATFORM, graph))
     assert outcome.status == "unsupported" and "before TOSA got a node" in outcome.message
+
+
+def test_the_int_profile_takes_programs_and_names_what_it_leaves():
+    runner = BACKEND.script_runner({"profile": "int"})
+    assert runner is not None and 'create_from_string("TOSA-1.0+INT")' in runner.run
+    text = "ExecuTorch's Arm backend leaves aten.sin.default in TOSA's INT profile"
+    assert re.search(runner.refusal, text) and not re.search(runner.refusal, "RuntimeError: TOSA_UNPREDICTABLE")
+    floats = BACKEND.script_runner({"profile": "fp"})
+    assert floats is not None and floats.run != runner.run and "TOSA-1.0+FP" in floats.run
+    with pytest.raises(PlatformError, match="option profile=int8: must be one of fp, int"):
+        BACKEND.open({"profile": "int8"})
+
+
+#: Quantises a linear layer with a ReLU, and runs it in the INT profile. Prints how far apart the outputs are, in steps.
+INTEGERS = """
+import sys
+import torch
+from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+from executorch.backends.arm.tosa import TosaSpecification
+from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+sys.path.insert(0, sys.argv[1])
+from mindgap.platforms.executorch.tosa_run import run_integers
+torch.manual_seed(0)
+net, x = torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.ReLU()).eval(), torch.randn(5, 8)
+quantiser = TOSAQuantizer(TosaCompileSpec(TosaSpecification.create_from_string("TOSA-1.0+INT")))
+quantiser.set_global(get_symmetric_quantization_config())
+prepared = prepare_pt2e(torch.export.export(net, (x,)).module(), quantiser)
+prepared(x)
+module = convert_pt2e(prepared)
+with torch.no_grad():
+    found, right = run_integers(module, lambda: (x.clone(),))[0], module(x)
+levels = right.unique()
+step = (levels[1:] - levels[:-1]).min()
+print("steps", ((found - right).abs().max() / step).round().item(), len(levels) > 8)
+"""
+
+
+@pytest.mark.nightly
+def test_a_program_of_the_pt2e_flow_runs_in_the_int_profile():
+    python = find_python("tosa")
+    command = [python, "-c", INTEGERS, str(Path(mindgap.__file__).parents[1])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1:] in (["steps 0.0 True"], ["steps 1.0 True"]), done.stdout + done.stderr

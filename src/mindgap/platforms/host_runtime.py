@@ -2,15 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from mindgap.graph import Graph
 from mindgap.platforms import host
-from mindgap.platforms.protocol import Alternative, Availability, Options, Platform, PlatformError
+from mindgap.platforms.protocol import (
+    Alternative,
+    Array,
+    Availability,
+    Executable,
+    Options,
+    Platform,
+    PlatformError,
+)
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.platforms.stages import Stage, VariantRuns
+
+
+@contextlib.contextmanager
+def own_directory() -> Generator[str]:
+    """Makes a temporary directory the working directory of the process during a block, and removes it."""
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory(prefix="mindgap-simulator-") as folder:
+        os.chdir(folder)
+        try:
+            yield folder
+        finally:
+            os.chdir(before)
+
+
+@dataclass(frozen=True, slots=True)
+class _InOwnDirectory:
+    """A platform whose runtime works in a directory of its own: simulators write models and logs where they run."""
+
+    platform: Platform
+
+    def describe(self) -> Mapping[str, Any]:
+        with own_directory():
+            return self.platform.describe()
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        """Loads the graph. Raises what the platform raises."""
+        with own_directory():
+            return _RunsInOwnDirectory(self.platform.load(graph, inputs))
+
+
+class _RunsInOwnDirectory:
+    """An executable of such a platform. `facts`: those of the executable."""
+
+    def __init__(self, executable: Executable) -> None:
+        self._executable = executable
+        self.facts: Any = getattr(executable, "facts", {})
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        with own_directory():
+            return self._executable(inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +177,8 @@ class HostRuntime:
     def open(self, options: Options) -> Platform:
         given = self.checked(options)
         self.variables(given)
-        return self.platform(given)
+        opened = self.platform(given)
+        return _InOwnDirectory(opened) if self.execution == "simulated" else opened
 
     def script_runner(self, options: Options) -> ScriptRunner | None:
         defaults = self.checked({})

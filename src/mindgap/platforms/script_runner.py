@@ -42,6 +42,8 @@ class ScriptRunner:
     properties: the value of the constant `PROPERTIES`, for a `run` that uses it.
     diagnostics: the runtime says on standard error why it fails.
     in_torch: PyTorch itself runs the model: operands and outputs are its tensors, of any dtype.
+    refusal: a pattern of the messages by which the runtime says that it does not take a program; empty for none. A
+        script has no use for it.
     prepare: `module:function`, called with the platform's options in a process of mindgap's that runs programs, before
         each; a script has no such call.
     """
@@ -53,6 +55,7 @@ class ScriptRunner:
     diagnostics: bool = False
     in_torch: bool = False
     prepare: str = ""
+    refusal: str = ""
 
 
 def read_runner(

@@ -35,6 +35,7 @@ from mindgap.judge.pipeline.own_path_reasons import (
     led_by,
     line_of,
     question_words,
+    refused,
     submodule_culprit,
     unjudged_file,
     where_words,
@@ -100,6 +101,8 @@ def with_own_path(
     for a program that is a model file, so that the reference of its format decides which side is wrong. `probe`: for
     such a program, so that the integers of a quantised one decide.
     """
+    if run.refused:
+        return refused(row, run, run.source_file and is_quantised(comparison.graph))
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
     # The user gave the file, and it runs: that its translation is an error there, or is given other dtypes, is no
@@ -149,8 +152,8 @@ def with_own_path(
             row = judged_by_export(row, run, status, *_sides(comparison, run, "reference"))
         if run.unwritten and run.outputs is not None:
             about = dataclasses.replace(about, detail=joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))
-        refused = row.status == "unsupported" and not took_none(row.message)
-        if probe is not None and status == "unjudged" and (row.verdict in CALM or refused):
+        left = row.status == "unsupported" and not took_none(row.message)
+        if probe is not None and status == "unjudged" and (row.verdict in CALM or left):
             row = unjudged_file(row, detail, *_sides(comparison, run, compared.against))
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
     fault = fault_of(run, status, detail, compared.apart, compared.against, locate, draws(comparison.graph))

@@ -14,7 +14,7 @@ from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.graph.graph import operands
 from mindgap.models.own_path.runs import Located, OwnRun
-from mindgap.results.rows import ASKS, BY_EXPORT, CALLS_CUSTOM, DRAWS, OwnPathStatus, Row
+from mindgap.results.rows import ASKS, BY_EXPORT, CALLS_CUSTOM, DRAWS, OwnPath, OwnPathStatus, Row
 
 #: The user's line, and the operator of PyTorch that it calls, in a label of a node.
 _PLACE: Final = re.compile(r"(?P<line>[^\s()]+:\d+)\)?(?: in aten\.(?P<operator>\w+))?")
@@ -135,6 +135,20 @@ def cleared(row: Row) -> Row:
     return dataclasses.replace(
         row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=(), example=None
     )
+
+
+def refused(row: Row, run: OwnRun, of_the_file: bool) -> Row:
+    """Returns the row where the runtime says that it does not take the program. That is no failure of the platform's.
+
+    `of_the_file`: the program is a quantised model file. What its translated graph gives, which spells quantisation out
+    in floats, is then of another model: the row is a refusal too.
+    """
+    about = OwnPath("not_compared", run.way, f"{run.words} is refused: {run.reason}", seconds=run.seconds)
+    if of_the_file:
+        row = dataclasses.replace(
+            cleared(row), status="unsupported", unjudged=False, detail="", message=about.detail, verdicts=()
+        )
+    return dataclasses.replace(row, own_path=about)
 
 
 def judged_by_export(

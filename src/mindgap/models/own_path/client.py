@@ -321,7 +321,8 @@ def is_model_file(source: str) -> bool:
 
 def runner_json(runner: ScriptRunner) -> dict[str, Any]:
     """Returns a runner as requests hold it."""
-    return {"run": runner.run, "imports": list(runner.imports), "properties": dict(runner.properties)}
+    given = {"run": runner.run, "imports": list(runner.imports), "properties": dict(runner.properties)}
+    return {**given, "refusal": runner.refusal}
 
 
 def program_runner_of(backend: Backend, platform: PlatformName, file: Path | None = None) -> ScriptRunner | None:

@@ -55,6 +55,7 @@ class Failure:
     line: of the user's code, `model.py:12`; empty if none is known.
     operator: the custom operator that the message names.
     ours: the runner cannot feed this program, which says nothing of the platform.
+    refused: the runtime says that it does not take the program (`ScriptRunner.refusal`).
     """
 
     message: str
@@ -62,6 +63,7 @@ class Failure:
     line: str = ""
     operator: str = ""
     ours: bool = False
+    refused: bool = False
 
 
 class InputsNotMatched(ValueError):
@@ -70,7 +72,9 @@ class InputsNotMatched(ValueError):
 
 def failure_of(error: BaseException, runner: ScriptRunner, program: FlatProgram) -> Failure:
     """Returns what an error that a runner raised says of a program."""
-    return _with_operator(_failure(error, runner), error, program)
+    said = "\n".join(str(each) for each in _causes(error))
+    refused = bool(runner.refusal) and re.search(runner.refusal, said) is not None
+    return replace(_with_operator(_failure(error, runner), error, program), refused=refused)
 
 
 def _failure(error: BaseException, runner: ScriptRunner) -> Failure:

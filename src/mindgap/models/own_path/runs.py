@@ -22,6 +22,7 @@ class OwnRun:
     other_arguments: other arguments of the same kind, fed to what was exported with the given ones; `other_outputs`,
         `other_eager`: the outputs on them. Empty where that was not tried.
     reason: why it gave none.
+    refused: the runtime says that it does not take the program.
     step, line, operator: the call that failed, the user's line and the custom operator, where known.
     file: it ran a ready-made file; `source_file`: the program's source is that file.
     fed: False where it was not tried, or the runner could not feed it: that says nothing of the platform.
@@ -49,6 +50,7 @@ class OwnRun:
     line: str = ""
     operator: str = ""
     fed: bool = True
+    refused: bool = False
     asked: tuple[tuple[str, str], ...] = ()
     training: tuple[str, ...] = ()
     warned: tuple[tuple[str, str], ...] = ()
@@ -130,7 +132,8 @@ def own_run(
         platform, way, found.get("outputs"), found.get("eager", ()), found.get("other_arguments", ()),
         found.get("other_outputs", ()), found.get("other_eager", ()), failure.get("message", ""),
         failure.get("step", ""), failure.get("line", ""), failure.get("operator", ""),
-        fed=not failure.get("ours", False), asked=tuple((each[0], each[1]) for each in header["asked"]),
+        fed=not failure.get("ours", False), refused=failure.get("refused", False),
+        asked=tuple((each[0], each[1]) for each in header["asked"]),
         training=tuple(header["training"]), warned=tuple((each[0], each[1]) for each in header.get("warned", ())),
         seconds=seconds, file=file, dynamic=bool(header.get("dynamic")),
         by_order=tuple((each[0], each[1]) for each in header.get("by_order", ())),

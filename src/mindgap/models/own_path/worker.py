@@ -312,4 +312,5 @@ def _is_unpacked(program: FlatProgram) -> bool:
 def requested_runner(header: Mapping[str, Any]) -> ScriptRunner:
     """Returns the runner of a request (`client.runner_json`)."""
     given = header["runner"]
-    return ScriptRunner(given["run"], tuple(given["imports"]), properties=given["properties"])
+    imports, properties = tuple(given["imports"]), given["properties"]
+    return ScriptRunner(given["run"], imports, properties=properties, refusal=given.get("refusal", ""))

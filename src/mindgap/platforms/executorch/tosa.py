@@ -10,6 +10,7 @@ import importlib
 import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +20,7 @@ from mindgap.graph import Graph
 from mindgap.platforms import host
 from mindgap.platforms.delegation import Delegation, computed_before
 from mindgap.platforms.executorch.stages import tosa_stage
-from mindgap.platforms.host_runtime import HostRuntime
+from mindgap.platforms.host_runtime import HostRuntime, Option
 from mindgap.platforms.protocol import (
     EXECUTION,
     INFERENCE_ONLY,
@@ -37,8 +38,15 @@ if TYPE_CHECKING:
     import torch
 
 MODULES: Final = {"torch": "torch", "executorch": "executorch", "tosa_reference_model": "tosa-tools"}
-#: The version and the profile of TOSA: floating point.
-SPECIFICATION: Final = "TOSA-1.0+FP"
+#: The version and the profile of TOSA, by the option `profile`.
+SPECIFICATION: Final = {"fp": "TOSA-1.0+FP", "int": "TOSA-1.0+INT"}
+_PROFILE: Final = Option(
+    "profile",
+    "TOSA's profile: fp (default), or int, for programs that PyTorch's pt2e flow quantised (TOSAQuantizer)",
+    ("fp", "int"),
+)
+#: How `tosa_run.run_integers` says that it does not take a program.
+_REFUSAL: Final = "ExecuTorch's Arm backend leaves"
 _SIMULATED: Final = "simulated"
 _TOSA: Final = "TOSA"
 _PACKAGES: Final = ("executorch", "tosa-tools")
@@ -47,7 +55,8 @@ _PACKAGES: Final = ("executorch", "tosa-tools")
 class TosaPlatform:
     """Lowers graphs to TOSA."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options) -> None:
+        self._profile = options.get("profile", "fp")
         self._model: Any = importlib.import_module("tosa_reference_model")
 
     def describe(self) -> Mapping[str, Any]:
@@ -55,7 +64,7 @@ class TosaPlatform:
             **host.described(MODULES),
             EXECUTION: _SIMULATED,
             "device": "TOSA, Arm's reference model on the host's processors",
-            "specification": SPECIFICATION,
+            "specification": SPECIFICATION[self._profile],
             INFERENCE_ONLY: True,
             "exporter": "torch.export, to_edge_transform_and_lower",
         }
@@ -67,6 +76,9 @@ class TosaPlatform:
 
         if graph.grad:
             raise Unsupported("backward", "TOSA is for inference")
+        if self._profile == "int":
+            # A captured graph spells quantisation out in floats; the program itself goes by `tosa_run.run_integers`.
+            raise Unsupported("model", "TOSA's INT profile takes programs of PyTorch's pt2e flow, not captured graphs")
         graph = with_layouts_taken(graph)
         edge, program = lower_to_edge(graph, inputs, _partitioners())
         module = edge.exported_program().graph_module
@@ -79,7 +91,7 @@ class TosaPlatform:
 
 def _partitioners() -> list[Any]:
     tosa: Any = importlib.import_module("executorch.backends.arm.tosa")
-    specification = tosa.TosaSpecification.create_from_string(SPECIFICATION)
+    specification = tosa.TosaSpecification.create_from_string(SPECIFICATION["fp"])
     spec: Any = importlib.import_module("executorch.backends.arm.tosa.compile_spec").TosaCompileSpec(specification)
     return [importlib.import_module("executorch.backends.arm.tosa.partitioner").TOSAPartitioner(spec)]
 
@@ -161,12 +173,14 @@ def _read(part: Any, operands: Sequence[Array]) -> list[Array]:
 
 
 def _script(options: Options) -> ScriptRunner:
-    return read_runner(Path(__file__).with_name("tosa_run.py"), _PACKAGES)
+    function = "run_integers" if options.get("profile") == "int" else "run"
+    return replace(read_runner(Path(__file__).with_name("tosa_run.py"), _PACKAGES, function), refusal=_REFUSAL)
 
 
 BACKEND: Final = HostRuntime(
     MODULES,
-    lambda options: TosaPlatform(),
+    TosaPlatform,
+    (_PROFILE,),
     script=_script,
     stage_at_fault=tosa_stage,
     packages=_PACKAGES,

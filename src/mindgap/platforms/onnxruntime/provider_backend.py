@@ -26,7 +26,7 @@ from mindgap.platforms.onnxruntime.execution_provider import (
     ProviderSettings,
     assigned,
 )
-from mindgap.platforms.onnxruntime.session import LeftToCpu, OnnxRuntimeExecutable, runtime
+from mindgap.platforms.onnxruntime.session import LEFT_TO_CPU, LeftToCpu, OnnxRuntimeExecutable, runtime
 from mindgap.platforms.onnxruntime.settings_check import require_settings
 from mindgap.platforms.protocol import (
     ACCURACY,
@@ -161,7 +161,7 @@ def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) ->
         edits = {"ORT_ENABLE_ALL": "ORT_DISABLE_ALL"} if "opt" in options else dict[str, str]()
         given = settings.provider_options
         if own_run.exists():
-            return read_runner(own_run, packages, properties=given, edits=edits)
+            return replace(read_runner(own_run, packages, properties=given, edits=edits), refusal=LEFT_TO_CPU)
         if provider.script == "run_alone":
             edits['"CUDAExecutionProvider"'] = f'"{provider.name}"'
         return read_runner(folder / "run.py", packages, provider.script, properties=given, edits=edits)
@@ -171,7 +171,8 @@ def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) ->
         if not settings.delegates or "opt" in options:
             return None
         edits = {'"FILE"': repr(file)}
-        return read_runner(own_run, packages, "run_file", properties=settings.provider_options, edits=edits)
+        found = read_runner(own_run, packages, "run_file", properties=settings.provider_options, edits=edits)
+        return replace(found, refusal=LEFT_TO_CPU)
 
     return HostRuntime(
         modules,

@@ -83,6 +83,8 @@ QNN_PROVIDER: Final = ExecutionProvider(
     hardware="Qualcomm's NPUs",
     plugin="onnxruntime_qnn",
     plugin_options={"backend_path": "get_qnn_htp_path"},
+    # By default it leaves the first QuantizeLinear and the last DequantizeLinear of a model to the CPU provider.
+    fixed={"offload_graph_io_quantization": "0"},
     options=(
         ProviderOption(
             Option("soc", "the chip whose NPU is simulated (default: none, which is as SM8350)", ("default", *_SOC)),

@@ -34,7 +34,7 @@ _UNNAMED: Final = {
     "tensor(float8e5m2fnuz)": "float8_e5m2fnuz",
 }
 #: ONNX Runtime's message where the CPU provider may run nothing and would.
-_LEFT_TO_CPU: Final = "graph nodes that are assigned to the default CPU EP"
+LEFT_TO_CPU: Final = "graph nodes that are assigned to the default CPU EP"
 
 
 def runtime() -> Any:
@@ -85,7 +85,7 @@ def new_session(
         # With its own fallback, a session that cannot be made is made again without the provider.
         session = onnxruntime.InferenceSession(exported.model, settings, enable_fallback=0, **names)
     except Exception as error:
-        if alone and _LEFT_TO_CPU in str(error):
+        if alone and LEFT_TO_CPU in str(error):
             raise LeftToCpu from error
         raise _typed(error, exported.origin) from error
     # Most weights are packed for their kernels by now.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
-import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +13,7 @@ import numpy as np
 
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy, host
-from mindgap.platforms.host_runtime import HostRuntime, Option
+from mindgap.platforms.host_runtime import HostRuntime, Option, own_directory
 from mindgap.platforms.messages import loading_error, running_error
 from mindgap.platforms.onnx.arrays import as_declared, as_real
 from mindgap.platforms.onnx.messages import aten_operator
@@ -133,7 +131,7 @@ class RknnExecutable:
         self._outputs = [graph.values[number] for number in graph.outputs]
         api: Any = importlib.import_module("rknn.api")
         self._rknn: Any = api.RKNN(verbose=True)
-        with self._typed(running=False) as printed, _own_folder() as folder:
+        with self._typed(running=False) as printed, own_directory() as folder:
             model = Path(folder, "model.onnx")
             model.write_bytes(exported.model)
             _require(self._rknn.config(target_platform=chip, optimization_level=opt) == 0)
@@ -146,7 +144,7 @@ class RknnExecutable:
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the model on the simulator. Raises `Unsupported` for what it says that it lacks, else `RunFailure`."""
         fed = [as_real(inputs[number]) for number in self._exported.fed]
-        with self._typed(running=True), _own_folder():
+        with self._typed(running=True):
             found: list[Any] | None = self._rknn.inference(fed, data_format="nchw")
             _require(found is not None)
         assert found is not None
@@ -181,18 +179,6 @@ def _require(done: bool) -> None:
         raise ValueError
 
 
-@contextlib.contextmanager
-def _own_folder() -> Generator[str]:
-    """A working directory of the toolkit's own, which writes models and logs there."""
-    before = os.getcwd()
-    with tempfile.TemporaryDirectory(prefix="mindgap-rknn-") as folder:
-        os.chdir(folder)
-        try:
-            yield folder
-        finally:
-            os.chdir(before)
-
-
 def _script(options: Options, function: str = "run", edits: Mapping[str, str] | None = None) -> ScriptRunner:
     given: dict[str, str | int] = {"target_platform": options.get("target", "rk3588")}
     if "opt" in options:
@@ -201,7 +187,8 @@ def _script(options: Options, function: str = "run", edits: Mapping[str, str] | 
     if "calibration" in options:
         path = str(Path(options["calibration"]).resolve())
         changes["do_quantization=False"] = f"do_quantization=True, dataset={path!r}"
-    return read_runner(file, _PACKAGES, function, properties=given, edits=changes, diagnostics=True)
+    found = read_runner(file, _PACKAGES, function, properties=given, edits=changes, diagnostics=True)
+    return replace(found, refusal=messages.NOT_SUPPORTED)
 
 
 def _file_script(options: Options, file: str) -> ScriptRunner:

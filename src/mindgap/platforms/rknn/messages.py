@@ -10,10 +10,12 @@ from typing import Final
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.messages import MessageTable, Reading, refusal
 
+#: How the toolkit says that it lacks something: "not support", "Unsupport onnx opset 20, need <= 19!".
+NOT_SUPPORTED: Final = r"(?i)\bnot support(?:ed)?\b|\bunsupport(?:ed)?\b"
 TABLE: Final = MessageTable(
     "RKNN-Toolkit2",
     (
-        refusal("not supported", r"\bnot support(?:ed)?\b|\bunsupport(?:ed)?\b", "the toolkit says so"),
+        refusal("not supported", NOT_SUPPORTED, "the toolkit says so"),
         refusal(
             "no kernel of ONNX Runtime",
             r"\bNOT_IMPLEMENTED : Could not find an implementation",
