@@ -64,6 +64,11 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("onnxruntime/directml", {}, {}),
     ("onnxruntime/coreml", {}, {}),
     ("onnxruntime/vitisai", {"delegate": "none"}, {}),
+    *((f"onnxruntime/{mode}", {"opt": "off"}, {}) for mode in
+      ("rocm", "tensorrt-rtx", "cann", "nnapi", "xnnpack", "dnnl", "acl", "vsinpu", "rknpu")),
+    ("onnxruntime/provider", {"plugin": "onnxruntime_ggml"}, {}),
+    ("openvino/gpu", {"precision": "f32", "frontend": "onnx"}, {}),
+    ("openvino/npu", {"precision": "f16"}, {}),
     ("onnx/reference", {}, {}),
 ]  # fmt: skip
 #: Platform, options that it refuses, besides those that `test_a_bad_value_is_refused` makes.
@@ -74,7 +79,11 @@ REFUSED: list[tuple[str, Mapping[str, str]]] = [
     ("litert/cpu", {"opt": "off"}),
     ("ncnn/cpu", {"precision": "bf16"}),
     ("openvino/cpu", {"precision": "f16"}),
+    ("openvino/gpu", {"threads": "2"}),
     ("onnxruntime/openvino", {"precision": "f16"}),
+    ("onnxruntime/provider", {}),
+    ("onnxruntime/provider", {"name": "AzureExecutionProvider"}),
+    ("onnxruntime/provider", {"name": "CUDAExecutionProvider"}),
     ("onnxruntime/openvino", {"frontend": "onnx"}),
     ("onnx/reference", {"opt": "off"}),
 ]
@@ -85,6 +94,8 @@ OTHER_FORMS = [
     "onnxruntime/qnn@soc=SM8550",
 ]  # fmt: skip
 IN_A_BROWSER = ("ortweb/webgpu", "ortweb/webgl")
+#: Options without which a platform runs nothing.
+NEEDED: Mapping[str, Mapping[str, str]] = {"onnxruntime/provider": {"plugin": "onnxruntime_ggml"}}
 #: They need a driver of Vulkan or OpenCL: `test_vulkan.py` and `test_tinygrad.py` have one.
 ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan", "iree/vulkan", "tinygrad/cl")
 #: Module of a `run.py` -> its functions, for runtimes of mindgap's own environment.
@@ -150,7 +161,7 @@ def test_what_it_says_of_its_runtime_can_be_used(name: str) -> None:
         assert callable(backend.stage_at_fault)
     if isinstance(backend, HasRecipe) and backend.recipe is not None:
         assert read_recipe(backend.recipe).name == backend.recipe.stem
-    runner = backend.script_runner({}) if isinstance(backend, Scripted) else None
+    runner = backend.script_runner(NEEDED.get(name, {})) if isinstance(backend, Scripted) else None
     if runner is not None:
         ast.parse("\n".join([*runner.imports, runner.run]))
         assert "def run(model, fresh):" in runner.run and "mindgap" not in runner.run
@@ -159,7 +170,8 @@ def test_what_it_says_of_its_runtime_can_be_used(name: str) -> None:
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_an_option_at_its_default_changes_no_script(name: str) -> None:
     backend = runtime(name)
-    assert backend.script_runner(backend.checked({})) == backend.script_runner({}) is not None
+    given = NEEDED.get(name, {})
+    assert backend.script_runner(backend.checked(given)) == backend.script_runner(given) is not None
 
 
 def test_an_edit_of_a_script_that_fits_nowhere_is_an_error(tmp_path: Path) -> None:
@@ -187,7 +199,7 @@ def test_the_function_of_a_script_runs_a_model(folder: str, function: str) -> No
 @pytest.mark.parametrize(
     "platform",
     [
-        *(name for name in RUNTIMES if name not in (*ON_VULKAN, *IN_A_BROWSER)),
+        *(name for name in RUNTIMES if name not in (*ON_VULKAN, *IN_A_BROWSER, *NEEDED)),
         *(pytest.param(name, marks=pytest.mark.nightly) for name in (*IN_A_BROWSER, *OTHER_FORMS)),
     ],
 )
