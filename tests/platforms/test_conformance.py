@@ -37,6 +37,10 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("tinygrad/cpu", {}, {"DEV": "CPU", "PARALLEL": "0"}),
     ("tinygrad/cpu", OFF, {"DEV": "CPU", "PARALLEL": "0", "NOOPT": "1", "NUM_CPU_THREADS": "2"}),
     ("tinygrad/cl", {"opt": "off"}, {"DEV": "CL", "PARALLEL": "0", "NOOPT": "1"}),
+    (
+        "tinygrad/webgpu", {"opt": "off"},
+        {"DEV": "WEBGPU", "PARALLEL": "0", "NOOPT": "1", "WEBGPU_BACKEND": "WGPUBackendType_Vulkan"},
+    ),
     ("iree/vulkan", {"opt": "O2"}, {}),
     ("iree/cpu", {}, {}),
     (
@@ -97,7 +101,7 @@ IN_A_BROWSER = ("ortweb/webgpu", "ortweb/webgl")
 #: Options without which a platform runs nothing.
 NEEDED: Mapping[str, Mapping[str, str]] = {"onnxruntime/provider": {"plugin": "onnxruntime_ggml"}}
 #: They need a driver of Vulkan or OpenCL: `test_vulkan.py` and `test_tinygrad.py` have one.
-ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan", "iree/vulkan", "tinygrad/cl")
+ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan", "iree/vulkan", "tinygrad/cl", "tinygrad/webgpu")
 #: Module of a `run.py` -> its functions, for runtimes of mindgap's own environment.
 FUNCTIONS = [
     ("pytorch", "run"), ("pytorch", "run_traced"), ("pytorch", "run_compiled"),

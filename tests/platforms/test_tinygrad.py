@@ -26,10 +26,19 @@ def pool():
         yield pool
 
 
+class Double:
+    """A key that prints as tinygrad's dtype."""
+
+    def __repr__(self) -> str:
+        return "dtypes.double"
+
+
 def test_messages():
     found = read(NotImplementedError("op='LSTM' is not supported"))
     assert (found.kind, found.operator) == ("refusal", "LSTM")
     assert read(ValueError("17 is not a valid OnnxDataType")).kind == "refusal"
+    assert read(KeyError("dtypes.double")).kind == "failure"  # the text of a key, not a dtype
+    assert read(KeyError(Double())).kind == "refusal"
     assert read(ValueError("axis out of range")).kind == "failure"
     assert read(AssertionError("")).kind == "failure"
     assert read(CompilerError("clang: unknown type name '__bf16'")).kind == "refusal"
