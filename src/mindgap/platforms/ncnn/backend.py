@@ -23,7 +23,6 @@ from mindgap.platforms.ncnn import messages
 from mindgap.platforms.ncnn.stages import ncnn_stage
 from mindgap.platforms.protocol import (
     ACCURACY,
-    EXECUTION,
     INFERENCE_ONLY,
     Array,
     CompileFailure,
@@ -34,7 +33,6 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
-from mindgap.platforms.simulated_arithmetic import known_arithmetic
 from mindgap.platforms.standard_error import kept_standard_error
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ class NcnnPlatform:
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `ncnn_options`: every switch of `ncnn.Option` that is in force."""
         option = self._net().opt
-        said = {
+        return {
             **host.described(MODULES),
             **self._facts,
             "ncnn_options": {name: getattr(option, name) for name in dir(option) if name.startswith("use_")},
@@ -96,9 +94,8 @@ class NcnnPlatform:
             "threads_in_force": int(option.num_threads),
             INFERENCE_ONLY: True,
             "exporter": "torch.jit.trace, pnnx",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
-        arithmetic = known_arithmetic(said) if EXECUTION in said else dict[str, Any]()
-        return {**said, **arithmetic, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Converts and loads the graph. Raises `Unsupported` for what pnnx or ncnn lacks, else `CompileFailure`."""

@@ -39,7 +39,6 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
-from mindgap.platforms.simulated_arithmetic import known_arithmetic
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
@@ -64,7 +63,7 @@ class ProviderPlatform:
     def describe(self) -> Mapping[str, Any]:
         settings, provider = self._settings, self._settings.provider
         execution = provider.execution if settings.delegates else ""
-        said = {
+        return {
             **host.described(self._modules),
             **self._facts,
             **({EXECUTION: execution} if execution else {}),
@@ -78,9 +77,8 @@ class ProviderPlatform:
             "execution_mode": "sequential",
             INFERENCE_ONLY: True,
             "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(_TakenWhole(self)),
         }
-        arithmetic = known_arithmetic(said) if EXECUTION in said else dict[str, Any]()
-        return {**said, **arithmetic, dtype_policy.KEY: dtype_policy.measured_dtypes(_TakenWhole(self))}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> OnnxRuntimeExecutable:
         """Makes a session of the graph's ONNX model. Raises `Unsupported`, `CompileFailure` or `Fallback`."""

@@ -49,7 +49,6 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
-from mindgap.platforms.simulated_arithmetic import known_arithmetic
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
@@ -130,7 +129,7 @@ class WebPlatform:
             raise Fallback(f"device=swiftshader: the browser uses {adapter}")
 
     def describe(self) -> Mapping[str, Any]:
-        said = {
+        return {
             **host.described(_MODULES),
             **self._facts,
             **({EXECUTION: "emulated"} if self._emulated else {}),
@@ -141,9 +140,8 @@ class WebPlatform:
             "threads": thread_count(self._options),
             INFERENCE_ONLY: True,
             "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
-        arithmetic = known_arithmetic(said) if self._emulated else dict[str, Any]()
-        return {**said, **arithmetic, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Makes a session of the graph's ONNX model. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
