@@ -86,7 +86,8 @@ def test_opencl_computes_what_eager_computes():
         outcome = pool.run(Job("tinygrad/cl", graph, want="outputs"))
         assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
         np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
-        assert pool.describe("tinygrad/cl")["opencl_device"]
+        said = pool.describe("tinygrad/cl")
+        assert said["opencl_device"] and said["accuracy"] == "OpenCL C"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int8, torch.bool])
