@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,6 +131,25 @@ def test_a_script_runs_on_a_software_driver(platform: str, tmp_path: Path):
     command = [target.python or sys.executable, str(tmp_path / "script.py")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == NO_FAULT, done.stdout + done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("platforms", [
+    (NCNN, "ncnn/vulkan@device=swiftshader,opt=off,precision=f32"), (WEBGPU, TINYGRAD),
+    ("tinygrad/cl@device=pocl", "tinygrad/cl@device=pocl,opt=off"),
+    ("onnxruntime/qnn", "onnxruntime/qnn@soc=SM8350"),
+])  # fmt: skip
+def test_two_workers_on_one_driver_do_not_disturb_each_other(platforms: tuple[str, str]):
+    with workers(*platforms) as pool, ThreadPoolExecutor(2) as threads:
+        layer = torch.nn.Linear(32, 16)
+        graph, inputs = captured(lambda x: torch.relu(layer(x)), normal(8, 32))
+        alone = [pool.run(Job(each, graph, want="outputs")) for each in platforms]
+        assert [each.status for each in alone] == ["ok", "ok"], [each.message for each in alone]
+        for _ in range(4):
+            beside = [*threads.map(lambda each: pool.run(Job(each, graph, want="outputs")), platforms)]
+            for first, again in zip(alone, beside, strict=True):
+                assert again.status == "ok" and first.arrays is not None and again.arrays is not None, again.message
+                np.testing.assert_array_equal(again.arrays[0], first.arrays[0])
 
 
 class Sine(torch.nn.Module):

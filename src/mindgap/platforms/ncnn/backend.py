@@ -18,7 +18,7 @@ from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy, host, vulkan_driver
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
-from mindgap.platforms.messages import running_error
+from mindgap.platforms.messages import end_where_lost, running_error
 from mindgap.platforms.ncnn import messages
 from mindgap.platforms.ncnn.stages import ncnn_stage
 from mindgap.platforms.protocol import (
@@ -132,6 +132,7 @@ class NcnnExecutable:
             weights.write_bytes(converted.weights)
             loaded = net.load_param(str(param)) == 0 and net.load_model(str(weights)) == 0
         if not loaded:
+            end_where_lost(printed.text)
             raise CompileFailure(f"ncnn does not load the model: {' '.join(printed.text.split())}")
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
@@ -148,6 +149,7 @@ class NcnnExecutable:
         failed = next((each for each in found if isinstance(each, str)), None)
         if failed is not None:
             text = " ".join([failed, *printed.text.split()])
+            end_where_lost(text)
             raise RunFailure(text, messages.aten_operator(self._graph, ()))
         return [each for each in found if not isinstance(each, str)]
 
