@@ -142,7 +142,7 @@ def test_a_script_runs_on_a_software_driver(platform: str, tmp_path: Path):
 def test_two_workers_on_one_driver_do_not_disturb_each_other(platforms: tuple[str, str]):
     with workers(*platforms) as pool, ThreadPoolExecutor(2) as threads:
         layer = torch.nn.Linear(32, 16)
-        graph, inputs = captured(lambda x: torch.relu(layer(x)), normal(8, 32))
+        graph, _ = captured(lambda x: torch.relu(layer(x)), normal(8, 32))
         alone = [pool.run(Job(each, graph, want="outputs")) for each in platforms]
         assert [each.status for each in alone] == ["ok", "ok"], [each.message for each in alone]
         for _ in range(4):

@@ -134,7 +134,7 @@ def _backend(name: str, host: Host) -> BackendInEnvironment:
 
 def platform_info(platform: PlatformName) -> PlatformInfo:
     """One platform, with its options, where it runs. Raises `PlatformError` as `find` does."""
-    return _info(platform, find(platform)[0]).with_options(platform)
+    return _info(platform, find(platform)[0])
 
 
 def package_versions(platform: PlatformName, packages: Iterable[str]) -> dict[str, str]:

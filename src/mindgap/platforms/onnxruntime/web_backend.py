@@ -83,6 +83,7 @@ class WebProvider:
 
     name: onnxruntime-web's. module: the file that its users import for it. browser: it needs one; else it runs in Node.
     accuracy: the language that promises how accurate its functions are (`protocol.ACCURACY`).
+    absent: why no browser that is known here has it; empty where one has.
     shares: its sessions may leave nodes to the CPU provider, which is forbidden here.
     """
 
@@ -91,11 +92,19 @@ class WebProvider:
     browser: bool = True
     accuracy: str = ""
     shares: bool = False
+    absent: str = ""
 
 
 _WASM: Final = WebProvider("wasm", "ort.node.min.mjs", browser=False)
 _WEBGPU: Final = WebProvider("webgpu", "ort.webgpu.min.mjs", accuracy="WGSL", shares=True)
 _WEBGL: Final = WebProvider("webgl", "ort.webgl.min.mjs")
+_WEBNN: Final = WebProvider(
+    "webnn",
+    "ort.all.min.mjs",
+    shares=True,
+    absent="Chromium for Linux makes no context of WebNN: navigator.ml.createContext() of Debian's Chromium 156 says "
+    "'WebNN is not supported on this platform' for cpu, gpu and npu",
+)
 
 
 def web_folder() -> Path | None:
@@ -279,6 +288,8 @@ def _backend(provider: WebProvider, declared: Sequence[Option]) -> HostRuntime:
     program = "chromium" if provider.browser else "node"
 
     def missing() -> str:
+        if provider.absent:
+            return provider.absent
         if web_folder() is None or program_of(program) is not None:
             return ""
         return f"{program} is not on this machine: {REMEDY[program]}"
@@ -310,3 +321,4 @@ def _backend(provider: WebProvider, declared: Sequence[Option]) -> HostRuntime:
 WASM: Final = _backend(_WASM, (_OPT, threads("threads of WebAssembly (default: onnxruntime-web's choice, at most 4)")))
 WEBGPU: Final = _backend(_WEBGPU, (_DEVICE, _OPT))
 WEBGL: Final = _backend(_WEBGL, (_DEVICE, _OPT))
+WEBNN: Final = _backend(_WEBNN, (_OPT,))
