@@ -62,6 +62,8 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("ortweb/wasm", OFF, {}),
     ("ortweb/webgpu", {"device": "swiftshader"}, {}),
     ("ortweb/webgl", {"opt": "off"}, {}),
+    ("ortweb/webnn", {}, {}),
+    ("triton/interpreter", {"block": "small"}, {"TRITON_INTERPRET": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}),
     ("onnxruntime/cuda", {"tf32": "off"}, {}),
     ("onnxruntime/tensorrt", {"precision": "f16"}, {}),
     ("onnxruntime/migraphx", {"precision": "f16"}, {}),
@@ -97,7 +99,7 @@ OTHER_FORMS = [
     "litert/cpu@x64=on", "ncnn/cpu@opt=off,precision=f32", "iree/cpu@target=vmvx", "onnxruntime/openvino@delegate=none",
     "onnxruntime/qnn@soc=SM8550",
 ]  # fmt: skip
-IN_A_BROWSER = ("ortweb/webgpu", "ortweb/webgl")
+IN_A_BROWSER = ("ortweb/webgpu", "ortweb/webgl", "ortweb/webnn")
 #: Options without which a platform runs nothing.
 NEEDED: Mapping[str, Mapping[str, str]] = {"onnxruntime/provider": {"plugin": "onnxruntime_ggml"}}
 #: They need a driver of Vulkan or OpenCL: `test_vulkan.py` and `test_tinygrad.py` have one.
