@@ -49,6 +49,15 @@ def test_exp_is_judged_by_its_operand() -> None:
     assert judged("exp", 64 * allowed, "WGSL", relative=True).verdict != "rounding"
 
 
+def test_opencl_c_promises_less_error_than_wgsl() -> None:
+    # 4 ULP of sin: 2⁻¹¹ is far beyond, and pow may be wrong by 16.
+    assert judged("sin", 0.4 * ALLOWED, "OpenCL C").blame == "platform"
+    for op, ulps in (("sin", 3.9), ("exp", 2.9), ("tanh", 4.9)):
+        assert judged(op, ulps * 2.0**-24, "OpenCL C", relative=True).verdict == "rounding"
+    found = judged("erf", 12 * 2.0**-24, "OpenCL C", relative=True)
+    assert (found.verdict, judged("erf", 64 * 2.0**-23, "OpenCL C", relative=True).blame) == ("rounding", "platform")
+
+
 def test_an_operator_of_which_nothing_is_promised_is_judged_as_usual() -> None:
     assert judged("erf", 0.4 * ALLOWED, "WGSL").blame == "platform"
 

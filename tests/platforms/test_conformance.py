@@ -37,6 +37,10 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("tinygrad/cpu", {}, {"DEV": "CPU", "PARALLEL": "0"}),
     ("tinygrad/cpu", OFF, {"DEV": "CPU", "PARALLEL": "0", "NOOPT": "1", "NUM_CPU_THREADS": "2"}),
     ("tinygrad/cl", {"opt": "off"}, {"DEV": "CL", "PARALLEL": "0", "NOOPT": "1"}),
+    (
+        "tinygrad/webgpu", {"opt": "off"},
+        {"DEV": "WEBGPU", "PARALLEL": "0", "NOOPT": "1", "WEBGPU_BACKEND": "WGPUBackendType_Vulkan"},
+    ),
     ("iree/vulkan", {"opt": "O2"}, {}),
     ("iree/cpu", {}, {}),
     (
@@ -58,12 +62,19 @@ VARIABLES: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = [
     ("ortweb/wasm", OFF, {}),
     ("ortweb/webgpu", {"device": "swiftshader"}, {}),
     ("ortweb/webgl", {"opt": "off"}, {}),
+    ("ortweb/webnn", {}, {}),
+    ("triton/interpreter", {"block": "small"}, {"TRITON_INTERPRET": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}),
     ("onnxruntime/cuda", {"tf32": "off"}, {}),
     ("onnxruntime/tensorrt", {"precision": "f16"}, {}),
     ("onnxruntime/migraphx", {"precision": "f16"}, {}),
     ("onnxruntime/directml", {}, {}),
     ("onnxruntime/coreml", {}, {}),
     ("onnxruntime/vitisai", {"delegate": "none"}, {}),
+    *((f"onnxruntime/{mode}", {"opt": "off"}, {}) for mode in
+      ("rocm", "tensorrt-rtx", "cann", "nnapi", "xnnpack", "dnnl", "acl", "vsinpu", "rknpu")),
+    ("onnxruntime/provider", {"plugin": "onnxruntime_ggml"}, {}),
+    ("openvino/gpu", {"precision": "f32", "frontend": "onnx"}, {}),
+    ("openvino/npu", {"precision": "f16"}, {}),
     ("onnx/reference", {}, {}),
 ]  # fmt: skip
 #: Platform, options that it refuses, besides those that `test_a_bad_value_is_refused` makes.
@@ -74,7 +85,11 @@ REFUSED: list[tuple[str, Mapping[str, str]]] = [
     ("litert/cpu", {"opt": "off"}),
     ("ncnn/cpu", {"precision": "bf16"}),
     ("openvino/cpu", {"precision": "f16"}),
+    ("openvino/gpu", {"threads": "2"}),
     ("onnxruntime/openvino", {"precision": "f16"}),
+    ("onnxruntime/provider", {}),
+    ("onnxruntime/provider", {"name": "AzureExecutionProvider"}),
+    ("onnxruntime/provider", {"name": "CUDAExecutionProvider"}),
     ("onnxruntime/openvino", {"frontend": "onnx"}),
     ("onnx/reference", {"opt": "off"}),
 ]
@@ -84,11 +99,13 @@ OTHER_FORMS = [
     "litert/cpu@x64=on", "ncnn/cpu@opt=off,precision=f32", "iree/cpu@target=vmvx", "onnxruntime/openvino@delegate=none",
     "onnxruntime/qnn@soc=SM8550",
 ]  # fmt: skip
-IN_A_BROWSER = ("ortweb/webgpu", "ortweb/webgl")
+IN_A_BROWSER = ("ortweb/webgpu", "ortweb/webgl", "ortweb/webnn")
 #: One of each way to write a script: a package of this environment, one of another, and a file for a runtime.
 SCRIPTS_IN_CI = ("onnxruntime/cpu", "openvino/cpu", "jax/cpu")
+#: Options without which a platform runs nothing.
+NEEDED: Mapping[str, Mapping[str, str]] = {"onnxruntime/provider": {"plugin": "onnxruntime_ggml"}}
 #: They need a driver of Vulkan or OpenCL: `test_vulkan.py` and `test_tinygrad.py` have one.
-ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan", "iree/vulkan", "tinygrad/cl")
+ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan", "iree/vulkan", "tinygrad/cl", "tinygrad/webgpu")
 #: Module of a `run.py` -> its functions, for runtimes of mindgap's own environment.
 FUNCTIONS = [
     ("pytorch", "run"), ("pytorch", "run_traced"), ("pytorch", "run_compiled"),
@@ -152,7 +169,7 @@ def test_what_it_says_of_its_runtime_can_be_used(name: str) -> None:
         assert callable(backend.stage_at_fault)
     if isinstance(backend, HasRecipe) and backend.recipe is not None:
         assert read_recipe(backend.recipe).name == backend.recipe.stem
-    runner = backend.script_runner({}) if isinstance(backend, Scripted) else None
+    runner = backend.script_runner(NEEDED.get(name, {})) if isinstance(backend, Scripted) else None
     if runner is not None:
         ast.parse("\n".join([*runner.imports, runner.run]))
         assert "def run(model, fresh):" in runner.run and "mindgap" not in runner.run
@@ -161,7 +178,8 @@ def test_what_it_says_of_its_runtime_can_be_used(name: str) -> None:
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_an_option_at_its_default_changes_no_script(name: str) -> None:
     backend = runtime(name)
-    assert backend.script_runner(backend.checked({})) == backend.script_runner({}) is not None
+    given = NEEDED.get(name, {})
+    assert backend.script_runner(backend.checked(given)) == backend.script_runner(given) is not None
 
 
 def test_an_edit_of_a_script_that_fits_nowhere_is_an_error(tmp_path: Path) -> None:
@@ -193,7 +211,7 @@ def test_the_function_of_a_script_runs_a_model(folder: str, function: str) -> No
         *(
             pytest.param(name, marks=pytest.mark.nightly)
             for name in (*RUNTIMES, *OTHER_FORMS)
-            if name not in (*ON_VULKAN, *SCRIPTS_IN_CI)
+            if name not in (*ON_VULKAN, *SCRIPTS_IN_CI, *NEEDED)
         ),
     ],
 )

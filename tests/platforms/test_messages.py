@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mindgap.platforms.messages import MessageRow, MessageTable, failure, refusal
+from mindgap.platforms.messages import MessageRow, MessageTable, failure, loading_error, refusal, running_error
 from mindgap.platforms.onnx import messages as onnx_export_messages
 from mindgap.platforms.onnx.export import export
 from mindgap.platforms.onnxruntime import backend as onnxruntime, messages as onnxruntime_messages
@@ -288,3 +288,20 @@ def test_the_first_row_that_matches_decides() -> None:
 def test_names_are_unique() -> None:
     with pytest.raises(ValueError, match="one name"):
         MessageTable("test", (refusal("a", "x", "…"), refusal("a", "y", "…")))
+
+
+@pytest.mark.parametrize("message", [
+    "INTERNAL; VK_ERROR_DEVICE_LOST; while invoking native function", "vkQueueSubmit failed -4",
+    "[Device (unlabeled)] is lost.", "WebGPU device lost (2):\n  a reset",
+])  # fmt: skip
+def test_a_lost_device_ends_the_worker_with_one_line(message: str):
+    for raised in (loading_error, running_error):
+        with pytest.raises(SystemExit, match="the device is lost to this process: ") as caught:
+            raised("failure", message, "")
+        assert "\n" not in str(caught.value)
+
+
+def test_other_failures_of_a_driver_do_not_end_the_worker():
+    # onnxruntime-web starts its runner again by itself.
+    for message in ("vkQueueSubmit failed -3", "the device is lost", "VK_ERROR_OUT_OF_DEVICE_MEMORY"):
+        assert isinstance(running_error("failure", message, ""), RunFailure)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,19 +13,26 @@ import numpy as np
 import pytest
 import torch
 
+from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
 from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.environments import environments
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.name import parse
-from mindgap.platforms.onnxruntime import execution_provider
+from mindgap.platforms.onnxruntime import execution_provider, session
 from mindgap.platforms.onnxruntime.execution_provider import CPU, ExecutionProvider, ProviderSettings
-from mindgap.platforms.onnxruntime.providers import QNN_PROVIDER
-from mindgap.platforms.protocol import CompileFailure
+from mindgap.platforms.onnxruntime.providers import LEFT_OUT, PLATFORMS, QNN_PROVIDER
+from mindgap.platforms.protocol import CompileFailure, Fallback, PlatformError
+from mindgap.platforms.registry import find
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
+from platforms.test_conformance import CASES
 
 QNN = "onnxruntime/qnn"
+#: An environment with plug-ins, which no recipe makes.
+PLUGINS = "onnxruntime-plugins"
 CHIP = "onnxruntime/qnn@soc=SM8550"
 
 
@@ -82,10 +92,66 @@ def test_why_a_provider_is_missing():
     assert not ExecutionProvider("NoExecutionProvider", "no", "onnxruntime", "processors").missing()
 
 
-@pytest.mark.parametrize("mode", ["cuda", "tensorrt", "migraphx", "directml", "coreml", "vitisai"])
-def test_an_absent_provider_is_listed_with_the_reason(mode: str):
-    info = platform_info(parse(f"onnxruntime/{mode}"))
+def test_every_provider_that_onnx_runtime_names_has_a_platform_or_a_reason():
+    known = {*session.runtime().get_all_providers(), *session.runtime().get_available_providers()}
+    assert {*PLATFORMS} | {*LEFT_OUT} >= known
+    assert not {*PLATFORMS} & {*LEFT_OUT}
+
+
+@pytest.mark.parametrize("platform", sorted({*PLATFORMS.values()} - {"onnxruntime/qnn", "onnxruntime/webgpu"}))
+def test_an_absent_provider_is_listed_with_the_reason(platform: str):
+    info = platform_info(parse(platform))
     assert info.available or "ExecutionProvider" in info.reason
+
+
+def test_a_provider_of_a_build_of_ones_own_is_there(monkeypatch: pytest.MonkeyPatch):
+    made = ExecutionProvider("OwnExecutionProvider", "own", "onnxruntime", "processors", built_with="--use_own")
+    assert "no package has it, ONNX Runtime is built with --use_own" in made.missing()
+    monkeypatch.setattr(execution_provider, "built_in", lambda: frozenset(["OwnExecutionProvider"]))
+    assert not made.missing()
+    named = ExecutionProvider("OwnExecutionProvider", "own", "no-such-package", "processors")
+    assert not named.missing() and "no-such-package has it" in named.missing(ask_build=False)
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ("", "plugin=MODULE"), ("@name=AzureExecutionProvider", "on no device"),
+    ("@name=CUDAExecutionProvider", "that is onnxruntime/cuda"),
+])  # fmt: skip
+def test_a_provider_that_is_not_named_or_has_a_platform_is_one_line(options: str, said: str):
+    with pytest.raises(PlatformError, match=said):
+        find(parse(f"onnxruntime/provider{options}"))
+
+
+def test_a_plug_in_is_named_by_the_device_that_it_brings(monkeypatch: pytest.MonkeyPatch):
+    device = SimpleNamespace(
+        ep_name="ggml", ep_vendor="ggml", ep_metadata={"version": "2", "library_path": "/here"},
+        device=SimpleNamespace(type="OrtHardwareDeviceType.CPU", vendor="Intel"),
+    )  # fmt: skip
+    found, registered = list[Any](), list[tuple[str, str]]()
+
+    def register(name: str, library: str):
+        registered.append((name, library))
+        found.extend([device] if library != "empty.so" else [])
+
+    monkeypatch.setattr(
+        execution_provider, "runtime",
+        lambda: SimpleNamespace(get_ep_devices=lambda: [*found], register_execution_provider_library=register),
+    )  # fmt: skip
+    made = ExecutionProvider("", "provider", "ggml_ep", "", plugin="ggml_ep")
+    with pytest.raises(Fallback, match="plug-in ggml_ep is not installed in this environment"):
+        made.registered()
+    for module, said in (
+        (SimpleNamespace(), "has no get_library_path"),
+        (SimpleNamespace(library_path=lambda: "empty.so"), "no device that it can run on"),
+    ):
+        monkeypatch.setitem(sys.modules, "ggml_ep", cast("Any", module))
+        with pytest.raises(Fallback, match=said):
+            made.registered()
+    monkeypatch.setitem(sys.modules, "ggml_ep", cast("Any", SimpleNamespace(get_library_path=lambda: "ggml.so")))
+    named = made.registered()
+    assert (named.name, registered[-1]) == ("ggml", ("ggml_ep", "ggml.so"))
+    described = {"type": "CPU", "vendor": "Intel", "maker": "ggml", "version": "2"}
+    assert named.described_device() == {"provider_device": described}
 
 
 def test_the_npu_runs_every_node_and_says_that_it_is_simulated(pool: WorkerPool):
@@ -124,3 +190,26 @@ def test_a_graph_that_is_computed_at_load_says_nothing_of_the_provider(pool: Wor
     graph, _ = captured(lambda: torch.relu(weight))
     outcome = pool.run(Job(QNN, graph))
     assert outcome.status == "unsupported" and "before QNNExecutionProvider got a node" in outcome.message
+
+
+@pytest.mark.nightly
+def test_a_plug_in_runs_and_its_script_shows_no_fault(tmp_path: Path):
+    platform = f"onnxruntime/provider@env={PLUGINS},plugin=onnxruntime_ggml"
+    if PLUGINS not in {each.name for each in environments()}:
+        pytest.skip(f"mindgap env create {PLUGINS} onnxruntime==1.30.0 onnxruntime-ggml==0.2.0")
+    with workers(platform) as pool:
+        graph, inputs = captured(lambda x: torch.relu(x) * 2, normal(4, 16))
+        outcome = pool.run(Job(platform, graph, want="outputs"))
+        assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
+        np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
+        found = delegation_of(outcome.facts)
+        assert found is not None and (found.delegate, found.gave_back) == ("onnxruntime_ggml", {}) and found.ran
+        said = pool.describe(platform)
+        assert said["provider_device"]["backend"] == "ggml" and said["versions"]["onnxruntime"]
+    target = target_of(parse(platform))
+    text = script_source(ScriptForm("relu", target, CASES))
+    assert text is not None
+    (tmp_path / "script.py").write_text(text)
+    command = [target.python or sys.executable, str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == NO_FAULT, done.stdout + done.stderr

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.openvino.backend import BACKEND
+from mindgap.platforms.openvino.backend import BACKEND, OpenVinoDevice, OpenVinoPlatform
 from mindgap.platforms.openvino.pytorch_frontend import convert, import_openvino
 from mindgap.platforms.protocol import CompileFailure, Executable, Fallback, Unsupported
 from platforms.onnx_graphs import MODELS, captured, eager, normal
@@ -288,3 +288,21 @@ def test_without_options_openvinos_own_defaults_hold():
 
     asked = openvino.Core().get_property("CPU", "INFERENCE_PRECISION_HINT").to_string()
     assert plain.describe()["precision_in_force"] == asked
+
+
+def test_a_device_that_is_absent_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    gpu = OpenVinoDevice("GPU", ("/dev/no-such-device*",), "a driver")
+    monkeypatch.setattr("sys.platform", "linux")
+    assert gpu.missing() == "no GPU driver for OpenVINO: this machine has no /dev/no-such-device* (a driver)"
+    monkeypatch.setattr("sys.platform", "win32")
+    assert gpu.missing() == "no GPU driver for OpenVINO: it finds CPU (a driver)"
+    with pytest.raises(Fallback, match="no GPU driver for OpenVINO"):
+        OpenVinoPlatform("default", None, "pytorch", device=gpu)
+    assert gpu.holds("GPU.1") and not gpu.holds("CPU")
+
+
+def test_a_model_that_another_device_runs_is_a_fallback(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(OpenVinoDevice, "absent", lambda self, core: "")
+    graph, inputs = captured(torch.relu, normal(2, 3))
+    with pytest.raises(Fallback, match=r"OpenVINO runs on \['CPU'\], not on HETERO:CPU alone"):
+        OpenVinoPlatform("default", None, "pytorch", device=OpenVinoDevice("HETERO:CPU")).load(graph, inputs)

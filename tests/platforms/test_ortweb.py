@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.listing import platform_info
+from mindgap.platforms.name import parse
 from mindgap.platforms.onnxruntime.messages import WEB_TABLE
 from mindgap.platforms.onnxruntime.web_backend import left_to_cpu
 from mindgap.platforms.onnxruntime.web_server import decode, encode, parts
@@ -56,6 +58,11 @@ def test_nodes_of_the_cpu_are_read_from_the_log():
     assert left_to_cpu(shared) == [("Erf", "node_erf")]
 
 
+def test_webnn_is_listed_with_the_reason():
+    info = platform_info(parse("ortweb/webnn"))
+    assert not info.available and ("WebNN is not supported on this platform" in info.reason or "ortweb" in info.reason)
+
+
 def test_webassembly_runs_a_model(node: WorkerPool):
     layer = torch.nn.Linear(16, 8)
     graph, inputs = captured(lambda x, n: (torch.relu(layer(x)), n + 1, x > 0), normal(4, 16), torch.arange(5))
@@ -87,8 +94,8 @@ def test_node_ends_with_its_worker(node: WorkerPool):
     assert len(runners()) == len(before)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("platform", [WEBGPU, WEBGL])
+@pytest.mark.browser
+@pytest.mark.parametrize("platform", [WEBGPU, pytest.param(WEBGL, marks=pytest.mark.nightly)])
 def test_a_browser_runs_a_model(browsers: WorkerPool, platform: str):
     layer = torch.nn.Linear(16, 8)
     graph, inputs = captured(lambda x: torch.relu(layer(x)), normal(4, 16))

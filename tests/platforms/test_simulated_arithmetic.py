@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,17 @@ import numpy as np
 import pytest
 
 from mindgap.graph import Graph
+from mindgap.platforms.listing import PlatformInfo
+from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import Array, Unsupported
-from mindgap.platforms.simulated_arithmetic import check_arithmetic, known_arithmetic
+from mindgap.platforms.simulated_arithmetic import (
+    check_arithmetic,
+    checked_words,
+    described_arithmetic,
+    kept_arithmetic,
+    not_exact,
+)
+from mindgap.results.rows import PlatformFacts, Report
 
 VALUES = 1 << 14
 
@@ -36,14 +46,46 @@ class Flushing:
         return run
 
 
-def test_the_answer_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_answer_is_kept_with_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path))
     platform = Flushing()
-    assert "not checked" in known_arithmetic(platform.describe())["arithmetic"]
-    found = check_arithmetic(platform, VALUES)
+    assert "not checked" in described_arithmetic(platform.describe(), "npu")["arithmetic"]
+    found = check_arithmetic(platform, VALUES, name="npu/flushing", environment="npu")
     assert found["float32 add"] == "exact"
     assert found["float32 multiply"].split(":")[0].endswith(f"of {VALUES} are not exact")
     assert "multiply(" in found["float32 multiply"]
     assert found["float32 sqrt"] == "not run: aten.sqrt.default: it has no such operator"
-    assert known_arithmetic({**platform.describe(), "dtypes": {}})["arithmetic"] == found
-    assert "not checked" in known_arithmetic({**platform.describe(), "versions": {"flushing": "2"}})["arithmetic"]
+    assert described_arithmetic({**platform.describe(), "dtypes": {}}, "npu")["arithmetic"] == found
+    for other, environment in (({"versions": {"flushing": "2"}}, "npu"), ({}, "another"), ({}, "")):
+        said = described_arithmetic({**platform.describe(), **other}, environment)
+        assert "not checked" in said["arithmetic"]
+    assert described_arithmetic({"versions": {}}, "npu") == {}
+    assert kept_arithmetic("npu") == {"npu/flushing": found} and kept_arithmetic("another") == {}
+    ran = [each for each in found.values() if not each.startswith("not run")]
+    words = f"arithmetic checked: {len(ran) - 1} of {len(ran)} exact, {len(found) - len(ran)} not run"
+    assert checked_words(found) == words and checked_words({}) == "arithmetic not checked"
+    assert [line.partition(":")[0] for line in not_exact(found)] == ["float32 multiply"]
+    (tmp_path / "environments/npu/arithmetic/broken.json").write_text("{")
+    assert [*kept_arithmetic("npu")] == ["npu/flushing"]
+
+
+def test_a_software_driver_is_listed_as_emulated_with_its_arithmetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path))
+    name = "ncnn/vulkan@device=swiftshader"
+    info = PlatformInfo("ncnn/vulkan", "", True, "", "", {}, {}, environment="")
+    assert (info.with_options(parse("ncnn/vulkan")).execution, info.with_options(parse("ncnn/vulkan")).arithmetic) == (
+        "",
+        "",
+    )
+    told = info.with_options(parse(name))
+    assert (told.execution, told.arithmetic) == ("emulated", "arithmetic not checked")
+    answer = {"platform": name, "operations": {"float32 add": "exact", "float32 sqrt": "not run: why"}}
+    (tmp_path / "arithmetic").mkdir()
+    (tmp_path / "arithmetic" / "1.json").write_text(json.dumps(answer))
+    assert info.with_options(parse(name)).arithmetic == "arithmetic checked: 1 of 1 exact, 1 not run"
+    words = info.with_options(parse("ncnn/vulkan")).arithmetic
+    assert words == "device=swiftshader: arithmetic checked: 1 of 1 exact, 1 not run"
+    facts = PlatformFacts(parse(name), "", True, execution=told.execution, arithmetic=told.arithmetic)
+    report = Report(parse("cpu/eager"), (facts,), (), ())
+    assert report.execution_words(facts.platform) == "emulated, arithmetic not checked"
+    assert report.execution_words(parse("cpu/eager")) == ""

@@ -26,10 +26,19 @@ def pool():
         yield pool
 
 
+class Double:
+    """A key that prints as tinygrad's dtype."""
+
+    def __repr__(self) -> str:
+        return "dtypes.double"
+
+
 def test_messages():
     found = read(NotImplementedError("op='LSTM' is not supported"))
     assert (found.kind, found.operator) == ("refusal", "LSTM")
     assert read(ValueError("17 is not a valid OnnxDataType")).kind == "refusal"
+    assert read(KeyError("dtypes.double")).kind == "failure"  # the text of a key, not a dtype
+    assert read(KeyError(Double())).kind == "refusal"
     assert read(ValueError("axis out of range")).kind == "failure"
     assert read(AssertionError("")).kind == "failure"
     assert read(CompilerError("clang: unknown type name '__bf16'")).kind == "refusal"
@@ -77,7 +86,8 @@ def test_opencl_computes_what_eager_computes():
         outcome = pool.run(Job("tinygrad/cl", graph, want="outputs"))
         assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
         np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
-        assert pool.describe("tinygrad/cl")["opencl_device"]
+        said = pool.describe("tinygrad/cl")
+        assert said["opencl_device"] and said["accuracy"] == "OpenCL C"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int8, torch.bool])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +17,9 @@ from mindgap.findings.script.culprit_script import target_of
 from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
 from mindgap.platforms import vulkan_driver
 from mindgap.platforms.name import parse
-from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.protocol import Fallback, PlatformError
 from mindgap.platforms.registry import find
+from mindgap.platforms.tinygrad import webgpu_driver
 from mindgap.run.outcome import Job
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
@@ -24,6 +27,7 @@ from platforms.test_conformance import CASES
 
 WEBGPU = "onnxruntime/webgpu@device=swiftshader"
 NCNN = "ncnn/vulkan@device=swiftshader,precision=f32"
+TINYGRAD = "tinygrad/webgpu@device=swiftshader"
 IREE = "iree/vulkan@device=swiftshader"
 
 
@@ -81,6 +85,32 @@ def test_the_loader_beside_a_driver_is_found_where_the_system_has_none(monkeypat
 
 
 @pytest.mark.nightly
+def test_dawn_runs_tinygrads_shaders():
+    with workers(TINYGRAD) as pool:
+        layer = torch.nn.Linear(16, 8)
+        graph, inputs = captured(lambda x: torch.relu(layer(x)), normal(4, 16))
+        outcome = pool.run(Job(TINYGRAD, graph, want="outputs"))
+        assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
+        np.testing.assert_allclose(outcome.arrays[0], eager(graph, inputs)[0], atol=1e-5)
+        said = pool.describe(TINYGRAD)
+        assert (said["execution"], said["accuracy"]) == ("emulated", "WGSL") and "SwiftShader" in said["webgpu_adapter"]
+        assert said["dtypes"]["float32"]["computes_in"] != "unsupported"
+
+
+def test_an_adapter_of_dawn_that_computes_nothing_is_a_fallback(monkeypatch: pytest.MonkeyPatch):
+    null = SimpleNamespace(enum_WGPUBackendType={1: "WGPUBackendType_Null"}, enum_WGPUAdapterType={})
+    modules = {"tinygrad": SimpleNamespace(Device={"WEBGPU": None}), "tinygrad.runtime.ops_webgpu": None}
+    modules["tinygrad.runtime.ops_webgpu"] = SimpleNamespace(webgpu=null)
+    monkeypatch.setattr("importlib.import_module", modules.__getitem__)
+    monkeypatch.setattr(webgpu_driver, "_adapter", lambda operations: SimpleNamespace(backendType=1, adapterType=3))
+    with pytest.raises(Fallback, match="Dawn's adapter is WGPUBackendType_Null, not Vulkan's"):
+        webgpu_driver.described()
+    monkeypatch.setitem(modules, "tinygrad", SimpleNamespace(Device={}))
+    with pytest.raises(Fallback, match="tinygrad opens no WebGPU device"):
+        webgpu_driver.described()
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize(("platform", "language"), [(WEBGPU, "WGSL"), (NCNN, "SPIR-V")])
 def test_what_a_shading_language_allows_is_calm(platform: str, language: str):
     with workers(platform):
@@ -91,15 +121,35 @@ def test_what_a_shading_language_allows_is_calm(platform: str, language: str):
 
 
 @pytest.mark.nightly
-def test_a_script_runs_on_a_software_driver(tmp_path: Path):
-    with workers(WEBGPU):
-        target = target_of(parse(WEBGPU))
+@pytest.mark.parametrize("platform", [WEBGPU, TINYGRAD])
+def test_a_script_runs_on_a_software_driver(platform: str, tmp_path: Path):
+    with workers(platform):
+        target = target_of(parse(platform))
     text = script_source(ScriptForm("relu", target, CASES))
     assert text is not None
     (tmp_path / "script.py").write_text(text)
     command = [target.python or sys.executable, str(tmp_path / "script.py")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == NO_FAULT, done.stdout + done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("platforms", [
+    (NCNN, "ncnn/vulkan@device=swiftshader,opt=off,precision=f32"), (WEBGPU, TINYGRAD),
+    ("tinygrad/cl@device=pocl", "tinygrad/cl@device=pocl,opt=off"),
+    ("onnxruntime/qnn", "onnxruntime/qnn@soc=SM8350"),
+])  # fmt: skip
+def test_two_workers_on_one_driver_do_not_disturb_each_other(platforms: tuple[str, str]):
+    with workers(*platforms) as pool, ThreadPoolExecutor(2) as threads:
+        layer = torch.nn.Linear(32, 16)
+        graph, _ = captured(lambda x: torch.relu(layer(x)), normal(8, 32))
+        alone = [pool.run(Job(each, graph, want="outputs")) for each in platforms]
+        assert [each.status for each in alone] == ["ok", "ok"], [each.message for each in alone]
+        for _ in range(4):
+            beside = [*threads.map(lambda each: pool.run(Job(each, graph, want="outputs")), platforms)]
+            for first, again in zip(alone, beside, strict=True):
+                assert again.status == "ok" and first.arrays is not None and again.arrays is not None, again.message
+                np.testing.assert_array_equal(again.arrays[0], first.arrays[0])
 
 
 class Sine(torch.nn.Module):

@@ -21,7 +21,11 @@ from mindgap.platforms.environments.emulated import (
     wrong_arithmetic,
 )
 from mindgap.platforms.environments.recipe import architecture_recipe
+from mindgap.platforms.host_runtime import HostRuntime
 from mindgap.platforms.listing import find_recipe, recipes, requirements_elsewhere
+from mindgap.platforms.protocol import NotOnThisMachine
+from mindgap.platforms.registry import registered
+from mindgap.platforms.simulated_arithmetic import checked_words, kept_arithmetic, not_exact
 
 
 def platforms(
@@ -55,7 +59,7 @@ def platforms(
             versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
             yes = f"in {info.environment}" if info.environment else "yes"
             there = (yes, versions) if info.available else ("no", info.reason)
-            hardware = ", ".join(filter(None, (info.hardware, info.execution)))
+            hardware = ", ".join(filter(None, (info.hardware, info.execution, info.arithmetic)))
             table.add_row(info.platform, *there, hardware, ", ".join(info.options))
         console(out).print(table)
 
@@ -153,7 +157,8 @@ def list_environments(as_json: AsJson = False) -> None:
     found = environments()
     with result_stream() as out:
         if as_json:
-            json.dump([{**asdict(each), "folder": str(each.folder)} for each in found], out, indent=1)
+            kept = [{"folder": str(each.folder), "arithmetic": kept_arithmetic(each.name)} for each in found]
+            json.dump([{**asdict(each), **more} for each, more in zip(found, kept, strict=True)], out, indent=1)
             out.write("\n")
             return
         table = plain_table(
@@ -161,8 +166,9 @@ def list_environments(as_json: AsJson = False) -> None:
         )
         for each in found:
             processor = f"{each.emulation.words}; {arithmetic_words(known_arithmetic(each))}" if each.emulation else ""
+            processor = "; ".join([processor or "this machine's", *_kept(each)])
             made_from = " ".join(each.requirements) or each.python
-            table.add_row(each.name, made_from, "yes" if each.layered else "no", processor or "this machine's")
+            table.add_row(each.name, made_from, "yes" if each.layered else "no", processor)
         console(out).print(table)
     for name in unfinished():
         complain(f"environment {name} is not complete: its creation did not end; create it again, or remove it")
@@ -173,13 +179,15 @@ def check(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Default: all.")] = None,
     platform: Annotated[
         list[str] | None,
-        typer.Option("--platform", "-p", help="Compare this platform's arithmetic with exact results, for minutes."),
+        typer.Option("--platform", "-p", help="Check this platform's arithmetic (again), for minutes."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Start each environment's interpreter, and say which platforms run there, with their versions.
 
-    Of an emulated processor, its arithmetic is compared with exact results.
+    Of an emulated processor and of each simulated or emulated platform that the environment is made for, the arithmetic
+    is compared with exact results, a million values of each operation. The answer is kept: a platform that was checked
+    is not checked again, unless --platform names it.
     Exit status 2 where an environment cannot run a worker, or the arithmetic is not exact.
 
     Example: mindgap env check ort128
@@ -204,7 +212,9 @@ def check(
                 {"name": each.name, "works": True, **asdict(facts), "platforms": platforms, "simulated": simulated}
             )
             emulated = check_emulated_arithmetic(each) if each.emulation else []
-            if lines := wrong_arithmetic(emulated):
+            lines = wrong_arithmetic(emulated)
+            lines += [f"NOT EXACT: {key}: {line}" for key, found in simulated.items() for line in not_exact(found)]
+            if lines:
                 broken += 1
                 for line in lines:
                     complain(line)
@@ -213,6 +223,7 @@ def check(
                 console(out).print(_table(each, facts.python, platforms))
                 for name, found in simulated.items():
                     out.writelines(f"{name}: {operation}: {text}\n" for operation, text in found.items())
+                    out.write(f"{name}: {checked_words(found)}\n")
                 if each.emulation:
                     out.write(f"{each.emulation.words}: {arithmetic_words(emulated)}\n")
         if as_json:
@@ -253,22 +264,50 @@ def _platforms(where: Environment) -> dict[str, dict[str, Any]]:
 def _arithmetic(
     where: Environment, asked: Iterable[str], there: Mapping[str, dict[str, Any]]
 ) -> dict[str, dict[str, str]]:
-    """How exact the platforms asked for compute in the environment, by operation; Raises `EnvironmentProblem`
+    """How exact the platforms asked for compute in the environment, by operation, and those that no hardware runs and
+    that it is made for; of the latter, what is kept of an earlier check. Raises `EnvironmentProblem`
     for one that does not run there and where a check fails, `PlatformError` for a name that is none."""
     from mindgap.platforms.name import parse
     from mindgap.platforms.registry import find as find_platform, places
     from mindgap.platforms.simulated_arithmetic import check_in_environment
 
-    found = dict[str, dict[str, str]]()
-    for name in asked:
+    kept = kept_arithmetic(where.name)
+    available = {name.partition("@")[0] for name, said in there.items() if said["available"]}
+    own = [name for name in _unlike_hardware(where) if name.partition("@")[0] in available]
+    found = {name: kept[name] for name in own if name in kept and name not in asked}
+    for name in (*asked, *(each for each in own if each not in found and each not in asked)):
         platform = parse(name)
-        backend, _ = find_platform(platform)
-        if there.get(f"{platform.device_mode}@env={where.name}", {}).get("available"):
+        if not there.get(f"{platform.device_mode}@env={where.name}", {}).get("available"):
+            raise EnvironmentProblem(f"{platform.device_mode} does not run in environment {where.name}")
+        try:
+            backend, _ = find_platform(platform)
             complain(f"checking the arithmetic of {platform}")
             found[name] = check_in_environment(where, platform, backend, places()[platform.device_mode])
-        else:
-            raise EnvironmentProblem(f"{platform.device_mode} does not run in environment {where.name}")
+        except NotOnThisMachine as error:
+            if name in asked:
+                raise
+            complain(f"the arithmetic of {name} is not checked: {error}")
     return found
+
+
+def _unlike_hardware(where: Environment) -> list[str]:
+    """The platforms of an environment's recipe that no hardware of their kind runs: simulated ones, and those with a
+    software driver, by its option."""
+    recipe = recipes().get(where.name)
+    found = list[str]()
+    for name in () if recipe is None or where.emulation else recipe.platforms:
+        backend = registered(name)
+        if not isinstance(backend, HostRuntime):
+            continue
+        drivers = next((each.values[1:2] for each in backend.declared if each.name == "device"), ())
+        found += [name] if backend.execution else [f"{name}@device={each}" for each in drivers]
+    return found
+
+
+def _kept(where: Environment) -> list[str]:
+    """What is known of the arithmetic of the platforms that no hardware runs there, one text each."""
+    kept = kept_arithmetic(where.name)
+    return [f"{name}: {checked_words(kept.get(name, {}))}" for name in dict.fromkeys((*_unlike_hardware(where), *kept))]
 
 
 def _table(where: Environment, python: str, platforms: dict[str, dict[str, Any]]) -> Any:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from mindgap.platforms.protocol import CompileFailure, RunFailure, Unsupported
 
@@ -85,13 +85,29 @@ def failure(name: str, pattern: str, reason: str, *raised: str) -> MessageRow:
     return MessageRow(name, "failure", re.compile(pattern, re.IGNORECASE), reason, frozenset(raised))
 
 
+#: A device that no longer computes: Vulkan's status, ncnn's lines with its number, Dawn's words.
+_LOST: Final = re.compile(r"VK_ERROR_DEVICE_LOST|\bvk\w+ failed -4\b|\[Device[^\]]*\] is lost|WebGPU device lost")
+
+
+def end_where_lost(message: str) -> None:
+    """Ends the worker where a message says that its device is lost: nothing runs on it any more, and the next graph
+    gets a new worker. Raises `SystemExit` with one line."""
+    if _LOST.search(message):
+        raise SystemExit(f"the device is lost to this process: {' '.join(message.split())}")
+
+
 def loading_error(kind: Kind, message: str, op: str) -> Unsupported | CompileFailure:
-    """Makes the exception for a message that stopped loading. `op`: the operator that it is about, empty for none."""
+    """Makes the exception for a message that stopped loading. `op`: the operator that it is about, empty for none.
+
+    Ends the worker where the device is lost.
+    """
+    end_where_lost(message)
     return Unsupported(op, message) if kind == "refusal" else CompileFailure(message, op)
 
 
 def running_error(kind: Kind, message: str, op: str) -> Unsupported | RunFailure:
-    """Makes the exception for a message that stopped a run."""
+    """Makes the exception for a message that stopped a run. Ends the worker where the device is lost."""
+    end_where_lost(message)
     return Unsupported(op, message) if kind == "refusal" else RunFailure(message, op)
 
 

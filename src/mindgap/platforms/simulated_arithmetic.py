@@ -1,7 +1,8 @@
 """Checks the arithmetic of a platform that no hardware runs, with graphs of one operator (`arithmetic_check`).
 
-The answer is kept in a file for each description of a platform: a simulator needs minutes for a million values of each
-operation. Run as a module in another environment, it takes the place of a backend and options, and prints the answer.
+The answer is kept with the environment that the platform runs in, in a file for each description: a simulator needs
+minutes for a million values of each operation. Run as a module in another environment, it takes the environment, the
+platform, the place of its backend and options, and prints the answer.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from mindgap.graph.tensors import home
 from mindgap.platforms import dtype_policy
 from mindgap.platforms.arithmetic_check import OPERATIONS, VALUES, Operation, draw, judged
 from mindgap.platforms.environment_process import backend_at
-from mindgap.platforms.environments import Environment, EnvironmentProblem
+from mindgap.platforms.environments import Environment, EnvironmentProblem, find
+from mindgap.platforms.environments.emulated import arithmetic_words, known_arithmetic
+from mindgap.platforms.environments.environment import folder_of, is_complete
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.protocol import ARITHMETIC, Array, Backend, Platform, Unsupported
+from mindgap.platforms.protocol import ARITHMETIC, EXECUTION, Array, Backend, Platform, Unsupported
 
 _ATEN: Final[Mapping[str, str]] = {
     "add": "aten.add.Tensor", "subtract": "aten.sub.Tensor", "multiply": "aten.mul.Tensor",
@@ -34,36 +37,76 @@ _ATEN: Final[Mapping[str, str]] = {
     "ceil": "aten.ceil.default", "trunc": "aten.trunc.default",
 }  # fmt: skip
 _EXACT: Final = "exact"
+_NOT_RUN: Final = "not run: "
 _MOST_TEXT: Final = 160
 #: Runtimes of images split four dimensions into parts that fit their memory, and one dimension not always.
 _LEADING: Final = (1, 64, 128)
 
 
-def known_arithmetic(description: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The entry `ARITHMETIC` of a description: the kept answer, or how to get one. `description`: the rest of it."""
+def described_arithmetic(description: Mapping[str, Any], environment: str = "") -> Mapping[str, Any]:
+    """The entry `ARITHMETIC` of the description of a platform that no hardware runs: the kept answer by operation, or
+    how to get one. Nothing for a native platform.
+
+    description: the rest of it. environment: the name of the one that it runs in, empty for mindgap's own.
+    """
+    if EXECUTION not in description:
+        return {}
+    emulated = known_arithmetic(find(environment)) if environment and is_complete(environment) else []
+    if emulated:
+        return {ARITHMETIC: arithmetic_words(emulated)}
     try:
-        return {ARITHMETIC: json.loads(_file(description).read_text(encoding="utf-8"))}
-    except (OSError, ValueError):
+        return {ARITHMETIC: json.loads(_file(description, environment).read_text(encoding="utf-8"))["operations"]}
+    except (OSError, ValueError, TypeError, KeyError):
         return {ARITHMETIC: "not checked; mindgap env check ENVIRONMENT -p PLATFORM checks it"}
 
 
-def check_arithmetic(platform: Platform, values: int = VALUES) -> dict[str, str]:
-    """Compares operations of a platform with exact results, and keeps the answer.
+def kept_arithmetic(environment: str) -> dict[str, dict[str, str]]:
+    """The answers that are kept with an environment: platform -> operation -> how exact it is."""
+    found = dict[str, dict[str, str]]()
+    for file in sorted(_folder(environment).glob("*.json"), key=lambda each: each.stat().st_mtime):
+        try:
+            said = json.loads(file.read_text(encoding="utf-8"))
+            found[str(said["platform"])] = {str(key): str(value) for key, value in said["operations"].items()}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            continue
+    return found
+
+
+def checked_words(operations: Mapping[str, str]) -> str:
+    """The answer in a few words: `arithmetic checked: 5 of 14 exact, 10 not run`, or `arithmetic not checked`."""
+    if not operations:
+        return "arithmetic not checked"
+    exact = sum(each == _EXACT for each in operations.values())
+    lacking = sum(each.startswith(_NOT_RUN) for each in operations.values())
+    rest = f", {lacking} not run" if lacking else ""
+    return f"arithmetic checked: {exact} of {len(operations) - lacking} exact{rest}"
+
+
+def not_exact(operations: Mapping[str, str]) -> list[str]:
+    """The operations that ran and are not exact, with what was found."""
+    return [f"{key}: {value}" for key, value in operations.items() if not value.startswith((_EXACT, _NOT_RUN))]
+
+
+def check_arithmetic(
+    platform: Platform, values: int = VALUES, *, name: str = "", environment: str = ""
+) -> dict[str, str]:
+    """Compares operations of a platform with exact results, and keeps the answer under its name and environment.
 
     Each is `exact`, or `N of M are not exact` with an example, or `not run` with the reason. A platform has no operator
     for a fused product and sum: it is not among them.
     """
     found = {each.words: _compared(platform, each, values) for each in OPERATIONS if each.name != "fma"}
-    file = _file(platform.describe())
+    file = _file(platform.describe(), environment)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps({"platform": name, "operations": found}, indent=1) + "\n", encoding="utf-8")
     return found
 
 
 def check_in_environment(where: Environment, platform: PlatformName, backend: Backend, place: str) -> dict[str, str]:
     """Does the same in an environment. `place`: where the backend is. Raises `EnvironmentProblem` where that fails."""
     options = [f"{name}={value}" for name, value in platform.backend_options.items()]
-    command = [*where.command(__name__), place, *options]
+    name = PlatformName(platform.device_mode, platform.backend_options)
+    command = [*where.command(__name__), where.name, name, place, *options]
     variables = {**os.environ, **backend.environment(platform.backend_options)}
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=variables, check=False)
     try:
@@ -74,13 +117,17 @@ def check_in_environment(where: Environment, platform: PlatformName, backend: Ba
     return found
 
 
-def _file(description: Mapping[str, Any]) -> Path:
+def _folder(environment: str) -> Path:
+    return (folder_of(environment) if environment else home()) / "arithmetic"
+
+
+def _file(description: Mapping[str, Any], environment: str) -> Path:
     """The file of an answer. What is measured, and the Python, are no part of its name."""
     named = {
         key: value for key, value in description.items() if key not in (ARITHMETIC, dtype_policy.KEY, "environment")
     }
-    digest = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:32]
-    return home() / "arithmetic" / f"{digest}.json"
+    digest = hashlib.sha256(json.dumps(named, sort_keys=True, default=str).encode()).hexdigest()[:32]
+    return _folder(environment) / f"{digest}.json"
 
 
 def _compared(platform: Platform, operation: Operation, values: int) -> str:
@@ -89,9 +136,9 @@ def _compared(platform: Platform, operation: Operation, values: int) -> str:
     try:
         (result,) = platform.load(_graph(operation, operands), operands)(operands)
     except Unsupported as error:
-        return f"not run: {error}"[:_MOST_TEXT]
+        return f"{_NOT_RUN}{error}"[:_MOST_TEXT]
     except Exception as error:  # a fact about the platform
-        return f"not run: {type(error).__name__}: {error}"[:_MOST_TEXT]
+        return f"{_NOT_RUN}{type(error).__name__}: {error}"[:_MOST_TEXT]
     found = judged(operation, [each.ravel() for each in operands], np.ascontiguousarray(result).ravel())
     return _EXACT if not found.wrong else f"{found.wrong} of {found.values} are not exact: {found.example}"
 
@@ -110,12 +157,12 @@ def _graph(operation: Operation, operands: list[Array]) -> Graph:
 
 
 def _main() -> None:
-    place, *options = sys.argv[1:]
+    environment, name, place, *options = sys.argv[1:]
     # What a library prints, from Python or from C, is not the answer.
     answer = os.dup(1)
     os.dup2(2, 1)
     given = dict(each.split("=", 1) for each in options)
-    found = check_arithmetic(backend_at(place).open(given))
+    found = check_arithmetic(backend_at(place).open(given), name=name, environment=environment)
     os.write(answer, json.dumps(found).encode() + b"\n")
     sys.stderr.flush()
     os._exit(0)

@@ -12,7 +12,7 @@ from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import FINDINGS, Contradiction, Fault, OtherDecision, Weakness
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.name import recorded
-from mindgap.platforms.protocol import EXECUTION
+from mindgap.platforms.protocol import ARITHMETIC, EXECUTION
 from mindgap.results.advice import advised
 from mindgap.results.answer_rows import ANSWER_RUNS
 from mindgap.results.rows import (
@@ -138,7 +138,8 @@ def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
     names = ("platform", "backend", "available", "reason", "hardware", "versions", "options")
     found = [
         PlatformFacts(
-            **{name: row[name] for name in names}, execution=json.loads(row["description"] or "{}").get(EXECUTION, "")
+            **{name: row[name] for name in names},
+            **{name: str(json.loads(row["description"] or "{}").get(name, "")) for name in (EXECUTION, ARITHMETIC)},
         )
         for row in store.rows(sql, [run])
     ]

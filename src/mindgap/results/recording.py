@@ -14,7 +14,7 @@ from mindgap.graph.compare.culprit import Culprit
 from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.protocol import EXECUTION
+from mindgap.platforms.protocol import ARITHMETIC, EXECUTION
 from mindgap.results.rows import Model, PlatformFacts, Refused, Row
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import TABLES, Store, StoreError, Writer, graph_row, metric_columns, new_run, outcome_row
@@ -232,9 +232,10 @@ class Recording:
     def _platform(self, name: str, fingerprint: str = "", description: str | None = None) -> dict[str, Any]:
         position, fact = self._facts[name]
         columns = dataclasses.asdict(fact)
-        if execution := columns.pop(EXECUTION):
-            # It has no column of its own: what ran describes it, and what has not run yet has only this.
-            description = description or json.dumps({EXECUTION: execution})
+        execution, arithmetic = columns.pop(EXECUTION), columns.pop(ARITHMETIC)
+        if execution:
+            # They have no columns of their own: what ran describes it, and what has not run yet has only this.
+            description = description or json.dumps({EXECUTION: execution, ARITHMETIC: arithmetic})
         return {
             "run": self.run,
             "fingerprint": fingerprint,

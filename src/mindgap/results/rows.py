@@ -266,6 +266,7 @@ class PlatformFacts:
     """A platform as `mindgap platforms --json` lists it.
 
     execution: `simulated` or `emulated` where no device, or another instruction set, computes; empty for native.
+    arithmetic: how exact the last check of such a platform was; empty for native.
     """
 
     platform: PlatformName
@@ -276,6 +277,7 @@ class PlatformFacts:
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     execution: str = ""
+    arithmetic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +340,11 @@ class Report:
     def executions(self) -> Mapping[str, str]:
         """Platform -> `simulated` or `emulated`; native ones are left out."""
         return {fact.platform: fact.execution for fact in self.platforms if fact.execution}
+
+    def execution_words(self, platform: PlatformName) -> str:
+        """How a platform is executed, and how exact its arithmetic was found; empty for native ones."""
+        found = next((fact for fact in self.platforms if fact.platform == platform and fact.execution), None)
+        return "" if found is None else ", ".join(filter(None, (found.execution, found.arithmetic)))
 
     def shown(self, platform: PlatformName) -> str:
         """The platform's name, with `(simulated)` or `(emulated)` behind it where it is no hardware."""

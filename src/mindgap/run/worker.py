@@ -15,7 +15,7 @@ from mindgap.graph.cache import Cache
 from mindgap.graph.tensor_cache import limit_bytes, trim
 from mindgap.platforms.environment_process import backend_at, described, probed
 from mindgap.platforms.name import PlatformName, parse
-from mindgap.platforms.protocol import Platform
+from mindgap.platforms.protocol import EXECUTION, Platform
 from mindgap.platforms.registry import find
 from mindgap.run.batch_loading import prepare
 from mindgap.run.channel import Frame
@@ -50,6 +50,10 @@ def platform_service(
     description: dict[str, Any] = dict(opened.describe()) | ({} if backend is None else described(host))
     # Whatever a platform puts in, a number of numpy's for one, what travels is JSON.
     description = json.loads(json.dumps(description, default=str))
+    if EXECUTION in description:
+        from mindgap.platforms.simulated_arithmetic import described_arithmetic
+
+        description |= described_arithmetic(description, environment)
     store = _store_of_host() if host else TensorStore(tensors)
     if host and recycle is not None:
         # What the other side allows is of its own memory.

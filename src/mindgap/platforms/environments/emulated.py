@@ -140,7 +140,7 @@ def wrong_arithmetic(found: Sequence[ArithmeticResult]) -> list[str]:
 
 
 def arithmetic_words(found: Sequence[ArithmeticResult]) -> str:
-    """The check in one line: `31 operations exact on 1,048,576 values each`."""
+    """The check in one line: `arithmetic checked: 31 of 31 exact on 1,048,576 values each`."""
     if not found:
         return "arithmetic not checked"
     wrong, missing = (
@@ -148,7 +148,8 @@ def arithmetic_words(found: Sequence[ArithmeticResult]) -> str:
         [each.operation for each in found if each.missing],
     )
     exact = len(found) - len(wrong) - len(missing)
-    parts = [f"{exact} operations exact on {max(each.values for each in found):,} values each"]
+    ran, values = len(found) - len(missing), max(each.values for each in found)
+    parts = [f"arithmetic checked: {exact} of {ran} exact on {values:,} values each"]
     parts += [f"NOT exact: {', '.join(wrong)}"] if wrong else []
     parts += [f"not run: {', '.join(missing)}"] if missing else []
     return "; ".join(parts)

@@ -32,7 +32,6 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
-from mindgap.platforms.simulated_arithmetic import known_arithmetic
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +59,7 @@ class TosaPlatform:
         self._model: Any = importlib.import_module("tosa_reference_model")
 
     def describe(self) -> Mapping[str, Any]:
-        said = {
+        return {
             **host.described(MODULES),
             EXECUTION: _SIMULATED,
             "device": "TOSA, Arm's reference model on the host's processors",
@@ -68,7 +67,6 @@ class TosaPlatform:
             INFERENCE_ONLY: True,
             "exporter": "torch.export, to_edge_transform_and_lower",
         }
-        return {**said, **known_arithmetic(said)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Lowers the graph. Raises `Unsupported` for what is not TOSA's, else `CompileFailure`."""

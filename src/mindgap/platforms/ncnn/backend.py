@@ -18,12 +18,11 @@ from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy, host, vulkan_driver
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
-from mindgap.platforms.messages import running_error
+from mindgap.platforms.messages import end_where_lost, running_error
 from mindgap.platforms.ncnn import messages
 from mindgap.platforms.ncnn.stages import ncnn_stage
 from mindgap.platforms.protocol import (
     ACCURACY,
-    EXECUTION,
     INFERENCE_ONLY,
     Array,
     CompileFailure,
@@ -34,7 +33,6 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
-from mindgap.platforms.simulated_arithmetic import known_arithmetic
 from mindgap.platforms.standard_error import kept_standard_error
 
 if TYPE_CHECKING:
@@ -87,7 +85,7 @@ class NcnnPlatform:
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `ncnn_options`: every switch of `ncnn.Option` that is in force."""
         option = self._net().opt
-        said = {
+        return {
             **host.described(MODULES),
             **self._facts,
             "ncnn_options": {name: getattr(option, name) for name in dir(option) if name.startswith("use_")},
@@ -96,9 +94,8 @@ class NcnnPlatform:
             "threads_in_force": int(option.num_threads),
             INFERENCE_ONLY: True,
             "exporter": "torch.jit.trace, pnnx",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
-        arithmetic = known_arithmetic(said) if EXECUTION in said else dict[str, Any]()
-        return {**said, **arithmetic, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Converts and loads the graph. Raises `Unsupported` for what pnnx or ncnn lacks, else `CompileFailure`."""
@@ -135,6 +132,7 @@ class NcnnExecutable:
             weights.write_bytes(converted.weights)
             loaded = net.load_param(str(param)) == 0 and net.load_model(str(weights)) == 0
         if not loaded:
+            end_where_lost(printed.text)
             raise CompileFailure(f"ncnn does not load the model: {' '.join(printed.text.split())}")
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
@@ -151,6 +149,7 @@ class NcnnExecutable:
         failed = next((each for each in found if isinstance(each, str)), None)
         if failed is not None:
             text = " ".join([failed, *printed.text.split()])
+            end_where_lost(text)
             raise RunFailure(text, messages.aten_operator(self._graph, ()))
         return [each for each in found if not isinstance(each, str)]
 

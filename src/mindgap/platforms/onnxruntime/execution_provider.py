@@ -10,8 +10,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,7 +74,9 @@ class ExecutionProvider:
     """One execution provider.
 
     name: ONNX Runtime's name of it. mode: the platform's, behind `onnxruntime/`.
+    name of a plug-in's may be empty: `registered` finds it.
     distribution: the package that brings it. plugin: the module of a plug-in, empty for a provider within ONNX Runtime.
+    built_with: how ONNX Runtime is built to have it, where no package does.
     plugin_options: the provider's option -> the function of that module that gives its value.
     script: the function of `run.py` that a script runs, where there is no `MODE_run.py`, whose function is `run`.
     fixed, options: the provider's options, and those of the platform.
@@ -86,6 +88,7 @@ class ExecutionProvider:
     accuracy: the language that promises how accurate its functions are (`protocol.ACCURACY`); empty for none.
     variables: the environment variables of its worker, from the platform's options.
     facts: what its description says besides. It is called before the first session.
+    measures: it has to take the matrix product and the convolution that show its precision.
     log_reason: of a provider whose errors do not name what it took and lacks; None for others.
     """
 
@@ -95,6 +98,7 @@ class ExecutionProvider:
     hardware: str
     script: str = "run_alone"
     plugin: str = ""
+    built_with: str = ""
     plugin_options: Mapping[str, str] = field(default_factory=dict[str, str])
     fixed: Mapping[str, str] = field(default_factory=dict[str, str])
     options: tuple[ProviderOption, ...] = ()
@@ -105,19 +109,27 @@ class ExecutionProvider:
     accuracy: str = ""
     variables: Callable[[Options], Mapping[str, str]] = _no_variables
     facts: Callable[[], Mapping[str, Any]] = _nothing
+    measures: bool = True
     log_reason: LogReason | None = None
 
-    def missing(self) -> str:
-        """Why it cannot run here, empty where it can. Imports nothing."""
+    def missing(self, *, ask_build: bool = True) -> str:
+        """Why it cannot run here, empty where it can.
+
+        ask_build: where its package is not installed, ONNX Runtime is imported, which may be built with it.
+        """
         if self.systems and sys.platform not in self.systems:
             return f"{self.name} runs on {self.hardware}, on {' or '.join(self.systems)} only"
         if not self.plugin and importlib.util.find_spec("onnxruntime") is None:
             return ""
-        try:
-            importlib.metadata.version(self.distribution)
-        except importlib.metadata.PackageNotFoundError:
+        packaged = not self.built_with and is_installed(self.distribution)
+        if not packaged and (self.plugin or not ask_build or self.name not in built_in()):
             where = "beside it" if self.plugin else "in its place"
-            return f"the installed onnxruntime has no {self.name} ({self.distribution} has it, {where})"
+            remedy = (
+                f"no package has it, ONNX Runtime is built with {self.built_with}"
+                if self.built_with
+                else f"{self.distribution} has it, {where}"
+            )
+            return f"the installed onnxruntime has no {self.name} ({remedy})"
         if self.nodes and not any(list(Path("/").glob(each.lstrip("/"))) for each in self.nodes):
             return f"{self.name} runs on {self.hardware}: this machine has no {' or '.join(self.nodes)}"
         return ""
@@ -125,6 +137,29 @@ class ExecutionProvider:
     def module_options(self) -> dict[str, str]:
         """The options that the plug-in's module gives. Imports it."""
         return {key: str(getattr(self._module(), name)()) for key, name in self.plugin_options.items()}
+
+    def registered(self) -> ExecutionProvider:
+        """This provider, named: of a plug-in without a name, by the first device that it brings.
+
+        Raises `Fallback` for a plug-in that is not installed, or brings no device.
+        """
+        if self.name or not self.plugin:
+            return self
+        before = {each.ep_name for each in runtime().get_ep_devices()}
+        self._register()
+        names = [each.ep_name for each in runtime().get_ep_devices() if each.ep_name not in before]
+        if not names:
+            raise Fallback(f"the plug-in {self.plugin} finds no device that it can run on")
+        return replace(self, name=names[0])
+
+    def described_device(self) -> dict[str, Any]:
+        """What a plug-in says of the device that it runs on; nothing for a provider within ONNX Runtime."""
+        found = self.device()
+        if found is None:
+            return {}
+        said = {key: value for key, value in dict(found.ep_metadata).items() if key != "library_path"}
+        kind = str(found.device.type).rpartition(".")[2]
+        return {"provider_device": {"type": kind, "vendor": found.device.vendor, "maker": found.ep_vendor, **said}}
 
     def device(self) -> Any:
         """The first device of a plug-in, which is registered with ONNX Runtime; None for a provider within it.
@@ -135,19 +170,59 @@ class ExecutionProvider:
             return None
         found = self._devices()
         if not found:
-            # A plug-in logs later what ONNX Runtime logs by default at this moment, at most.
-            with logged() if self.log_reason else contextlib.nullcontext():
-                runtime().register_execution_provider_library(self.name, self._module().get_library_path())
+            self._register()
             found = self._devices()
         if not found:
             raise Fallback(f"{self.distribution} finds no device for {self.name}")
         return found[0]
 
+    def _register(self) -> None:
+        module = self._module()
+        library = getattr(module, "get_library_path", None) or getattr(module, "library_path", None)
+        if library is None:
+            raise Fallback(f"{self.plugin} is no plug-in of ONNX Runtime: it has no get_library_path()")
+        # A plug-in logs later what ONNX Runtime logs by default at this moment, at most.
+        with logged() if self.log_reason else contextlib.nullcontext():
+            runtime().register_execution_provider_library(self.name or self.plugin, library())
+
     def _devices(self) -> list[Any]:
         return [each for each in runtime().get_ep_devices() if each.ep_name == self.name]
 
     def _module(self) -> Any:
-        return importlib.import_module(self.plugin)
+        try:
+            return importlib.import_module(self.plugin)
+        except ImportError as error:
+            raise Fallback(f"the plug-in {self.plugin} is not installed in this environment: {error}") from error
+
+
+def is_installed(distribution: str) -> bool:
+    """Whether a package is installed, by the name of its distribution."""
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+@cache
+def runtime_distribution() -> str:
+    """The distribution that the installed module `onnxruntime` is of, by its files; empty without one."""
+    spec = importlib.util.find_spec("onnxruntime")
+    if spec is None or spec.origin is None:
+        return ""
+    packages = Path(spec.origin).parents[1]
+    records = [*packages.glob("onnxruntime*.dist-info/RECORD"), *packages.glob("ort*.dist-info/RECORD")]
+    owner = next((each for each in records if "\nonnxruntime/__init__.py," in f"\n{each.read_text()}"), None)
+    return "" if owner is None else importlib.metadata.PathDistribution(owner.parent).name
+
+
+@cache
+def built_in() -> frozenset[str]:
+    """The providers that the installed ONNX Runtime is built with; none where it cannot be imported."""
+    try:
+        return frozenset(map(str, runtime().get_available_providers()))
+    except ImportError:
+        return frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ such a node is refused, with the node's operator: ONNX Runtime itself is told to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from mindgap.platforms.onnxruntime.execution_provider import (
     ExecutionProvider,
     ProviderSettings,
     assigned,
+    runtime_distribution,
 )
 from mindgap.platforms.onnxruntime.session import LEFT_TO_CPU, LeftToCpu, OnnxRuntimeExecutable, runtime
 from mindgap.platforms.onnxruntime.settings_check import require_settings
@@ -38,7 +39,6 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
-from mindgap.platforms.simulated_arithmetic import known_arithmetic
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
@@ -52,15 +52,18 @@ class ProviderPlatform:
     def __init__(self, settings: ProviderSettings, modules: Mapping[str, str]) -> None:
         """Raises `Fallback` where the provider is not registered, or a setting is not in force."""
         runtime().set_default_logger_severity(4)
+        if settings.delegates:
+            settings = replace(settings, provider=settings.provider.registered())
+        provider = settings.provider
         self._settings, self._modules = settings, modules
-        self._facts = settings.provider.facts() if settings.delegates else dict[str, Any]()
+        self._facts = {**provider.facts(), **provider.described_device()} if settings.delegates else dict[str, Any]()
         #: What a float32 matrix product and a convolution are computed in.
         self._precision = require_settings(settings)
 
     def describe(self) -> Mapping[str, Any]:
         settings, provider = self._settings, self._settings.provider
         execution = provider.execution if settings.delegates else ""
-        said = {
+        return {
             **host.described(self._modules),
             **self._facts,
             **({EXECUTION: execution} if execution else {}),
@@ -74,9 +77,8 @@ class ProviderPlatform:
             "execution_mode": "sequential",
             INFERENCE_ONLY: True,
             "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(_TakenWhole(self)),
         }
-        arithmetic = known_arithmetic(said) if EXECUTION in said else dict[str, Any]()
-        return {**said, **arithmetic, dtype_policy.KEY: dtype_policy.measured_dtypes(_TakenWhole(self))}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> OnnxRuntimeExecutable:
         """Makes a session of the graph's ONNX model. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
@@ -137,37 +139,53 @@ class _TakenWhole:
         return loaded
 
 
-def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) -> HostRuntime:
-    """Makes the backend of a provider. It has the options `delegate` and `opt`, and those of the provider."""
+def provider_backend(
+    provider: ExecutionProvider,
+    recipe: Path | None = None,
+    named: Callable[[Options], ExecutionProvider] | None = None,
+    declared: tuple[Option, ...] = (),
+) -> HostRuntime:
+    """Makes the backend of a provider. It has the options `delegate` and `opt`, and those of the provider.
+
+    named: the provider that the options `declared` name, in the place of `provider`. Raises `PlatformError`.
+    """
+    # A build of one's own may have the name of another package.
+    owner = "onnxruntime" if provider.plugin else runtime_distribution() or provider.distribution
     modules = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript"}
-    modules |= (
-        {"onnxruntime": "onnxruntime", provider.plugin: provider.distribution}
-        if provider.plugin
-        else {"onnxruntime": provider.distribution}
-    )
-    packages = tuple(dict.fromkeys((provider.distribution, modules["onnxruntime"], "onnx", "onnxscript")))
+    modules |= {"onnxruntime": owner, **({provider.plugin: provider.distribution} if provider.plugin else {})}
+    packages = tuple(dict.fromkeys((owner if named else provider.distribution, "onnx", "onnxscript")))
+    if provider.plugin:
+        packages = (packages[0], owner, *packages[1:])
     delegate = Option(
         "delegate",
-        f"{provider.name} (default), or the CPU provider of the same package alone",
+        f"{provider.name or 'the provider'} (default), or the CPU provider of the same package alone",
         (provider.mode, NO_DELEGATE),
     )
 
     own_run = Path(__file__).with_name(f"{provider.mode}_run.py")
 
+    def chosen(options: Options) -> ProviderSettings:
+        return ProviderSettings(provider if named is None else named(options), options)
+
+    def variables(options: Options) -> Mapping[str, str]:
+        return chosen(options).provider.variables(options)
+
     def script(options: Options) -> ScriptRunner:
-        folder, settings = Path(__file__).parent, ProviderSettings(provider, options)
+        folder, settings = Path(__file__).parent, chosen(options)
         if not settings.delegates:
             return read_runner(folder / "run.py", packages, "run" if settings.opt == "all" else "run_unoptimised")
         edits = {"ORT_ENABLE_ALL": "ORT_DISABLE_ALL"} if "opt" in options else dict[str, str]()
-        given = settings.provider_options
+        given, found = settings.provider_options, settings.provider
         if own_run.exists():
             return replace(read_runner(own_run, packages, properties=given, edits=edits), refusal=LEFT_TO_CPU)
-        if provider.script == "run_alone":
-            edits['"CUDAExecutionProvider"'] = f'"{provider.name}"'
-        return read_runner(folder / "run.py", packages, provider.script, properties=given, edits=edits)
+        if found.script == "run_alone":
+            edits['"CUDAExecutionProvider"'] = f'"{found.name}"'
+        if found.script == "run_plugin":
+            edits |= {'"PLUGIN"': f'"{found.plugin}"', '"NAME"': f'"{found.name or found.plugin}"'}
+        return read_runner(folder / "run.py", packages, found.script, properties=given, edits=edits)
 
     def file_script(options: Options, file: str) -> ScriptRunner | None:
-        settings = ProviderSettings(provider, options)
+        settings = chosen(options)
         if not settings.delegates or "opt" in options:
             return None
         edits = {'"FILE"': repr(file)}
@@ -176,10 +194,10 @@ def provider_backend(provider: ExecutionProvider, recipe: Path | None = None) ->
 
     return HostRuntime(
         modules,
-        lambda options: ProviderPlatform(ProviderSettings(provider, options), modules),
-        (delegate, _OPT, *(each.option for each in provider.options)),
-        variables=provider.variables,
-        missing=provider.missing,
+        lambda options: ProviderPlatform(chosen(options), modules),
+        (*declared, delegate, _OPT, *(each.option for each in provider.options)),
+        variables=variables,
+        missing=lambda: "" if named else provider.missing(ask_build=recipe is None),
         script=script,
         stage_at_fault=provider_stage,
         packages=packages,

@@ -18,6 +18,7 @@ from mindgap.platforms import vulkan_driver
 from mindgap.platforms.host_runtime import Option, threads
 from mindgap.platforms.onnxruntime.execution_provider import ExecutionProvider, LogReason, ProviderOption
 from mindgap.platforms.onnxruntime.provider_backend import provider_backend
+from mindgap.platforms.protocol import Options, PlatformError
 
 #: Qualcomm's chips -> the number by which its runtime knows them. The first is of generation v68, which computes
 #: float32 in float32; v69 (SM8450), v73 (SM8550, SC8380XP), v75, v79 and v81 compute it in a 16-bit format.
@@ -114,29 +115,30 @@ WEBGPU_PROVIDER: Final = ExecutionProvider(
 OPENVINO: Final = provider_backend(OPENVINO_PROVIDER, Path(__file__).with_name("onnxruntime-openvino.toml"))
 QNN: Final = provider_backend(QNN_PROVIDER, Path(__file__).with_name("qnn.toml"))
 WEBGPU: Final = provider_backend(WEBGPU_PROVIDER, Path(__file__).with_name("webgpu.toml"))
-CUDA: Final = provider_backend(
+_NVIDIA: Final = ("/dev/nvidia[0-9]*",)
+#: Providers without a recipe: none of them has run here.
+_OTHERS: Final = (
     ExecutionProvider(
-        "CUDAExecutionProvider", "cuda", "onnxruntime-gpu", "NVIDIA's GPUs", nodes=("/dev/nvidia[0-9]*",),
+        "CUDAExecutionProvider", "cuda", "onnxruntime-gpu", "NVIDIA's GPUs", nodes=_NVIDIA,
         options=(
             ProviderOption(
                 Option("tf32", "products of float32 in TF32 (default on)", ("on", "off")),
                 entries={"on": {"use_tf32": "1"}, "off": {"use_tf32": "0"}}, dtype={"off": "float32"},
             ),
         ),
-    )
-)  # fmt: skip
-TENSORRT: Final = provider_backend(
+    ),
     ExecutionProvider(
-        "TensorrtExecutionProvider", "tensorrt", "onnxruntime-gpu", "NVIDIA's GPUs", nodes=("/dev/nvidia[0-9]*",),
+        "TensorrtExecutionProvider", "tensorrt", "onnxruntime-gpu", "NVIDIA's GPUs", nodes=_NVIDIA,
         options=(
             ProviderOption(
                 Option("precision", "the narrowest dtype that TensorRT may choose (default f32)", ("f32", "f16")),
                 entries={"f16": {"trt_fp16_enable": "1"}},
             ),
         ),
-    )
-)  # fmt: skip
-MIGRAPHX: Final = provider_backend(
+    ),
+    ExecutionProvider(
+        "NvTensorRTRTXExecutionProvider", "tensorrt-rtx", "onnxruntime-trt-rtx", "NVIDIA's GPUs", nodes=_NVIDIA
+    ),
     ExecutionProvider(
         "MIGraphXExecutionProvider", "migraphx", "onnxruntime-migraphx", "AMD's GPUs", nodes=("/dev/kfd",),
         options=(
@@ -145,20 +147,72 @@ MIGRAPHX: Final = provider_backend(
                 entries={"f16": {"migraphx_fp16_enable": "1"}},
             ),
         ),
-    )
-)  # fmt: skip
-DIRECTML: Final = provider_backend(
+    ),
+    ExecutionProvider("ROCMExecutionProvider", "rocm", "onnxruntime-rocm", "AMD's GPUs", nodes=("/dev/kfd",)),
     ExecutionProvider(
         "DmlExecutionProvider", "directml", "onnxruntime-directml", "GPUs with DirectX 12", systems=("win32",)
-    )
-)
-COREML: Final = provider_backend(
+    ),
     ExecutionProvider(
         "CoreMLExecutionProvider", "coreml", "onnxruntime", "Apple's processors, GPUs and NPUs", systems=("darwin",)
-    )
-)
-VITISAI: Final = provider_backend(
+    ),
     ExecutionProvider(
         "VitisAIExecutionProvider", "vitisai", "onnxruntime-vitisai", "AMD's NPUs", nodes=("/dev/accel/accel*",)
+    ),
+    ExecutionProvider(
+        "CANNExecutionProvider", "cann", "onnxruntime-cann", "Ascend's NPUs", nodes=("/dev/davinci[0-9]*",)
+    ),
+    ExecutionProvider("NnapiExecutionProvider", "nnapi", "onnxruntime", "Android's devices", systems=("android",)),
+    # Of these no registry of packages has a build.
+    ExecutionProvider("XnnpackExecutionProvider", "xnnpack", "onnxruntime", "processors", built_with="--use_xnnpack"),
+    ExecutionProvider("DnnlExecutionProvider", "dnnl", "onnxruntime-dnnl", "processors", built_with="--use_dnnl"),
+    ExecutionProvider("ACLExecutionProvider", "acl", "onnxruntime-acl", "Arm's processors", built_with="--use_acl"),
+    ExecutionProvider(
+        "VSINPUExecutionProvider", "vsinpu", "onnxruntime", "VeriSilicon's NPUs", built_with="--use_vsinpu"
+    ),
+    ExecutionProvider("RknpuExecutionProvider", "rknpu", "onnxruntime", "Rockchip's NPUs", built_with="--use_rknpu"),
+)  # fmt: skip
+(
+    CUDA, TENSORRT, TENSORRT_RTX, MIGRAPHX, ROCM, DIRECTML, COREML, VITISAI, CANN, NNAPI, XNNPACK, DNNL, ACL, VSINPU,
+    RKNPU,
+) = map(provider_backend, _OTHERS)  # fmt: skip
+#: ONNX Runtime's name of a provider -> the platform that runs it.
+PLATFORMS: Final[Mapping[str, str]] = {
+    each.name: f"onnxruntime/{each.mode}" for each in (OPENVINO_PROVIDER, QNN_PROVIDER, WEBGPU_PROVIDER, *_OTHERS)
+}
+#: Providers of ONNX Runtime that are none of these platforms -> why.
+LEFT_OUT: Final[Mapping[str, str]] = {
+    "CPUExecutionProvider": "onnxruntime/cpu runs it",
+    "AzureExecutionProvider": "it calls services of the web, and computes on no device",
+    "JsExecutionProvider": "it is within onnxruntime-web only, which ortweb/webgpu runs",
+    "WebNNExecutionProvider": "it is within onnxruntime-web only, in browsers with navigator.ml",
+}
+_MODULE: Final = r"[A-Za-z_]\w*(?:\.\w+)*"
+
+
+def _named(options: Options) -> ExecutionProvider:
+    """The provider that `name` and `plugin` name. Raises `PlatformError` for neither, and a name with a platform."""
+    name, plugin = options.get("name", ""), options.get("plugin", "")
+    if not name and not plugin:
+        raise PlatformError(
+            "onnxruntime/provider: name=PROVIDER says which provider of the installed ONNX Runtime, or plugin=MODULE "
+            "the module of a plug-in, such as plugin=onnxruntime_ggml"
+        )
+    if not plugin and name in LEFT_OUT:
+        raise PlatformError(f"name={name}: {LEFT_OUT[name]}")
+    if not plugin and name in PLATFORMS:
+        raise PlatformError(f"name={name}: that is {PLATFORMS[name]}")
+    script = "run_plugin" if plugin else "run_alone"
+    return ExecutionProvider(
+        name, "provider", plugin or "onnxruntime", "", script=script, plugin=plugin, measures=False
     )
-)
+
+
+PROVIDER: Final = provider_backend(
+    ExecutionProvider("", "provider", "onnxruntime", "what the provider runs on"),
+    named=_named,
+    declared=(
+        Option("name", "the provider, as onnxruntime.get_available_providers() or the plug-in names it", (), r"[\w.-]+",
+               "the name of a provider"),
+        Option("plugin", "the module of a plug-in, which has get_library_path()", (), _MODULE, "the name of a module"),
+    ),
+)  # fmt: skip

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 import onnxruntime
@@ -70,5 +71,23 @@ def run_alone(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         program.model_proto.SerializeToString(), options, providers=providers, enable_fallback=0
     )
     assert session.get_providers()[0] == providers[0][0], "this onnxruntime lacks the provider"
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
+
+def run_plugin(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs on a plug-in's provider, where the CPU provider may run nothing."""
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    plugin, name = importlib.import_module("PLUGIN"), "NAME"
+    known = [each.ep_name for each in onnxruntime.get_ep_devices()]
+    library = getattr(plugin, "get_library_path", None) or plugin.library_path
+    onnxruntime.register_execution_provider_library(name, library())
+    devices = [each for each in onnxruntime.get_ep_devices() if each.ep_name not in known]
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    named = [each for each in devices if each.ep_name == name] or devices
+    options.add_provider_for_devices(named[:1], PROPERTIES)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options, enable_fallback=0)
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]

@@ -20,6 +20,7 @@ _DTYPE_OF_BITS: Final = {23: "float32", 10: "float16", 7: "bfloat16"}
 #: Options that do not change the dtype.
 _NO_DTYPE: Final = ("delegate", "opt", "threads")
 _SIZE: Final = 256
+_MOST_TEXT: Final = 200
 _RUNS: Final = 20
 #: A thread with less than this part of the time of the busiest one computes nothing.
 _IDLE: Final = 0.1
@@ -28,18 +29,28 @@ _TASKS: Final = Path("/proc/self/task")
 
 def require_settings(settings: ProviderSettings) -> str:
     """Returns the dtype in which products of float32 are computed. Raises `Fallback` for one that was not asked for, a
-    provider that is not registered, and more threads than asked for."""
+    provider that is not registered, and more threads than asked for. Of a provider that need not take the model that
+    shows it (`measures`), `unknown` with the reason."""
     provider = settings.provider
     registered = runtime().get_available_providers()
     if settings.delegates and not provider.plugin and provider.name not in registered:
         raise Fallback(f"ONNX Runtime has registered {registered}, not {provider.name}")
-    session = _session(settings)
-    found = assigned(session, settings)
-    if found.gave_back:
-        raise Fallback(f"{provider.name} gave back {sorted(found.gave_back)} of a matrix product and a convolution")
     values = _values()
     feeds = {"x": values, "image": values.reshape(1, 1, _SIZE, _SIZE)}
-    precision = _precision(session.run(None, feeds), values)
+    try:
+        session = _session(settings)
+        found = assigned(session, settings)
+        results: list[Array] = session.run(None, feeds)
+    except Exception as error:
+        if provider.measures:
+            raise
+        return f"unknown: {str(error)[:_MOST_TEXT]}"
+    if found.gave_back:
+        said = f"{provider.name} gave back {sorted(found.gave_back)} of a matrix product and a convolution"
+        if provider.measures:
+            raise Fallback(said)
+        return f"unknown: {said}"
+    precision = _precision(results, values)
     if settings.dtype not in ("", precision):
         asked = ", ".join(f"{name}={value}" for name, value in settings.options.items() if name not in _NO_DTYPE)
         raise Fallback(f"{asked} is not in force: products are computed in {precision}, not in {settings.dtype}")

@@ -49,7 +49,6 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
-from mindgap.platforms.simulated_arithmetic import known_arithmetic
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
@@ -84,6 +83,7 @@ class WebProvider:
 
     name: onnxruntime-web's. module: the file that its users import for it. browser: it needs one; else it runs in Node.
     accuracy: the language that promises how accurate its functions are (`protocol.ACCURACY`).
+    absent: why no browser that is known here has it; empty where one has.
     shares: its sessions may leave nodes to the CPU provider, which is forbidden here.
     """
 
@@ -92,11 +92,19 @@ class WebProvider:
     browser: bool = True
     accuracy: str = ""
     shares: bool = False
+    absent: str = ""
 
 
 _WASM: Final = WebProvider("wasm", "ort.node.min.mjs", browser=False)
 _WEBGPU: Final = WebProvider("webgpu", "ort.webgpu.min.mjs", accuracy="WGSL", shares=True)
 _WEBGL: Final = WebProvider("webgl", "ort.webgl.min.mjs")
+_WEBNN: Final = WebProvider(
+    "webnn",
+    "ort.all.min.mjs",
+    shares=True,
+    absent="Chromium for Linux makes no context of WebNN: navigator.ml.createContext() of Debian's Chromium 156 says "
+    "'WebNN is not supported on this platform' for cpu, gpu and npu",
+)
 
 
 def web_folder() -> Path | None:
@@ -130,7 +138,7 @@ class WebPlatform:
             raise Fallback(f"device=swiftshader: the browser uses {adapter}")
 
     def describe(self) -> Mapping[str, Any]:
-        said = {
+        return {
             **host.described(_MODULES),
             **self._facts,
             **({EXECUTION: "emulated"} if self._emulated else {}),
@@ -141,9 +149,8 @@ class WebPlatform:
             "threads": thread_count(self._options),
             INFERENCE_ONLY: True,
             "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
-        arithmetic = known_arithmetic(said) if self._emulated else dict[str, Any]()
-        return {**said, **arithmetic, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Makes a session of the graph's ONNX model. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
@@ -281,6 +288,8 @@ def _backend(provider: WebProvider, declared: Sequence[Option]) -> HostRuntime:
     program = "chromium" if provider.browser else "node"
 
     def missing() -> str:
+        if provider.absent:
+            return provider.absent
         if web_folder() is None or program_of(program) is not None:
             return ""
         return f"{program} is not on this machine: {REMEDY[program]}"
@@ -312,3 +321,4 @@ def _backend(provider: WebProvider, declared: Sequence[Option]) -> HostRuntime:
 WASM: Final = _backend(_WASM, (_OPT, threads("threads of WebAssembly (default: onnxruntime-web's choice, at most 4)")))
 WEBGPU: Final = _backend(_WEBGPU, (_DEVICE, _OPT))
 WEBGL: Final = _backend(_WEBGL, (_DEVICE, _OPT))
+WEBNN: Final = _backend(_WEBNN, (_OPT,))

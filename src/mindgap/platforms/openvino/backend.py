@@ -1,9 +1,12 @@
-"""Backend `openvino/cpu`: runs OpenVINO's CPU plugin, through its PyTorch front end or an ONNX model."""
+"""Backends `openvino/DEVICE`: run a plugin of OpenVINO's, through its PyTorch front end or an ONNX model."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,12 +38,11 @@ if TYPE_CHECKING:
 
 #: Import name of what the platform needs -> distribution.
 MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "openvino": "openvino"}
+_FRONTEND: Final = Option(
+    "frontend", "openvino.convert_model on a torch.export program (default), or on an ONNX model", ("pytorch", "onnx")
+)
 _OPTIONS: Final = (
-    Option(
-        "frontend",
-        "openvino.convert_model on a torch.export program (default), or on an ONNX model",
-        ("pytorch", "onnx"),
-    ),
+    _FRONTEND,
     Option(
         "precision",
         "default leaves the choice to OpenVINO, which takes bfloat16 where the CPU has it; bf16 emulates it elsewhere",
@@ -69,13 +71,58 @@ _GROUP: Final = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
 _REDUCED: Final = frozenset({"bf16", "f16"})
 
 
+@dataclass(frozen=True, slots=True)
+class OpenVinoDevice:
+    """A device of OpenVINO that no other is part of.
+
+    name: OpenVINO's (`GPU`). nodes: patterns of the device files of its driver on Linux. driver: how to get one.
+    """
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    driver: str = ""
+
+    def missing(self) -> str:
+        """Why OpenVINO cannot use it here, empty where it can, or where OpenVINO is not installed."""
+        if self.name == "CPU" or importlib.util.find_spec("openvino") is None:
+            return ""
+        if sys.platform == "linux" and not any(list(Path("/").glob(each.lstrip("/"))) for each in self.nodes):
+            return f"no {self.name} driver for OpenVINO: this machine has no {' or '.join(self.nodes)} ({self.driver})"
+        return self.absent(_core())
+
+    def absent(self, core: Any) -> str:
+        """Why it is not among the devices of OpenVINO's core; empty where it is."""
+        found = [str(each) for each in core.available_devices]
+        if any(self.holds(each) for each in found):
+            return ""
+        return f"no {self.name} driver for OpenVINO: it finds {', '.join(found) or 'no device'} ({self.driver})"
+
+    def holds(self, device: str) -> bool:
+        """Whether a name of OpenVINO's is this device, or one of several of its kind (`GPU.1`)."""
+        return device.partition(".")[0] == self.name
+
+
+_CPU: Final = OpenVinoDevice("CPU")
+
+
+def _core() -> Any:
+    from mindgap.platforms.openvino.pytorch_frontend import import_openvino
+
+    return import_openvino().Core()
+
+
 class OpenVinoPlatform:
     """Compiles models with one set of options. `threads`: None leaves the number to OpenVINO."""
 
-    def __init__(self, precision: str, threads: int | None, frontend: str, activations: str = "default") -> None:
-        from mindgap.platforms.openvino.pytorch_frontend import import_openvino
-
-        self._core: Any = import_openvino().Core()
+    def __init__(
+        self, precision: str, threads: int | None, frontend: str, activations: str = "default",
+        device: OpenVinoDevice = _CPU,
+    ) -> None:  # fmt: skip
+        """Raises `Fallback` for a device that OpenVINO does not find."""
+        self._core: Any = _core()
+        self._device = device
+        if absent := device.absent(self._core):
+            raise Fallback(absent)
         self._frontend = frontend
         self._precision = precision
         #: Without options OpenVINO's own defaults hold, as its users get them.
@@ -88,17 +135,18 @@ class OpenVinoPlatform:
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `precision_in_force`: the one that OpenVINO reports, not the requested one."""
-        self._core.set_property("CPU", self._settings)
+        device = self._device.name
+        self._core.set_property(device, self._settings)
         return {
             **host.described(MODULES),
-            "hardware": str(self._core.get_property("CPU", "FULL_DEVICE_NAME")),
-            "device": "CPU",
+            "hardware": str(self._core.get_property(device, "FULL_DEVICE_NAME")),
+            "device": device,
             "precision_asked": self._precision,
-            "precision_in_force": _type_name(self._core.get_property("CPU", "INFERENCE_PRECISION_HINT")),
+            "precision_in_force": _type_name(self._core.get_property(device, "INFERENCE_PRECISION_HINT")),
             "threads": self._threads,
             "frontend": self._frontend,
             INFERENCE_ONLY: True,
-            HALF_WEIGHT_COPIES: WIDENED_COPIES,
+            **({HALF_WEIGHT_COPIES: WIDENED_COPIES} if device == "CPU" else {}),
             "exporter": _EXPORTERS[self._frontend],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
@@ -113,7 +161,7 @@ class OpenVinoPlatform:
 
         converted = convert(graph, inputs)
         try:
-            compiled = self._core.compile_model(converted.model, "CPU", self._settings)
+            compiled = self._core.compile_model(converted.model, self._device.name, self._settings)
         except Exception as error:
             raise typed(error, converted.program) from error
         facts = {**converted.facts, **self._require_precision(compiled, graph)}
@@ -127,7 +175,7 @@ class OpenVinoPlatform:
     def _load_onnx(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         model, exported = read_onnx(graph, inputs)
         try:
-            compiled = self._core.compile_model(model, "CPU", self._settings)
+            compiled = self._core.compile_model(model, self._device.name, self._settings)
         except Exception as error:
             raise _typed(error, exported.origin) from error
         facts = {"frontend": "onnx", **exported.facts, **self._require_precision(compiled, graph)}
@@ -139,12 +187,14 @@ class OpenVinoPlatform:
         return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, range(len(graph.outputs)), stopped)
 
     def _require_precision(self, compiled: Any, graph: Graph) -> dict[str, Any]:
-        """Returns the precision of each type of node. Raises `Fallback` for a reduced one that f32 forbids."""
-        devices = list(compiled.get_property("EXECUTION_DEVICES"))
-        if devices != ["CPU"]:
-            raise Fallback(f"OpenVINO runs on {devices}, not on CPU alone")
+        """Returns the precision of each type of node. Raises `Fallback` for a reduced one that f32 forbids, and for a
+        model of which another device runs a part."""
+        devices = [str(each) for each in compiled.get_property("EXECUTION_DEVICES")]
+        if not devices or not all(map(self._device.holds, devices)):
+            raise Fallback(f"OpenVINO runs on {devices}, not on {self._device.name} alone")
         hint = _type_name(compiled.get_property("INFERENCE_PRECISION_HINT"))
-        nodes = _node_precisions(compiled)
+        # An NPU's compiled model is one blob, which has no nodes.
+        nodes = dict[str, int]() if self._device.name == "NPU" else _node_precisions(compiled)
         if self._precision == "f32":
             reduced = sorted(name for name in nodes if name.rpartition(":")[2] in _REDUCED)
             if hint != "f32":
@@ -273,36 +323,60 @@ def properties(options: Options) -> dict[str, str | int]:
     return found if number is None else {**found, "INFERENCE_NUM_THREADS": number}
 
 
-def _script(options: Options) -> ScriptRunner:
-    onnx = "frontend" in options
-    packages = ("openvino", "onnx", "onnxscript") if onnx else ("openvino",)
+def _accelerator_properties(options: Options) -> dict[str, str | int]:
+    return {"INFERENCE_PRECISION_HINT": options["precision"]} if "precision" in options else {}
+
+
+def openvino_backend(device: OpenVinoDevice, declared: Sequence[Option]) -> HostRuntime:
+    """Makes the backend of a device. `declared`: its options; only the CPU plugin has `threads` and `activations`."""
+    on_cpu = device.name == "CPU"
+    given = properties if on_cpu else _accelerator_properties
+    edits = {} if on_cpu else {'"CPU"': f'"{device.name}"'}
     file = Path(__file__).with_name("run.py")
-    return read_runner(file, packages, "run_onnx" if onnx else "run", properties=properties(options))
+
+    def script(options: Options) -> ScriptRunner:
+        onnx = "frontend" in options
+        packages = ("openvino", "onnx", "onnxscript") if onnx else ("openvino",)
+        return read_runner(file, packages, "run_onnx" if onnx else "run", properties=given(options), edits=edits)
+
+    def file_script(options: Options, model: str) -> ScriptRunner:
+        changed = {**edits, '"FILE"': repr(model)}
+        return read_runner(file, ("openvino",), "run_file", properties=given(options), edits=changed)
+
+    precision = Alternative("precision=f32", "float32", "a deployment sets INFERENCE_PRECISION_HINT=f32")
+    return HostRuntime(
+        MODULES,
+        lambda options: OpenVinoPlatform(
+            options["precision"], thread_count(options), options["frontend"], options.get("activations", "default"),
+            device,
+        ),
+        declared,
+        missing=device.missing,
+        script=script,
+        stage_at_fault=openvino_stage,
+        packages=("openvino", "onnx", "onnxscript"),
+        front_end=lambda options: "torch.onnx" if options.get("frontend") == "onnx" else "",
+        forkable=on_cpu,
+        file_suffixes=(".xml", ".onnx"),
+        file_script=file_script,
+        alternatives=(
+            *([Alternative("activations=float", "int8", f"a deployment sets {_GROUP}=0")] if on_cpu else []),
+            precision,
+            Alternative("frontend=onnx", "refusals", "a deployment converts a model of torch.onnx.export"),
+        ),
+    )  # fmt: skip
 
 
-def _file_script(options: Options, file: str) -> ScriptRunner:
-    edits = {'"FILE"': repr(file)}
-    return read_runner(
-        Path(__file__).with_name("run.py"), ("openvino",), "run_file", properties=properties(options), edits=edits
-    )
-
-
-BACKEND: Final = HostRuntime(
-    MODULES,
-    lambda options: OpenVinoPlatform(
-        options["precision"], thread_count(options), options["frontend"], options["activations"]
-    ),
-    _OPTIONS,
-    script=_script,
-    stage_at_fault=openvino_stage,
-    packages=("openvino", "onnx", "onnxscript"),
-    front_end=lambda options: "torch.onnx" if options.get("frontend") == "onnx" else "",
-    forkable=True,
-    file_suffixes=(".xml", ".onnx"),
-    file_script=_file_script,
-    alternatives=(
-        Alternative("activations=float", "int8", f"a deployment sets {_GROUP}=0"),
-        Alternative("precision=f32", "float32", "a deployment sets INFERENCE_PRECISION_HINT=f32"),
-        Alternative("frontend=onnx", "refusals", "a deployment converts a model of torch.onnx.export"),
-    ),
+BACKEND: Final = openvino_backend(_CPU, _OPTIONS)
+_ACCELERATOR_OPTIONS: Final = (
+    _FRONTEND,
+    Option("precision", "default leaves the choice to OpenVINO, which takes float16", ("default", "f32", "f16")),
+)
+GPU: Final = openvino_backend(
+    OpenVinoDevice("GPU", ("/dev/dri/renderD*", "/dev/dxg"), "Intel's OpenCL driver: apt-get install intel-opencl-icd"),
+    _ACCELERATOR_OPTIONS,
+)
+NPU: Final = openvino_backend(
+    OpenVinoDevice("NPU", ("/dev/accel/accel*",), "Intel's driver: github.com/intel/linux-npu-driver"),
+    _ACCELERATOR_OPTIONS,
 )

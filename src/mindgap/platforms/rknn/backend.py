@@ -29,7 +29,6 @@ from mindgap.platforms.protocol import (
 from mindgap.platforms.rknn import messages
 from mindgap.platforms.rknn.stages import rknn_stage
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
-from mindgap.platforms.simulated_arithmetic import known_arithmetic
 from mindgap.platforms.standard_error import kept_standard_error, kept_standard_output
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class RknnPlatform:
         if self._calibration is not None:
             # The graphs that measure dtypes have other inputs than the calibration.
             return {**said, "quantised": f"int8, calibrated by {self._calibration}"}
-        return {**said, **known_arithmetic(said), dtype_policy.KEY: dtype_policy.measured_dtypes(_WithoutUint8(self))}
+        return {**said, dtype_policy.KEY: dtype_policy.measured_dtypes(_WithoutUint8(self))}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Builds the model. Raises `Unsupported` for what the toolkit says that it lacks, else `CompileFailure`."""

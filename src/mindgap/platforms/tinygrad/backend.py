@@ -1,5 +1,5 @@
-"""Backends `tinygrad/cpu` and `tinygrad/cl`: run ONNX models of PyTorch's exporter in `tinygrad.nn.onnx.OnnxRunner`, on
-the CPU or with OpenCL."""
+"""Backends `tinygrad/DEVICE`: run ONNX models of PyTorch's exporter in `tinygrad.nn.onnx.OnnxRunner`, on the CPU, with
+OpenCL or with WebGPU."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import importlib.util
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mindgap.graph import Graph, dtype_name, numpy_dtype
-from mindgap.platforms import dtype_policy, host
+from mindgap.platforms import dtype_policy, host, vulkan_driver
 from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.messages import loading_error, running_error
 from mindgap.platforms.onnx.arrays import as_declared, as_real, carrier
@@ -29,7 +29,7 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.script_runner import ScriptRunner, read_runner
-from mindgap.platforms.tinygrad import messages, opencl_driver
+from mindgap.platforms.tinygrad import messages, opencl_driver, webgpu_driver
 from mindgap.platforms.tinygrad.stages import tinygrad_stage
 
 if TYPE_CHECKING:
@@ -79,11 +79,13 @@ class TinygradPlatform:
     def __init__(self, opt: str, threads: int | None, device: str = "CPU") -> None:
         self._opt = opt
         self._threads = threads
+        if device == "WEBGPU":
+            webgpu_driver.load()
         helpers: Any = importlib.import_module("tinygrad.helpers")
         default = str(importlib.import_module("tinygrad").Device.DEFAULT)
         if default != device:
             raise Fallback(f"tinygrad computes on {default}, not on its device {device}")
-        self._facts = _compiler() if device == "CPU" else opencl_driver.described()
+        self._facts = {"CPU": _compiler, "CL": opencl_driver.described, "WEBGPU": webgpu_driver.described}[device]()
         if int(helpers.NOOPT.value) != (opt == "off") or threads not in (None, int(helpers.NUM_CPU_THREADS.value)):
             raise Fallback(f"tinygrad has not taken opt={opt}, threads={threads}")
 
@@ -226,31 +228,45 @@ def _file_script(options: Options, file: str) -> ScriptRunner:
     return read_runner(_RUN, _PACKAGES, "run_file", edits={'"FILE"': repr(file)})
 
 
-BACKEND: Final = HostRuntime(
-    MODULES,
-    lambda options: TinygradPlatform(options["opt"], thread_count(options)),
-    _OPTIONS,
-    _variables,
-    _missing,
-    # Both options are variables of the environment.
-    script=lambda options: read_runner(_RUN, _PACKAGES),
-    stage_at_fault=tinygrad_stage,
-    packages=_PACKAGES,
-    recipe=Path(__file__).with_name("tinygrad.toml"),
-    front_end=lambda options: "torch.onnx",
-    file_suffixes=(".onnx",),
-    file_script=_file_script,
-)
-CL: Final = HostRuntime(
-    MODULES,
-    lambda options: TinygradPlatform(options["opt"], None, "CL"),
-    (_OPTIMISATION, opencl_driver.DEVICE),
-    _opencl_variables,
-    _missing_opencl,
-    script=lambda options: read_runner(_RUN, _PACKAGES),
-    packages=_PACKAGES,
-    recipe=Path(__file__).with_name("tinygrad.toml"),
-    front_end=lambda options: "torch.onnx",
-    file_suffixes=(".onnx",),
-    file_script=_file_script,
+def _missing_dawn() -> str:
+    return "" if importlib.util.find_spec("tinygrad") is None else webgpu_driver.missing()
+
+
+def _webgpu_variables(options: Options) -> Mapping[str, str]:
+    """As `_variables`, with the driver. Raises `NotOnThisMachine` for one that is absent."""
+    return {**_variables(options), **webgpu_driver.variables(options), "DEV": "WEBGPU"}
+
+
+def _device_backend(
+    device: str, declared: Sequence[Option], variables: Callable[[Options], Mapping[str, str]],
+    missing: Callable[[], str], function: str = "run", recipe: str = "tinygrad.toml",
+) -> HostRuntime:  # fmt: skip
+    """Makes the backend of one of tinygrad's devices. All its options are variables of the environment."""
+    modules = {**MODULES, "pydawn": "dawn-python"} if device == "WEBGPU" else MODULES
+    return HostRuntime(
+        modules,
+        lambda options: TinygradPlatform(options["opt"], thread_count(options), device),
+        declared,
+        variables,
+        missing,
+        script=lambda options: read_runner(_RUN, _PACKAGES, function),
+        stage_at_fault=tinygrad_stage if device == "CPU" else None,
+        packages=_PACKAGES,
+        recipe=Path(__file__).with_name(recipe),
+        front_end=lambda options: "torch.onnx",
+        # Dawn's library is found by a step of the script, which that of a file lacks.
+        file_suffixes=() if device == "WEBGPU" else (".onnx",),
+        file_script=_file_script,
+    )
+
+
+BACKEND: Final = _device_backend("CPU", _OPTIONS, _variables, _missing)
+CL: Final = _device_backend("CL", (_OPTIMISATION, opencl_driver.DEVICE), _opencl_variables, _missing_opencl)
+WEBGPU: Final = _device_backend(
+    "WEBGPU",
+    (_OPTIMISATION, vulkan_driver.DEVICE),
+    _webgpu_variables,
+    _missing_dawn,
+    "run_webgpu",
+    "tinygrad-webgpu.toml",
 )

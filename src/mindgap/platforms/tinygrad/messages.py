@@ -23,6 +23,12 @@ TABLE: Final = MessageTable(
             "ValueError",
         ),
         refusal(
+            "dtype unknown to the renderer",
+            r"^dtypes\.double$",
+            "WGSL has no float64: the renderer looks the dtype up in its table, and has no entry",
+            "KeyError",
+        ),
+        refusal(
             "dtype unknown to the compiler",
             r"(?:unknown type name|type specifier) '?__bf16|__bf16 is not supported|_Float16 is not supported",
             "the compiler that is installed lacks the dtype: a newer clang has it",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.platforms.host_runtime import Option
-from mindgap.platforms.protocol import EXECUTION, Fallback, NotOnThisMachine, Options
+from mindgap.platforms.protocol import ACCURACY, EXECUTION, Fallback, NotOnThisMachine, Options
 
 #: The variable that names the only driver that the loader (ocl-icd) may use.
 _VARIABLE: Final = "OCL_ICD_VENDORS"
@@ -58,4 +58,9 @@ def described() -> dict[str, Any]:
     if status != 0:
         raise Fallback(f"OpenCL does not say what its device is: clGetDeviceInfo gave {status}")
     emulated = {EXECUTION: "emulated"} if kind.value & _PROCESSOR else dict[str, str]()
-    return {**emulated, "opencl_device": str(device.device_name), "opencl_driver": str(device.driver_version)}
+    return {
+        **emulated,
+        ACCURACY: "OpenCL C",
+        "opencl_device": str(device.device_name),
+        "opencl_driver": str(device.driver_version),
+    }

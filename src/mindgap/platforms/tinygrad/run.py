@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import platform
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -35,4 +38,15 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     ]
     feeds = model.matched(inputs, fresh())
     found = runner({name: Tensor(tensor.numpy()) for name, tensor in feeds})
+    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
+
+
+def run_webgpu(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of the ONNX model, with the library of Dawn that dawn-python has."""
+    folder = importlib.util.find_spec("pydawn").submodule_search_locations[0]
+    os.environ["WEBGPU_PATH"] = f"{folder}/lib/libwebgpu_dawn_{platform.machine()}.so"
+    with tempfile.TemporaryDirectory() as folder:
+        torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
+        runner = OnnxRunner(f"{folder}/model.onnx")
+    found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
     return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from mindgap.platforms.listing import PlatformInfo, list_platforms, platform_info
@@ -33,11 +32,11 @@ def _fact(platform: PlatformName, registered: dict[str, PlatformInfo]) -> Platfo
         return PlatformFacts(platform, platform.device_mode, available=True)
     if not platform.is_here:
         return _plain(platform_info(platform))
-    return dataclasses.replace(_plain(registered[platform.device_mode]), platform=platform)
+    return _plain(registered[platform.device_mode].with_options(platform))
 
 
 def _plain(info: PlatformInfo) -> PlatformFacts:
     return PlatformFacts(
         recorded(info.platform), info.backend, info.available, info.reason, info.hardware, info.versions, info.options,
-        info.execution,
+        info.execution, info.arithmetic,
     )  # fmt: skip

@@ -7,7 +7,9 @@ of each function of the language is at least what the language promises.
 WGSL: the W3C's WebGPU Shading Language, section "Floating Point Accuracy", tables "Accuracy of concrete floating point
 operations" and "... built-in functions", for f32. SPIR-V for Vulkan: Khronos' Vulkan specification, appendix "Vulkan
 Environment for SPIR-V", "Precision of GLSL.std.450 Instructions", single precision: the same numbers, but for `asin`,
-`acos` and `tanh`. ULP(y) is at most 2u·|y|. An operator of PyTorch that is no function
+`acos` and `tanh`. OpenCL C: Khronos' OpenCL C 3.0 specification, "Relative Error as ULPs", single precision, full
+profile; its conformance tests have the same numbers (OpenCL-CTS, `math_brute_force/function_list.cpp`), but for `erf`
+and `erfc`, which they leave out. ULP(y) is at most 2u·|y|. An operator of PyTorch that is no function
 of the language inherits from the expression that a shader computes it with, as the tables do for `tanh` or `pow`.
 """
 
@@ -164,4 +166,33 @@ _WGSL: Final[Mapping[str, _Promise]] = {
     "div": _ulps(2.5), "reciprocal": _ulps(2.5), "rsqrt": _ulps(2.0), "sqrt": _ulps(4.5),
 }  # fmt: skip
 _SPIRV: Final[Mapping[str, _Promise]] = {**_WGSL, "asin": _ulps(4096), "acos": _ulps(4096), "tanh": _of_exp}
-_TABLES: Final[Mapping[str, Mapping[str, _Promise]]] = {"WGSL": _WGSL, "SPIR-V": _SPIRV}
+
+
+def _of_opencl_exp(site: Site, y: torch.Tensor) -> torch.Tensor:
+    """1 / (1 + exp(-x)), and a product: 3 ULP of exp, 2.5 of the quotient, and three roundings."""
+    return 7 * _ULP * y.abs()
+
+
+def _opencl_softmax(site: Site, y: torch.Tensor) -> torch.Tensor:
+    """exp(x - max) over the sum of such; the difference is rounded."""
+    x = _operand(site)
+    return (2 * (3 + (x.amax() - x.amin()) / 2) + 3.5) * _ULP * y.abs()
+
+
+def _opencl_elu(site: Site, y: torch.Tensor) -> torch.Tensor:
+    """Expressions of expm1(x), or of log1p(exp(x)), by two factors at most."""
+    return 6 * _ULP * (1 + y.abs()) if site.call.packet == "softplus" else 5 * _ULP * y.abs()
+
+
+_OPENCL: Final[Mapping[str, _Promise]] = {
+    "sin": _ulps(4), "cos": _ulps(4), "tan": _ulps(5), "asin": _ulps(4), "acos": _ulps(4), "atan": _ulps(5),
+    "atan2": _ulps(6), "sinh": _ulps(4), "cosh": _ulps(4), "tanh": _ulps(5), "asinh": _ulps(4), "acosh": _ulps(4),
+    "atanh": _ulps(5), "exp": _ulps(3), "exp2": _ulps(3), "expm1": _ulps(3), "log": _ulps(3), "log2": _ulps(3),
+    "log10": _ulps(3), "log1p": _ulps(2), "pow": _ulps(16), "hypot": _ulps(4), "erf": _ulps(16), "erfc": _ulps(16),
+    "div": _ulps(2.5), "reciprocal": _ulps(2.5), "sqrt": _ulps(3), "rsqrt": _ulps(2), "sigmoid": _of_opencl_exp,
+    "silu": _of_opencl_exp, "softmax": _opencl_softmax, "_softmax": _opencl_softmax, "elu": _opencl_elu,
+    "selu": _opencl_elu, "celu": _opencl_elu, "softplus": _opencl_elu,
+}  # fmt: skip
+_TABLES: Final[Mapping[str, Mapping[str, _Promise]]] = {
+    "WGSL": _WGSL, "SPIR-V": _SPIRV, "OpenCL C": _OPENCL,
+}  # fmt: skip

@@ -1,0 +1,216 @@
+"""Inductor's Triton kernels without a device: made for the CPU, and run by Triton's interpreter.
+
+Inductor has a setting that writes Triton for the CPU. What it calls besides is replaced: the driver, which is asked
+for the target; the launcher, which compiles and tunes; and the mathematical functions of the maker's library, of which
+the interpreter knows none.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch._inductor.async_compile
+import torch._inductor.codecache
+import torch._inductor.graph
+import torch.utils._triton
+
+#: Decorators of kernels that are launched here, and those that are not.
+_LAUNCHED: Final = ("pointwise", "reduction", "persistent_reduction")
+_NOT_LAUNCHED: Final = (
+    "cooperative_reduction", "split_scan", "template", "fixed_config", "user_autotune", "foreach",
+)  # fmt: skip
+#: Most elements of a block along each axis, as Inductor's own choices have them.
+_LARGEST: Final = {"pointwise": {"x": 1024, "y": 32, "z": 16}, "reduction": {"x": 8, "y": 8, "z": 8}}
+_LARGEST_REDUCED: Final = 2048
+_SMALL: Final = 16
+_EXTERN: Final = re.compile(r"(?:extern_kernels\.|torch\.ops\.(?=aten\.))([\w.]+)\(")
+#: Functions of the maker's library -> numpy's. Others of `tl.math` come from there.
+_IN_NUMPY: Final = {
+    "tanh": "tanh", "sinh": "sinh", "cosh": "cosh", "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
+    "atan2": "arctan2", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "expm1": "expm1", "log1p": "log1p",
+    "log10": "log10", "pow": "power", "fmod": "fmod", "hypot": "hypot", "copysign": "copysign", "trunc": "trunc",
+    "nearbyint": "rint", "rint": "rint", "nextafter": "nextafter", "exp": "exp", "log": "log", "sin": "sin",
+    "cos": "cos", "sqrt": "sqrt", "exp2": "exp2", "log2": "log2", "floor": "floor", "ceil": "ceil", "abs": "abs",
+}  # fmt: skip
+
+
+class NoInterpretation(Exception):
+    """A kernel or function that is not run here. A refusal: the device runs it."""
+
+
+@dataclass
+class TritonRun:
+    """What happened while a graph was compiled and run. `kernels`: the Triton kernels, by name. `others`: what
+    PyTorch's own kernels ran, by Inductor's names. `refused`: what has no interpretation here."""
+
+    kernels: Counter[str] = field(default_factory=Counter[str])
+    others: Counter[str] = field(default_factory=Counter[str])
+    refused: list[str] = field(default_factory=list[str])
+
+
+class _NoDriver:
+    """Says which target there is, where there is no device."""
+
+    def get_current_target(self) -> Any:
+        from triton.backends.compiler import GPUTarget  # pyright: ignore[reportMissingImports]
+
+        return GPUTarget("cpu", 0, 1)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class InterpretedKernel:
+    """Launches one interpreted kernel over the grid that its block sizes need."""
+
+    function: Any
+    name: str
+    kind: str
+    size_hints: Any
+    small: bool
+    seen: Callable[[], TritonRun]
+
+    def run(self, *arguments: Any, stream: Any = None, **more: Any) -> None:
+        names = list(inspect.signature(self.function.fn).parameters)
+        given = {**dict(zip(names, arguments, strict=False)), **more}
+        blocks = {name: self._block(name) for name in names if name.endswith("BLOCK") and name not in given}
+        grid = tuple(
+            -(-int(given[f"{axis}numel"]) // blocks[f"{axis.upper()}BLOCK"]) if f"{axis.upper()}BLOCK" in blocks else 1
+            for axis in "xyz"
+        )
+        self.function[grid](*arguments, **more, **blocks)
+        self.seen().kernels[self.name] += 1
+
+    def _block(self, name: str) -> int:
+        axis = name.removesuffix("BLOCK").lower()
+        largest = _LARGEST[self.kind].get(axis, _LARGEST_REDUCED)
+        return min(int(dict(self.size_hints).get(axis, largest)), _SMALL if self.small else largest)
+
+
+class _Functions:
+    """The mathematical functions that kernels call: numpy's on the interpreter's arrays, or Triton's own."""
+
+    def __init__(self, seen: Callable[[], TritonRun]) -> None:
+        self._seen = seen
+
+    def __getattr__(self, name: str) -> Any:
+        import triton.language as tl  # pyright: ignore[reportMissingImports]
+
+        if name in _IN_NUMPY:
+            return _by_numpy(getattr(np, _IN_NUMPY[name]))
+        if hasattr(tl.math, name):
+            return getattr(tl.math, name)
+        self._seen().refused.append(f"the function {name} of the maker's library")
+        raise NoInterpretation(name)
+
+
+def _by_numpy(function: Any) -> Callable[..., Any]:
+    def call(*operands: Any, **ignored: Any) -> Any:
+        import triton.language as tl  # pyright: ignore[reportMissingImports]
+        from triton.runtime.interpreter import TensorHandle  # pyright: ignore[reportMissingImports]
+
+        tensors = [each for each in operands if isinstance(each, tl.tensor)]
+        data = [each.handle.data if isinstance(each, tl.tensor) else each for each in operands]
+        with np.errstate(all="ignore"):
+            found = np.asarray(function(*data))
+        # The operand that the others are broadcast to.
+        like = next(each for each in tensors if each.handle.data.shape == found.shape)
+        return tl.tensor(TensorHandle(found.astype(like.handle.data.dtype), like.handle.dtype), like.type)
+
+    return call
+
+
+def _reduced_by_numpy(function: Any) -> Callable[..., Any]:
+    """The interpreter runs a reduction by a function of Inductor's element by element, a millisecond each. numpy's
+    maximum and minimum give NaN for NaN as Inductor's do."""
+
+    def call(operand: Any, axis: int) -> Any:
+        import triton.language as tl  # pyright: ignore[reportMissingImports]
+        from triton.runtime.interpreter import TensorHandle  # pyright: ignore[reportMissingImports]
+
+        found = np.asarray(function(operand.handle.data, axis=int(axis)))
+        kind = tl.block_type(operand.dtype, list(found.shape)) if found.shape else operand.dtype
+        return tl.tensor(TensorHandle(found, operand.handle.dtype), kind)
+
+    return call
+
+
+_run = TritonRun()
+
+
+def _current() -> TritonRun:
+    return _run
+
+
+@contextmanager
+def recorded() -> Generator[TritonRun]:
+    """Records what the block compiles and runs."""
+    global _run
+    before, _run = _run, TritonRun()
+    try:
+        yield _run
+    finally:
+        _run = before
+
+
+def interpret_triton(*, small: bool) -> None:
+    """Makes Inductor write Triton for the CPU, and run it in the interpreter, for the rest of this process.
+
+    small: blocks of 16 elements along each axis at most. `TRITON_INTERPRET=1` has to be set before Triton is imported.
+    """
+    from torch._inductor.runtime import triton_helpers, triton_heuristics
+    from triton.runtime import driver  # pyright: ignore[reportMissingImports]
+
+    helpers: Any = triton_helpers
+    driver.set_active(_NoDriver())
+    helpers.set_driver_to_cpu = lambda: None
+    helpers.libdevice = _Functions(_current)
+    helpers.max2, helpers.min2 = _reduced_by_numpy(np.max), _reduced_by_numpy(np.min)
+    private: Any = torch.utils._triton
+    private.triton_hash_with_backend = lambda: "interpreter"
+    compiler: Any = torch._inductor.async_compile.AsyncCompile
+    compiler.triton = lambda self, name, source, device_str="": getattr(
+        torch._inductor.codecache.PyCodeCache.load(source), name
+    )
+    for kind in _LAUNCHED:
+        setattr(triton_heuristics, kind, _launched(kind, small=small))
+    for kind in _NOT_LAUNCHED:
+        setattr(triton_heuristics, kind, _refused(kind))
+    graph: Any = torch._inductor.graph.GraphLowering
+    graph.save_output_code = staticmethod(lambda code: _current().others.update(_EXTERN.findall(code)))
+    config: Any = torch._inductor.config
+    config.cpu_backend = "triton"
+    # A cached graph would not be seen.
+    config.force_disable_caches = True
+
+
+def _launched(kind: str, *, small: bool) -> Callable[..., Any]:
+    def decorate(size_hints: Any = None, *, inductor_meta: Any, **ignored: Any) -> Callable[[Any], InterpretedKernel]:
+        axes = "pointwise" if kind == "pointwise" else "reduction"
+        name = str(inductor_meta["kernel_name"])
+        return lambda function: InterpretedKernel(function, name, axes, size_hints, small, _current)
+
+    return decorate
+
+
+def _refused(kind: str) -> Callable[..., Any]:
+    def decorate(*arguments: Any, **ignored: Any) -> Callable[[Any], Any]:
+        _current().refused.append(f"kernels of the kind {kind}")
+        raise NoInterpretation(kind)
+
+    return decorate
