@@ -76,10 +76,11 @@ class Program:
         build, remake = self.make, self.remake
         if remake is None:
             return replace(self, make=lambda: change.apply(build()), make_submodule=None, **fields)
-        return replace(
-            self, make=lambda: remake(change), remake=lambda second: remake(change.followed_by(second)),
-            make_submodule=None, **fields,
-        )  # fmt: skip
+
+        def again(second: ArgumentChange) -> Built:
+            return remake(change.followed_by(second))
+
+        return replace(self, make=lambda: remake(change), remake=again, make_submodule=None, **fields)
 
     def build(self) -> Call:
         """Returns (callable, args, kwargs). Raises `SourceError` if the model cannot be built."""
