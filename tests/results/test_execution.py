@@ -48,6 +48,18 @@ def test_it_stays_in_json_and_in_a_store(tmp_path: Path) -> None:
     assert report_of(store).executions == {PLATFORMS[0]: "emulated"}
 
 
+def test_what_was_found_of_its_arithmetic_is_shown_beside_it(tmp_path: Path) -> None:
+    words = "arithmetic checked: 5 of 14 exact"
+    facts = [dataclasses.replace(each, arithmetic=words) if each.execution else each for each in emulated().platforms]
+    report = dataclasses.replace(emulated(), platforms=tuple(facts))
+    assert html_page(report).count(f"<small>emulated, {words}</small>") == 2
+    assert f">AMD EPYC, emulated, {words}<" in html_page(report)
+    store = Store(tmp_path)
+    recorded(store, report=report)
+    for kept in (decode_report(encode_report(report)), report_of(store)):
+        assert kept.execution_words(PLATFORMS[0]) == f"emulated, {words}"
+
+
 def test_a_script_says_that_no_hardware_ran_it() -> None:
     cases = "class Model(torch.nn.Module):\n    pass\n\n\nCASES = {}"
     target = Target("cpu/jit", execution="emulated: cortex-a72 by qemu-aarch64 7.2.22")

@@ -139,7 +139,8 @@ def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
     found = [
         PlatformFacts(
             **{name: row[name] for name in names},
-            **{name: str(json.loads(row["description"] or "{}").get(name, "")) for name in (EXECUTION, ARITHMETIC)},
+            execution=str(json.loads(row["description"] or "{}").get(EXECUTION, "")),
+            arithmetic=str(json.loads(row["description"] or "{}").get(ARITHMETIC, "")),
         )
         for row in store.rows(sql, [run])
     ]

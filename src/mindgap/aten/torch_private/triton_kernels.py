@@ -7,6 +7,7 @@ the interpreter knows none.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from collections import Counter
@@ -21,6 +22,8 @@ import torch._inductor.async_compile
 import torch._inductor.codecache
 import torch._inductor.graph
 import torch.utils._triton
+
+from mindgap.aten.torch_private.inductor import inductor_config
 
 #: Decorators of kernels that are launched here, and those that are not.
 _LAUNCHED: Final = ("pointwise", "reduction", "persistent_reduction")
@@ -60,9 +63,7 @@ class _NoDriver:
     """Says which target there is, where there is no device."""
 
     def get_current_target(self) -> Any:
-        from triton.backends.compiler import GPUTarget  # pyright: ignore[reportMissingImports]
-
-        return GPUTarget("cpu", 0, 1)
+        return _triton("backends.compiler").GPUTarget("cpu", 0, 1)
 
     def get_current_device(self) -> int:
         return 0
@@ -99,7 +100,7 @@ class InterpretedKernel:
     def _block(self, name: str) -> int:
         axis = name.removesuffix("BLOCK").lower()
         largest = _LARGEST[self.kind].get(axis, _LARGEST_REDUCED)
-        return min(int(dict(self.size_hints).get(axis, largest)), _SMALL if self.small else largest)
+        return min(int(dict(self.size_hints).get(axis, largest)), largest, *([_SMALL] if self.small else []))
 
 
 class _Functions:
@@ -109,7 +110,7 @@ class _Functions:
         self._seen = seen
 
     def __getattr__(self, name: str) -> Any:
-        import triton.language as tl  # pyright: ignore[reportMissingImports]
+        tl = _triton("language")
 
         if name in _IN_NUMPY:
             return _by_numpy(getattr(np, _IN_NUMPY[name]))
@@ -121,8 +122,7 @@ class _Functions:
 
 def _by_numpy(function: Any) -> Callable[..., Any]:
     def call(*operands: Any, **ignored: Any) -> Any:
-        import triton.language as tl  # pyright: ignore[reportMissingImports]
-        from triton.runtime.interpreter import TensorHandle  # pyright: ignore[reportMissingImports]
+        tl, make = _triton("language"), _triton("runtime.interpreter").TensorHandle
 
         tensors = [each for each in operands if isinstance(each, tl.tensor)]
         data = [each.handle.data if isinstance(each, tl.tensor) else each for each in operands]
@@ -130,7 +130,7 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
             found = np.asarray(function(*data))
         # The operand that the others are broadcast to.
         like = next(each for each in tensors if each.handle.data.shape == found.shape)
-        return tl.tensor(TensorHandle(found.astype(like.handle.data.dtype), like.handle.dtype), like.type)
+        return tl.tensor(make(found.astype(like.handle.data.dtype), like.handle.dtype), like.type)
 
     return call
 
@@ -140,12 +140,11 @@ def _reduced_by_numpy(function: Any) -> Callable[..., Any]:
     maximum and minimum give NaN for NaN as Inductor's do."""
 
     def call(operand: Any, axis: int) -> Any:
-        import triton.language as tl  # pyright: ignore[reportMissingImports]
-        from triton.runtime.interpreter import TensorHandle  # pyright: ignore[reportMissingImports]
+        tl, make = _triton("language"), _triton("runtime.interpreter").TensorHandle
 
         found = np.asarray(function(operand.handle.data, axis=int(axis)))
-        kind = tl.block_type(operand.dtype, list(found.shape)) if found.shape else operand.dtype
-        return tl.tensor(TensorHandle(found, operand.handle.dtype), kind)
+        kind: Any = tl.block_type(operand.dtype, [*found.shape]) if found.shape else operand.dtype
+        return tl.tensor(make(found, operand.handle.dtype), kind)
 
     return call
 
@@ -174,29 +173,41 @@ def interpret_triton(*, small: bool) -> None:
     small: blocks of 16 elements along each axis at most. `TRITON_INTERPRET=1` has to be set before Triton is imported.
     """
     from torch._inductor.runtime import triton_helpers, triton_heuristics
-    from triton.runtime import driver  # pyright: ignore[reportMissingImports]
 
     helpers: Any = triton_helpers
-    driver.set_active(_NoDriver())
+    _triton("runtime").driver.set_active(_NoDriver())
     helpers.set_driver_to_cpu = lambda: None
     helpers.libdevice = _Functions(_current)
     helpers.max2, helpers.min2 = _reduced_by_numpy(np.max), _reduced_by_numpy(np.min)
     private: Any = torch.utils._triton
     private.triton_hash_with_backend = lambda: "interpreter"
     compiler: Any = torch._inductor.async_compile.AsyncCompile
-    compiler.triton = lambda self, name, source, device_str="": getattr(
-        torch._inductor.codecache.PyCodeCache.load(source), name
-    )
+    compiler.triton = _load
     for kind in _LAUNCHED:
         setattr(triton_heuristics, kind, _launched(kind, small=small))
     for kind in _NOT_LAUNCHED:
         setattr(triton_heuristics, kind, _refused(kind))
     graph: Any = torch._inductor.graph.GraphLowering
-    graph.save_output_code = staticmethod(lambda code: _current().others.update(_EXTERN.findall(code)))
-    config: Any = torch._inductor.config
-    config.cpu_backend = "triton"
+    graph.save_output_code = staticmethod(_note_others)
+    inductor_config.cpu_backend = "triton"
     # A cached graph would not be seen.
-    config.force_disable_caches = True
+    inductor_config.force_disable_caches = True
+
+
+def _triton(module: str) -> Any:
+    """A module of Triton, which is in an environment of its own."""
+    return importlib.import_module(f"triton.{module}")
+
+
+def _load(self: Any, name: str, source: str, device_str: str = "") -> Any:
+    """Loads a kernel's source, in the place of `AsyncCompile.triton`."""
+    cache: Any = torch._inductor.codecache.PyCodeCache
+    return getattr(cache.load(source), name)
+
+
+def _note_others(code: str) -> None:
+    """Notes what PyTorch's own kernels run of a graph, by the code that calls them."""
+    _current().others.update([str(each) for each in _EXTERN.findall(code)])
 
 
 def _launched(kind: str, *, small: bool) -> Callable[..., Any]:
