@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from mindgap.models.corpus import SourceError, capture_program, open_source
 from mindgap.models.corpus.onnx_models.inputs import ModelInput, shape_of, size_choices, symbols
 from mindgap.models.corpus.onnx_models.model_proto import initial_values
-from mindgap.models.corpus.onnx_models.node import TRANSLATIONS
+from mindgap.models.corpus.onnx_models.translation import TRANSLATIONS  # with all families
 from mindgap.models.corpus.opening import capture_built
 from mindgap.models.corpus.translated_model import NoTranslation, Translation
 
@@ -257,8 +257,8 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "empty": (folder / "empty.onnx", "damaged, or no ONNX model"),
         "cut": (folder / "cut.onnx", "damaged, or no ONNX model"),
         "newer": (folder / "newer.onnx", "operator set 999; onnx .* knows 7 to .*: pip install --upgrade onnx"),
-        "shapes": (shapes, r"node /mm \(MatMul\): PyTorch has no MatMul like this: .*2x3 and 4x5"),
-        "declared": (declared, r"output y is declared \[2, 6\], and its node gives \[2, 5\]"),
+        "shapes": (shapes, r"node /mm \(MatMul\): .* like this: .*2x3 and 4x5.*; other inputs may fit: --inputs FILE"),
+        "declared": (declared, r"output y is declared \[2, 6\], and its node gives \[2, 5\]; correct the declaration"),
         "strings": (strings, "input x holds strings"),
         "missing": (missing, r"its file gone\.bin is missing: put it beside the model \(tensor w\)"),
         "short": (short, r"its file short\.bin has 4 bytes and tensor w ends at 80"),
@@ -284,9 +284,34 @@ def test_a_file_with_an_unknown_operator_has_inputs_and_no_graph(tmp_path: Path)
     )  # fmt: skip
     one = built(f"{path}?n=3")
     assert [tuple(each.shape) for each in one.args] == [(3, 2)]
-    words = r"unknown\.onnx: no translation of operator com\.example\.Fold \(node f\)$"
+    words = (
+        r"unknown\.onnx: no translation of operator com\.example\.Fold \(node f\); a runtime needs the library of "
+        r"com\.example, which is not ONNX's: mindgap diff compares its runs on platforms that read it \(onnxruntime/cpu"
+    )
     with pytest.raises(NoTranslation, match=words):
         capture_built(one)
+
+
+def test_a_file_of_an_old_operator_set_has_no_graph(tmp_path: Path) -> None:
+    one = built(str(relu(tmp_path / "old.onnx", opset=6)))
+    with pytest.raises(
+        NoTranslation, match=r"operator set 6, older than 7 \(onnx.version_converter .*: mindgap diff comp"
+    ):
+        capture_built(one)
+
+
+def test_what_the_reference_evaluator_computes_wrongly_is_said(tmp_path: Path) -> None:
+    """It sums the squares of as many channels as there are examples."""
+    path = saved(
+        tmp_path / "m.onnx", [helper.make_node("LRN", ["x"], ["y"], "/lrn", size=3, alpha=3.0)],
+        [value("x", [1, 4, 2, 2])], [value("y", None)],
+    )  # fmt: skip
+    with pytest.warns(UserWarning, match=r"not compared .*: LRN \(the evaluator computes it wrongly\)"):
+        one = open_source(str(path))[0].make()  # type: ignore[union-attr]
+    x = one.args[0].double()
+    squares = torch.nn.functional.pad(x * x, (0, 0, 0, 0, 1, 1))
+    sums = squares[:, :-2] + squares[:, 1:-1] + squares[:, 2:]
+    torch.testing.assert_close(one.program(*one.args)["y"].double(), x / (1 + sums) ** 0.75, rtol=1e-5, atol=1e-6)
 
 
 def test_external_data_beside_the_model_is_read(tmp_path: Path) -> None:
