@@ -74,9 +74,11 @@ class Program:
         build, remake = self.make, self.remake
         if remake is None:
             return replace(self, make=lambda: change.apply(build()), **fields)
-        return replace(
-            self, make=lambda: remake(change), remake=lambda second: remake(change.followed_by(second)), **fields
-        )
+
+        def changed_again(second: ArgumentChange) -> Built:
+            return remake(change.followed_by(second))
+
+        return replace(self, make=lambda: remake(change), remake=changed_again, **fields)
 
     def build(self) -> Call:
         """Returns (callable, args, kwargs). Raises `SourceError` if the model cannot be built."""
