@@ -199,9 +199,9 @@ def microsoft_table() -> list[str]:
     names = sorted({each.name for each in schemas if each.domain == MICROSOFT}, key=str.lower)
     there = [name for name in names if f"{MICROSOFT}.{name}" in TRANSLATIONS]
     rows = [f"| `{name}` | {'yes' if name in there else 'no'} |" for name in names]
+    declared = f"ONNX Runtime {library.__version__} declares {len(names)} operators of this domain."
     return [
-        f"## {MICROSOFT}", "",
-        f"ONNX Runtime {library.__version__} declares {len(names)} operators of this domain. {len(there)} have a translation,",
+        f"## {MICROSOFT}", "", f"{declared} {len(there)} have a translation,",
         "which `pytest tests/corpus/onnx_models/test_microsoft.py` compares with ONNX Runtime.", "",
         "| operator | translated |", "|---|---|", *rows,
     ]  # fmt: skip
