@@ -174,7 +174,7 @@ def test_a_decision_by_values_leaves_the_file_without_a_graph(tmp_path: Path) ->
         ],
         [value("x", [2])], [value("y", None)], [numpy_helper.from_array(np.float32(0), "zero")],
     )  # fmt: skip
-    said = r"node /If \(If\): the values of the inputs decide which branch runs: mindgap diff compares its runs on plat"
+    said = r"node /If \(If\): the values of the inputs decide which branch runs; the file itself is compared on plat"
     with pytest.raises(NoTranslation, match=said):
         capture_built(built(str(path)))
 
@@ -286,7 +286,7 @@ def test_a_file_with_an_unknown_operator_has_inputs_and_no_graph(tmp_path: Path)
     assert [tuple(each.shape) for each in one.args] == [(3, 2)]
     words = (
         r"unknown\.onnx: no translation of operator com\.example\.Fold \(node f\); a runtime needs the library of "
-        r"com\.example, which is not ONNX's: mindgap diff compares its runs on platforms that read it \(onnxruntime/cpu"
+        r"com\.example, which is not ONNX's; the file itself is compared on platforms that read it \(-p onnxruntime/cpu"
     )
     with pytest.raises(NoTranslation, match=words):
         capture_built(one)
@@ -295,7 +295,7 @@ def test_a_file_with_an_unknown_operator_has_inputs_and_no_graph(tmp_path: Path)
 def test_a_file_of_an_old_operator_set_has_no_graph(tmp_path: Path) -> None:
     one = built(str(relu(tmp_path / "old.onnx", opset=6)))
     with pytest.raises(
-        NoTranslation, match=r"operator set 6, older than 7 \(onnx.version_converter .*: mindgap diff comp"
+        NoTranslation, match=r"operator set 6, older than 7 \(onnx.version_converter .*; the file itself is comp"
     ):
         capture_built(one)
 

@@ -50,7 +50,7 @@ _DECLARED: Final = (
     "; correct the declaration (onnx.shape_inference finds it), or give inputs that lead to it (--inputs FILE.npz)"
 )
 #: What is said of a file that has no graph, and that runtimes may run.
-_RUN_THE_FILE: Final = ": mindgap diff compares its runs on platforms that read it (onnxruntime/cpu, openvino/cpu)"
+_RUN_THE_FILE: Final = "; the file itself is compared on platforms that read it (-p onnxruntime/cpu -p openvino/cpu)"
 #: Domains of operators that runtimes have by themselves.
 _KNOWN_DOMAINS: Final = (
     "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training", "com.microsoft",
