@@ -10,6 +10,7 @@ of its operator between opsets 13 and 22 of which it is valid; there the expecte
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
 import warnings
 from collections import Counter, defaultdict
@@ -27,10 +28,13 @@ from mindgap.models.corpus.onnx_models.conformance import conformance_cases, ver
 from mindgap.models.corpus.onnx_models.model_proto import op_of
 from mindgap.models.corpus.onnx_models.node import ConstantResults
 from mindgap.models.corpus.onnx_models.reference_check import FAULTY_BEFORE
+from mindgap.models.corpus.onnx_models.translation import TRANSLATIONS
 from mindgap.models.corpus.translated_model import Untranslated
 
 OPSETS: Final = range(13, 23)
 AGREES, CONSTANT = "agrees", "constant"
+#: The domain of ONNX Runtime's own operators.
+MICROSOFT: Final = "com.microsoft"
 COMMAND: Final = "python benchmarks/onnx_conformance.py --page docs/onnx-operators.md"
 
 INTRODUCTION: Final = f"""\
@@ -183,7 +187,24 @@ def table(found: Sequence[Counted]) -> list[str]:
 
 def page(found: Sequence[Counted]) -> str:
     """Returns the page `docs/onnx-operators.md`."""
-    return "\n".join([INTRODUCTION, *(f"- {line}." for line in summary(found)), "", *table(found), ""])
+    return "\n".join([
+        INTRODUCTION, *(f"- {line}." for line in summary(found)), "", *table(found), "", *microsoft_table(), "",
+    ])  # fmt: skip
+
+
+def microsoft_table() -> list[str]:
+    """Returns the operators of `com.microsoft` that ONNX Runtime declares, and which of them have a translation."""
+    library: Any = importlib.import_module("onnxruntime")
+    schemas = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state").get_all_operator_schema()
+    names = sorted({each.name for each in schemas if each.domain == MICROSOFT}, key=str.lower)
+    there = [name for name in names if f"{MICROSOFT}.{name}" in TRANSLATIONS]
+    rows = [f"| `{name}` | {'yes' if name in there else 'no'} |" for name in names]
+    declared = f"ONNX Runtime {library.__version__} declares {len(names)} operators of this domain."
+    return [
+        f"## {MICROSOFT}", "", f"{declared} {len(there)} have a translation,",
+        "which `pytest tests/corpus/onnx_models/test_microsoft.py` compares with ONNX Runtime.", "",
+        "| operator | translated |", "|---|---|", *rows,
+    ]  # fmt: skip
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Runs a model on TVM as its users do: Relax's front end, `tvm.compile`, Relax's virtual machine."""
 
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import torch
 
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.onnx_models.inputs import input_choices, model_inputs, shape_of, size_choices, symbols
-from mindgap.models.corpus.onnx_models.model_proto import initial_values, op_of, subgraphs
+from mindgap.models.corpus.onnx_models.model_proto import domain_of, initial_values, op_of, subgraphs
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.onnx_models.reference_check import ReferenceCheck
 from mindgap.models.corpus.onnx_models.translation import (
@@ -45,6 +45,16 @@ _ACCEPTED: Final = (
     "in initializer but not in graph input",
     "No Op registered for",
 )
+#: What is said of outputs that are not what the file declares.
+_DECLARED: Final = (
+    "; correct the declaration (onnx.shape_inference finds it), or give inputs that lead to it (--inputs FILE.npz)"
+)
+#: What is said of a file that has no graph, and that runtimes may run.
+_RUN_THE_FILE: Final = "; the file itself is compared on platforms that read it (-p onnxruntime/cpu -p openvino/cpu)"
+#: Domains of operators that runtimes have by themselves.
+_KNOWN_DOMAINS: Final = (
+    "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training", "com.microsoft",
+)  # fmt: skip
 #: Versions of ONNX's operator set before this one broadcast in another way.
 _OLDEST: Final = 7
 
@@ -70,7 +80,7 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
             warnings.simplefilter("ignore")
             built, told = _translated(source, expanded(model), change, path.resolve().parent)
     except MissingTranslation as reason:
-        return _untranslated(source, model, f"{path}: {reason}", change)
+        return _untranslated(source, model, f"{path}: {reason}{_RUN_THE_FILE}", change)
     except Untranslated as reason:
         raise SourceError(f"{path}: {reason}") from reason
     if told:
@@ -131,10 +141,9 @@ def _check_versions(path: Path, model: Any) -> None:
         )
     newest = onnx.defs.onnx_opset_version()
     for each in model.opset_import:
-        if each.domain in ("", "ai.onnx") and not _OLDEST <= each.version <= newest:
+        if not domain_of(each) and each.version > newest:
             known = f"onnx {onnx.__version__} knows {_OLDEST} to {newest}"
-            more = "pip install --upgrade onnx" if each.version > newest else "onnx.version_converter makes it newer"
-            raise SourceError(f"{path}: operator set {each.version}; {known}: {more}")
+            raise SourceError(f"{path}: operator set {each.version}; {known}: pip install --upgrade onnx")
 
 
 def _find_external(path: Path, model: Any) -> None:
@@ -201,6 +210,11 @@ def expanded(model: Any) -> Any:
     import onnx
     from onnx import inliner
 
+    version = max((each.version for each in model.opset_import if not domain_of(each)), default=_OLDEST)
+    if version < _OLDEST:
+        raise MissingTranslation(
+            f"no translation of operator set {version}, older than {_OLDEST} (onnx.version_converter makes it newer)"
+        )
     if model.functions:
         model = inliner.inline_local_functions(model)
     missing = _missing(model.graph)
@@ -214,7 +228,10 @@ def expanded(model: Any) -> Any:
             raise Untranslated(f"onnx.inliner cannot write out {', '.join(op for _, op in bodies)}: {why}") from error
         missing = _missing(model.graph)
     if missing:
-        raise MissingTranslation(f"no translation of {', '.join(_counted(op, *each) for op, each in missing.items())}")
+        other = {domain for op in missing if (domain := op.rpartition(".")[0]) not in ("", *_KNOWN_DOMAINS)}
+        needs = f"; a runtime needs the library of {', '.join(sorted(other))}, which is not ONNX's" if other else ""
+        counted = ", ".join(_counted(op, *each) for op, each in missing.items())
+        raise MissingTranslation(f"no translation of {counted}{needs}")
     return model
 
 
@@ -261,10 +278,15 @@ def _translated(source: Source, model: Any, change: ArgumentChange | None, folde
         return Built(program, tensors, {}, drawn.registry), _told(program, check, drawn.chosen)
     assert refused is not None, "at least one choice is tried"
     free = [name for name in symbols(inputs) if name not in given]
-    if change is not None or not free:
+    if change is not None:
         raise refused
+    if not free:
+        raise Untranslated(f"{refused}; other inputs may fit: --inputs FILE.npz") from refused
     shapes = ", ".join(f"{each.name} {list(shape_of(each, next(size_choices(inputs, given))))}" for each in inputs)
-    raise Untranslated(f"no size that was tried fits ({shapes}: {refused}); give sizes: --set {free[0]}=…")
+    raise Untranslated(
+        f"no size that was tried fits ({shapes}: {refused}); give sizes (--set {free[0]}=…) or inputs "
+        "(--inputs FILE.npz)"
+    )
 
 
 def _told(program: TranslatedModel, check: ReferenceCheck, chosen: Mapping[str, int]) -> str:
@@ -304,6 +326,7 @@ def _check_declared(model: Any, program: TranslatedModel, drawn: Mapping[str, to
         if kind.elem_type and kind.elem_type not in (21, 22, 25, 26) and element_type(kind.elem_type) != result.dtype:
             raise Untranslated(
                 f"output {value.name} is declared {element_type(kind.elem_type)}, and its node gives {result.dtype}"
+                f"{_DECLARED}"
             )
         if kind.HasField("shape"):
             sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
@@ -313,5 +336,5 @@ def _check_declared(model: Any, program: TranslatedModel, drawn: Mapping[str, to
             if not fits:
                 declared = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
                 raise Untranslated(
-                    f"output {value.name} is declared {declared}, and its node gives {list(result.shape)}"
+                    f"output {value.name} is declared {declared}, and its node gives {list(result.shape)}{_DECLARED}"
                 )

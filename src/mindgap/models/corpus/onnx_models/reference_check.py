@@ -27,6 +27,9 @@ _NEWER: Final = 21
 #: `Softmax`, `LogSoftmax` and `Hardmax` before 13 treat all dimensions from the axis on as one; the evaluator takes the
 #: axis alone.
 FAULTY_BEFORE: Final[Mapping[str, int]] = {"BatchNormalization": 14, "Softmax": 13, "LogSoftmax": 13, "Hardmax": 13}
+#: Operators that the evaluator (onnx 1.23) computes wrongly: agreement counts, a difference does not. Its `LRN` sums
+#: the squares of as many channels as there are examples, and takes 0 for the others.
+FAULTY: Final = frozenset({"LRN"})
 
 
 @dataclass
@@ -82,7 +85,12 @@ class ReferenceCheck:
             return self._compared_newer(node, operands, results)
         except Exception as error:
             return f"the evaluator fails: {one_line(error)[:80]}"
-        _compare(node, results, expected)
+        try:
+            _compare(node, results, expected)
+        except Untranslated:
+            if op_of(node) not in FAULTY:
+                raise
+            return "the evaluator computes it wrongly"
         return ""
 
     def _compared_newer(

@@ -45,8 +45,6 @@ _CONTROL: Final[Mapping[str, tuple[int, ...]]] = {"If": (0,), "Loop": (0, 1), "S
 _ITERATIONS: Final = 1000
 #: A trip count that no loop reaches, such as the largest int64.
 _ENDLESS: Final = 1 << 31
-#: What is said of a file that has no graph because of the values of its inputs.
-_RUN_THE_FILE: Final = ": mindgap diff compares its runs on platforms that read it (onnxruntime/cpu, openvino/cpu)"
 
 
 #: Called with each node, its operands (None where left out) and its results.
@@ -206,9 +204,7 @@ class _Translation:
                 operands.append(found)
                 continue
             if found not in self.known:
-                raise MissingTranslation(
-                    f"operand {position} of {node.op_type} is computed from the inputs{_RUN_THE_FILE}"
-                )
+                raise MissingTranslation(f"operand {position} of {node.op_type} is computed from the inputs")
             structural[position] = to_numpy(self._value(each, scope))
             operands.append("")
         wanted = tuple(bool(each) for each in node.output)
@@ -253,7 +249,7 @@ class _Translation:
         value = self._value(name, scope)
         if scope.of(name) not in self.known:
             decided = "which branch" if node.op_type == "If" else "how often it"
-            raise MissingTranslation(f"the values of the inputs decide {decided} runs{_RUN_THE_FILE}")
+            raise MissingTranslation(f"the values of the inputs decide {decided} runs")
         return int(value.reshape(()))
 
     def _if(self, node: Any, name: str, scope: _Scope) -> None:
@@ -290,7 +286,7 @@ class _Translation:
         index = 0
         while (count is None or index < count) and (going is None or going):
             if index >= _ITERATIONS:
-                raise MissingTranslation(f"more than {_ITERATIONS} iterations{_RUN_THE_FILE}")
+                raise MissingTranslation(f"more than {_ITERATIONS} iterations")
             inner = scope.inner(f"{name}#{index}")
             self._initialised(graph, inner)
             self._keep(inner.bind(graph.input[0].name), torch.tensor(index), folded=True)
@@ -300,7 +296,7 @@ class _Translation:
             self.run(graph.node, inner)
             found = [inner.of(each.name) for each in graph.output]
             if found[0] not in self.known:
-                raise MissingTranslation(f"the values of the inputs decide how often it runs{_RUN_THE_FILE}")
+                raise MissingTranslation("the values of the inputs decide how often it runs")
             going, carried = int(self.values[found[0]].reshape(())), found[1 : 1 + len(carried)]
             for values, each in zip(collected, found[1 + len(carried) :], strict=True):
                 values.append(each)
@@ -345,7 +341,7 @@ class _Translation:
         scanned = [scope.of(each) for each in node.input[len(states) :]]
         length = self._value(node.input[len(states)], scope).shape[0]
         if length > _ITERATIONS:
-            raise MissingTranslation(f"more than {_ITERATIONS} iterations{_RUN_THE_FILE}")
+            raise MissingTranslation(f"more than {_ITERATIONS} iterations")
         collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]
         for index in range(length):
             inner = self._initialised(graph, scope.inner(f"{name}#{index}"))
