@@ -58,7 +58,7 @@ def copies(platform: PlatformName, mib: int) -> tuple[float, str]:
         sizes: list[int] = []
         with WorkerPool([platform], tensors=tensors, memory_limit_bytes=8 << 30, recycle_bytes=8 << 30) as pool:
             for graph in (products(64, tensors), products(width, tensors)):
-                outcome = pool.run(Job(platform, graph))
+                outcome = pool.run(Job(platform, graph, deadline_s=600.0))
                 if outcome.status != "ok":
                     raise SystemExit(f"{platform}: {outcome.status}: {outcome.message}")
                 sizes.append(largest_size(pool.pids()[platform]))

@@ -113,6 +113,7 @@ SHORT_FORMS = (
     ShortForm("wild/measure.py", "{campaign} {sample} -j 1", r"([1-9]\d*) of \1 measured"),
     ShortForm("wild/reached.py", "--every 100", r"# torch .*: [1-9]\d* calls, [1-9]\d* exported"),
     ShortForm("wild/report.py", "{root}/benchmarks/wild/seed-105/checked.csv", "findings that are real +183 of 184"),
+    ShortForm("weight_copies.py", "cpu/jit --mib 16", r"cpu/jit: -?0\.\d+ copies of 16 MiB; declared: 0"),
     ShortForm("worker_overhead.py", "--turns 5", "heavy jobs over the calls inside the same jobs"),
 )  # fmt: skip
 

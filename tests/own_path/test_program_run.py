@@ -215,6 +215,28 @@ def test_two_calls_show_what_the_second_gives() -> None:
     assert (found.first[0].tolist(), found.second[0].tolist()) == ([1, 1], [4, 4])
 
 
+class Branches(torch.nn.Module):
+    """Writes to a buffer outside of a branch and of a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)
+        found = torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
+        (found,) = torch.while_loop(lambda y: y.sum() < 10, lambda y: (y * 2,), (found,))
+        return found
+
+
+def test_a_program_with_control_flow_runs_while_writes_to_buffers_are_noted() -> None:
+    program, x = Branches(), torch.ones(2)
+    with as_it_was(program) as state, state.writes() as writes, torch.no_grad():
+        found = program(x)
+    assert found.tolist() == [8.0, 8.0]
+    assert list(writes.lines) == ["calls"] and "test_program_run.py" in writes.lines["calls"]
+
+
 def test_how_far_rounding_of_arguments_and_parameters_leads_is_measured() -> None:
     layer = torch.nn.Linear(8, 8)
     before = layer.weight.detach().clone()

@@ -81,7 +81,12 @@ class State:
 
 
 class BufferWrites(TorchDispatchMode):
-    """Notes the user's line of the first operator that writes to a buffer, or to a view of it. `lines`: by path."""
+    """Notes the user's line of the first operator that writes to a buffer, or to a view of it. `lines`: by path.
+
+    The bodies of `torch.cond` and other operators of higher order run without it: PyTorch lets them write to nothing.
+    """
+
+    supports_higher_order_operators = True
 
     def __init__(self, buffers: Sequence[tuple[str, torch.Tensor]]) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
@@ -90,7 +95,8 @@ class BufferWrites(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for formal, given in zip(func._schema.arguments, args, strict=False):
+        schema = getattr(func, "_schema", None)
+        for formal, given in zip(schema.arguments if schema is not None else (), args, strict=False):
             if formal.alias_info is not None and formal.alias_info.is_write and isinstance(given, torch.Tensor):
                 memory = _memory(given)
                 if memory is not None and (path := self._paths.get(memory)) is not None:
