@@ -1,4 +1,4 @@
-"""onnxruntime/cpu: `sum`, `prod`, `cumsum`, `nansum` of float16 or bfloat16 return float32 as an output, `any` and `all` of uint8 return bool
+"""onnxruntime/cpu: `sum`, `prod`, `cumsum`, `nansum`, `abs` of float16 or bfloat16 return float32 as an output, `any` and `all` of uint8 return bool
 
 Condition: the input is float16 or bfloat16 (uint8 for `any` and `all`), and the result is an output of the model,
 though another operator may take it as well (`mse_loss` too).
@@ -49,10 +49,16 @@ class Any(torch.nn.Module):
         return torch.any(x0)
 
 
+class Absolute(torch.nn.Module):
+    def forward(self, x0):
+        return torch.abs(x0)
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor(0.5, dtype=torch.float16),)),
     "ordinary size": (Rows, lambda: (torch.linspace(-1, 1, 64, dtype=torch.float16).reshape(4, 16),)),
     "cumsum": (Cumulative, lambda: (torch.linspace(-1, 1, 64, dtype=torch.float16).reshape(4, 16),)),
+    "abs": (Absolute, lambda: (torch.linspace(-1, 1, 16, dtype=torch.float16),)),
     "any of uint8": (Any, lambda: (torch.arange(8).to(torch.uint8),)),
 }
 
