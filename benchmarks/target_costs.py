@@ -51,7 +51,7 @@ SELECT platform, count(*) AS rows, sum(timings['cpu']) AS seconds FROM outcomes 
 HAVING sum(timings['cpu']) > 0
 """
 ROW = "SELECT word, detail FROM verdicts WHERE platform = ?"
-EXECUTION = "SELECT description->>'execution' AS execution FROM platforms WHERE platform = ?"
+EXECUTION = "SELECT max(description->>'execution') AS execution FROM platforms WHERE platform = ?"
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,10 @@ def difference(platform: str, repeat: int, scratch: Path) -> list[str]:
     shutil.rmtree(scratch, ignore_errors=True)
     source = f"{ROOT / 'examples' / 'my_model.py'}:make"
     cost = clocked("diff", source, "-p", platform, "--repeat", str(repeat), "--store", str(scratch))
-    if cost.status > 1:
+    store = Store(scratch) if scratch.exists() else None
+    # Status 2 with a row: the platform refuses the model.
+    if store is None or cost.status > 2 or not store.rows(ROW, [platform]):
         raise SystemExit(f"mindgap diff -p {platform}: status {cost.status}: {cost.said[-500:]}")
-    store = Store(scratch)
     (run,) = [row["run"] for row in store.rows("SELECT run FROM runs")]
     timed = {row["platform"]: row["slowdown"] for row in records(gap(store, run).table("model_times"))}
     slower = f"{timed[platform]:,.1f} ×" if platform in timed else "–"
@@ -103,7 +104,7 @@ def difference(platform: str, repeat: int, scratch: Path) -> list[str]:
 
 
 def execution(store: Store, platform: str) -> str:
-    (row,) = store.rows(EXECUTION, [platform])[:1]
+    (row,) = store.rows(EXECUTION, [platform])
     return row["execution"] or "native"
 
 
