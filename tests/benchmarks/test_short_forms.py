@@ -105,6 +105,10 @@ SHORT_FORMS = (
     ShortForm("store_segments.py", "300", r"301 segments compacted, 301 rows"),
     ShortForm("store_write.py", "10000", r"(?s)rows/s appended.*distinct outputs per graph"),
     ShortForm("strided_operands.py", "{catalogue} --most 1 --only exp --rows rows.csv", r"[1-9]\d* comparisons"),
+    ShortForm(
+        "target_costs.py", "cpu/jit --repeat 2 --campaign {campaign}",
+        r"\| `cpu/jit` \| native \| – \| [1-9]\d* / [1-9]\d* \| [\d.]+ × \| [\d.]+ \| `(identical|rounding)` \|",
+    ),
     ShortForm("trace_cost.py", TINY, "1 models: median"),
     ShortForm("truth/openvino_alone.py", "ov_relu_nan", r"(?s)eager .*openvino f32"),
     ShortForm("truth/run.py", "--name ov_relu_nan", "1 of 1 right"),
