@@ -1,6 +1,6 @@
 """Runs a model on tinygrad as its users do: an ONNX model in `tinygrad.nn.onnx.OnnxRunner`."""
 
-# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false, reportCallIssue=false
 # (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
 
 def run_webgpu(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the ONNX model, with the library of Dawn that dawn-python has."""
-    (place,) = importlib.util.find_spec("pydawn").submodule_search_locations or ()
+    place = importlib.util.find_spec("pydawn").submodule_search_locations[0]
     os.environ["WEBGPU_PATH"] = f"{place}/lib/libwebgpu_dawn_{platform.machine()}.so"
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
