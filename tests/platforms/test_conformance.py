@@ -104,6 +104,8 @@ IN_A_BROWSER = ("ortweb/webgpu", "ortweb/webgl", "ortweb/webnn")
 SCRIPTS_IN_CI = ("onnxruntime/cpu", "openvino/cpu", "jax/cpu")
 #: Options without which a platform runs nothing.
 NEEDED: Mapping[str, Mapping[str, str]] = {"onnxruntime/provider": {"plugin": "onnxruntime_ggml"}}
+#: No script of a user's runs what mindgap replaces there.
+NO_SCRIPT = ("triton/interpreter",)
 #: They need a driver of Vulkan or OpenCL: `test_vulkan.py` and `test_tinygrad.py` have one.
 ON_VULKAN = ("onnxruntime/webgpu", "ncnn/vulkan", "iree/vulkan", "tinygrad/cl", "tinygrad/webgpu")
 #: Module of a `run.py` -> its functions, for runtimes of mindgap's own environment.
@@ -179,7 +181,8 @@ def test_what_it_says_of_its_runtime_can_be_used(name: str) -> None:
 def test_an_option_at_its_default_changes_no_script(name: str) -> None:
     backend = runtime(name)
     given = NEEDED.get(name, {})
-    assert backend.script_runner(backend.checked(given)) == backend.script_runner(given) is not None
+    assert backend.script_runner(backend.checked(given)) == backend.script_runner(given)
+    assert (backend.script_runner(given) is None) == (name in NO_SCRIPT)
 
 
 def test_an_edit_of_a_script_that_fits_nowhere_is_an_error(tmp_path: Path) -> None:
@@ -211,7 +214,7 @@ def test_the_function_of_a_script_runs_a_model(folder: str, function: str) -> No
         *(
             pytest.param(name, marks=pytest.mark.nightly)
             for name in (*RUNTIMES, *OTHER_FORMS)
-            if name not in (*ON_VULKAN, *SCRIPTS_IN_CI, *NEEDED)
+            if name not in (*ON_VULKAN, *SCRIPTS_IN_CI, *NEEDED, *NO_SCRIPT)
         ),
     ],
 )
