@@ -235,6 +235,9 @@ def test_a_program_with_control_flow_runs_while_writes_to_buffers_are_noted() ->
         found = program(x)
     assert found.tolist() == [8.0, 8.0]
     assert list(writes.lines) == ["calls"] and "test_program_run.py" in writes.lines["calls"]
+    flat = FlatProgram(program, (x,), {})
+    calls = run_twice(flat, lambda call: questions(flat, call))
+    assert calls.first[0].tolist() == calls.second[0].tolist() == [8.0, 8.0]
 
 
 def test_how_far_rounding_of_arguments_and_parameters_leads_is_measured() -> None:

@@ -77,7 +77,10 @@ def questions(program: FlatProgram, run: Callable[[], object] | None = None) -> 
     before = sys.getprofile()
     sys.setprofile(noted)
     try:
-        run_eagerly(program) if run is None else run()
+        # Eager `torch.cond` and `while_loop` compile themselves, and the compiler would trace their own code while it
+        # is profiled.
+        with torch.compiler.set_stance("force_eager"):
+            run_eagerly(program) if run is None else run()
     finally:
         sys.setprofile(before)
     return tuple(found.values())
