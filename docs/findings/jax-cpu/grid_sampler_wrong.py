@@ -1,9 +1,9 @@
 """jax/cpu: `grid_sample(padding_mode="reflection")` takes the mirrored place after 2, 4, ... reflections: the last pixel for the first
 
-Condition: a coordinate of the grid from 3 up to 5 or below -5 down to -7 (and each second interval beyond), of which
-an even number of reflections, 2 or more, is left; both values of `align_corners`, images and volumes.
+Condition: a coordinate x of the grid with 4 <= |x + 1| < 6, or 8 to 10, 12 to 14, ..., which is reflected an even
+number of times: 3 to 5 and -5 to -7; both values of `align_corners`, images and volumes.
 
-Right for: coordinates from -5 to 3, with at most one reflection, and those with an odd number of them.
+Right for: coordinates between -5 and 3, with at most one reflection, and those with an odd number of them.
 
 The decomposition asks `flips & 1 == 0`. torchax gives `aten.__and__` to `jnp.logical_and` (`_aten_logical_and` in
 torchax/ops/jaten.py), so that 2 & 1 is True, not 0.

@@ -1,4 +1,4 @@
-"""onnxruntime/cpu: `x % y` and `torch.remainder` with an infinite `y` are NaN, not `x`, 0 or `y`
+"""onnxruntime/cpu: `x % y` and `torch.remainder` with an infinite `y` are NaN, not `x` or `y`
 
 Condition: the divisor is inf or -inf, a tensor or a number, and the dividend is finite; floats.
 
