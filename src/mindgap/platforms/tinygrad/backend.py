@@ -21,6 +21,7 @@ from mindgap.platforms.onnx.arrays import as_declared, as_real, carrier
 from mindgap.platforms.onnx.messages import aten_operator
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
+    WEIGHT_COPIES,
     Array,
     Executable,
     Fallback,
@@ -93,6 +94,7 @@ class TinygradPlatform:
         return {
             **host.described(MODULES),
             **self._facts,
+            WEIGHT_COPIES: 3,  # benchmarks/weight_copies.py
             "optimization": self._opt,
             "threads": self._threads,
             INFERENCE_ONLY: True,
