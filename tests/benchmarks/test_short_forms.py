@@ -70,6 +70,7 @@ SHORT_FORMS = (
         "judging_cost.py", "{catalogue} --count 4 --nodes 3 --platform cpu/eager@isa=default --figures-only",
         r"judging / running: [\d.]+",
     ),
+    ShortForm("int4_decoder.py", "tiny", r"tiny: [\d.]+ GiB, .*: cpu/jit (identical|rounding)"),
     ShortForm("large_checkpoints.py", "layer_tiny", r"layer_tiny: [\d,]+ parameters.*status 0"),
     ShortForm("mutations.py", "{catalogue} --bases 4", r"all: [\d.]+ % valid"),
     ShortForm("onnx_conformance.py", "--op Resize Add", r"each case at its own opset: [1-9]\d+ of \d+ cases"),
