@@ -43,7 +43,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "iree/vulkan@device=swiftshader": ("iree",),
     "tinygrad/cl": ("tinygrad",),
     "cpu/eager@env=arm64": ("arm64",),
-    "openvino/cpu@env=arm64-ov,precision=f32,threads=1": (),
+    "openvino/cpu@env=arm64-openvino,precision=f32,threads=1": ("arm64-openvino",),
     "onnxruntime/cpu@threads=1": (),
 }
 ROWS = """

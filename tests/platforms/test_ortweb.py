@@ -13,7 +13,7 @@ from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.name import parse
 from mindgap.platforms.onnxruntime.messages import WEB_TABLE
-from mindgap.platforms.onnxruntime.web_backend import left_to_cpu
+from mindgap.platforms.onnxruntime.web_backend import WEBNN, left_to_cpu
 from mindgap.platforms.onnxruntime.web_server import decode, encode, parts
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
@@ -59,8 +59,8 @@ def test_nodes_of_the_cpu_are_read_from_the_log():
 
 
 def test_webnn_is_listed_with_the_reason():
-    info = platform_info(parse("ortweb/webnn"))
-    assert not info.available and ("WebNN is not supported on this platform" in info.reason or "ortweb" in info.reason)
+    assert not platform_info(parse("ortweb/webnn")).available
+    assert "WebNN is not supported on this platform" in WEBNN.missing()
 
 
 def test_webassembly_runs_a_model(node: WorkerPool):

@@ -281,7 +281,7 @@ def matrices() -> Graph:
     return Graph((Input(a, Uniform(1)), Input(b, Uniform(2))), nodes, (3,))
 
 
-@pytest.mark.parametrize("platform", ["cpu/eager", *COMPILED])
+@pytest.mark.parametrize("platform", ["cpu/eager", pytest.param("cpu/jit", marks=pytest.mark.nightly), *COMPILED])
 def test_a_forked_worker_gives_the_bits_and_the_fingerprint_of_another(platform: str) -> None:
     if "/cpu" in platform:
         pytest.importorskip(platform.split("/")[0])
