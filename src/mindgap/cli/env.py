@@ -283,7 +283,7 @@ def _arithmetic(
             backend, _ = find_platform(platform)
             complain(f"checking the arithmetic of {platform}")
             found[name] = check_in_environment(where, platform, backend, places()[platform.device_mode])
-        except NotOnThisMachine as error:
+        except (NotOnThisMachine, EnvironmentProblem) as error:
             if name in asked:
                 raise
             complain(f"the arithmetic of {name} is not checked: {error}")

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from mindgap.platforms.protocol import CompileFailure, RunFailure, Unsupported
+from mindgap.platforms.protocol import CompileFailure, DeviceLost, RunFailure, Unsupported
 
 Kind = Literal["refusal", "failure"]
 
@@ -91,9 +91,9 @@ _LOST: Final = re.compile(r"VK_ERROR_DEVICE_LOST|\bvk\w+ failed -4\b|\[Device[^\
 
 def end_where_lost(message: str) -> None:
     """Ends the worker where a message says that its device is lost: nothing runs on it any more, and the next graph
-    gets a new worker. Raises `SystemExit` with one line."""
+    gets a new worker. Raises `DeviceLost` with one line."""
     if _LOST.search(message):
-        raise SystemExit(f"the device is lost to this process: {' '.join(message.split())}")
+        raise DeviceLost(f"the device is lost to this process: {' '.join(message.split())}")
 
 
 def loading_error(kind: Kind, message: str, op: str) -> Unsupported | CompileFailure:

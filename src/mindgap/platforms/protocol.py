@@ -93,6 +93,10 @@ class RunFailure(Exception):
         self.op = op
 
 
+class DeviceLost(SystemExit):
+    """The device is lost to this process: nothing runs on it any more, and the worker ends."""
+
+
 class Fallback(Exception):
     """A setting is not in force, or part of the graph ran on another device, in another precision or on another
     delegate than the platform's. An operator that the device lacks and its package runs on the CPU is `Unsupported`.

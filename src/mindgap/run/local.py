@@ -34,6 +34,7 @@ from mindgap.platforms.delegation import delegation_of, require_taken
 from mindgap.platforms.protocol import (
     DECLARED,
     CompileFailure,
+    DeviceLost,
     DigestsValues,
     Executable,
     Fallback,
@@ -121,7 +122,7 @@ def run_job(
         if made is None or fresh:
             made = None if job.inputs else inputs
             caches.graphs.put(key, Loaded(executable, made), sum(a.nbytes for a in inputs))
-    except (KeyboardInterrupt, GeneratorExit):
+    except (KeyboardInterrupt, GeneratorExit, DeviceLost):
         raise
     except BaseException as error:  # SystemExit too: a library that calls sys.exit() ends its job only
         found = failure(error)

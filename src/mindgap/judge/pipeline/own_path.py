@@ -22,7 +22,6 @@ from mindgap.judge.pipeline.model_files import (
     is_quantised,
     is_referee,
     is_steps_off,
-    of_the_file,
     quantised_operands,
 )  # fmt: skip
 from mindgap.judge.pipeline.own_path_reasons import (
@@ -102,7 +101,8 @@ def with_own_path(
     such a program, so that the integers of a quantised one decide.
     """
     if run.refused:
-        return refused(row, run, run.source_file and is_quantised(comparison.graph))
+        of_the_file = run.source_file and is_quantised(comparison.graph) and is_of_translation(row)
+        return refused(row, run, of_the_file)
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
     # The user gave the file, and it runs: that its translation is an error there, or is given other dtypes, is no

@@ -14,7 +14,11 @@ class CaptureError(MindgapError):
         self.line = line
 
 
-class UnprovenCapture(UserWarning):
+class SourceNote(UserWarning):
+    """What a person is to know of a graph: what in it is not the program's own, or was not checked."""
+
+
+class UnprovenCapture(SourceNote):
     """A capture was not replayed against the program."""
 
 

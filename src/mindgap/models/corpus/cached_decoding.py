@@ -69,7 +69,7 @@ def decoding_program(one: Program | Captured, call: DecodingCall) -> Program:
                 raise SourceError(f"{one.source}: decoding={call}: it raised {one_line(error)}") from error
         return replace(built, program=program, args=arguments, kwargs={}, dynamic_shapes=None)
 
-    return replace(one, make=make)
+    return replace(one, make=make, remake=None, make_submodule=None)
 
 
 def causal_model(built: Built, where: str) -> Any:

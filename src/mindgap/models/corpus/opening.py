@@ -63,7 +63,7 @@ def _path_option(source: Source) -> tuple[bool, Source]:
 def _along_path(one: Program | Captured) -> Program:
     if isinstance(one, Captured):
         raise SourceError(f"{one.source}: it is a graph already; a path is taken by the program itself")
-    return replace(one, make=lambda: replace(one.make(), path_taken=True))
+    return replace(one, make=lambda: replace(one.make(), path_taken=True), remake=None, make_submodule=None)
 
 
 def capture_source(

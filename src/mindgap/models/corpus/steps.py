@@ -108,7 +108,8 @@ def stepwise(one: Program | Captured, steps: int) -> Program:
         return replace(built, program=StepLoop(built.program, steps), dynamic_shapes=None)
 
     name = f"{one.name} ({steps} steps)"
-    return replace(one, name=name, make=make, group=one.group and f"{one.group} ({steps} steps)")
+    group = one.group and f"{one.group} ({steps} steps)"
+    return replace(one, name=name, make=make, group=group, remake=None, make_submodule=None)
 
 
 def with_tokens(graph: Graph, tensors: TensorStore | None) -> Graph:

@@ -60,7 +60,8 @@ def inside(one: Program | Captured, asked: SubmoduleCall) -> Program:
         return replace(built, program=module, args=args, kwargs=kwargs, dynamic_shapes=None)
 
     path = f"/{asked.path}{number}"
-    return replace(one, name=one.name + path, make=make, group=one.group and one.group + path, make_submodule=None)
+    group = one.group and one.group + path
+    return replace(one, name=one.name + path, make=make, group=group, remake=None, make_submodule=None)
 
 
 def _refused(one: Program, asked: SubmoduleCall, error: CaptureError) -> SourceError:

@@ -116,7 +116,7 @@ class OwnPathClient:
             return SizedRuns((), reason=str(error))
         if header["failure"] is not None:
             failure = header["failure"]
-            if failure["ours"]:
+            if failure["ours"] or failure["refused"]:
                 return SizedRuns((), reason=failure["message"])
             run = SizeRun("the exported sizes", None, failure["message"], failure["line"])
             return SizedRuns((run,), at="".join(header["at"]))

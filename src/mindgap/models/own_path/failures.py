@@ -73,8 +73,10 @@ class InputsNotMatched(ValueError):
 def failure_of(error: BaseException, runner: ScriptRunner, program: FlatProgram) -> Failure:
     """Returns what an error that a runner raised says of a program."""
     said = "\n".join(str(each) for each in _causes(error))
-    refused = bool(runner.refusal) and re.search(runner.refusal, said) is not None
-    return replace(_with_operator(_failure(error, runner), error, program), refused=refused)
+    found = _with_operator(_failure(error, runner), error, program)
+    # An exporter's refusal and ours are not the runtime's.
+    of_the_runtime = bool(runner.refusal) and not found.ours and not found.operator and found.step not in EXPORTS
+    return replace(found, refused=of_the_runtime and re.search(runner.refusal, said) is not None)
 
 
 def _failure(error: BaseException, runner: ScriptRunner) -> Failure:

@@ -105,7 +105,7 @@ class _Sources:
     def build(self, header: Mapping[str, Any]) -> Answer:
         """Builds a program of an opened source, which its capture takes up."""
         from mindgap.models import corpus
-        from mindgap.models.capture.errors import UnprovenCapture
+        from mindgap.models.capture.errors import SourceNote
 
         programs = self._opened[header["key"]]
         index: int = header["index"]
@@ -114,7 +114,7 @@ class _Sources:
         if isinstance(one, corpus.Program):
             with warnings.catch_warnings(record=True) as caught:
                 built = one.make()
-            notes = [each for each in caught if issubclass(each.category, UnprovenCapture)]
+            notes = [each for each in caught if issubclass(each.category, SourceNote)]
             _warn_again(each for each in caught if each not in notes)
             programs[index] = dataclasses.replace(one, make=partial(_told_again, built, notes))
             weights = built.weight_bytes

@@ -124,9 +124,11 @@ def check_emulated_arithmetic(where: Environment) -> list[ArithmeticResult]:
 
 
 def known_arithmetic(where: Environment) -> list[ArithmeticResult]:
-    """What the last check of an emulated environment found; empty where there was none."""
-    file = where.folder / _ARITHMETIC
-    return [ArithmeticResult(**each) for each in json.loads(file.read_text())] if file.is_file() else []
+    """What the last check of an emulated environment found; empty where there was none, or its file is damaged."""
+    try:
+        return [ArithmeticResult(**each) for each in json.loads((where.folder / _ARITHMETIC).read_text("utf-8"))]
+    except (OSError, ValueError, TypeError):
+        return []
 
 
 def wrong_arithmetic(found: Sequence[ArithmeticResult]) -> list[str]:

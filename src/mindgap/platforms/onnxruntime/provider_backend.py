@@ -182,7 +182,8 @@ def provider_backend(
             edits['"CUDAExecutionProvider"'] = f'"{found.name}"'
         if found.script == "run_plugin":
             edits |= {'"PLUGIN"': f'"{found.plugin}"', '"NAME"': f'"{found.name or found.plugin}"'}
-        return read_runner(folder / "run.py", packages, found.script, properties=given, edits=edits)
+        runner = read_runner(folder / "run.py", packages, found.script, properties=given, edits=edits)
+        return replace(runner, refusal=LEFT_TO_CPU)
 
     def file_script(options: Options, file: str) -> ScriptRunner | None:
         settings = chosen(options)

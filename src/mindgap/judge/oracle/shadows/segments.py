@@ -134,14 +134,20 @@ def needed_bytes(graph: Graph, parts: Sequence[range], watched: Collection[int])
     operator = max((_working_bytes(graph, i) for i in range(len(graph.nodes))), default=0)
     again = recomputed(graph, parts)
     borders = sum(s.nbytes for n in crossing(graph, parts) - again.keys() if (s := values[n]) is not None)
-    # Two at a time: what a segment reads, and what that is made of.
-    borders += 2 * max((s.nbytes for n in again if (s := values[n]) is not None), default=0)
+    borders += max((_bytes_made_again(graph, nodes, again) for nodes in parts), default=0)
     runs = noise_bytes(graph)
     if runs > NOISE_BYTES:
         runs = replays_at_once(graph, parts) * most_alive(graph, parts)
     # W, the squares, and a comparison's own copies of one output.
     outputs = 24 * elements(watched) + 48 * max((elements([n]) for n in graph.outputs), default=0)
     return segment + operator + borders + runs + outputs, operator
+
+
+def _bytes_made_again(graph: Graph, nodes: range, again: Mapping[int, tuple[int, ...]]) -> int:
+    """What is computed again before a segment: all that it reads and that is not held, with what that is made of."""
+    read = {n for i in nodes for n in operands(graph.nodes[i]) if n in again and graph.producer[n] not in nodes}
+    made = {node for number in read for node in again[number]}
+    return sum(spec.nbytes for node in made for spec in graph.nodes[node].outputs if spec is not None)
 
 
 def _working_bytes(graph: Graph, index: int) -> int:

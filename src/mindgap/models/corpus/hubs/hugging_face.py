@@ -18,6 +18,7 @@ from torch import nn
 
 from mindgap.aten.tensors import TORCH_DTYPES, torch_dtype_name
 from mindgap.graph import Normal, kind_of
+from mindgap.models.capture.errors import SourceNote
 from mindgap.models.capture.module_calls import WHOLE, call_inside
 from mindgap.models.corpus.hubs.hugging_face_folder import HubModel, located
 from mindgap.models.corpus.hubs.one_submodule import (
@@ -45,7 +46,7 @@ from mindgap.models.corpus.zoos.transformers.shrinking import Shrinking, first_l
 _NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_implementation", "_name_or_path"})
 
 
-class SeededInstead(UserWarning):
+class SeededInstead(SourceNote):
     """A model has trained weights only in a form that is never loaded or does not fit; seeded ones are used."""
 
 
@@ -221,7 +222,9 @@ def _submodule(source: Source, model: HubModel, chosen: SourceOptions, path: str
         files = tensor_folder(model.folder, _prefix(model_class))
         read = fill_submodule(source, built, path, files, as_dtype)
         draw_outside(source, built, path, chosen.seed, registry)
-        built.to(as_dtype).train(chosen.train)
+        built.train(chosen.train)
+        if chosen.dtype:
+            built.to(as_dtype)
         fixed, given = _transformers_call(source, model, config, chosen, built, registry)
         module, args, kwargs = call_inside(functools.partial(built, **fixed) if fixed else built, (), given, path, call)
     warnings.warn(

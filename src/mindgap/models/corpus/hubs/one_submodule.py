@@ -21,12 +21,13 @@ from torch import nn
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.aten.torch_private.modules import tree_leaves, tree_map
 from mindgap.graph import Constant, Normal
+from mindgap.models.capture.errors import SourceNote
 from mindgap.models.corpus.hubs.safetensors_folder import TensorFolder
 from mindgap.models.corpus.source import Source, SourceError, suggest
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 
 
-class OnlySubmodule(UserWarning):
+class OnlySubmodule(SourceNote):
     """Only one submodule's weights are read; what enters it is drawn."""
 
 
@@ -54,16 +55,18 @@ def submodule_at(source: Source, model: nn.Module, path: str) -> nn.Module:
 
 
 def fill_submodule(source: Source, model: nn.Module, path: str, files: TensorFolder, dtype: torch.dtype) -> int:
-    """Reads the parameters of the submodule at a path, and those of the modules around it that are no submodule's.
+    """Reads the parameters and persistent buffers of the submodule at a path, and those of the modules around it that
+    are no submodule's. Parameters come in `dtype`, buffers in that of the model.
 
-    Returns how many files were read. Raises `SourceError` for a parameter that the files lack or have in another shape.
+    Returns how many files were read. Raises `SourceError` for one that the files lack or have in another shape.
     """
-    wanted: dict[str, tuple[nn.Module, str, nn.Parameter]] = {}
+    wanted: dict[str, tuple[nn.Module, str, torch.Tensor]] = {}
     for at, module in model.named_modules():
         inside = at == path or at.startswith(f"{path}.")
         if inside or _is_around(at, path):
-            for leaf, parameter in module.named_parameters(recurse=False):
-                wanted[f"{at}.{leaf}" if at else leaf] = (module, leaf, parameter)
+            buffers = [each for each in module.named_buffers(recurse=False) if each[0] in module.state_dict()]
+            for leaf, tensor in (*module.named_parameters(recurse=False), *buffers):
+                wanted[f"{at}.{leaf}" if at else leaf] = (module, leaf, tensor)
     names = {parameter: files.name_of(parameter) for parameter in wanted}
     absent = [parameter for parameter, name in names.items() if name is None]
     if absent:
@@ -72,13 +75,14 @@ def fill_submodule(source: Source, model: nn.Module, path: str, files: TensorFol
         )
     held = {parameter: name for parameter, name in names.items() if name is not None}
     for name, tensor in files.read(held).items():
-        module, leaf, parameter = wanted[name]
-        if tensor.shape != parameter.shape:
+        module, leaf, made = wanted[name]
+        if tensor.shape != made.shape:
             raise SourceError(
                 f"{source.text}: {name} is {list(tensor.shape)} in the files, and config.json asks for "
-                f"{list(parameter.shape)}"
+                f"{list(made.shape)}"
             )
-        setattr(module, leaf, nn.Parameter(tensor.to(dtype)))
+        is_parameter = isinstance(made, nn.Parameter)
+        setattr(module, leaf, nn.Parameter(tensor.to(dtype)) if is_parameter else tensor.to(made.dtype))
     return len({files.files[name] for name in held.values()})
 
 
