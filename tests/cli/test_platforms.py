@@ -15,7 +15,7 @@ def test_json_has_one_object_per_platform(tmp_path: Path) -> None:
     for entry in listed.values():
         assert set(entry) == {
             "platform", "backend", "available", "reason", "hardware", "versions", "options", "environment", "execution",
-            "host",
+            "host", "arithmetic",
         }  # fmt: skip
         assert entry["available"] or entry["reason"], f"{entry['platform']} is not there and does not say why"
     assert listed["cpu/eager"]["available"] and "torch" in listed["cpu/eager"]["versions"]

@@ -42,7 +42,7 @@ def test_a_recipe_is_pinned_and_serves_platforms_that_exist(name: str) -> None:
 
 
 def test_an_unknown_name_without_requirements_gets_the_nearest_recipe() -> None:
-    with pytest.raises(EnvironmentProblem, match=r"no recipe tinygrat: did you mean tinygrad\?"):
+    with pytest.raises(EnvironmentProblem, match=r"no recipe tinygrat: did you mean tinygrad or tinygrad-webgpu\?"):
         find_recipe("tinygrat")
     assert "cpu/eager" not in {platform for each in recipes().values() for platform in each.platforms}
 

@@ -12,7 +12,7 @@ from corpus.onnx_models.test_file import saved, value
 from mindgap.models.own_path.client import OwnPathClient, program_runner_of
 from mindgap.platforms.environments import made_environment
 from mindgap.platforms.name import parse
-from mindgap.platforms.registry import find
+from mindgap.platforms.registry import registered
 
 RUNTIMES = {"tinygrad/cpu": "tinygrad", "tvm/cpu": "tvm"}
 
@@ -29,8 +29,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_the_runner_of_a_file_reads_that_file(name: str, files: tuple[Path, Path]) -> None:
-    backend = find(parse(name))[0]
-    runner = program_runner_of(backend, parse(name), files[0])
+    runner = program_runner_of(registered(name), parse(name), files[0])
     assert runner is not None and repr(str(files[0])) in runner.run and "model.matched(" in runner.run
     assert "torch.onnx.export" not in runner.run and "from_exported_program" not in runner.run
 

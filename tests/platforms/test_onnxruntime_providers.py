@@ -43,9 +43,11 @@ def pool():
 
 
 def test_options_of_a_provider():
-    assert ProviderSettings(QNN_PROVIDER).provider_options == {}
+    # The NPU takes the quantisation of a model's inputs and outputs too, where there is no other provider for it.
+    quantises = {"offload_graph_io_quantization": "0"}
+    assert ProviderSettings(QNN_PROVIDER).provider_options == quantises
     chip = ProviderSettings(QNN_PROVIDER, {"soc": "SM8450"})
-    assert (chip.provider_options, chip.dtype, chip.alone) == ({"soc_model": "36"}, "float16", True)
+    assert (chip.provider_options, chip.dtype, chip.alone) == ({"soc_model": "36", **quantises}, "float16", True)
     none = ProviderSettings(QNN_PROVIDER, {"delegate": "none", "soc": "SM8450"})
     assert (none.providers, none.alone) == ([CPU], False)
 

@@ -7,6 +7,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -115,7 +116,7 @@ class ExecutionProvider:
     def missing(self, *, ask_build: bool = True) -> str:
         """Why it cannot run here, empty where it can.
 
-        ask_build: where its package is not installed, ONNX Runtime is imported, which may be built with it.
+        ask_build: where its package is not installed, ONNX Runtime is asked, which may be built with it.
         """
         if self.systems and sys.platform not in self.systems:
             return f"{self.name} runs on {self.hardware}, on {' or '.join(self.systems)} only"
@@ -218,11 +219,13 @@ def runtime_distribution() -> str:
 
 @cache
 def built_in() -> frozenset[str]:
-    """The providers that the installed ONNX Runtime is built with; none where it cannot be imported."""
-    try:
-        return frozenset(map(str, runtime().get_available_providers()))
-    except ImportError:
-        return frozenset()
+    """The providers that the installed ONNX Runtime is built with; none where it cannot be imported.
+
+    Another process imports it: a probe imports no runtime.
+    """
+    code = "import onnxruntime; print(*onnxruntime.get_available_providers())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return frozenset(done.stdout.split()) if done.returncode == 0 else frozenset()
 
 
 @dataclass(frozen=True, slots=True)
