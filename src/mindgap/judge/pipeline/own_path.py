@@ -101,8 +101,8 @@ def with_own_path(
     such a program, so that the integers of a quantised one decide.
     """
     if run.refused:
-        of_the_file = run.source_file and is_quantised(comparison.graph) and is_of_translation(row)
-        return refused(row, run, of_the_file)
+        spelt_out = run.source_file and is_quantised(comparison.graph) and is_of_translation(row)
+        return refused(row, run, spelt_out)
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
     # The user gave the file, and it runs: that its translation is an error there, or is given other dtypes, is no
