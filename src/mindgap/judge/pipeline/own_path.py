@@ -22,6 +22,7 @@ from mindgap.judge.pipeline.model_files import (
     is_quantised,
     is_referee,
     is_steps_off,
+    of_the_file,
     quantised_operands,
 )  # fmt: skip
 from mindgap.judge.pipeline.own_path_reasons import (
