@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import importlib.metadata
 import importlib.util
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,6 +57,11 @@ def available(modules: Mapping[str, str]) -> Availability:
 def _installed(name: str) -> bool:
     package = name.rpartition(".")[0]
     return (not package or _installed(package)) and importlib.util.find_spec(name) is not None
+
+
+def device_files(patterns: Iterable[str]) -> list[str]:
+    """The device files of this machine that the patterns match: `/dev/nvidia[0-9]*`."""
+    return [path for pattern in patterns for path in glob.glob(pattern)]
 
 
 def described(modules: Mapping[str, str]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.environments.environment import installed
+from mindgap.platforms.host import device_files
 from mindgap.platforms.host_runtime import Option
 from mindgap.platforms.messages import Reading
 from mindgap.platforms.onnx.messages import aten_operator
@@ -122,7 +124,7 @@ class ExecutionProvider:
             return f"{self.name} runs on {self.hardware}, on {' or '.join(self.systems)} only"
         if not self.plugin and importlib.util.find_spec("onnxruntime") is None:
             return ""
-        packaged = not self.built_with and is_installed(self.distribution)
+        packaged = not self.built_with and bool(installed([self.distribution]))
         if not packaged and (self.plugin or not ask_build or self.name not in built_in()):
             where = "beside it" if self.plugin else "in its place"
             remedy = (
@@ -131,7 +133,7 @@ class ExecutionProvider:
                 else f"{self.distribution} has it, {where}"
             )
             return f"the installed onnxruntime has no {self.name} ({remedy})"
-        if self.nodes and not any(list(Path("/").glob(each.lstrip("/"))) for each in self.nodes):
+        if self.nodes and not device_files(self.nodes):
             return f"{self.name} runs on {self.hardware}: this machine has no {' or '.join(self.nodes)}"
         return ""
 
@@ -194,15 +196,6 @@ class ExecutionProvider:
             return importlib.import_module(self.plugin)
         except ImportError as error:
             raise Fallback(f"the plug-in {self.plugin} is not installed in this environment: {error}") from error
-
-
-def is_installed(distribution: str) -> bool:
-    """Whether a package is installed, by the name of its distribution."""
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 @cache

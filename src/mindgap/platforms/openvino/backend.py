@@ -86,7 +86,7 @@ class OpenVinoDevice:
         """Why OpenVINO cannot use it here, empty where it can, or where OpenVINO is not installed."""
         if self.name == "CPU" or importlib.util.find_spec("openvino") is None:
             return ""
-        if sys.platform == "linux" and not any(list(Path("/").glob(each.lstrip("/"))) for each in self.nodes):
+        if sys.platform == "linux" and not host.device_files(self.nodes):
             return f"no {self.name} driver for OpenVINO: this machine has no {' or '.join(self.nodes)} ({self.driver})"
         return self.absent(_core())
 

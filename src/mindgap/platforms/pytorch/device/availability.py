@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import importlib
 import importlib.util
 import platform
@@ -20,6 +19,7 @@ from mindgap.platforms.environments.emulation import (
     emulated_processor,
     foreign_architecture,
 )
+from mindgap.platforms.host import device_files
 from mindgap.platforms.protocol import Availability
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 
@@ -155,7 +155,7 @@ def _no_node(device: TorchDevice) -> str:
 
 
 def _nodes(device: TorchDevice) -> list[str]:
-    return [path for pattern in device.nodes for path in glob.glob(pattern)]
+    return device_files(device.nodes)
 
 
 def _not_working(device: TorchDevice, versions: Mapping[str, str]) -> str:
