@@ -36,6 +36,7 @@ def page_of(cause: Cause, facts: Facts, runs: Mapping[str, Any], directory: Path
         f"| models that meet it | {cause.uses or 'not counted'} |",
         f"| stage | {cause.stage} |",
         *([f"| kernel or simulator | {DECIDED[facts.decided]} |"] if facts.decided else []),
+        *([f"| on hardware | {on_hardware(runs)} |"] if runs.get("hardware") else []),
         f"| platform | {', '.join(f'`{name}`' for name in cause.platforms)} |",
         f"| versions | {_versions(cause, runs)} |",
         f"| upstream | {upstream} |",
@@ -59,6 +60,16 @@ def page_of(cause: Cause, facts: Facts, runs: Mapping[str, Any], directory: Path
         "````",
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def on_hardware(runs: Mapping[str, Any]) -> str:
+    """What the scripts answered on the devices themselves, of a target that is simulated or emulated here."""
+    said: list[str] = []
+    for device, found in runs["hardware"].items():
+        answers = [*found["answers"], *found.get("native_answers", [])]
+        count = f"{answers.count('fault')} of {len(answers)} runs"
+        said.append(f"{device}: the fault in {count}, with {found['printed'].splitlines()[0]}")
+    return "; ".join(said)
 
 
 def versions_text(answers: Mapping[str, str], package: str) -> str:

@@ -2,12 +2,15 @@
 
     python benchmarks/findings/run_scripts.py docs/findings [SCRIPT…] [-j 2] [--no-native] [--keep-text]
     python benchmarks/findings/run_scripts.py docs/findings --version onnxruntime=PATH/bin/python
+    python benchmarks/findings/run_scripts.py docs/findings SCRIPT… --vulkan "NVIDIA H200" ICD.json [--python PYTHON]
 
 Each script runs in the environment of its platform, and its second reproducer in the runtime's own format too, each
 twice, in two processes. What they print goes into `runs.json`: `answer` and `printed` are of the first process,
 `answers` of both, and `printed_again` is what the second printed, where that differs; `native_…` likewise. `answer` is
 `fault` only where both are. `--version NAME=PYTHON` runs the scripts of one platform (`onnxruntime-cpu`) with
-another version of its runtime, and keeps its answer for each. Exit status 1 where a script does not show its fault.
+another version of its runtime, and keeps its answer for each. `--vulkan DEVICE ICD` runs copies of scripts whose
+software driver is replaced by the Vulkan driver of a device, and keeps the answers as those of the hardware. Exit
+status 1 where a script does not show its fault.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,11 +33,13 @@ from mindgap.findings.causes import FILE_NAME, Cause, read_causes
 from mindgap.findings.reduction.reproducer import RUNS, every_case_shows, run_script, says_fault
 from mindgap.findings.script.culprit_script import target_of
 from mindgap.findings.script.form import script_source
+from mindgap.graph import MindgapError
 
 #: Of one run. A script that looks for a hang ends by itself, after the limit that it names.
 _TIMEOUT_S = 3000.0
 _PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/|lib/python3)")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_SOFTWARE_DRIVER = re.compile(r"""(["'])[^"']*(?:swiftshader|lvp)_icd[^"']*\.json\1""")
 _LOCK = threading.Lock()
 
 
@@ -49,7 +55,7 @@ class Runs:
             by_script = json.loads(self._file.read_text(encoding="utf-8")) if self._file.exists() else {}
             entry = by_script.setdefault(script, {})
             for key, value in found.items():
-                entry[key] = {**entry.get(key, {}), **value} if key == "versions" else value
+                entry[key] = {**entry.get(key, {}), **value} if key in ("versions", "hardware") else value
             for key in [key for key, value in found.items() if value is None]:
                 del entry[key]
             text = json.dumps(dict(sorted(by_script.items())), indent=1, ensure_ascii=False)
@@ -83,6 +89,8 @@ def main() -> int:
     parser.add_argument("-j", "--jobs", type=int, default=1)
     parser.add_argument("--keep-text", action="store_true", help="run the scripts as they are")
     parser.add_argument("--no-native", action="store_true", help="leave out the second reproducers")
+    parser.add_argument("--vulkan", nargs=2, metavar=("DEVICE", "ICD"), help="a device and the file of its driver")
+    parser.add_argument("--python", help="with --vulkan: the Python that has the runtime (default: the environment's)")
     parser.add_argument("--version", metavar="FOLDER=PYTHON", help="run those of one platform with another version")
     arguments = parser.parse_args()
     directory = arguments.directory.resolve()
@@ -95,7 +103,13 @@ def main() -> int:
         return 2
 
     def one(name: str) -> bool:
-        if python:
+        if arguments.vulkan:
+            target = arguments.python or target_of(causes[name].findings[0].platform).python
+            native = facts[name].native if name in facts and not arguments.no_native else ""
+            found = _on_vulkan(target, directory / name, native, arguments.vulkan[1])
+            runs.note(name, hardware={arguments.vulkan[0]: found})
+            answer = next((each for each in found["answers"] if each != "fault"), "fault")
+        elif python:
             answer, printed = run(os.path.abspath(python), directory / name)
             versions = next(iter(printed.splitlines()), "")
             runs.note(name, versions={versions: answer} if answer.startswith(("fault", "no fault")) else {})
@@ -106,6 +120,24 @@ def main() -> int:
 
     with ThreadPoolExecutor(arguments.jobs) as threads:
         return int(not all(list(threads.map(one, chosen))))
+
+
+def _on_vulkan(python: str, script: Path, native: str, driver: str) -> dict[str, Any]:
+    """Runs copies of a script and of its second reproducer twice each, with another Vulkan driver.
+
+    Raises `MindgapError` for a script that names no software driver: it would run on the same device as ever.
+    """
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for prefix, file in (("", script), *([("native_", script.parent / native)] if native else [])):
+            text, count = _SOFTWARE_DRIVER.subn(lambda _: repr(driver), file.read_text(encoding="utf-8"))
+            if count == 0:
+                raise MindgapError(f"{file}: names no Vulkan driver of software")
+            copy = Path(folder) / file.name
+            copy.write_text(text, encoding="utf-8")
+            ran = run_twice(python, copy, prefix)
+            found |= {prefix + "answers": ran[prefix + "answers"], prefix + "printed": ran[prefix + "printed"]}
+    return found
 
 
 def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: bool, with_native: bool) -> str:

@@ -64,6 +64,18 @@ def test_the_case_part_of_a_script_is_what_it_was_made_of() -> None:
         case_part("class Model: pass")
 
 
+def test_a_script_on_another_device_takes_a_bare_result_and_names_the_device(tmp_path: Path) -> None:
+    """Its device is replaced by the CPU, which every machine has."""
+    text = script_source(ScriptForm("a title", Target("cuda/eager"), CASES))
+    for old, new in (('"cuda"', '"cpu"'), ("torch.cuda.get_device_name()", '"a device"')):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (tmp_path / "script.py").write_text(text)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.splitlines()[0].endswith("a device"), done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == NO_FAULT
+
+
 def test_every_case_is_told_with_its_error_and_the_limit(tmp_path: Path) -> None:
     assert ran(tmp_path, ScriptForm("a title", EAGER, CASES))[0] == 0
     status, printed = ran(tmp_path, ScriptForm("a title", EAGER, CASES), call="return model(*fresh()) * 1.01")

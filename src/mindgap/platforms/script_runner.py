@@ -44,6 +44,8 @@ class ScriptRunner:
     in_torch: PyTorch itself runs the model: operands and outputs are its tensors, of any dtype.
     refusal: a pattern of the messages by which the runtime says that it does not take a program; empty for none. A
         script has no use for it.
+    hardware: an expression of `torch` for the name of the device that it runs on, which a script prints behind the
+        versions; empty for this processor.
     prepare: `module:function`, called with the platform's options in a process of mindgap's that runs programs, before
         each; a script has no such call.
     """
@@ -54,6 +56,7 @@ class ScriptRunner:
     properties: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     diagnostics: bool = False
     in_torch: bool = False
+    hardware: str = ""
     prepare: str = ""
     refusal: str = ""
 

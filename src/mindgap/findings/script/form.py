@@ -28,6 +28,7 @@ from mindgap.findings.script.frame import (
     VERSIONS,
     Compare,
     error_source,
+    versions_source,
 )
 from mindgap.findings.script.target import Target, runner_of
 from mindgap.graph import MindgapError
@@ -121,7 +122,7 @@ def script_source(form: ScriptForm) -> str:
         runner.run.strip("\n"),
         *([error_source(form.compare).strip("\n")] if form.kind == "wrong" else []),
         *([DIAGNOSED.strip("\n")] if form.kind == "fails" and runner.diagnostics else []),
-        VERSIONS.strip("\n"),
+        versions_source(runner.hardware).strip("\n"),
         _filled(main, form, runner).strip("\n"),
     ]
     return "\n\n\n".join([_head(form, runner, "\n".join(body)), *body, END.strip("\n")]) + "\n"

@@ -66,12 +66,20 @@ def error_source(compare: Compare) -> str:
     return _COMPARE.replace("MAGNITUDE", words) + end
 
 
-VERSIONS: Final = '''
+_VERSIONS: Final = '''
 def versions():
-    """The versions of the packages, the processor and its instruction set."""
-    found = [f"{name} {version(name)}" for name in PACKAGES]
-    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+    """The versions of the packages, the processor and its instruction set{device}."""
+    found = [f"{{name}} {{version(name)}}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability(){name}])
 '''
+VERSIONS: Final = _VERSIONS.format(device="", name="")
+
+
+def versions_source(hardware: str) -> str:
+    """Returns the function that prints versions. `hardware`: an expression for the name of a device, or empty."""
+    return _VERSIONS.format(device=", and the device", name=f", {hardware}") if hardware else VERSIONS
+
+
 #: Around a model with dtypes that numpy does not hold: bfloat16 and float8 cross as float32, complex numbers as pairs.
 BOUNDARY: Final = '''
 class Boundary(torch.nn.Module):

@@ -14,6 +14,8 @@ from mindgap.platforms.script_runner import ScriptRunner, read_runner
 _FILE: Final = Path(__file__).with_name("run.py")
 #: Options that are variables of the environment.
 _VARIABLES: Final = frozenset({"isa", "aten", "onednn_isa", "mkl"})
+#: Devices whose module of PyTorch tells their name.
+_NAMED: Final = frozenset({"cuda", "xpu", "npu"})
 
 
 def runner_on_cpu(function: str, options: Options, edits: Mapping[str, str] | None = None) -> ScriptRunner | None:
@@ -31,4 +33,5 @@ def eager_runner(device: TorchDevice, options: Options) -> ScriptRunner | None:
     packages = (device.module.partition(".")[0],) if device.module else ()
     edits = {'"cuda"': f'"{device.torch_name}"'}
     found = read_runner(_FILE, packages, "run_on_device", edits=edits, in_torch=True)
-    return replace(found, imports=(f"import {device.module}",) if device.module else ())
+    hardware = f"torch.{device.torch_name}.get_device_name()" if device.torch_name in _NAMED else ""
+    return replace(found, imports=(f"import {device.module}",) if device.module else (), hardware=hardware)
