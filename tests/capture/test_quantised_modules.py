@@ -8,7 +8,15 @@ import pytest
 import torch
 from torch import nn
 from torch.ao.nn import quantized
-from torch.ao.quantization import convert, get_default_qconfig, get_default_qconfig_mapping, prepare, quantize_dynamic
+from torch.ao.quantization import (
+    convert,
+    float_qparams_weight_only_qconfig,
+    float_qparams_weight_only_qconfig_4bit,
+    get_default_qconfig,
+    get_default_qconfig_mapping,
+    prepare,
+    quantize_dynamic,
+)
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 from mindgap.graph.tensors import TensorStore
@@ -80,6 +88,66 @@ def test_the_unpacked_program_gives_what_the_quantised_one_gives(make: Any, exac
     assert differs == ("" if exact else "quantized.linear_dynamic in the rounding of float32")
     expected, result = module(x), found(x)
     assert torch.equal(result, expected) if exact else torch.allclose(result, expected, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("engine", ["x86", "onednn"])
+@pytest.mark.parametrize(("kind", "named"), [
+    (nn.LSTM, {}), (nn.LSTM, {"num_layers": 2, "bidirectional": True, "batch_first": True}), (nn.GRU, {}),
+    (nn.GRU, {"num_layers": 2, "bidirectional": True}), (nn.LSTMCell, {}), (nn.GRUCell, {}), (nn.RNNCell, {}),
+    (nn.RNNCell, {"nonlinearity": "relu"}),
+])  # fmt: skip
+def test_recurrent_layers_give_what_pytorchs_give(kind: Any, named: dict[str, Any], engine: str) -> None:
+    if engine not in torch.backends.quantized.supported_engines:
+        pytest.skip(f"this build of PyTorch has no {engine}")
+    torch.backends.quantized.engine = engine
+    module = quantize_dynamic(nn.Sequential(kind(24, 40, **named)).eval(), {kind}, dtype=torch.qint8)
+    x = torch.randn(7, 24) if kind.__name__.endswith("Cell") else torch.randn(7, 3, 24)
+    found, differs = unpacked(module, (x,), {})
+    # The gates of LSTM and RNN are bit for bit PyTorch's where the products are.
+    products = "quantized.linear_dynamic in the rounding of float32"
+    assert differs in ("", products) or kind in (nn.GRU, nn.GRUCell)
+    torch.testing.assert_close(found(x), module(x), rtol=1e-6, atol=1e-6)
+
+
+def test_a_layer_quantises_all_time_steps_by_one_range() -> None:
+    module = quantize_dynamic(nn.Sequential(nn.LSTM(24, 40)).eval(), {nn.LSTM}, dtype=torch.qint8)
+    x = torch.randn(7, 3, 24) * torch.arange(1.0, 8.0).reshape(7, 1, 1)
+    found, _ = unpacked(module, (x,), {})
+    torch.testing.assert_close(found(x), module(x), rtol=1e-6, atol=1e-6)
+    first = found(x[:1])[0]
+    assert not torch.allclose(first, found(x)[0][:1], rtol=1e-4, atol=1e-4)  # alone, another range
+
+
+def embedding(module: nn.Module, config: Any) -> nn.Module:
+    module.qconfig = config
+    return convert(prepare(nn.Sequential(module).eval()))
+
+
+class Bags(nn.Module):
+    def __init__(self, bag: nn.Module) -> None:
+        super().__init__()
+        self.bag = bag
+
+    def forward(self, indices: torch.Tensor, offsets: torch.Tensor, factors: torch.Tensor) -> Any:
+        return self.bag(indices, offsets, factors), self.bag(indices, offsets), self.bag(indices.reshape(2, 3))
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_embeddings_give_what_pytorchs_give(bits: int) -> None:
+    config = float_qparams_weight_only_qconfig if bits == 8 else float_qparams_weight_only_qconfig_4bit
+    bags = Bags(embedding(nn.EmbeddingBag(20, 15, mode="sum"), config)[0])  # type: ignore[index] # a Sequential
+    given = torch.tensor([1, 2, 5, 19, 0, 3]), torch.tensor([0, 2, 2, 5]), torch.rand(6)
+    found, differs = unpacked(bags, given, {})
+    assert "steps" not in differs
+    torch.testing.assert_close(found(*given), bags(*given), rtol=1e-6, atol=1e-6)
+    held = found.inner.bag._packed_params._packed_weight
+    real = bags.bag.weight().dequantize()
+    assert held.weight.dtype == torch.uint8 and int(held.weight.max()) == 2**bits - 1
+    torch.testing.assert_close(held.rows(torch.arange(20)), real, rtol=1e-2, atol=1e-3)  # float16 scales of 4 bits
+    if bits == 8:
+        rows = embedding(nn.Embedding(20, 15), config)
+        indices = given[0].reshape(2, 3)
+        torch.testing.assert_close(unpacked(rows, (indices,), {})[0](indices), rows(indices), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("make", "weight"), [(dynamic, "0"), (fx, "first"), (eager, "first")])
@@ -191,13 +259,20 @@ def test_a_convolution_of_many_channels_is_exact(
 
 def refused(kind: str) -> tuple[Any, torch.Tensor]:
     if kind == "lstm":
-        return quantize_dynamic(nn.Sequential(nn.LSTM(8, 8)), {nn.LSTM}, dtype=torch.qint8), torch.randn(3, 2, 8)
+        return quantize_dynamic(nn.Sequential(nn.LSTM(8, 8)), {nn.LSTM}, dtype=torch.float16), torch.randn(3, 2, 8)
+    if kind == "embedding":
+        return embedding(nn.Embedding(20, 16), float_qparams_weight_only_qconfig_4bit), torch.tensor([[1, 19], [0, 3]])
+    if kind == "packed":
+        sequence = torch.nn.utils.rnn.pack_sequence([torch.randn(3, 8), torch.randn(2, 8)])
+        return quantize_dynamic(nn.Sequential(nn.GRU(8, 8)), {nn.GRU}, dtype=torch.qint8), sequence
     half = quantize_dynamic(nn.Sequential(nn.Linear(8, 8)), {nn.Linear}, dtype=torch.float16)
     return (half if kind == "float16" else lambda x: half(x)), torch.randn(3, 8)
 
 
 @pytest.mark.parametrize(("kind", "words"), [
-    ("lstm", r"0 \(LSTM\): it has no definition .*leave it in float"),
+    ("lstm", r"0\..* \(PackedParameter\): weights of float16"),
+    ("embedding", r"0 \(Embedding\): its weight has 4 bits, and PyTorch's module reads 8"),
+    ("packed", "a packed sequence has no definition"),
     ("float16", r"0 \(Linear\): a weight of torch.float32"),
     ("function", r"half.0 is a quantised module \(Linear\) in a function; return the module itself"),
 ])  # fmt: skip

@@ -18,7 +18,7 @@ from mindgap.cli.sources import CaptureEnv, only_program, source_client, with_op
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
-from mindgap.models.sources.client import GeneratedText, SourceClient
+from mindgap.models.sources.client import GeneratedText, OpenedSource, SourceClient
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 
@@ -145,7 +145,8 @@ def invariance(
         with source_client(tensors, deadline_s, capture_env) as client:
             asked = with_options(source, options or [])
             _refuse_sizes(asked, bool(tokens))
-            graph_of, text_of = (_graph_of(client, asked, option) for option in ("examples", "tokens"))
+            graph_of = _graph_of(client, asked, "examples", sorted({1, *sizes}))
+            text_of = _graph_of(client, asked, "tokens", tokens)
             decoded = _decoded(client, asked, text, tensors, deadline_s) if text else None
             for platform in named:
                 notes: list[str] = []
@@ -221,14 +222,19 @@ def _refuse_sizes(source: str, lengths: bool) -> None:
             raise MindgapError(f"{source}: {options[name]} is what {option} sets: leave it out of the source")
 
 
-def _graph_of(client: SourceClient, source: str, option: str) -> Callable[..., Graph]:
-    """Captures the model at a size, or for a call of several sizes, once for all platforms."""
+def _graph_of(client: SourceClient, source: str, option: str, sizes: Sequence[int] = ()) -> Callable[..., Graph]:
+    """Captures the model at a size, or for a call of several sizes, once for all platforms. `sizes`: those that will be
+    asked for; they are opened together, so that one process captures them all."""
     graphs: dict[tuple[int, ...], Graph] = {}
+    opened: dict[tuple[int, ...], OpenedSource] = {}
 
     def captured(*size: int) -> Graph:
         if size not in graphs:
-            sized = with_options(source, [f"{option}={','.join(map(str, size))}"])
-            graphs[size] = client.capture(only_program(client, sized, source), 0)
+            for each in {size: None, **{(one,): None for one in sizes}}:
+                if each not in opened:
+                    sized = with_options(source, [f"{option}={','.join(map(str, each))}"])
+                    opened[each] = only_program(client, sized, source)
+            graphs[size] = client.capture(opened[size], 0)
         return graphs[size]
 
     return captured

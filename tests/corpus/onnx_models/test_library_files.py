@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
 from corpus.onnx_models.test_file import built
 from mindgap.models.corpus import open_source
@@ -109,12 +111,23 @@ def static(form: QuantFormat, **options: Any) -> Callable[[Path, Path], None]:
     return lambda path, into: quantize_static(str(path), str(into), Samples(), quant_format=form, **options)
 
 
+def four_bits(kind: int) -> Callable[[Path, Path], None]:
+    def quantise(path: Path, into: Path) -> None:
+        blocks = MatMulBnb4Quantizer(onnx.load(str(path)), kind, 16)
+        blocks.process()
+        blocks.model.save_model_to_file(str(into))
+
+    return quantise
+
+
 #: A step of the softmax's scale, of the quantised models; a dynamic one rounds all operands.
 STEP = 1 / 127
 QUANTISERS: dict[str, tuple[Callable[[Path, Path], None], set[str]]] = {
     "QDQ": (static(QuantFormat.QDQ), {"QuantizeLinear", "DequantizeLinear"}),
     "QDQ by channel": (static(QuantFormat.QDQ, per_channel=True, activation_type=QuantType.QUInt8), {"QuantizeLinear"}),
     "QOperator": (static(QuantFormat.QOperator), {"QLinearConv", "QLinearMatMul", "com.microsoft.QLinearAdd"}),
+    "FP4": (four_bits(MatMulBnb4Quantizer.FP4), {"com.microsoft.MatMulBnb4"}),
+    "NF4": (four_bits(MatMulBnb4Quantizer.NF4), {"com.microsoft.MatMulBnb4"}),
     "dynamic": (
         lambda path, into: quantize_dynamic(str(path), str(into)),
         {"DynamicQuantizeLinear", "MatMulInteger", "ConvInteger"},

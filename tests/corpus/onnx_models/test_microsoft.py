@@ -32,7 +32,8 @@ def u8(*shape: int, seed: int = 0) -> Array:
 
 
 def i8(*shape: int) -> Array:
-    return np.random.default_rng(list(shape)).integers(-128, 128, shape).astype(np.int8)
+    """Of seven bits: kernels for processors without VNNI saturate pairs of products at 16 bits."""
+    return np.random.default_rng(list(shape)).integers(-64, 65, shape).astype(np.int8)
 
 
 def s(value: float) -> Array:
@@ -85,6 +86,10 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[Any], int]] = {
         [f(2, 3, 64), u8(6, 4, 8), np.abs(f(24)), u8(12, seed=3)], 1),
     "matmul_8_bits": ("MatMulNBits", MS, {"K": 32, "N": 6, "bits": 8, "block_size": 16},
         [f(3, 32), u8(6, 2, 16), np.abs(f(12))], 1),
+    "matmul_nf4": ("MatMulBnb4", MS, {"K": 40, "N": 6, "block_size": 16, "quant_type": 1},
+        [f(3, 40), u8(120), np.abs(f(15))], 1),
+    "matmul_fp4": ("MatMulBnb4", MS, {"K": 36, "N": 5, "block_size": 32, "quant_type": 0},
+        [f(2, 3, 36), u8(90), np.abs(f(6))], 1),
     "gather_4_bits": ("GatherBlockQuantized", MS, {"bits": 4, "block_size": 16, "gather_axis": 0, "quantize_axis": 1},
         [u8(9, 16), i(3, 0, 8), np.abs(f(9, 2)), u8(9, 1, seed=2)], 1),
     "gelu": ("Gelu", MS, {}, [f(3, 8)], 1),

@@ -21,7 +21,8 @@ from torch.overrides import TorchFunctionMode
 from mindgap.aten.torch_private.modules import tree_map
 from mindgap.models.capture.errors import CaptureError, QuantisedPart
 from mindgap.models.capture.program import ProgramWithin, modules_of
-from mindgap.models.capture.quantised_operators import PackedWeight, Quantised, call, name_of
+from mindgap.models.capture.quantised_layers import RECURRENT, PackedCell, PackedRows
+from mindgap.models.capture.quantised_operators import PackedWeight, Quantised, call, defined, name_of
 from mindgap.models.capture.wrapped_weights import with_plain_weights, wrapped_weights
 
 #: Packages of modules with packed int8 weights, and what is in them and has none.
@@ -72,10 +73,11 @@ class _Definitions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = name_of(func)
-        if not name.startswith("quantized.") and name != "quantize_per_tensor" and not _holds_quantised((args, kwargs)):
+        operator = name.startswith("quantized.") or name in RECURRENT
+        if not operator and name != "quantize_per_tensor" and not _holds_quantised((args, kwargs)):
             return func(*args, **kwargs)
         found = call(func, args, kwargs)
-        if self._check is not None and name.startswith("quantized."):
+        if self._check is not None and operator:
             self._check(name, args, kwargs, found)
         return found
 
@@ -112,13 +114,27 @@ def _unpack(module: Any, packed: dict[int, Any]) -> None:
         if isinstance(value := getattr(module, key, None), torch.Tensor) and value.numel() == 1:
             delattr(module, key)
             setattr(module, key, value.item())
-    if hasattr(module, "_packed_params") and hasattr(module, "weight"):
+    if name == "PackedParameter" or hasattr(module, "_packed_weight_ih"):
+        _unpack_recurrent(module, packed)
+    elif "Embedding" in name:
+        holder = module._packed_params
+        one = PackedRows(module.weight())
+        read = 4 if module.dtype == torch.quint4x2 else 8
+        if one.bits != read:
+            raise CaptureError(
+                f"its weight has {one.bits} bits, and PyTorch's module reads {read}: its outputs have another shape "
+                "than the float module's; quantise it to 8 bits (float_qparams_weight_only_qconfig)"
+            )
+        packed[id(one)] = holder._packed_weight
+        del holder._packed_weight
+        holder._packed_weight = one
+    elif hasattr(module, "_packed_params") and hasattr(module, "weight"):
         holder = module._packed_params
         linear = isinstance(holder, torch.nn.Module)
         weight = module.weight()
         if not weight.is_quantized:
             raise CaptureError(f"a weight of {weight.dtype}, which has no definition here")
-        if "Transpose" in name or "Embedding" in name or getattr(module, "padding_mode", "zeros") != "zeros":
+        if "Transpose" in name or getattr(module, "padding_mode", "zeros") != "zeros":
             raise CaptureError(_UNDEFINED)
         given = (
             None
@@ -132,8 +148,35 @@ def _unpack(module: Any, packed: dict[int, Any]) -> None:
             module.__class__ = type(name, (_CopiedByFields, type(module)), {"__module__": type(module).__module__})
         del target._packed_params
         target._packed_params = one
-    elif any(hasattr(module, each) for each in ("_all_weight_values", "_packed_params", "_packed_weight_ih")):
+    elif hasattr(module, "_packed_params"):
         raise CaptureError(_UNDEFINED)
+
+
+def _unpack_recurrent(module: Any, packed: dict[int, Any]) -> None:
+    """Unpacks a cell, or the parameters of one direction of one layer."""
+    if hasattr(module, "_packed_weight_ih"):
+        for key in ("_packed_weight_ih", "_packed_weight_hh"):
+            one = _unpacked_linear(getattr(module, key), packed)
+            delattr(module, key)
+            setattr(module, key, one)
+        return
+    kind, _, _, whole, weights = module.param.__getstate__()[0]
+    if kind != "quantized_dynamic":
+        raise CaptureError("weights of float16, which have no definition here")
+    ih, hh = (_unpacked_linear(each, packed) for each in weights)
+    one = PackedCell(ih, hh, bool(whole[0]))
+    packed[id(one)] = module.param
+    del module.param
+    module.param = one
+
+
+def _unpacked_linear(holder: Any, packed: dict[int, Any]) -> PackedWeight:
+    weight, bias = holder.__getstate__()[0]
+    if not weight.is_quantized:
+        raise CaptureError(f"a weight of {weight.dtype}, which has no definition here")
+    one = PackedWeight(weight, None if bias is None else bias.detach())
+    packed[id(one)] = holder
+    return one
 
 
 class _CopiedByFields:
@@ -175,10 +218,13 @@ class QuantisedCheck:
 
     def __call__(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], found: Any) -> None:
         """Raises `CaptureError` if the results are further apart than a tie of the rounding."""
-        own = getattr(torch.ops.quantized, name.removeprefix("quantized."))
+        own = getattr(torch.ops.quantized if "." in name else torch.ops.aten, name.removeprefix("quantized."))
         expected = own(
             *[self._packed(each) for each in args], **{key: self._packed(each) for key, each in kwargs.items()}
         )
+        if name in RECURRENT:
+            # The state is quantised again at each step: with PyTorch's products no difference of rounding grows.
+            found = RECURRENT[name](self._product)(*args, **kwargs)
         if isinstance(found, Quantised):
             steps = (expected.int_repr().to(torch.int32) - found.values.to(torch.int32)).abs()
             if steps.numel() and int(steps.max()) > _STEPS:
@@ -191,16 +237,23 @@ class QuantisedCheck:
             else:
                 self.exact += 1
             return
-        limit = _FLOATS_APART * float(expected.abs().max()) if expected.numel() else 0.0
-        if not torch.allclose(found, expected, _FLOATS_APART, limit, equal_nan=True):
-            raise CaptureError(
-                f"{name}: the definition on plain integers gives other values than PyTorch's operator "
-                f"(engine {torch.backends.quantized.engine})"
-            )
-        if torch.equal(found, expected):
-            self.exact += 1
-        else:
-            self.rounded.add(name)
+        for ours, theirs in zip(_tensors(found), _tensors(expected), strict=True):
+            limit = _FLOATS_APART * float(theirs.abs().max()) if theirs.numel() else 0.0
+            if not torch.allclose(ours, theirs, _FLOATS_APART, limit, equal_nan=True):
+                raise CaptureError(
+                    f"{name}: the definition on plain integers gives other values than PyTorch's operator "
+                    f"(engine {torch.backends.quantized.engine})"
+                )
+            if torch.equal(ours, theirs):
+                self.exact += 1
+            else:
+                self.rounded.add(name)
+
+    def _product(self, x: torch.Tensor, weight: PackedWeight, reduced: bool) -> torch.Tensor:
+        """Returns PyTorch's product of an operand and a weight of a recurrent layer, and checks its definition."""
+        name = "quantized.linear_dynamic"
+        self(name, (x, weight, reduced), {}, defined(name)(x, weight, reduced))
+        return torch.ops.quantized.linear_dynamic(x, self.packed[id(weight)], reduced)
 
     def _packed(self, value: Any) -> Any:
         if isinstance(value, (list, tuple)):
@@ -215,6 +268,10 @@ class QuantisedCheck:
         parts = [f"{name} by one quantisation step in {count} elements" for name, count in self.apart.items()]
         parts += [f"{name} in the rounding of float32" for name in sorted(self.rounded)]
         return ", ".join(parts)
+
+
+def _tensors(found: Any) -> Sequence[torch.Tensor]:
+    return [found] if isinstance(found, torch.Tensor) else found
 
 
 def unpacked(program: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[UnpackedProgram, str]:

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from mindgap.aten.torch_private.overloads import OpOverload, OpOverloadPacket
 from mindgap.models.capture.errors import CaptureError
+from mindgap.models.capture.quantised_layers import EMBEDDINGS, RECURRENT
 
 Tensor = torch.Tensor
 
@@ -289,6 +290,7 @@ _MOVES: Final = (
 _DEFINED: Final[dict[str, Callable[..., Any]]] = {
     **{name: _moves(name) for name in _MOVES},
     **dict.fromkeys(("contiguous", "clone", "detach", "dropout", "cpu"), _same),
+    **{name: given(_linear_dynamic(False)) for name, given in RECURRENT.items()}, **EMBEDDINGS,
     **{name: _averaged(name) for name in ("avg_pool2d", "adaptive_avg_pool2d", "avg_pool1d", "mean")},
     **{f"quantized.linear{'_relu' * relu}": _linear(relu) for relu in (False, True)},
     **{f"quantized.linear{'_relu' * relu}_dynamic": _linear_dynamic(relu) for relu in (False, True)},

@@ -54,6 +54,8 @@ def scan(path: Path, methods: Collection[str] = ()) -> CodeScan:
     """
     if not path.exists():
         raise MindgapError(f"{path}: no such file or folder")
+    if path.suffix in (".onnx", ".tflite", ".mindgap"):
+        raise MindgapError(f"{path}: no Python file; --run {path} tries the calls of a model")
     files = [path] if path.is_file() else sorted(_python_files(path))
     if not files:
         raise MindgapError(f"{path}: no Python file (*.py) is in it")

@@ -210,7 +210,7 @@ def _measured(
         if shape_of(each, found) != real:
             raise Untranslated(
                 f"input {each.name} is {list(real)}, and the file declares [{', '.join(map(str, each.sizes))}]: give "
-                "inputs of the sizes that it declares"
+                "inputs of the sizes that it declares, or export the model with a symbolic dimension there"
             )
     return found
 

@@ -224,6 +224,33 @@ def matmul_n_bits(
     return F.linear(a, weights, bias)
 
 
+#: The sixteen values of four bits, by `quant_type`: FP4 (a sign, two bits of exponent, one of mantissa, over
+#: 12) and NF4 (quantiles of the normal distribution: Dettmers et al. 2023, "QLoRA", appendix E), as `fp4_qaunt_map` and
+#: `nf4_qaunt_map` in contrib_ops/cpu/quantization/blockwise_quant_block_bnb4.h of ONNX Runtime list them.
+_BNB4: Final[tuple[tuple[float, ...], ...]] = (
+    (0.0, 0.0052083333, 0.6666667, 1.0, 0.33333334, 0.5, 0.16666667, 0.25,
+     -0.0, -0.0052083333, -0.6666667, -1.0, -0.33333334, -0.5, -0.16666667, -0.25),
+    (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+     -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)  # fmt: skip
+
+
+@translates("com.microsoft.MatMulBnb4", structural=(1,))
+def matmul_bnb4(node: OnnxNode, a: Tensor, _: None, largest: Tensor) -> Tensor:
+    """Multiplies by the transpose of weights [N, K] of four bits, which stand for values of a table. Blocks run on
+    from row to row; each has its largest magnitude. Of a byte the high bits are the first."""
+    kind, depth, width, block = (node.get(name) for name in ("quant_type", "K", "N", "block_size"))
+    node.only(kind in (0, 1), f"of quant_type {kind}")
+    node.only(bool(node.get("transB", 1)), "by weights that are not transposed")
+    packed: Any = node.known(1)
+    count = depth * width
+    bits = _unpacked(packed, 4, (packed.size, 1)).flip(-1).reshape(-1)[:count]
+    values = torch.tensor(_BNB4[kind], dtype=a.dtype)[bits.to(torch.int64)]
+    factors = largest.repeat_interleave(block)[:count]
+    return F.linear(a, (values * factors).reshape(width, depth))
+
+
 @translates("com.microsoft.GatherBlockQuantized", structural=(0, 3))
 def gather_block_quantized(node: OnnxNode, _: None, index: Tensor, scales: Tensor, __: None = None) -> Tensor:
     """Takes rows of an embedding of few bits."""
