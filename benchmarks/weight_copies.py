@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from mindgap.graph import Graph, Input, Node, Normal, Ref, Stored, TensorSpec, TensorStore
-from mindgap.platforms.name import PlatformName, parse
-from mindgap.platforms.protocol import MOST_COPIES, WEIGHT_COPIES
+from mindgap.platforms.name import PlatformName
+from mindgap.platforms.protocol import MOST_COPIES, WEIGHT_COPIES, PlatformError
+from mindgap.platforms.registry import canonical
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 
@@ -72,7 +73,11 @@ def main() -> None:
     parser.add_argument("platforms", nargs="+", metavar="PLATFORM")
     parser.add_argument("--mib", type=int, default=256, help="weights in MiB")
     chosen = parser.parse_args()
-    for platform in map(parse, chosen.platforms):
+    try:
+        platforms = [canonical(platform) for platform in chosen.platforms]
+    except PlatformError as error:
+        parser.error(str(error))
+    for platform in platforms:
         made, declared = copies(platform, chosen.mib)
         print(f"{platform}: {made:.2f} copies of {chosen.mib} MiB; declared: {declared}", flush=True)
 

@@ -25,7 +25,7 @@ def script() -> Any:
 
 @pytest.mark.parametrize(("name", "number"), [
     ("model", 200), ("report", 200), ("machine", 200), ("bundle", 200), ("ledger", 200), ("baseline", 200),
-    ("graph", 200), ("store", 3), ("rows", 3),
+    ("graph", 200), ("tflite", 200), ("onnx", 200), ("store", 3), ("rows", 3),
     pytest.param("store", 200, marks=pytest.mark.nightly),
     pytest.param("rows", 200, marks=pytest.mark.nightly),
 ])  # fmt: skip
@@ -48,9 +48,9 @@ def test_an_untyped_error_and_a_file_elsewhere_are_found(script: Any) -> None:
 
 def test_rows_that_hold_what_mindgap_does_not_write_are_one_line(script: Any, tmp_path: Path) -> None:
     """Behind right digests: no JSON in a row's settings."""
-    whole = script._make_store(tmp_path)
-    settings = sys.modules["damaged_contents"].with_cells(whole, "runs", "settings", "{")
+    whole = script.make_store(tmp_path)
+    settings = sys.modules["damaged_stores"].with_cells(whole, "runs", "settings", "{")
     (folder := tmp_path / "read").mkdir()
     (folder / "file").write_bytes(settings)
     with pytest.raises(StoreError, match=r"rows of run .* hold what mindgap does not write \(JSONDecodeError"):
-        script._read_store(folder)
+        script.read_store(folder)

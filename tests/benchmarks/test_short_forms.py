@@ -54,7 +54,8 @@ SHORT_FORMS = (
         r"(?s)cpu/jit.* tests/CPU s  \(2 of .*cpu/aotinductor.* tests/CPU s  \(1 of ",
     ),
     ShortForm(
-        "damaged_files.py", "model graph ledger segment tflite --number 30", r"tflite: \d+ read, \d+ refused, 0 untyped"
+        "damaged_files.py", "model graph ledger segment tflite onnx --number 30",
+        r"onnx: \d+ read, \d+ refused, 0 untyped",
     ),
     ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
     ShortForm("export_speed.py", "--runs 1", r"[\d.]+ s before, [\d.]+ s after"),

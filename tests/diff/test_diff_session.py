@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import threading
 from pathlib import Path
 from typing import Any, cast
@@ -17,8 +19,10 @@ from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.sources.client import FileUntranslated, ProgramRefused
 from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
+from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.diff import Session, StoreNotWritten, Subject
 from mindgap.workflows.diff.collected import Collected
+from mindgap.workflows.diff.session import DiffInterrupted
 
 
 class Exits(torch.nn.Module):
@@ -68,6 +72,39 @@ def test_a_store_that_fails_during_the_run_costs_only_itself(tmp_path: Path) -> 
     ):
         session.diff_many([Subject("sine", graph)], ["cpu/jit"], store=store)
     assert [row.model for row in failed.value.report.rows] == ["sine"]
+
+
+def test_a_worker_that_an_interrupt_ends_is_no_failure_of_its_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interrupt comes while a platform runs. Closing the pool ends its worker, whose job gets a crash."""
+    ended, told = threading.Event(), threading.Event()
+    with Session(tensors=TensorStore(tmp_path)) as session:
+        run, close = session._pool.run, session._pool.close
+
+        def interrupted(job: Job) -> Outcome:
+            if job.platform == "cpu/eager":
+                return run(job)
+            os.kill(os.getpid(), signal.SIGINT)
+            assert ended.wait(60)
+            threading.Timer(1.0, told.set).start()
+            return Outcome(job.platform, "", "crash", message="killed by SIGKILL", signature="SIGKILL")
+
+        def closed() -> None:
+            close()
+            ended.set()
+            assert told.wait(60)  # the comparison has the outcome
+
+        monkeypatch.setattr(session._pool, "run", interrupted)
+        monkeypatch.setattr(session._pool, "close", closed)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(DiffInterrupted) as stopped:
+                session.diff(torch.sin, (torch.ones(3),), platforms=["cpu/jit"])
+        finally:
+            signal.signal(signal.SIGINT, before)
+    (row,) = stopped.value.report.rows
+    assert (row.word, row.finding, row.detail) == ("not_run", False, "not run: interrupted")
 
 
 class _Waited:

@@ -133,6 +133,13 @@ def test_an_estimate_counts_weights_once_and_copies_for_each(graph):
     assert found.judged() == found.on(0) + found.judging
 
 
+@pytest.mark.parametrize(("dtype", "advised"), [("float32", True), ("bfloat16", False)])
+def test_a_model_in_bfloat16_is_not_told_to_be_in_bfloat16(dtype, advised):
+    large = Graph((Input(TensorSpec.contiguous(dtype, (1 << 40,)), Constant(0.0)),), (), (0,))
+    said = MemoryEstimate(large).too_large(2)
+    assert said is not None and said.startswith("it takes about ") and ("bfloat16" in said) == advised
+
+
 def test_a_graph_that_only_the_judge_has_no_memory_for_runs(tmp_path, graph, monkeypatch):
     """Equal bits need no judge; a difference is unjudged, with the reason."""
     monkeypatch.setattr(MemoryEstimate, "judged", lambda self: 1 << 40)

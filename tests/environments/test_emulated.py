@@ -297,5 +297,6 @@ def test_a_program_on_an_emulated_processor_gets_more_time(monkeypatch: pytest.M
     with OwnPathClient(5) as programs:
         for place in (where, replace(where, name="native", emulation=None)):
             backend = BackendInEnvironment(eager, places()["cpu/eager"], place)
-            limits.append(programs._client(parse("cpu/eager"), backend)[0].limits.deadline_s)
+            with programs._processes_of(parse("cpu/eager"), backend).taken() as client:
+                limits.append(client.limits.deadline_s)
     assert limits[0] == 10 * limits[1]

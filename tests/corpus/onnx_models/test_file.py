@@ -248,6 +248,17 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     led = onnx.load(str(outside), load_external_data=False)
     led.graph.initializer[0].external_data[0].value = "../../etc/passwd"
     outside.write_bytes(led.SerializeToString())
+    holds = saved(folder / "holds.onnx", matmul, *ends, [weight("w", 4, 5)])
+    held = onnx.load(str(holds))
+    held.graph.initializer[0].data_type = TensorProto.INT64
+    holds.write_bytes(held.SerializeToString())
+    branch = helper.make_graph([helper.make_node("Relu", ["x"], ["r"])], "b", [], [value("r", None)])
+    many = [helper.make_node("If", ["yes"], ["y"], "choice", then_branch=branch, else_branch=branch)]
+    yes = helper.make_tensor("yes", TensorProto.BOOL, [2], [True, False])
+    choice = saved(folder / "choice.onnx", many, [value("x", [2])], [value("y", None)], [yes])
+    huge = saved(
+        folder / "huge.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [1 << 50])], [value("y", None)]
+    )
     with (folder / "large.onnx").open("wb") as file:
         file.truncate(3 << 30)
     return {
@@ -262,6 +273,9 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "short": (short, r"its file short\.bin has 4 bytes and tensor w ends at 80"),
         "outside": (outside, r"tensor w lies in '\.\./\.\./etc/passwd', outside the model's folder"),
         "large": (folder / "large.onnx", "3.0 GiB, and a protobuf file holds at most 2: save the model with external"),
+        "holds": (holds, r"initializer w: a stored tensor is damaged \(ValueError: "),
+        "choice": (choice, r"node choice \(If\): operand 0 is one value, and yes has 2"),
+        "huge": (huge, r"input x of \[1125899906842624\] takes more memory than there is"),
         "absent": (folder / "absent.onnx", "no such file"),
         "option": (Path(f"{folder / 'whole.onnx'}?n=3"), "no option 'n' here; there are: seed"),
     }

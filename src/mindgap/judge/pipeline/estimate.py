@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Graph, GraphError
-from mindgap.graph.sizes import input_bytes, output_bytes
+from mindgap.graph.sizes import half_share, input_bytes, output_bytes
 from mindgap.judge.oracle.shadows.segments import needed_bytes as judging_bytes, segments
 from mindgap.run.system import memory_bytes
 
@@ -26,6 +26,7 @@ class MemoryEstimate:
 
     def __init__(self, graph: Graph) -> None:
         self.inputs, self.outputs = input_bytes(graph), output_bytes(graph)
+        self._narrow = half_share(graph) > 0.5
         try:
             functional = functionalize(graph).graph
         except (GraphError, RuntimeError):
@@ -50,7 +51,8 @@ class MemoryEstimate:
         needed, there = self.on(copies), memory_bytes()
         if needed <= there:
             return None
+        smaller = " or a smaller input" if self._narrow else ", a smaller input, or the model in bfloat16"
         return (
             f"it takes about {needed / _GIB:.1f} GiB of memory, and the machine has {there / _GIB:.1f}: compare a "
-            "submodule (--inside layers.0), a smaller input, or the model in bfloat16"
+            f"submodule (--inside layers.0){smaller}"
         )

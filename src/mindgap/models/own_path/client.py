@@ -1,4 +1,4 @@
-"""Client of the workers that run a program by the way of a platform's users, one for each environment."""
+"""Client of the workers that run a program by the way of a platform's users, as a rule one for each environment."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
+from mindgap.models.own_path.processes import Processes
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns, own_run
 from mindgap.models.own_path.sizes import DynamicSize, SizeRun
 from mindgap.models.sources.client import users_line
@@ -60,7 +62,7 @@ class OwnPathClient:
         self._input_map = [list(each) for each in input_map]
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._stopped = False
-        self._clients: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[WorkerClient, threading.Lock]] = {}
+        self._processes: dict[tuple[str, tuple[tuple[str, str], ...]], Processes] = {}
         self._lock = threading.Lock()
         # A process dies with the thread that started it, and callers' threads are short.
         self._starter = ThreadPoolExecutor(1, "mindgap-own-path")
@@ -216,15 +218,14 @@ class OwnPathClient:
         """Ends the processes from another thread."""
         self._stopped = True
         with self._lock:
-            clients = [client for client, _ in self._clients.values()]
-        for client in clients:
-            client.closing = True
-            client.kill()
+            processes = [*self._processes.values()]
+        for each in processes:
+            each.kill()
 
     def close(self) -> None:
         """Ends the processes."""
-        for client, lock in [*self._clients.values()]:
-            client.shut(lock)
+        for each in [*self._processes.values()]:
+            each.close()
         self._starter.shutdown()
 
     def __enter__(self) -> Self:
@@ -244,9 +245,8 @@ class OwnPathClient:
         **more: object,
     ) -> Frame:
         """Raises `WorkerFailed`, and `MindgapError` for a program that cannot be opened or built there."""
-        client, lock = self._client(platform, backend)
-        with lock:
-            # Others of this client were waited for.
+        with self._processes_of(platform, backend).taken() as client:
+            # Others may have been waited for.
             left = self._until - time.monotonic()
             if self._stopped or left <= 0:
                 raise MindgapError("interrupted" if self._stopped else "the time budget was used up")
@@ -277,7 +277,7 @@ class OwnPathClient:
         taken = "inside=" not in source and isinstance(own, RunsFiles) and file.suffix in own.file_suffixes
         return file if taken else None
 
-    def _client(self, platform: PlatformName, backend: Backend) -> tuple[WorkerClient, threading.Lock]:
+    def _processes_of(self, platform: PlatformName, backend: Backend) -> Processes:
         where: Environment | None = None
         if isinstance(backend, BackendInEnvironment):
             assert isinstance(backend.where, Environment), "programs do not go to hosts"
@@ -285,15 +285,13 @@ class OwnPathClient:
             where.check("torch")
         variables = backend.environment(platform.backend_options)
         key = (where.name if where else "", tuple(sorted(variables.items())))
+        limits = RequestLimits(_START_S * _slower(backend))
+        start = WorkerStart(
+            "mindgap.models.own_path.worker:own_path_service",
+            {**os.environ, "PYTHONUNBUFFERED": "1", **variables}, where, not variables, self._starter,
+        )  # fmt: skip
         with self._lock:
-            if key not in self._clients:
-                limits = RequestLimits(_START_S * _slower(backend))
-                start = WorkerStart(
-                    "mindgap.models.own_path.worker:own_path_service",
-                    {**os.environ, "PYTHONUNBUFFERED": "1", **variables}, where, not variables, self._starter,
-                )  # fmt: skip
-                self._clients[key] = WorkerClient(start, {}, limits), threading.Lock()
-            return self._clients[key]
+            return self._processes.setdefault(key, Processes(partial(WorkerClient, start, {}, limits)))
 
 
 def _slower(backend: Backend) -> float:

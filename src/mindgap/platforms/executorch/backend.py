@@ -17,6 +17,7 @@ from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, th
 from mindgap.platforms.messages import loading_error, running_error
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
+    WEIGHT_COPIES,
     Array,
     Executable,
     Fallback,
@@ -88,6 +89,7 @@ class ExecutorchPlatform:
             "pool_threads": int(self._library._threadpool_get_thread_count()),
             "kernels": len(self._runtime.operator_registry.operator_names),
             INFERENCE_ONLY: True,
+            WEIGHT_COPIES: 4,  # benchmarks/weight_copies.py
             "exporter": "torch.export, to_edge_transform_and_lower, to_executorch",
             dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }

@@ -18,6 +18,7 @@ from mindgap.platforms.litert.stages import litert_stage
 from mindgap.platforms.messages import loading_error, running_error
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
+    WEIGHT_COPIES,
     Array,
     CompileFailure,
     Executable,
@@ -70,6 +71,7 @@ class LitertPlatform:
             "x64": self._x64,
             "threads": self._threads,
             INFERENCE_ONLY: True,
+            WEIGHT_COPIES: 4,  # benchmarks/weight_copies.py
             "exporter": "torch.export, litert_torch.convert",
             dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }

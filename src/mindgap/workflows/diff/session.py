@@ -22,13 +22,14 @@ from mindgap.findings.script.culprit_script import culprit_script
 from mindgap.graph import Graph, MindgapError, stored_keys
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import RunContext
-from mindgap.judge.pipeline.time_budget import TimeBudget
+from mindgap.judge.pipeline.time_budget import OutOfTime, TimeBudget
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.platforms.registry import canonical
 from mindgap.results.recording import Recording, recording
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store, StoreError
+from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff.batches import Batches
 from mindgap.workflows.diff.collected import Collected
@@ -198,9 +199,8 @@ class Session:
         collected.expect(named)
         sources = {"sources": {each.name: each.source for each in named}}
         record.begin(empty.created, empty.version, empty.platforms, wanted, sources)
-        context = RunContext(
-            budget.limited(self._pool.run), settings, self._tensors, self._pool.describe, script=culprit_script
-        )
+        execute = _until_closed(budget.limited(self._pool.run), collected)
+        context = RunContext(execute, settings, self._tensors, self._pool.describe, script=culprit_script)
         with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
             prepare = partial(self._import_judge, wanted)
             one = SubjectRunner(context, wanted, collected, record, budget, prepare, self._gate, self._pool.release)
@@ -261,6 +261,19 @@ class Session:
         from mindgap.models.capture import capture
 
         return capture(model, args, kwargs, tensors=self._tensors, backward=backward, path_taken=path_taken)
+
+
+def _until_closed(execute: Callable[[Job], Outcome], collected: Collected) -> Callable[[Job], Outcome]:
+    """`execute` while rows are taken. It raises `OutOfTime` for a job whose worker was ended because the comparison is:
+    that is no failure of its platform."""
+
+    def run(job: Job) -> Outcome:
+        outcome = execute(job)
+        if collected.closed and not outcome.ran:
+            raise OutOfTime("interrupted")
+        return outcome
+
+    return run
 
 
 def _run_in_batches(

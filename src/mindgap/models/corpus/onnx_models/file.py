@@ -83,6 +83,8 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
         return _untranslated(source, model, f"{path}: {reason}{_RUN_THE_FILE}", change)
     except Untranslated as reason:
         raise SourceError(f"{path}: {reason}") from reason
+    except MemoryError as error:
+        raise SourceError(f"{path}: its tensors take more memory than there is") from error
     if told:
         warnings.warn(f"{path}: {told}", UnprovenCapture, stacklevel=2)
     return built

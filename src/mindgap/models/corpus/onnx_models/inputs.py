@@ -222,12 +222,16 @@ def _drawn(
     """Draws each input from a recipe. `structural`: inputs that decide shapes. `initial`: shapes of the weights.
 
     Floats are normal, masks 1, indices below the size of what they index; what decides a shape is 1; other integers
-    are below 8, bytes of quantised tensors in all of their range.
+    are below 8, bytes of quantised tensors in all of their range. Raises `Untranslated` for one too large.
     """
     found: dict[str, torch.Tensor] = {}
     for each in inputs:
         recipe = _recipe(graph, each, seed_of(each.name, seed), each.name in structural, initial)
-        found[each.name] = registry.draw(recipe, torch_dtype_name(each.dtype), shape_of(each, sizes))
+        shape = shape_of(each, sizes)
+        try:
+            found[each.name] = registry.draw(recipe, torch_dtype_name(each.dtype), shape)
+        except (MemoryError, ValueError) as error:  # numpy's for a size that no array has
+            raise Untranslated(f"input {each.name} of {list(shape)} takes more memory than there is") from error
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import to_torch
+from mindgap.models.corpus.source import one_line
 from mindgap.models.corpus.translated_model import Untranslated
 
 #: Names of ONNX's own domain.
@@ -63,8 +64,18 @@ def attributes_of(node: Any) -> dict[str, Any]:
         if one.ref_attr_name or one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
             raise Untranslated(f"{node.op_type} holds a graph of its own")
         value: Any = onnx.helper.get_attribute_value(one)
-        found[one.name] = tensor_of(onnx.numpy_helper.to_array(value)) if isinstance(value, onnx.TensorProto) else value
+        found[one.name] = tensor_of(_array_of(value)) if isinstance(value, onnx.TensorProto) else value
     return found
+
+
+def _array_of(tensor: Any, folder: str = "") -> Any:
+    """Returns the array of a stored tensor. Raises `Untranslated` for one whose data, type and shape do not fit."""
+    from onnx import numpy_helper
+
+    try:
+        return numpy_helper.to_array(tensor, folder)
+    except Exception as error:  # whatever a library says of a damaged message
+        raise Untranslated(f"a stored tensor is damaged ({one_line(error)})") from error
 
 
 def tensor_of(array: Any) -> torch.Tensor:
@@ -98,14 +109,14 @@ def initial_values(model: Any, folder: Path | None = None) -> dict[str, torch.Te
 def initial_value(tensor: Any, folder: Path | None = None) -> torch.Tensor:
     """Returns a stored tensor. `folder`: where it is mapped from a file, if it lies in one. Raises `Untranslated`."""
     import onnx
-    from onnx import external_data_helper, numpy_helper
+    from onnx import external_data_helper
 
     if folder is None or not external_data_helper.uses_external_data(tensor):
-        return tensor_of(numpy_helper.to_array(tensor))
+        return tensor_of(_array_of(tensor))
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
     told = {each.key: each.value for each in tensor.external_data}
     if dtype.name in _NARROW or dtype.name.startswith("float4") or dtype.kind not in "biufcV":
-        return tensor_of(numpy_helper.to_array(tensor, str(folder)))  # packed
+        return tensor_of(_array_of(tensor, str(folder)))  # packed
     shape, file, offset = tuple(tensor.dims), folder / told["location"], int(told.get("offset", 0))
     needed = math.prod(shape) * dtype.itemsize
     there = int(told.get("length", 0)) or file.stat().st_size - offset

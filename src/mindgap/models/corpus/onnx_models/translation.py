@@ -110,6 +110,14 @@ def structural_names(nodes: Sequence[Any]) -> set[str]:
     return found
 
 
+def _body(node: Any, inputs: int, outputs: int) -> Any:
+    """Returns the graph that a node repeats. Raises `Untranslated` for one without so many inputs, or fewer outputs."""
+    graph = next(subgraphs(node), None)
+    if graph is None or len(graph.input) != inputs or len(graph.output) < outputs:
+        raise Untranslated(f"it has no graph of {inputs} inputs and at least {outputs} outputs")
+    return graph
+
+
 class _Scope:
     """The values that the nodes of one graph see. `names`: name in the graph -> name in the program."""
 
@@ -250,11 +258,16 @@ class _Translation:
         if scope.of(name) not in self.known:
             decided = "which branch" if node.op_type == "If" else "how often it"
             raise MissingTranslation(f"the values of the inputs decide {decided} runs")
+        if value.numel() != 1:
+            raise Untranslated(f"operand {position} is one value, and {name} has {value.numel()}")
         return int(value.reshape(()))
 
     def _if(self, node: Any, name: str, scope: _Scope) -> None:
         graphs = {each.name: each.g for each in node.attribute}
-        graph = graphs["then_branch" if self._decision(node, 0, scope) else "else_branch"]
+        taken = "then_branch" if self._decision(node, 0, scope) else "else_branch"
+        if taken not in graphs or len(graphs[taken].output) != len(node.output):
+            raise Untranslated(f"it has no {taken} with its {len(node.output)} outputs")
+        graph = graphs[taken]
         inner = scope.inner(name)
         self.run(graph.node, self._initialised(graph, inner))
         for given, result in zip(graph.output, node.output, strict=True):
@@ -274,7 +287,8 @@ class _Translation:
         return scope
 
     def _loop(self, node: Any, name: str, scope: _Scope) -> None:
-        graph = next(subgraphs(node))
+        carries = max(len(node.input) - 2, 0)
+        graph = _body(node, 2 + carries, 1 + carries)
         count, going = self._decision(node, 0, scope), self._decision(node, 1, scope)
         if going != 0 and (count is None or count >= _ENDLESS) and self._always(graph, scope):
             raise Untranslated(
@@ -297,6 +311,8 @@ class _Translation:
             found = [inner.of(each.name) for each in graph.output]
             if found[0] not in self.known:
                 raise MissingTranslation("the values of the inputs decide how often it runs")
+            if self.values[found[0]].numel() != 1:
+                raise Untranslated(f"its condition {found[0]} has {self.values[found[0]].numel()} values, and not one")
             going, carried = int(self.values[found[0]].reshape(())), found[1 : 1 + len(carried)]
             for values, each in zip(collected, found[1 + len(carried) :], strict=True):
                 values.append(each)
@@ -336,10 +352,16 @@ class _Translation:
         attributes = {each.name: each for each in node.attribute}
         if any(any(attributes[each].ints) for each in attributes if each.endswith(("_axes", "_directions"))):
             raise Untranslated("along an axis other than the first, or backwards")
-        graph, count = next(subgraphs(node)), attributes["num_scan_inputs"].i
+        count = attributes["num_scan_inputs"].i if "num_scan_inputs" in attributes else 0
+        if not 0 < count <= len(node.input):
+            raise Untranslated(f"num_scan_inputs is {count}, and it has {len(node.input)} operands")
+        graph = _body(node, len(node.input), len(node.input) - count)
         states = [scope.of(each) for each in node.input[: len(node.input) - count]]
         scanned = [scope.of(each) for each in node.input[len(states) :]]
-        length = self._value(node.input[len(states)], scope).shape[0]
+        operands = [self._value(each, scope) for each in node.input[len(states) :]]
+        if len({operand.shape[:1] for operand in operands}) != 1 or not operands[0].dim():
+            raise Untranslated("what it scans has no common length")
+        length = operands[0].shape[0]
         if length > _ITERATIONS:
             raise MissingTranslation(f"more than {_ITERATIONS} iterations")
         collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]

@@ -1,0 +1,81 @@
+"""Worker processes of one kind, of which callers take one each. There is one, and more where it does not come back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from mindgap.run.worker_client import WorkerClient
+
+#: Seconds for which others wait for a request. An export that hangs takes until its deadline.
+_SLOW_S: Final = 30.0
+#: Each has imported PyTorch, and what the exports of its programs need.
+_MOST: Final = 4
+
+
+@dataclass
+class _Process:
+    """`since`: the moment at which its request began; None where it is free. `lock`: held meanwhile."""
+
+    client: WorkerClient
+    since: float | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Processes:
+    """Gives each caller a process for itself. Thread-safe.
+
+    The next caller waits for the first process, which has imported everything. Where all of them have worked on their
+    requests for a while, another one is started: a program that hangs does not hold up the others.
+    """
+
+    def __init__(self, start: Callable[[], WorkerClient], slow_s: float = _SLOW_S, most: int = _MOST) -> None:
+        """`start`: returns the client of another process. `slow_s`: seconds until a request counts as slow. `most`:
+        processes at once."""
+        self._start, self._slow_s, self._most = start, slow_s, most
+        self._all: list[_Process] = []
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self) -> Generator[WorkerClient]:
+        """Yields a client that nobody else has."""
+        process = self._free()
+        try:
+            with process.lock:
+                yield process.client
+        finally:
+            with self._changed:
+                process.since = None
+                self._changed.notify()
+
+    def _free(self) -> _Process:
+        with self._changed:
+            while True:
+                busy = [each.since for each in self._all if each.since is not None]
+                if len(busy) < len(self._all):
+                    found = next(each for each in self._all if each.since is None)
+                    break
+                left = max(busy, default=0.0) + self._slow_s - time.monotonic()
+                if not busy or (left <= 0 and len(busy) < self._most):
+                    found = _Process(self._start())
+                    self._all.append(found)
+                    break
+                self._changed.wait(left if len(busy) < self._most else None)
+            found.since = time.monotonic()
+            return found
+
+    def kill(self) -> None:
+        """Ends all processes from another thread, in the middle of requests too. They start no others."""
+        with self._changed:
+            for each in self._all:
+                each.client.closing = True
+                each.client.kill()
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for each in [*self._all]:
+            each.client.shut(each.lock)
