@@ -156,6 +156,24 @@ def test_a_plug_in_is_named_by_the_device_that_it_brings(monkeypatch: pytest.Mon
     assert named.described_device() == {"provider_device": described}
 
 
+def test_the_version_of_a_plug_in_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    module, library = tmp_path / "loose_ep.py", tmp_path / "loose.so"
+    module.write_text(f"library_path = lambda: {str(library)!r}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    loose = ExecutionProvider("", "provider", "loose_ep", "", plugin="loose_ep")
+    versions = list[dict[str, str]]()
+    for content in (b"one", b"two", b"two"):
+        library.write_bytes(content)
+        versions.append(loose.plugin_versions())
+    assert versions[0].keys() == {"loose_ep"} and versions[0] != versions[1] == versions[2]
+    packaged = tmp_path / "Loose_Plug-1.5.dist-info"
+    packaged.mkdir()
+    (packaged / "METADATA").write_text("Metadata-Version: 2.1\nName: Loose-Plug\nVersion: 1.5\n")
+    (packaged / "RECORD").write_text("loose_ep.py,,\n")
+    assert loose.plugin_versions() == {"Loose-Plug": "1.5"}
+    assert ExecutionProvider("CUDAExecutionProvider", "cuda", "onnxruntime-gpu", "").plugin_versions() == {}
+
+
 def test_the_npu_runs_every_node_and_says_that_it_is_simulated(pool: WorkerPool):
     layer = torch.nn.Linear(16, 8)
     graph, inputs = captured(lambda x: torch.relu(layer(x)), normal(4, 16))
@@ -208,6 +226,7 @@ def test_a_plug_in_runs_and_its_script_shows_no_fault(tmp_path: Path):
         assert found is not None and (found.delegate, found.gave_back) == ("onnxruntime_ggml", {}) and found.ran
         said = pool.describe(platform)
         assert said["provider_device"]["backend"] == "ggml" and said["versions"]["onnxruntime"]
+        assert said["versions"]["onnxruntime-ggml"]
     target = target_of(parse(platform))
     text = script_source(ScriptForm("relu", target, CASES))
     assert text is not None

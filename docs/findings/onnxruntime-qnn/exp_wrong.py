@@ -40,9 +40,15 @@ class Model(torch.nn.Module):
         return torch.exp(x0) > 1.0
 
 
+class Logarithm(torch.nn.Module):
+    def forward(self, x0):
+        return torch.logsumexp(x0, -1) > -10.0
+
+
 CASES = {
     "smallest": (Model, lambda: (torch.tensor([200.0]),)),
     "ordinary size": (Model, lambda: (torch.linspace(1, 200, 64).reshape(4, 16),)),
+    "logsumexp": (Logarithm, lambda: (torch.linspace(1, 5, 64).reshape(4, 16) - 100.0 * (torch.arange(16) == 3),)),
 }
 
 

@@ -29,10 +29,15 @@ def main():
         options.add_provider_for_devices(devices[:1], {"backend_path": onnxruntime_qnn.get_qnn_htp_path(), "soc_model": "43"})
         return onnxruntime.InferenceSession(model, options).run(None, operands)[0], cpu
 
-    x = np.array([5, 11, 80, 100, 112, 120, 200], "float32")
+    x = np.array([5, 11, 80, 100, 112, 120, 200, -80, -100, -184, -300], "float32")
     found, right = run([helper.make_node("Exp", ["x"], ["y"])], {"x": x})
     print("x", x, "found", found, "right", right)
-    fault = bool((found < 1).any())
+    fault = bool((found[:7] < 1).any() or (np.abs(found[7:]) > 1e-3).any())
+    numbers = np.array([[5, -100, 3, 2]], "float32")
+    nodes = [helper.make_node("ReduceLogSumExp", ["x", "axes"], ["y"])]
+    found, right = run(nodes, {"x": numbers}, {"axes": np.array([1])})
+    print("logsumexp of", numbers, "found", found, "right", right)
+    fault |= bool(np.abs(found - right).max() > 1)
     print("FAULT" if fault else "NO FAULT")
     return int(fault)
 

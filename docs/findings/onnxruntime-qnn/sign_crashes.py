@@ -37,7 +37,7 @@ PACKAGES = ('torch', 'onnxruntime-qnn', 'onnxruntime', 'onnx', 'onnxscript')
 PROPERTIES = {}
 
 
-LIMIT_S = 60
+LIMIT_S = 150
 SIGNAL = "SIGSEGV"
 
 

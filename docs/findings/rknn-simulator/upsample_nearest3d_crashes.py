@@ -34,7 +34,7 @@ PACKAGES = ('torch', 'rknn-toolkit2', 'onnx', 'onnxscript')
 PROPERTIES = {'target_platform': 'rk3588'}
 
 
-LIMIT_S = 60
+LIMIT_S = 150
 SIGNAL = "SIGABRT"
 
 

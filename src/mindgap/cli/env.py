@@ -157,7 +157,7 @@ def list_environments(as_json: AsJson = False) -> None:
     found = environments()
     with result_stream() as out:
         if as_json:
-            kept = [{"folder": str(each.folder), "arithmetic": kept_arithmetic(each.name)} for each in found]
+            kept = [{"folder": str(each.folder), "arithmetic": _kept_arithmetic(each)} for each in found]
             json.dump([{**asdict(each), **more} for each, more in zip(found, kept, strict=True)], out, indent=1)
             out.write("\n")
             return
@@ -187,8 +187,8 @@ def check(
 
     Of an emulated processor and of each simulated or emulated platform that the environment is made for, the arithmetic
     is compared with exact results, a million values of each operation. The answer is kept: a platform that was checked
-    is not checked again, unless --platform names it.
-    Exit status 2 where an environment cannot run a worker, or the arithmetic is not exact.
+    with the versions that are installed is not checked again, unless --platform names it.
+    Exit status 2 where an environment cannot run a worker, or the arithmetic is not exact, or its check failed.
 
     Example: mindgap env check ort128
     """
@@ -207,13 +207,21 @@ def check(
                 objects.append({"name": each.name, "works": False, "reason": str(error)})
                 continue
             platforms = _platforms(each)
-            simulated = _arithmetic(each, platform or (), platforms)
+            simulated, failed = _arithmetic(each, platform or (), platforms)
             objects.append(
-                {"name": each.name, "works": True, **asdict(facts), "platforms": platforms, "simulated": simulated}
+                {
+                    "name": each.name,
+                    "works": True,
+                    **asdict(facts),
+                    "platforms": platforms,
+                    "simulated": simulated,
+                    "not_checked": failed,
+                }
             )
             emulated = check_emulated_arithmetic(each) if each.emulation else []
             lines = wrong_arithmetic(emulated)
             lines += [f"NOT EXACT: {key}: {line}" for key, found in simulated.items() for line in not_exact(found)]
+            lines += [f"NOT CHECKED: {reason}" for reason in failed.values()]
             if lines:
                 broken += 1
                 for line in lines:
@@ -263,18 +271,22 @@ def _platforms(where: Environment) -> dict[str, dict[str, Any]]:
 
 def _arithmetic(
     where: Environment, asked: Iterable[str], there: Mapping[str, dict[str, Any]]
-) -> dict[str, dict[str, str]]:
+) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     """How exact the platforms asked for compute in the environment, by operation, and those that no hardware runs and
-    that it is made for; of the latter, what is kept of an earlier check. Raises `EnvironmentProblem`
-    for one that does not run there and where a check fails, `PlatformError` for a name that is none."""
+    that it is made for; of the latter, what is kept of an earlier check. And why checks of the latter failed.
+
+    A software driver that this machine lacks is no failure. Raises `EnvironmentProblem` for a platform asked for that
+    does not run there and where its check fails, `PlatformError` for a name that is none.
+    """
     from mindgap.platforms.name import parse
     from mindgap.platforms.registry import find as find_platform, places
     from mindgap.platforms.simulated_arithmetic import check_in_environment
 
-    kept = kept_arithmetic(where.name)
+    kept = kept_arithmetic(where.name, lambda packages: where.versions(*packages))
     available = {name.partition("@")[0] for name, said in there.items() if said["available"]}
     own = [name for name in _unlike_hardware(where) if name.partition("@")[0] in available]
     found = {name: kept[name] for name in own if name in kept and name not in asked}
+    failed = dict[str, str]()
     for name in (*asked, *(each for each in own if each not in found and each not in asked)):
         platform = parse(name)
         if not there.get(f"{platform.device_mode}@env={where.name}", {}).get("available"):
@@ -286,8 +298,11 @@ def _arithmetic(
         except (NotOnThisMachine, EnvironmentProblem) as error:
             if name in asked:
                 raise
-            complain(f"the arithmetic of {name} is not checked: {error}")
-    return found
+            if isinstance(error, EnvironmentProblem):
+                failed[name] = str(error)
+            else:
+                complain(f"the arithmetic of {name} is not checked: {error}")
+    return found, failed
 
 
 def _unlike_hardware(where: Environment) -> list[str]:
@@ -306,8 +321,16 @@ def _unlike_hardware(where: Environment) -> list[str]:
 
 def _kept(where: Environment) -> list[str]:
     """What is known of the arithmetic of the platforms that no hardware runs there, one text each."""
-    kept = kept_arithmetic(where.name)
+    kept = _kept_arithmetic(where)
     return [f"{name}: {checked_words(kept.get(name, {}))}" for name in dict.fromkeys((*_unlike_hardware(where), *kept))]
+
+
+def _kept_arithmetic(where: Environment) -> dict[str, dict[str, str]]:
+    """What is kept of the versions that are installed; nothing where the environment does not tell them."""
+    try:
+        return kept_arithmetic(where.name, lambda packages: where.versions(*packages))
+    except EnvironmentProblem:
+        return {}
 
 
 def _table(where: Environment, python: str, platforms: dict[str, dict[str, Any]]) -> Any:

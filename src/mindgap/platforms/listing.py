@@ -59,7 +59,8 @@ class PlatformInfo:
         backend = registered(platform.device_mode)
         software = isinstance(backend, HostRuntime) and names_software(platform, backend)
         execution = self.execution or ("emulated" if software else "")
-        arithmetic = _arithmetic(platform, self.environment, execution) if self.available and not self.host else ""
+        told = self.available and not self.host
+        arithmetic = _arithmetic(platform, self.environment, execution, self.versions) if told else ""
         return replace(self, platform=platform, execution=execution, arithmetic=arithmetic)
 
 
@@ -70,11 +71,11 @@ def names_software(platform: PlatformName, backend: HostRuntime) -> bool:
     return chosen in values[1:]
 
 
-def _arithmetic(platform: PlatformName, environment: str, execution: str) -> str:
+def _arithmetic(platform: PlatformName, environment: str, execution: str, versions: Mapping[str, str]) -> str:
     """What is kept of the arithmetic of a platform: with options that of exactly these, without that of all."""
     if environment and (where := find_environment(environment)).emulation:
         return arithmetic_words(known_arithmetic(where))
-    kept = kept_arithmetic(environment)
+    kept = kept_arithmetic(environment, lambda _: versions)
     name = str(PlatformName(platform.device_mode, platform.backend_options))
     if platform.backend_options or name in kept:
         return checked_words(kept.get(name, {})) if execution else ""

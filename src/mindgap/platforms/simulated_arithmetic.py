@@ -13,7 +13,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,16 +60,29 @@ def described_arithmetic(description: Mapping[str, Any], environment: str = "") 
         return {ARITHMETIC: "not checked; mindgap env check ENVIRONMENT -p PLATFORM checks it"}
 
 
-def kept_arithmetic(environment: str) -> dict[str, dict[str, str]]:
-    """The answers that are kept with an environment: platform -> operation -> how exact it is."""
-    found = dict[str, dict[str, str]]()
+def kept_arithmetic(
+    environment: str, versions: Callable[[Sequence[str]], Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """The answers that are kept with an environment: platform -> operation -> how exact it is.
+
+    versions: gives the installed versions of packages there; it is called once, and not without an answer. The answer
+    of another version of a package, or of versions that are not known, is left out.
+    """
+    answers = list[tuple[str, Mapping[str, str], dict[str, str]]]()
     for file in sorted(_folder(environment).glob("*.json"), key=lambda each: each.stat().st_mtime):
         try:
             said = json.loads(file.read_text(encoding="utf-8"))
-            found[str(said["platform"])] = {str(key): str(value) for key, value in said["operations"].items()}
+            operations = {str(key): str(value) for key, value in said["operations"].items()}
+            answers.append((str(said["platform"]), dict(said["versions"]), operations))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             continue
-    return found
+    names = sorted({package for _, checked, _ in answers for package in checked})
+    there = versions(names) if names else dict[str, str]()
+    return {
+        platform: operations
+        for platform, checked, operations in answers
+        if checked and all(there.get(package, version) == version for package, version in checked.items())
+    }
 
 
 def checked_words(operations: Mapping[str, str]) -> str:
@@ -96,9 +109,11 @@ def check_arithmetic(
     for a fused product and sum: it is not among them.
     """
     found = {each.words: _compared(platform, each, values) for each in OPERATIONS if each.name != "fma"}
-    file = _file(platform.describe(), environment)
+    description = platform.describe()
+    file = _file(description, environment)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"platform": name, "operations": found}, indent=1) + "\n", encoding="utf-8")
+    answer = {"platform": name, "versions": dict(description["versions"]), "operations": found}
+    file.write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
     return found
 
 

@@ -63,6 +63,10 @@ def test_the_whole_model_of_such_a_checkpoint_is_refused_and_so_is_a_path_that_i
         built(f"hub:{at}?inside=transformer.h.7")
     with pytest.raises(SourceError, match=r"fewer than 2"):
         built(f"hub:{at}?inside=transformer.h.1&call=2")
+    with pytest.raises(SourceError, match=r"two layers, and without examples= transformer\.h\.1 is read alone$"):
+        built(f"hub:{at}?inside=transformer.h.1&examples=2")
+    with pytest.raises(SourceError, match=r"\?layers=2 it is built with two layers$"):
+        built(f"hub:{at}?inside=.")
     monkeypatch.setattr(size_limit, "memory_bytes", lambda: 8_000)
     with pytest.raises(SourceError, match=r"transformer\.h\.1 has 3,280 parameters"):
         built(f"hub:{at}?inside=transformer.h.1")

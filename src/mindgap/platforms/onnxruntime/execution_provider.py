@@ -16,6 +16,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import xxhash
+
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.host import device_files
@@ -164,6 +166,15 @@ class ExecutionProvider:
         kind = str(found.device.type).rpartition(".")[2]
         return {"provider_device": {"type": kind, "vendor": found.device.vendor, "maker": found.ep_vendor, **said}}
 
+    def plugin_versions(self) -> dict[str, str]:
+        """The distributions that bring a plug-in's module, with their versions; nothing for a provider within ONNX
+        Runtime. A module that no distribution brings has a digest of its library instead."""
+        if not self.plugin:
+            return {}
+        owners = importlib.metadata.packages_distributions().get(self.plugin.partition(".")[0], [])
+        found = installed(dict.fromkeys(owners))
+        return found or {self.plugin: xxhash.xxh3_64_hexdigest(Path(str(self._library())).read_bytes())}
+
     def device(self) -> Any:
         """The first device of a plug-in, which is registered with ONNX Runtime; None for a provider within it.
 
@@ -180,13 +191,17 @@ class ExecutionProvider:
         return found[0]
 
     def _register(self) -> None:
+        library = self._library()
+        # A plug-in logs later what ONNX Runtime logs by default at this moment, at most.
+        with logged() if self.log_reason else contextlib.nullcontext():
+            runtime().register_execution_provider_library(self.name or self.plugin, library)
+
+    def _library(self) -> Any:
         module = self._module()
         library = getattr(module, "get_library_path", None) or getattr(module, "library_path", None)
         if library is None:
             raise Fallback(f"{self.plugin} is no plug-in of ONNX Runtime: it has no get_library_path()")
-        # A plug-in logs later what ONNX Runtime logs by default at this moment, at most.
-        with logged() if self.log_reason else contextlib.nullcontext():
-            runtime().register_execution_provider_library(self.name or self.plugin, library())
+        return library()
 
     def _devices(self) -> list[Any]:
         return [each for each in runtime().get_ep_devices() if each.ep_name == self.name]

@@ -57,14 +57,18 @@ class ProviderPlatform:
         provider = settings.provider
         self._settings, self._modules = settings, modules
         self._facts = {**provider.facts(), **provider.described_device()} if settings.delegates else dict[str, Any]()
+        plugin = provider.plugin if settings.delegates else ""
+        self._plugin = provider.plugin_versions() if plugin and plugin not in modules else dict[str, str]()
         #: What a float32 matrix product and a convolution are computed in.
         self._precision = require_settings(settings)
 
     def describe(self) -> Mapping[str, Any]:
         settings, provider = self._settings, self._settings.provider
         execution = provider.execution if settings.delegates else ""
+        described = host.described(self._modules)
         return {
-            **host.described(self._modules),
+            **described,
+            "versions": {**described["versions"], **self._plugin},
             **self._facts,
             **({EXECUTION: execution} if execution else {}),
             **({ACCURACY: provider.accuracy} if provider.accuracy and settings.delegates else {}),

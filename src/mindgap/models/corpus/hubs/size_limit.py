@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from torch import nn
 
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions
+from mindgap.models.corpus.argument_sets import ARGUMENTS
+from mindgap.models.corpus.cached_decoding import DECODING
+from mindgap.models.corpus.source import Source, SourceError, SourceOptions, parse
 from mindgap.models.corpus.weights.construction import parameters_on_meta
 from mindgap.run.system import memory_bytes
 
@@ -43,11 +45,21 @@ def refuse_size(
     if shrinks and (chosen.layers or 3) > 2:
         advice.append("with ?layers=2 it is built with two layers")
     if shrinks and not narrows:
-        advice.append("with --inside PATH one submodule (model.layers.0) is read without the rest")
+        advice += _submodule_advice(parse(source.text).options)
     of = f"{inside} has " if inside else ""
     raise SourceError(
         f"{source.text}: {of}{count:,} parameters, {needed:.1f} GiB in {_widest(chosen, made)}, and this machine has "
         f"{memory_bytes() / 2**30:.1f}: {', and '.join(advice) or 'take a machine with more memory'}"
+    )
+
+
+def _submodule_advice(options: Mapping[str, str]) -> list[str]:
+    """What of a model's submodules can be read: none alone where another option changes what the model gets."""
+    if "inside" not in options:
+        return ["with --inside PATH one submodule (model.layers.0) is read without the rest"]
+    changing = [name for name in (*ARGUMENTS, DECODING) if name in options]
+    return (
+        [f"without {', '.join(f'{each}=' for each in changing)} {options['inside']} is read alone"] if changing else []
     )
 
 
