@@ -153,14 +153,19 @@ def decided_table(causes: Sequence[Cause], facts: Mapping[str, Facts], runs: Map
         if script in facts and facts[script].decided:
             by_target.setdefault(cause.findings[0].platform.device_mode, []).append(script)
     keys = [*DECIDED]
-    lines = [f"| target | causes | {' | '.join(keys)} | shown by two processes |", f"|---|---|{'---|' * len(keys)}---|"]
+    lines = [f"| target | causes | {' | '.join(keys)} | shown by two processes | on hardware |"]
+    lines.append(f"|---|---|{'---|' * len(keys)}---|---|")
     for name, scripts in [
         *sorted(by_target.items()),
         ("all", [script for each in by_target.values() for script in each]),
     ]:
         counts = Counter(facts[script].decided for script in scripts)
         twice = sum(runs.get(script, {}).get("answers") == ["fault"] * 2 for script in scripts)
-        lines.append(f"| {name} | {len(scripts)} | {' | '.join(str(counts[key]) for key in keys)} | {twice} |")
+        real = sum(
+            any(found["answers"] == ["fault"] * 2 for found in runs.get(script, {}).get("hardware", {}).values())
+            for script in scripts
+        )
+        lines.append(f"| {name} | {len(scripts)} | {' | '.join(str(counts[key]) for key in keys)} | {twice} | {real} |")
     left = [
         f"[{script}]({script})"
         for scripts in by_target.values()

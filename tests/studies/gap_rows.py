@@ -22,6 +22,7 @@ FAILURES = (
     ("timeout", "no answer within <n> s, while loading", "time_out", "stalled"),
     ("oom", "std::bad_alloc", "memory", "other"),
     ("compile_error", "CppCompileError: C++ compile error", "code_generation", "code_generation"),
+    ("runtime_error", "AcceleratorError: CUDA error: invalid argument", "other", "other"),
     ("runtime_error", "something nobody has seen", "other", "other"),
 )
 RAN = ("ok", "nondeterministic")
