@@ -33,9 +33,10 @@ from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Availability
 from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.registry import places, registered
+from mindgap.run.message import WorkerFailed
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 
 EMULATION = Emulation("aarch64", "cortex-a72", "/opt/qemu-aarch64-static", "7.2.22", ("sve", "pcid"), "/opt/a root")

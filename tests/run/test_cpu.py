@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 
 import psutil
 import pytest
 from misbehaving import graph
 
-from mindgap.run.cpu import CpuAccount, seconds_of
+from mindgap.run.cpu import CpuAccount, seconds_of, waited_seconds
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 
@@ -47,6 +51,26 @@ def test_a_worker_that_is_stopped_is_charged_to_its_end(make_pool: MakePool) -> 
     outcome = pool.run(Job(ZOO, graph("burn_on"), deadline_s=0.5))
     assert outcome.status == "timeout"
     assert charged(pool, "running") == pytest.approx(outcome.timings["cpu"]) and outcome.timings["cpu"] > 0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the system does not count how long is waited")
+def test_a_process_waits_where_others_have_its_processor() -> None:
+    one = min(os.sched_getaffinity(0))
+    spinning = f"import os; os.sched_setaffinity(0, [{one}]); print(flush=True)\nwhile True: pass"
+    busy = [subprocess.Popen([sys.executable, "-c", spinning], stdout=subprocess.PIPE) for _ in range(3)]
+    asleep = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"], stdout=-1)
+    try:
+        for each in (*busy, asleep):
+            assert each.stdout is not None and each.stdout.readline()
+        before = [waited_seconds(each.pid) for each in (*busy, asleep)]
+        time.sleep(1.0)
+        waited = [waited_seconds(each.pid) - then for each, then in zip((*busy, asleep), before, strict=True)]
+        assert sum(waited[:3]) > 1.0 and waited[3] < 0.1  # of three on one processor, two wait
+        assert waited_seconds(2**22 + 1) == 0.0
+    finally:
+        for each in (*busy, asleep):
+            each.kill()
+            each.communicate()
 
 
 def test_sums_are_by_purpose_and_name() -> None:

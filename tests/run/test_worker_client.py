@@ -12,7 +12,8 @@ import pytest
 
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
-from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits, WorkerProcess
 from mindgap.run.worker_client import CannotOpen, WorkerClient, WorkerStart, if_doubtful
 
 LIMITS = RequestLimits(60.0)

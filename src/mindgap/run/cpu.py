@@ -49,6 +49,16 @@ def seconds_of(process: psutil.Process, children: Iterable[psutil.Process] = ())
     return total
 
 
+def waited_seconds(pid: int) -> float:
+    """Returns for how many seconds the main thread of a process could have run, and others had the processors; 0 where
+    the system does not tell (Documentation/scheduler/sched-stats.rst of Linux)."""
+    try:
+        with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def _own_seconds(pid: int, otherwise: float) -> float:
     """Returns the process's own seconds, to the nanosecond; `otherwise` where the system counts hundredths only."""
     if sys.platform == "linux":

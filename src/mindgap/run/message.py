@@ -20,7 +20,7 @@ worker → parent   ready      the platform's description and fingerprint; first
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
@@ -32,6 +32,28 @@ from mindgap.run.outcome import Job, Outcome, Status
 
 #: The exit status of a worker that saw itself past its memory limit.
 OOM_EXIT: Final = 86
+
+Fault = Literal["crash", "timeout", "oom"]
+
+
+class WorkerFailed(Exception):
+    """The worker ended, or was ended. `fault` and the message give the reason; `tail` is its last output.
+
+    `outside`: it was killed by a signal that a program rarely raises itself (SIGKILL, SIGTERM). `lost`: it is not known
+    how the worker ended, since the connection to its host was lost or cannot be had. `waited_s`: for how many seconds
+    of a deadline others had the processors."""
+
+    waited_s = 0.0
+
+    def __init__(
+        self, fault: Fault, message: str, tail: str = "", *, outside: bool = False, lost: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.fault: Fault = fault
+        self.message = message
+        self.tail = tail
+        self.outside = outside
+        self.lost = lost
 
 
 def job_frame(job: Job, digest: str, graph: bytes | None) -> tuple[dict[str, Any], list[Array]]:

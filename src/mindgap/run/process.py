@@ -26,8 +26,8 @@ from mindgap.platforms.environments.host_connection import HANGING_UP_S, HostLin
 from mindgap.platforms.environments.host_worker import BEAT_S, oom_kills
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
 from mindgap.run.child_process import ChildProcess, SpawnedProcess, readable, widen
-from mindgap.run.cpu import seconds_of
-from mindgap.run.message import OOM_EXIT
+from mindgap.run.cpu import seconds_of, waited_seconds
+from mindgap.run.message import OOM_EXIT, WorkerFailed
 from mindgap.run.message_cleaning import telling_lines
 from mindgap.run.system import own_bytes
 
@@ -41,26 +41,6 @@ _LAST_WORDS_S: Final = 0.3
 _QUIET_S: Final = 0.03
 #: How long a host may take to tell how a process there ended.
 _TELLING_S: Final = 3.0
-
-Fault = Literal["crash", "timeout", "oom"]
-
-
-class WorkerFailed(Exception):
-    """The worker ended, or was ended. `fault` and the message give the reason; `tail` is its last output.
-
-    `outside`: it was killed by a signal that a program rarely raises itself (SIGKILL, SIGTERM). `lost`: it is not known
-    how the worker ended, since the connection to its host was lost or cannot be had.
-    """
-
-    def __init__(
-        self, fault: Fault, message: str, tail: str = "", *, outside: bool = False, lost: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.fault: Fault = fault
-        self.message = message
-        self.tail = tail
-        self.outside = outside
-        self.lost = lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +128,7 @@ class WorkerProcess:
             self.link.sent, self.link.in_flight = self.link.sent + size, size
             self.phase = "sending" if pending else "computing"
         cpu_until = None if limits.cpu_s is None else self.cpu_seconds() + limits.cpu_s
+        waited = waited_seconds(self.pid)
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
         if self._stderr_open:
@@ -159,7 +140,10 @@ class WorkerProcess:
             while True:
                 now = time.monotonic()
                 if now > min(until, no_longer):
-                    raise self._timed_out(f"no answer within {limits.deadline_s:g} s")
+                    waited = waited_seconds(self.pid) - waited
+                    failed = self._timed_out(f"no answer within {limits.deadline_s:g} s")
+                    failed.waited_s = waited
+                    raise failed
                 if now >= next_look:
                     self._check_limits(limits, cpu_until)
                     next_look = now + TICK_S

@@ -21,8 +21,9 @@ from mindgap.run import forking
 from mindgap.run.channel import Array, Frame
 from mindgap.run.child_process import SpawnedProcess
 from mindgap.run.cpu import CpuAccount
+from mindgap.run.message import WorkerFailed
 from mindgap.run.outcome import Purpose
-from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess, spawned
+from mindgap.run.process import RequestLimits, WorkerProcess, spawned
 
 T = TypeVar("T")
 

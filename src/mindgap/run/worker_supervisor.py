@@ -36,10 +36,10 @@ from mindgap.run.cpu import CpuAccount
 from mindgap.run.failure_signature import last_words, signature
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.identity import bytes_of, digest_of
-from mindgap.run.message import job_frame, prepare_frame, read_outcome
+from mindgap.run.message import WorkerFailed, job_frame, prepare_frame, read_outcome
 from mindgap.run.message_cleaning import shortened_paths
 from mindgap.run.outcome import Job, Outcome, Prepared, Purpose, Status, check_job
-from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerProcess
 from mindgap.run.worker_client import LEAST_S, CannotOpen, Retry, WorkerClient, WorkerStart, if_doubtful
 
 T = TypeVar("T")

@@ -194,7 +194,15 @@ ALWAYS = {
     "a constant": [helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(np.array(True)))],
     "a name": [helper.make_node("Identity", ["on"], ["c"]), helper.make_node("Identity", ["c"], ["d"])],
     "a weight": [helper.make_node("Identity", ["true"], ["c"])],
-}
+    "computed": [
+        helper.make_node("Constant", [], ["no"], value=numpy_helper.from_array(np.array(False))),
+        helper.make_node("Not", ["no"], ["yes"]), helper.make_node("And", ["yes", "on"], ["c"]),
+    ],
+    "a comparison": [
+        helper.make_node("Constant", [], ["two"], value=numpy_helper.from_array(np.array(2))),
+        helper.make_node("GreaterOrEqual", ["two", "two"], ["c"]),
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ALWAYS)

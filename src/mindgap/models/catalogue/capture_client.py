@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.run.channel import Frame
+from mindgap.run.message import WorkerFailed
 from mindgap.run.message_cleaning import shortened_paths
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 
 _log = logging.getLogger(__name__)

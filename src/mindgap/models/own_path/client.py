@@ -27,7 +27,8 @@ from mindgap.platforms.protocol import Backend, PlatformError, RunsFiles, RunsPr
 from mindgap.platforms.registry import find
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.run.channel import Array, Frame
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import LEAST_S, CannotOpen, WorkerClient, WorkerStart
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _START_S: Final = 120.0
 AGAIN_S: Final = 10.0
 #: Seconds for the search for the submodule at fault.
 SEARCH_S: Final = 60.0
+#: A process that waited for a processor for such a share of its deadline did not hang: the machine is busy.
+_BUSY: Final = 0.5
 #: The calls of a runner that export or compile, and run.
 _STEPS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile", "torchax.extract_jax")
 
@@ -88,11 +91,17 @@ class OwnPathClient:
             group = "" if file is not None else first
             frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S, first=group)
         except WorkerFailed as failed:
-            # What was ended for time, or from outside, says nothing of the platform.
-            fed = not (isinstance(failed, CannotOpen) or self._stopped or time.monotonic() >= self._until)
+            # What was ended from outside, or by a budget or a busy machine, says nothing of the platform.
+            busy = failed.waited_s > _BUSY * self._deadline_s * _slower(backend)
+            fed = not (isinstance(failed, CannotOpen) or self._stopped or busy or time.monotonic() >= self._until)
             line = users_line(failed.tail)
+            reason = failed.message + (
+                f"; for {failed.waited_s:.0f} s of them other processes had the processors: give it longer (--deadline)"
+                if busy
+                else ""
+            )
             return OwnRun(
-                platform, way, None, reason=failed.message, line=line, step=way if fed else "", fed=fed,
+                platform, way, None, reason=reason, line=line, step=way if fed else "", fed=fed,
                 file=file is not None,
             )  # fmt: skip
         except MindgapError as error:

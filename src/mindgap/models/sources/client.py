@@ -18,7 +18,8 @@ from mindgap.graph import Array, Graph, MindgapError, TensorStore, decode
 from mindgap.models.sources.worker import OpenedProgram
 from mindgap.platforms.environments import Environment
 from mindgap.run.channel import Frame
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import LEAST_S, CannotOpen, WorkerClient, WorkerStart
 
 if TYPE_CHECKING:

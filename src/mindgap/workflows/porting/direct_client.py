@@ -15,7 +15,8 @@ from mindgap.platforms.protocol import Scripted
 from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.registry import find
 from mindgap.platforms.script_runner import ScriptRunner, call_apart
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 from mindgap.workflows.porting.call_times import SIDES
 

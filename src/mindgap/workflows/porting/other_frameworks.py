@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments import find
 from mindgap.results.ported_functions import FrameworkDraw, FunctionCell, Latency, PortingSettings, SampleResult
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart, if_doubtful
 from mindgap.workflows.porting.call_times import SIDES
 from mindgap.workflows.porting.usage import Usage, draw_functions

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.models.sources.worker import answering
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.server import Answer, Channel, Service
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 

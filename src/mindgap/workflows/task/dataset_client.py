@@ -11,7 +11,8 @@ from mindgap.graph import Array, MindgapError
 from mindgap.models.sources.client import users_line
 from mindgap.results.predictions import Task, Truth
 from mindgap.run.channel import Frame
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 from mindgap.workflows.task.images import InputForm, Pixels
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -116,6 +116,31 @@ def _body(node: Any, inputs: int, outputs: int) -> Any:
     if graph is None or len(graph.input) != inputs or len(graph.output) < outputs:
         raise Untranslated(f"it has no graph of {inputs} inputs and at least {outputs} outputs")
     return graph
+
+
+def _one_condition(graph: Any) -> bool:
+    """Whether the graph of a loop computes its condition from constants, and from the condition before it, only: where
+    it is true once, it is true each time."""
+    made = {name: node for node in graph.node for name in node.output}
+    changing = {graph.input[0].name, *(each.name for each in graph.input[2:])}
+    left, seen = [graph.output[0].name], set[str]()
+    while left:
+        name = left.pop()
+        if name in changing:
+            return False
+        if name in made and name not in seen:
+            left += [*made[name].input, *(each for inner in subgraphs(made[name]) for each in _used(inner))]
+        seen.add(name)
+    return True
+
+
+def _used(graph: Any) -> Iterator[str]:
+    """Yields the names of the values that a graph and those inside it use."""
+    yield from (each.name for each in graph.output)
+    for node in graph.node:
+        yield from node.input
+        for inner in subgraphs(node):
+            yield from _used(inner)
 
 
 class _Scope:
@@ -290,11 +315,7 @@ class _Translation:
         carries = max(len(node.input) - 2, 0)
         graph = _body(node, 2 + carries, 1 + carries)
         count, going = self._decision(node, 0, scope), self._decision(node, 1, scope)
-        if going != 0 and (count is None or count >= _ENDLESS) and self._always(graph, scope):
-            raise Untranslated(
-                "it never ends: its condition is always true, and it has no trip count; give it one (its first input), "
-                "or a condition that comes to false"
-            )
+        endless = (count is None or count >= _ENDLESS) and _one_condition(graph)
         carried = [scope.of(each) for each in node.input[2:]]
         collected: list[list[str]] = [[] for _ in graph.output[1 + len(carried) :]]
         index = 0
@@ -314,6 +335,11 @@ class _Translation:
             if self.values[found[0]].numel() != 1:
                 raise Untranslated(f"its condition {found[0]} has {self.values[found[0]].numel()} values, and not one")
             going, carried = int(self.values[found[0]].reshape(())), found[1 : 1 + len(carried)]
+            if endless and going:
+                raise Untranslated(
+                    "it never ends: its condition is always true, and it has no trip count; give it one (its first "
+                    "input), or a condition that comes to false"
+                )
             for values, each in zip(collected, found[1 + len(carried) :], strict=True):
                 values.append(each)
             index += 1
@@ -323,21 +349,6 @@ class _Translation:
         for values, result in zip(collected, node.output[len(carried) :], strict=False):
             if result:
                 self._stack(values, result, name, scope)
-
-    def _always(self, graph: Any, scope: _Scope) -> bool:
-        """Whether the condition that the graph of a loop returns is true whatever it computes."""
-        name, made = graph.output[0].name, {each: node for node in graph.node for each in node.output}
-        while name in made and made[name].op_type == "Identity":
-            name = made[name].input[0]
-        if name in made:
-            return op_of(made[name]) == "Constant" and bool(constant_of(made[name]).all())
-        if name == graph.input[1].name:
-            return True
-        held = next((initial_value(one) for one in graph.initializer if one.name == name), None)
-        found = scope.of(name)
-        if held is None and found in self.known and name not in {each.name for each in graph.input}:
-            held = self.values[found]
-        return held is not None and bool(held.all())
 
     def _stack(self, values: Sequence[str], result: str, name: str, scope: _Scope, axis: int = 0) -> None:
         if not values:

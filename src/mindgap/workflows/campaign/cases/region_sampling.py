@@ -22,7 +22,8 @@ from mindgap.models.catalogue.integrity import GraphChecker
 from mindgap.models.synth.regions.pool import RegionPool, join_regions, to_bytes
 from mindgap.models.synth.regions.sampler import SamplerOptions, sample_regions
 from mindgap.run.channel import Frame
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.server import Answer, Channel, Service
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 

@@ -27,10 +27,10 @@ from mindgap.results.settings import RunSettings
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.identity import remember
-from mindgap.run.message import graph_bytes, outcome_frame, read_job
+from mindgap.run.message import WorkerFailed, graph_bytes, outcome_frame, read_job
 from mindgap.run.message_cleaning import shortened_paths
 from mindgap.run.outcome import Job, Outcome
-from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerProcess
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 from mindgap.workflows.campaign.cases.case import Case
 from mindgap.workflows.campaign.judging.worker import judge_frame

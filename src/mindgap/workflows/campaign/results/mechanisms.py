@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.findings.causes import SameMechanism
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 from mindgap.workflows.campaign.results.reduce import SERVICE
 from mindgap.workflows.campaign.state.directory import CampaignDirectory

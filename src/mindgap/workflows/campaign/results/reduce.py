@@ -14,7 +14,8 @@ from mindgap.findings.reduction import ReductionLimits
 from mindgap.findings.reduction.files import Summary, read_summary
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName
-from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.message import WorkerFailed
+from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart
 from mindgap.workflows.campaign.results.findings import FindingGroup, findings_of
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
