@@ -42,7 +42,6 @@ class Model(torch.nn.Module):
 
 
 CASES = {
-    "smallest": (Model, lambda: (torch.tensor([[7]], dtype=torch.int32), torch.tensor([[2]], dtype=torch.int32))),
     "ordinary size": (Model, lambda: (
         torch.arange(64, dtype=torch.int32).reshape(4, 16), torch.full((4, 16), 30, dtype=torch.int32),
     )),
