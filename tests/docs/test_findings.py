@@ -84,9 +84,17 @@ def test_of_each_cause_on_a_simulator_the_page_says_what_decides_that_it_is_the_
     assert {script for script, facts in FACTS.items() if facts.get("decided")} == simulated
     page = (FINDINGS / "README.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"^\| all \| (.*) \|$", page, re.MULTILINE)
-    total, *counts, twice = map(int, row.split(" | "))
+    total, *counts, twice, real = map(int, row.split(" | "))
     assert total == sum(counts) == len(simulated)
     assert twice == sum(RUNS[script].get("answers") == ["fault", "fault"] for script in simulated)
+    on_hardware = {script for script in simulated if RUNS[script].get("hardware")}
+    assert real == len(on_hardware) and all(
+        found[key] == ["fault", "fault"]
+        for script in on_hardware
+        for found in RUNS[script]["hardware"].values()
+        for key in found
+        if key.endswith("answers")
+    )
     for script in simulated:
         assert "\n| kernel or simulator | " in (FINDINGS / script).with_suffix(".md").read_text(encoding="utf-8"), (
             script
