@@ -108,15 +108,18 @@ def _reason(text: str) -> str:
 
 
 def older_versions(case: Any, operator: str, known: Mapping[str, list[int]]) -> Iterator[tuple[int, Any, list[Any]]]:
-    """Yields each older version of a case of one node: the opset, the model and the expected outputs."""
+    """Yields each older version of a case of one node: the opset, the model and the expected outputs. A case that is
+    older than all of `OPSETS` is valid in the first of them, where its operator has not changed since.
+    """
     if len(case.model.graph.node) != 1 or operator not in known:
         return
     own = case.model.opset_import[0].version
     for version in known[operator]:
         if (
-            version >= own
+            version >= max(own, OPSETS.start)
+            or version > own
             or version < FAULTY_BEFORE.get(operator, 0)
-            or (version not in OPSETS and _last(known[operator], version) not in OPSETS)
+            or (_last(known[operator], version) or OPSETS.start) < OPSETS.start
         ):
             continue
         model = onnx.ModelProto()
@@ -129,7 +132,11 @@ def older_versions(case: Any, operator: str, known: Mapping[str, list[int]]) -> 
             expected = ReferenceEvaluator(model).run(None, dict(zip(names, inputs, strict=True)))
         except Exception:  # not valid in this version, or the evaluator does not have it: there is nothing to compare
             continue
-        yield version, model, [np.asarray(each) if isinstance(each, np.generic) else each for each in expected]
+        yield (
+            max(version, OPSETS.start) if version == own else version,
+            model,
+            [np.asarray(each) if isinstance(each, np.generic) else each for each in expected],
+        )
 
 
 def _last(changes: Sequence[int], version: int) -> int | None:
@@ -149,18 +156,24 @@ def counted(only: Iterable[str]) -> Iterator[Counted]:
         changes = known.get(operator, [own])
         since = max((each for each in changes if each <= own), default=own)
         result = outcome(case.model, inputs, outputs, case.rtol, case.atol)
-        yield Counted(operator, (since, _last(changes, since)), True, result)
+        last = _last(changes, since)
+        yield Counted(
+            operator, (since, OPSETS.start - 1 if last is None and own < OPSETS.start else last), True, result
+        )
         if name.endswith("_expanded"):
             continue
         for version, model, expected in older_versions(case, operator, known):
             result = outcome(model, inputs, expected, case.rtol, case.atol)
-            yield Counted(operator, (version, _last(changes, version)), False, result)
+            since = max(each for each in changes if each <= version)
+            yield Counted(operator, (version, _last(changes, since)), False, result)
 
 
 def summary(found: Sequence[Counted]) -> list[str]:
     """Returns the counts: all cases at their own opset, and those that are valid within opsets 13 to 22."""
     own = [each for each in found if each.own]
-    within = [each for each in found if each.opsets[0] < OPSETS.stop]
+    within = [
+        each for each in found if each.opsets[0] < OPSETS.stop and (each.opsets[1] or OPSETS.start) >= OPSETS.start
+    ]
     return [
         f"{what}: {_agreeing(each)} of {len(each)} cases translated and agree, "
         f"{sum(one.result == CONSTANT for one in each)} of them constants; {len(each) - _agreeing(each)} refused"
