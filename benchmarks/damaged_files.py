@@ -296,12 +296,13 @@ def _read_several(each: Format, whole: bytes, root: Path, folder: Path, counts: 
         return
     named: list[int] = []
     for count in counts:
+        _OUTSIDE.unlink(missing_ok=True)
         before = _listed(root, folder)
         _read_one(each, _damaged(each, whole, count), folder, count, Found())
         if _listed(root, folder) != before or _OUTSIDE.exists():
             named.append(count)
-    # One that does nothing the second time is one of these.
-    found.outside += named or [counts[0]]
+    _OUTSIDE.unlink(missing_ok=True)
+    found.outside += named or list(counts)  # one that does nothing the second time is one of these
 
 
 def _damaged(each: Format, whole: bytes, count: int) -> bytes:

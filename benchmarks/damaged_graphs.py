@@ -103,7 +103,7 @@ def _encoded_parts(
 ) -> tuple[bytes, bytes]:
     """Returns content and labels of the graph with one to three parts replaced, drawn again where no bytes say that."""
     others = [part for _, part in parts]
-    while True:
+    for _ in range(1000):
         found: Any = graph
         try:
             for _ in range(random_.randint(1, 3)):
@@ -111,6 +111,7 @@ def _encoded_parts(
             return graph_content(found), labels_content(found)
         except Exception:  # a part is gone, or the format has no bytes for it: not a file that could be read
             continue
+    raise AssertionError("no graph with other parts could be written")
 
 
 def _members(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import struct
 import sys
 import tempfile
@@ -132,7 +131,8 @@ def compare(name: str, platforms: list[str], length: int, dtype: str, keep: Path
     model = MODELS[name]
     with tempfile.TemporaryDirectory() as temporary:
         folder, out = (keep or Path(temporary)) / name, Path(temporary) / "out.json"
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            sys.exit(f"{folder} is there already: name another directory with --keep, or remove it")
         parameters = write_checkpoint(folder, model)
         source = f"hub:{folder}?length={length}&dtype={dtype}"
         command = [sys.executable, "-m", "mindgap", "diff", source, "--json", "--no-own-path", "--deadline", "3600"]

@@ -68,7 +68,8 @@ def on_hardware(runs: Mapping[str, Any]) -> str:
     for device, found in runs["hardware"].items():
         answers = [*found["answers"], *found.get("native_answers", [])]
         count = f"{answers.count('fault')} of {len(answers)} runs"
-        said.append(f"{device}: the fault in {count}, with {found['printed'].splitlines()[0]}")
+        first = next(iter(found["printed"].splitlines()), "nothing printed")
+        said.append(f"{device}: the fault in {count}, with {first}")
     return "; ".join(said)
 
 

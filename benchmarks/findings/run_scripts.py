@@ -108,7 +108,8 @@ def main() -> int:
             native = facts[name].native if name in facts and not arguments.no_native else ""
             found = _on_vulkan(target, directory / name, native, arguments.vulkan[1])
             runs.note(name, hardware={arguments.vulkan[0]: found})
-            answer = next((each for each in found["answers"] if each != "fault"), "fault")
+            answers = [*found["answers"], *found.get("native_answers", [])]
+            answer = next((each for each in answers if each != "fault"), "fault")
         elif python:
             answer, printed = run(os.path.abspath(python), directory / name)
             versions = next(iter(printed.splitlines()), "")

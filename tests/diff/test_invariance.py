@@ -223,3 +223,28 @@ def test_a_model_with_gradients_has_no_answer_of_its_own() -> None:
     if graph.grad:
         with pytest.raises(MindgapError, match="asks for gradients"):
             ask(lambda _: graph, "cpu/eager")
+
+
+def test_a_model_that_is_refused_is_refused_on_every_platform(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its sizes are captured by one process, which keeps those that were not asked for yet."""
+    (tmp_path / "raises.py").write_text(
+        "import torch\n\ndef make():\n    def broken(x):\n        raise ValueError('the model is broken')\n"
+        "    return broken, (torch.ones(1, 3),)\n"
+    )
+    asked = [
+        "invariance",
+        f"{tmp_path}/raises.py:make",
+        "-p",
+        "cpu/eager",
+        "-p",
+        "cpu/jit",
+        "--batches",
+        "1,2",
+        "--json",
+    ]
+    assert main(asked) == 2
+    said = capsys.readouterr()
+    assert [line.split(":")[1].strip() for line in said.err.splitlines()] == ["cpu/eager", "cpu/jit"]
+    assert said.err.count("the program raised ValueError: the model is broken") == 2

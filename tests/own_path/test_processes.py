@@ -73,3 +73,12 @@ def test_a_request_that_hangs_holds_up_nobody_but_the_most_at_once() -> None:
     for each in (first, second, last):
         each.join(30)
     assert third.is_set() and len(made) == 2
+
+
+def test_starting_a_process_does_not_count_as_slow() -> None:
+    shared, made = processes(slow_s=0.1)
+    waiting = threading.Thread(target=lambda: shared.taken().__enter__())
+    with shared.taken(ready=lambda client: (waiting.start(), time.sleep(0.5))):
+        assert len(made) == 1
+    waiting.join(30)
+    assert not waiting.is_alive() and len(made) == 1

@@ -70,6 +70,7 @@ def test_the_answer_is_kept_with_the_environment(tmp_path: Path, monkeypatch: py
 
     assert kept_arithmetic("npu", installed) == {"npu/flushing": found} and kept_arithmetic("another", installed) == {}
     assert kept_arithmetic("npu", lambda packages: installed(packages, "2")) == {}
+    assert kept_arithmetic("npu", lambda packages: {}) == {}, "of a package that is gone"
     ran = [each for each in found.values() if not each.startswith("not run")]
     words = f"arithmetic checked: {len(ran) - 1} of {len(ran)} exact, {len(found) - len(ran)} not run"
     assert checked_words(found) == words and checked_words({}) == "arithmetic not checked"

@@ -227,14 +227,27 @@ def _graph_of(client: SourceClient, source: str, option: str, sizes: Sequence[in
     asked for; they are opened together, so that one process captures them all."""
     graphs: dict[tuple[int, ...], Graph] = {}
     opened: dict[tuple[int, ...], OpenedSource] = {}
+    refused: dict[tuple[int, ...], MindgapError] = {}
+
+    def open_(size: tuple[int, ...]) -> None:
+        if not (size in opened or size in graphs or size in refused):
+            try:
+                opened[size] = only_program(
+                    client, with_options(source, [f"{option}={','.join(map(str, size))}"]), source
+                )
+            except MindgapError as error:
+                refused[size] = error
 
     def captured(*size: int) -> Graph:
-        if size not in graphs:
-            for each in {size: None, **{(one,): None for one in sizes}}:
-                if each not in opened:
-                    sized = with_options(source, [f"{option}={','.join(map(str, each))}"])
-                    opened[each] = only_program(client, sized, source)
-            graphs[size] = client.capture(opened[size], 0)
+        for each in (size, *((one,) for one in sizes)):
+            open_(each)
+        if size in opened:
+            try:
+                graphs[size] = client.capture(opened.pop(size), 0)
+            except MindgapError as error:
+                refused[size] = error
+        if size in refused:
+            raise refused[size]
         return graphs[size]
 
     return captured

@@ -81,7 +81,7 @@ def kept_arithmetic(
     return {
         platform: operations
         for platform, checked, operations in answers
-        if checked and all(there.get(package, version) == version for package, version in checked.items())
+        if checked and all(there.get(package) == version for package, version in checked.items())
     }
 
 

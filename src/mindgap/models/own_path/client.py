@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
-from mindgap.models.own_path.processes import Processes
+from mindgap.models.own_path.processes import SLOW_S, Processes
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns, own_run
 from mindgap.models.own_path.sizes import DynamicSize, SizeRun
 from mindgap.models.sources.client import users_line
@@ -254,11 +254,19 @@ class OwnPathClient:
         **more: object,
     ) -> Frame:
         """Raises `WorkerFailed`, and `MindgapError` for a program that cannot be opened or built there."""
-        with self._processes_of(platform, backend).taken() as client:
-            # Others may have been waited for.
-            left = self._until - time.monotonic()
-            if self._stopped or left <= 0:
+
+        def started(client: WorkerClient) -> None:
+            if self._stopped or time.monotonic() >= self._until:  # others may have been waited for
                 raise MindgapError("interrupted" if self._stopped else "the time budget was used up")
+            try:
+                client.started(None if math.isinf(self._until) else self._until)
+            except CannotOpen:
+                raise
+            except WorkerFailed as failed:  # the program has not reached it
+                raise CannotOpen(failed.message, permanent=False) from failed
+
+        with self._processes_of(platform, backend).taken(started) as client:
+            left = self._until - time.monotonic()
             file = {"file": self._file(source, platform) is not None, "input_map": self._input_map}
             prepare = [runner.prepare, dict(platform.backend_options)] if runner.prepare else []
             asked = {
@@ -300,7 +308,9 @@ class OwnPathClient:
             {**os.environ, "PYTHONUNBUFFERED": "1", **variables}, where, not variables, self._starter,
         )  # fmt: skip
         with self._lock:
-            return self._processes.setdefault(key, Processes(partial(WorkerClient, start, {}, limits)))
+            return self._processes.setdefault(
+                key, Processes(partial(WorkerClient, start, {}, limits), SLOW_S * _slower(backend))
+            )
 
 
 def _slower(backend: Backend) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -12,14 +13,15 @@ from typing import Final
 from mindgap.run.worker_client import WorkerClient
 
 #: Seconds for which others wait for a request. An export that hangs takes until its deadline.
-_SLOW_S: Final = 30.0
+SLOW_S: Final = 30.0
 #: Each has imported PyTorch, and what the exports of its programs need.
 _MOST: Final = 4
 
 
 @dataclass
 class _Process:
-    """`since`: the moment at which its request began; None where it is free. `lock`: held meanwhile."""
+    """`since`: the moment at which its request began, infinite before that; None where it is free. `lock`: held
+    meanwhile."""
 
     client: WorkerClient
     since: float | None = None
@@ -33,7 +35,7 @@ class Processes:
     requests for a while, another one is started: a program that hangs does not hold up the others.
     """
 
-    def __init__(self, start: Callable[[], WorkerClient], slow_s: float = _SLOW_S, most: int = _MOST) -> None:
+    def __init__(self, start: Callable[[], WorkerClient], slow_s: float = SLOW_S, most: int = _MOST) -> None:
         """`start`: returns the client of another process. `slow_s`: seconds until a request counts as slow. `most`:
         processes at once."""
         self._start, self._slow_s, self._most = start, slow_s, most
@@ -41,11 +43,16 @@ class Processes:
         self._changed = threading.Condition()
 
     @contextmanager
-    def taken(self) -> Generator[WorkerClient]:
-        """Yields a client that nobody else has."""
+    def taken(self, ready: Callable[[WorkerClient], object] | None = None) -> Generator[WorkerClient]:
+        """Yields a client that nobody else has. `ready`: starts its process; that does not count as slow."""
         process = self._free()
         try:
             with process.lock:
+                if ready is not None:
+                    ready(process.client)
+                with self._changed:
+                    process.since = time.monotonic()
+                    self._changed.notify_all()
                 yield process.client
         finally:
             with self._changed:
@@ -64,8 +71,8 @@ class Processes:
                     found = _Process(self._start())
                     self._all.append(found)
                     break
-                self._changed.wait(left if len(busy) < self._most else None)
-            found.since = time.monotonic()
+                self._changed.wait(left if len(busy) < self._most and left < math.inf else None)
+            found.since = math.inf
             return found
 
     def kill(self) -> None:
