@@ -1,6 +1,6 @@
 """iree/cpu: `to(float8)` of float16 does not compile
 
-Condition: the input is float16 and the dtype float8_e4m3fn, float8_e5m2 or float8_e5m2fnuz.
+Condition: the input is float16 and the dtype float8_e4m3fn, float8_e5m2, float8_e4m3fnuz or float8_e5m2fnuz.
 
 Right for: the same dtypes of float32, which give PyTorch's numbers.
 
@@ -46,6 +46,11 @@ class Wide(torch.nn.Module):
         return x0.to(torch.float8_e5m2).float()
 
 
+class Narrow(torch.nn.Module):
+    def forward(self, x0):
+        return x0.to(torch.float8_e4m3fnuz).float()
+
+
 class OneZero(torch.nn.Module):
     def forward(self, x0):
         return x0.to(torch.float8_e5m2fnuz).float()
@@ -55,6 +60,7 @@ CASES = {
     "smallest": (Model, lambda: (torch.tensor([1.0, 2.0], dtype=torch.float16),)),
     "ordinary size": (Model, lambda: (torch.linspace(-2, 2, 64, dtype=torch.float16).reshape(4, 16),)),
     "float8_e5m2": (Wide, lambda: (torch.linspace(-2, 2, 8, dtype=torch.float16),)),
+    "float8_e4m3fnuz": (Narrow, lambda: (torch.linspace(-2, 2, 8, dtype=torch.float16),)),
     "float8_e5m2fnuz": (OneZero, lambda: (torch.linspace(-2, 2, 8, dtype=torch.float16),)),
 }
 

@@ -1,12 +1,15 @@
-"""jax/cpu: `grid_sample(padding_mode="reflection")` takes the mirrored place after 2, 4, ... reflections: the last pixel for the first
+"""jax/cpu: `grid_sample(padding_mode="reflection")` takes the mirrored pixel for coordinates from 3 to 5 and -7 to -5 (`flips & 1` is a logical and)
 
-Condition: a coordinate x of the grid with 4 <= |x + 1| < 6, or 8 to 10, 12 to 14, ..., which is reflected an even
-number of times: 3 to 5 and -5 to -7; both values of `align_corners`, images and volumes.
+Condition: a coordinate x of the grid from 3 to 5 or -7 to -5, and from 7 to 9, -11 to -9 and so on, each 4 further;
+both values of `align_corners`, images and volumes. By the same translation `x & y` of integers in
+`torch.inference_mode()` gives bool: True for 2 & 1.
 
-Right for: coordinates between -5 and 3, with at most one reflection, and those with an odd number of them.
+Right for: coordinates between -5 and 3; `torch.bitwise_and`, and `x & y` outside `torch.inference_mode()`.
 
-The decomposition asks `flips & 1 == 0`. torchax gives `aten.__and__` to `jnp.logical_and` (`_aten_logical_and` in
-torchax/ops/jaten.py), so that 2 & 1 is True, not 0.
+PyTorch's decomposition (`reflect_coordinates` in torch/_decomp/decompositions.py) asks `flips & 1 == 0`. It runs
+below PyTorch's autograd, where `&` is `aten.__and__` itself, which torchax gives to `jnp.logical_and`
+(`_aten_logical_and` in torchax/ops/jaten.py): 2 & 1 is True, not 0. In a user's program autograd turns `x & y` into
+`aten.bitwise_and` first, which is right; inference mode has no autograd.
 
 Seen with torch 2.13.0+cpu, jax 0.10.2, torchax 0.0.13.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

@@ -3,7 +3,7 @@
 Condition: `x` above about 9.2 in float32, where erfc(x) is below the smallest normal number, or exp(x * x) is
 infinite.
 
-Right for: x from 0 to 9.
+Right for: x from -3.2 to 9.
 
 `_aten_special_erfcx` in torchax/ops/jaten.py is `jnp.exp(x * x) * jax.lax.erfc(x)`: infinity times 0. erfcx is
 defined to avoid this product, and is 1 / (x * sqrt(pi)) for large x.

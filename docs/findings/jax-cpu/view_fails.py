@@ -1,4 +1,4 @@
-"""jax/cpu: `x.view(dtype)` fails
+"""jax/cpu: `x.view(torch.int32)` (a dtype) fails: the dtype is read as a shape
 
 Condition: `view` with a dtype, of the same width (bool as uint8, float32 as int32) or another.
 

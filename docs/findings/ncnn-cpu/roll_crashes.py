@@ -1,8 +1,8 @@
-"""ncnn/cpu: `roll` by more than the size of the dimension ends the process, or has no output (9 of 8)
+"""ncnn/cpu: `roll` by the size of the dimension or more ends the process, or has no output (9 of 8)
 
-Condition: the shift, forwards or backwards, is greater than the size of the last dimension, and there are four or
-eight rows, which ncnn packs; of one dimension, of two rows, or by just the size, there is no output, and an error
-says that it cannot be read.
+Condition: the shift, forwards or backwards, of any dimension is at least its size; beyond the size, with 4 to 8 or 12
+rows, the process ends, by SIGABRT or SIGSEGV as it happens; with 2 or 3 rows, of one dimension, or by just the size,
+there is no output.
 
 Right for: shifts that are less than the size, forwards and backwards.
 

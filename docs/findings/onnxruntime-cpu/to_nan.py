@@ -1,4 +1,4 @@
-"""onnxruntime/cpu: `to(float8_e5m2)`, and to the two fnuz types, of a number out of range or an infinity gives the largest number, not inf or NaN
+"""onnxruntime/cpu: `to(float8_e5m2)` (and the two fnuz types) saturates: inf becomes 57344
 
 Condition: float8_e5m2, float8_e4m3fnuz or float8_e5m2fnuz, of an infinity or of a number that rounds beyond the
 largest one (57344, 240).

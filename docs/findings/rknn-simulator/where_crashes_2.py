@@ -1,6 +1,6 @@
 """rknn/simulator: `where(x > y, x, y)` of int32 ends the process (SIGFPE)
 
-Condition: int32 operands are compared and selected.
+Condition: int32 operands are compared and selected; not each process ends (see the evidence).
 
 Right for: the same of float32; `maximum` of int32.
 
