@@ -1,13 +1,13 @@
 """onnxruntime/cpu: `torch.remainder` and `%` of floats lose the answer where the quotient is large: 1e9 % 7 is 64, 1e5 % 0.3 is 2.4 % off; by infinity NaN
 
-Condition: the dividend is so much larger than the divisor that |x| * 2**-24, which the answer can be off by, counts
+Condition: the dividend is so much larger than the divisor that abs(x) * 2**-24, which the answer can be off by, counts
 beside it (1e5 % 0.3: 2.4 % off; 1e9 % 7: no digit is right), or x / y is rounded up to a whole number (1 % 0.1 is 0,
 not 0.1), or the divisor is inf or -inf (NaN); float32, tensors and numbers.
 
 Right for: whole numbers from 0 to 2**24 of float32; `torch.fmod`, which is ONNX's Mod.
 
 `_aten_remainder` in onnxscript/function_libs/torch_lib/ops/core.py writes x - floor(x / y) * y in the dtype of x. x /
-y and the product are rounded, and their difference keeps an error of up to |x| * 2**-24, whatever the size of the
+y and the product are rounded, and their difference keeps an error of up to abs(x) * 2**-24, whatever the size of the
 answer; 0 times infinity is NaN. PyTorch computes C's fmod, which is exact, and mends the sign.
 
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
