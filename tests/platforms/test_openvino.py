@@ -13,6 +13,7 @@ import torch
 from mindgap.platforms.openvino.backend import BACKEND, OpenVinoDevice, OpenVinoPlatform
 from mindgap.platforms.openvino.pytorch_frontend import convert, import_openvino
 from mindgap.platforms.protocol import CompileFailure, Executable, Fallback, Unsupported
+from mindgap.platforms.pytorch.device.availability import processor
 from platforms.onnx_graphs import MODELS, captured, eager, normal
 
 #: PyTorch 2.14 exports `vector_norm` in a form that OpenVINO converts.
@@ -112,6 +113,10 @@ def test_f32_computes_in_f32_and_says_so(either):
     assert either.describe()["precision_in_force"] == "f32"
 
 
+@pytest.mark.skipif(
+    not {"avx512_bf16", "amx_bf16"} & processor().flags,
+    reason="OpenVINO computes in bfloat16 where the processor has it",
+)
 def test_default_computes_in_less_and_says_so(exact, reduced):
     graph, inputs = captured(torch.nn.Linear(64, 64), normal(4, 64))
     executable = reduced.load(graph, inputs)
@@ -123,6 +128,7 @@ def test_default_computes_in_less_and_says_so(exact, reduced):
     assert executable(inputs)[0].dtype == np.float32
 
 
+@pytest.mark.skipif("avx512f" not in processor().flags, reason="without AVX-512 OpenVINO takes no hint of bfloat16")
 def test_less_precision_than_asked_for_is_a_fallback(reduced):
     lying = BACKEND.open({"precision": "f32"})
     lying._settings["INFERENCE_PRECISION_HINT"] = "bf16"

@@ -23,6 +23,7 @@ from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import parse
 from mindgap.platforms.onnxruntime import backend as onnxruntime_backend
 from mindgap.platforms.openvino.backend import properties
+from mindgap.platforms.pytorch.device.availability import processor
 from mindgap.results.advice import advised
 from mindgap.results.rows import Row
 from mindgap.run.outcome import Outcome
@@ -62,6 +63,8 @@ def on_onnxruntime(file: Path, options: dict[str, str]) -> Any:
 
 @pytest.mark.parametrize("run", [on_openvino, on_onnxruntime])
 def test_with_the_option_the_products_are_exact(run: Any, file: Path) -> None:
+    if run is on_openvino and not {"avx512_vnni", "avx_vnni", "amx_int8"} & processor().flags:
+        pytest.skip("OpenVINO quantises operands where the processor multiplies bytes")
     largest = np.abs(EXACT).max()
     assert np.abs(run(file, {}) - EXACT).max() > 1e-3 * largest, "by default the operand is quantised"
     assert np.abs(run(file, {"activations": "float"}) - EXACT).max() < 1e-6 * largest
