@@ -25,7 +25,6 @@ from mindgap.findings.script.frame import (
     MAIN_VERSION,
     MAIN_WRONG,
     RAISES,
-    VERSIONS,
     Compare,
     error_source,
     versions_source,
@@ -53,7 +52,9 @@ _MAINS: Final[Mapping[Kind, str]] = {
 _BLOCKS: Final = (ast.ClassDef, ast.FunctionDef)
 #: The functions of the frame.
 _FUNCTIONS: Final = re.findall(
-    r"^def (\w+)", "\n".join([*_MAINS.values(), BOUNDARY, DIAGNOSED, RAISES, VERSIONS, MAIN_VERSION]), re.MULTILINE
+    r"^def (\w+)",
+    "\n".join([*_MAINS.values(), BOUNDARY, DIAGNOSED, RAISES, versions_source(), MAIN_VERSION]),
+    re.MULTILINE,
 )
 #: What the runners of onnxruntime-web define besides `run`.
 _BROWSER_NAMES: Final = ("PROGRAM", "PAGE", "SOFTWARE", "Server")

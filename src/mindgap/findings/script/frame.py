@@ -72,12 +72,11 @@ def versions():
     found = [f"{{name}} {{version(name)}}" for name in PACKAGES]
     return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability(){name}])
 '''
-VERSIONS: Final = _VERSIONS.format(device="", name="")
 
 
-def versions_source(hardware: str) -> str:
-    """Returns the function that prints versions. `hardware`: an expression for the name of a device, or empty."""
-    return _VERSIONS.format(device=", and the device", name=f", {hardware}") if hardware else VERSIONS
+def versions_source(hardware: str = "") -> str:
+    """Returns the function that tells versions. `hardware`: an expression for the name of a device, or empty."""
+    return _VERSIONS.format(device=", and the device" * bool(hardware), name=f", {hardware}" * bool(hardware))
 
 
 #: Around a model with dtypes that numpy does not hold: bfloat16 and float8 cross as float32, complex numbers as pairs.

@@ -1,4 +1,4 @@
-"""Worker processes of one kind, of which callers take one each. There is one, and more where it does not come back."""
+"""Worker processes of one kind, of which each caller takes one. A slow request makes another one start."""
 
 from __future__ import annotations
 
