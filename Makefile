@@ -9,7 +9,7 @@ JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 # `make nightly` runs all of them, those in folders too, in the short forms of tests/benchmarks/test_short_forms.py.
 NEED_ARGUMENTS := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py differential_tests.py \
 	differential_tests_nnsmith.py front_ends.py judging_cost.py operator_use.py paired.py reduction_cost.py strided_operands.py \
-	compiled_versions.py operator_schemas.py stages.py)
+	compiled_versions.py operator_schemas.py stages.py target_tables.py)
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 

@@ -111,6 +111,7 @@ SHORT_FORMS = (
         "target_costs.py", "cpu/jit --repeat 2 --campaign {campaign}",
         r"\| `cpu/jit` \| native \| – \| [1-9]\d* / [1-9]\d* \| [\d.]+ × \| [\d.]+ \| `(identical|rounding)` \|",
     ),
+    ShortForm("target_tables.py", "{campaign}", r"(?s)2 targets beside cpu/eager.*\| `cpu/jit` \| native \| 8 .*paper"),
     ShortForm("trace_cost.py", TINY, "1 models: median"),
     ShortForm("truth/openvino_alone.py", "ov_relu_nan", r"(?s)eager .*openvino f32"),
     ShortForm("truth/run.py", "--name ov_relu_nan", "1 of 1 right"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -209,6 +209,29 @@ def test_a_range_that_ends_at_the_largest_number_is_the_same_cause() -> None:
 
     other = judged(graph, [x], ends_early)
     assert other.culprit is not None and other.culprit.op == "aten.mul.Scalar"
+
+
+def ties_away(x: torch.Tensor) -> torch.Tensor:
+    """Whole numbers up to 4,096 in float16, whose numbers are even there, rounded away from zero."""
+    assert bool((x.abs() <= 4096).all()) and bool((x == x.round()).all())
+    return torch.where(x.abs() <= 2048, x, x.sign() * 2 * ((x.abs() + 1) / 2).floor())
+
+
+@pytest.mark.parametrize(("rounded", "explained"), [(ties_away, True), (lambda x: (x / 8).floor() * 8, False)])
+def test_places_of_numbers_that_fall_together_are_explained_by_either_rounding_of_ties(
+    rounded: Callable[[torch.Tensor], torch.Tensor], explained: bool
+) -> None:
+    """3,001 is halfway in float16: with 3,000 to even, with 3,002 away from zero."""
+    x = np.random.default_rng(0).permutation(np.arange(-4096, 4096)).astype(np.float32)
+    graph = build([x], [("a", "aten.argsort.default", "i0")], ["a"])
+
+    def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return rounded(args[0]).argsort()
+
+    found = judged(graph, [x], fault, {"float32": {"computes_in": "float16", "returns": "float32"}})
+    assert found.culprit is not None
+    assert found.verdict == ("reduced_precision" if explained else "discrepant")
+    assert (found.culprit.op == "dtype policy: float32 computed in float16") == explained
 
 
 def test_an_error_beyond_the_policy_has_its_own_culprit() -> None:

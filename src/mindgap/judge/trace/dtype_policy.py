@@ -34,6 +34,8 @@ from mindgap.platforms.name import PlatformName
 _SEGMENT_BYTES: Final = 64 << 20
 #: Elements that are converted at a time; an array of as many is kept in a file.
 _PIECE: Final = 1 << 20
+#: Integers as large as a number of a floating dtype, by bytes.
+_BITS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32}
 
 #: Platform -> dtype -> what `describe()` says of it: `computes_in`, `returns`, `overflow`.
 Dtypes = Callable[[PlatformName], Mapping[str, Mapping[str, str]]]
@@ -158,13 +160,14 @@ class Explanation:
             return False
 
     def _narrowed(self, inputs: Sequence[Array]) -> Iterator[list[Array]]:
-        """The inputs in the narrower dtype. Where some are out of its range, also with these as its largest number
-        instead of infinity."""
+        """The inputs in the narrower dtype. Where some lie halfway between two of its numbers, also with these rounded
+        away from zero; where some are out of its range, also with these as its largest number instead of infinity."""
         narrow = self._mixed(inputs, frozenset())
         yield narrow
-        cut_off = [_cut_off(array, wide) for array, wide in zip(narrow, inputs, strict=True)]
-        if any(cut is not array for cut, array in zip(cut_off, narrow, strict=True)):
-            yield cut_off
+        for changed in (_ties_away, _cut_off):
+            other = [changed(array, wide) for array, wide in zip(narrow, inputs, strict=True)]
+            if any(one is not array for one, array in zip(other, narrow, strict=True)):
+                yield other
 
     def _calm(self, graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array], wide: frozenset[int]) -> bool:
         oracle = self._retyped(graph, inputs, self.policy.computed, self._oracle.imposed, wide)
@@ -294,6 +297,21 @@ def _cut_off(narrow: Array, wide: Array) -> Array:
         return narrow
     overflowed = torch.isinf(tensor) & torch.isfinite(declared)
     return to_numpy(torch.where(overflowed, tensor.clamp(limits.min, limits.max), tensor))
+
+
+def _ties_away(narrow: Array, wide: Array) -> Array:
+    """Numbers halfway between two of the narrower dtype, rounded away from zero and not to the even one. The array
+    itself where there are none. The simulator of Qualcomm's SM8550 rounds float32 to float16 so."""
+    tensor, declared = to_torch(narrow), to_torch(wide)
+    if not tensor.is_floating_point() or tensor.dtype == declared.dtype:
+        return narrow
+    # The next number away from zero has the next higher bits, whatever the sign.
+    further = (tensor.view(_BITS[tensor.itemsize]) + 1).view(tensor.dtype)
+    parts = zip(_pieces(tensor), _pieces(declared), _pieces(further), strict=True)
+    tied = [(away.double() - exact.double()) == (exact.double() - even.double()) for even, exact, away in parts]
+    if not any(bool(part.any()) for part in tied):
+        return narrow
+    return to_numpy(torch.where(torch.cat(tied).reshape(tensor.shape), further, tensor))
 
 
 def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
