@@ -238,6 +238,9 @@ def test_a_program_with_control_flow_runs_while_writes_to_buffers_are_noted() ->
     flat = FlatProgram(program, (x,), {})
     calls = run_twice(flat, lambda call: questions(flat, call))
     assert calls.first[0].tolist() == calls.second[0].tolist() == [8.0, 8.0]
+    # PyTorch's compiler would skip the code of both for the rest of the process.
+    targets = [str(node.target) for node in torch.export.export(flat, flat.fresh()).graph.nodes]
+    assert {"cond", "while_loop"} <= set(targets)
 
 
 def test_how_far_rounding_of_arguments_and_parameters_leads_is_measured() -> None:

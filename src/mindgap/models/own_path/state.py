@@ -59,9 +59,16 @@ class State:
                 if _is_container(value):
                     _refill(value, content)
 
-    def writes(self) -> BufferWrites:
-        """A mode that notes the lines that write to these buffers in place."""
-        return BufferWrites([(path, buffer) for path, _, _, buffer, _ in self._buffers])
+    @contextlib.contextmanager
+    def writes(self) -> Generator[BufferWrites]:
+        """Notes the lines that write to these buffers in place. Nothing is compiled within.
+
+        Eager `torch.cond` and `while_loop` compile themselves. While a mode is active PyTorch's compiler skips their
+        code, and does so for the rest of the process, in which they cannot be exported then.
+        """
+        noted = BufferWrites([(path, buffer) for path, _, _, buffer, _ in self._buffers])
+        with torch.compiler.set_stance("force_eager"), noted:
+            yield noted
 
     def changes(self, lines: Mapping[str, str]) -> list[tuple[str, str]]:
         """What is not as it was: the path of each buffer or attribute, and the user's line that changes it.
