@@ -79,10 +79,13 @@ def _of_culprit(platform: PlatformName, culprit: Culprit | None) -> str:
 
 
 def _of_export(fault: Fault) -> str:
-    """What to do about a program whose own export is wrong or fails, by what is said of its reason."""
+    """What to do about a program whose own export is wrong or fails, by what is said of its reason. A decision by data
+    that no line of the program makes is the compiler's own, as in Inductor's `scan`."""
     if not isinstance(fault.culprit, SubmoduleCulprit):
         return ""
-    return next((advice for phrase, advice in _OF_EXPORT.items() if phrase in fault.detail), "")
+    advice = next((advice for phrase, advice in _OF_EXPORT.items() if phrase in fault.detail), "")
+    own = advice == _AS_TENSORS and fault.verdict == "failed" and not fault.culprit.label
+    return "" if own else advice
 
 
 def _remedy(platform: PlatformName, policy: DtypePolicy) -> str:

@@ -32,7 +32,7 @@ def _is_users(code: CodeType) -> bool:
 
 
 def _is_users_file(name: str) -> bool:
-    if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__", "<eval_with_key>", "<how users")):
+    if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__", "<eval_with_key>", "<how users", "<string>")):
         return False
     return not (name.startswith(_STDLIB) and "site-packages" not in name)
 
