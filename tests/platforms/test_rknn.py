@@ -108,6 +108,10 @@ def test_a_graph_runs_in_float16_and_nothing_is_left_behind(tmp_path, monkeypatc
         assert array.dtype == np.float32 and 0 < np.abs(array - exact).max() < 0.01
         taken = delegation_of(outcome.facts)
         assert taken is not None and taken.delegate == "rk3588's NPU" and taken.ran
+        # The toolkit drops the input that nothing reads.
+        unread, (_, z) = captured(lambda x, z: torch.relu(z), normal(8), normal(8) + 5)
+        outcome = pool.run(Job(PLATFORM, unread, want="outputs"))
+        assert outcome.status == "ok" and np.abs(outcome.arrays[0] - z).max() < 0.01
         description = pool.describe(PLATFORM)
     assert description["execution"] == "simulated" and description["dtypes"]["float32"]["computes_in"] == "float16"
     assert not [*tmp_path.iterdir()]

@@ -83,10 +83,19 @@ class RknnPlatform:
         if graph.grad:
             raise Unsupported("backward", "an ONNX model has no backward pass")
         exported = shared_export(graph, inputs, opset=OPSET)
-        if not exported.fed:
+        if not _read_inputs(exported):
             # Its `build` ends in "list index out of range" (2.5.0).
             raise Unsupported("model", "RKNN-Toolkit2 builds no model without inputs")
         return RknnExecutable(graph, exported, self._chip, self._opt, self._calibration)
+
+
+def _read_inputs(exported: Exported) -> list[int]:
+    """The numbers of the graph's inputs that the model reads. The toolkit drops the others as it loads a model, and
+    gives the arrays of `inference` to those that are left in their order, without a word (2.5.0)."""
+    onnx: Any = importlib.import_module("onnx")
+    graph = onnx.load_from_string(exported.model).graph
+    read = {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
+    return [number for name, number in zip(exported.inputs, exported.fed, strict=True) if name in read]
 
 
 def _calibration_file(options: Options) -> str | None:
@@ -126,7 +135,7 @@ class RknnExecutable:
     """Runs one model. `facts`: changes that the translation made, and the operators that the NPU takes."""
 
     def __init__(self, graph: Graph, exported: Exported, chip: str, opt: int, calibration: str | None = None) -> None:
-        self._exported = exported
+        self._exported, self._fed = exported, _read_inputs(exported)
         self._outputs = [graph.values[number] for number in graph.outputs]
         api: Any = importlib.import_module("rknn.api")
         self._rknn: Any = api.RKNN(verbose=True)
@@ -142,7 +151,7 @@ class RknnExecutable:
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the model on the simulator. Raises `Unsupported` for what it says that it lacks, else `RunFailure`."""
-        fed = [as_real(inputs[number]) for number in self._exported.fed]
+        fed = [as_real(inputs[number]) for number in self._fed]
         with self._typed(running=True):
             found: list[Any] | None = self._rknn.inference(fed, data_format="nchw")
             _require(found is not None)
