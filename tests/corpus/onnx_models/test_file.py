@@ -267,6 +267,10 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     huge = saved(
         folder / "huge.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [1 << 50])], [value("y", None)]
     )
+    memory = saved(
+        folder / "memory.onnx", [helper.make_node("Expand", ["x", "to"], ["y"], "/big")], [value("x", [1])],
+        [value("y", None)], [numpy_helper.from_array(np.array([10**7, 10**7]), "to")],
+    )  # fmt: skip
     with (folder / "large.onnx").open("wb") as file:
         file.truncate(3 << 30)
     return {
@@ -274,6 +278,10 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "empty": (folder / "empty.onnx", "damaged, or no ONNX model"),
         "cut": (folder / "cut.onnx", "damaged, or no ONNX model"),
         "newer": (folder / "newer.onnx", "operator set 999; onnx .* knows 7 to .*: pip install --upgrade onnx"),
+        "memory": (
+            memory,
+            r"node /big \(Expand\): memory does not suffice: PyTorch asked for 400,000,000,000,000 bytes",
+        ),
         "shapes": (shapes, r"node /mm \(MatMul\): .* like this: .*2x3 and 4x5.*; other inputs may fit: --inputs FILE"),
         "declared": (declared, r"output y is declared \[2, 6\], and its node gives \[2, 5\]; correct the declaration"),
         "strings": (strings, "input x holds strings"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ Translate = Callable[..., Any]
 
 #: How far two correct implementations of one operator may be apart, of the largest magnitude and of each element.
 _APART: Final[Mapping[str, float]] = {"float64": 1e-7, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+#: What PyTorch's allocator for the CPU raises, as a `RuntimeError`.
+_ALLOCATOR: Final = re.compile(r"DefaultCPUAllocator: .* allocate (\d+) bytes")
 #: Another process has compared the translation with the reference evaluator.
 CHECKED: Final = contextvars.ContextVar("checked", default=False)
 
@@ -145,7 +148,17 @@ class TranslatedNode(torch.nn.Module):
         except Untranslated:
             raise
         except Exception as error:
+            if (size := _asked_for(error)) is not None:
+                raise Untranslated(f"memory does not suffice: {size}") from error
             raise Untranslated(f"PyTorch has no {self.source_line} like this: {one_line(error)}") from error
+
+
+def _asked_for(error: Exception) -> str | None:
+    """Returns what was to be allocated where memory ran out, None for another error."""
+    if isinstance(error, MemoryError):
+        return one_line(error)
+    found = _ALLOCATOR.search(str(error))
+    return None if found is None else f"PyTorch asked for {int(found[1]):,} bytes ({int(found[1]) / 2**30:,.1f} GiB)"
 
 
 class TranslatedModel(torch.nn.Module):
