@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import psutil
 import pytest
 from misbehaving import graph
 
-from mindgap.run.cpu import CpuAccount, seconds_of, waited_seconds
+from mindgap.run.cpu import CpuAccount, WaitMeter, seconds_of
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 
@@ -53,24 +54,66 @@ def test_a_worker_that_is_stopped_is_charged_to_its_end(make_pool: MakePool) -> 
     assert charged(pool, "running") == pytest.approx(outcome.timings["cpu"]) and outcome.timings["cpu"] > 0
 
 
+SPINNING = "while True: pass"
+#: A process that sleeps on one processor while its three children compute there.
+COMPILING = """
+import os, subprocess, sys, time
+os.sched_setaffinity(0, [{one}])
+for _ in range(3):
+    subprocess.Popen([sys.executable, "-c", "while True: pass"])
+print(flush=True)
+time.sleep(60)
+"""
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the system does not count how long is waited")
-def test_a_process_waits_where_others_have_its_processor() -> None:
+def test_a_process_is_held_up_where_others_have_the_processors_of_its_children() -> None:
     one = min(os.sched_getaffinity(0))
-    spinning = f"import os; os.sched_setaffinity(0, [{one}]); print(flush=True)\nwhile True: pass"
-    busy = [subprocess.Popen([sys.executable, "-c", spinning], stdout=subprocess.PIPE) for _ in range(3)]
-    asleep = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"], stdout=-1)
+    compiling = subprocess.Popen(
+        [sys.executable, "-c", COMPILING.format(one=one)], stdout=subprocess.PIPE, start_new_session=True
+    )
+    others: list[subprocess.Popen[bytes]] = []
     try:
-        for each in (*busy, asleep):
-            assert each.stdout is not None and each.stdout.readline()
-        before = [waited_seconds(each.pid) for each in (*busy, asleep)]
-        time.sleep(1.0)
-        waited = [waited_seconds(each.pid) - then for each, then in zip((*busy, asleep), before, strict=True)]
-        assert sum(waited[:3]) > 1.0 and waited[3] < 0.1  # of three on one processor, two wait
-        assert waited_seconds(2**22 + 1) == 0.0
+        assert compiling.stdout is not None and compiling.stdout.readline()
+        alone, left = held_up(compiling.pid)
+        # Each of the children waits two thirds of the time, for its siblings.
+        assert alone < left + 0.1
+        pinned = f"import os; os.sched_setaffinity(0, [{one}])\n{SPINNING}"
+        others += [subprocess.Popen([sys.executable, "-c", pinned]) for _ in range(3)]
+        shared, left = held_up(compiling.pid)
+        assert 0.4 < shared < left + 0.1
     finally:
-        for each in (*busy, asleep):
+        os.killpg(compiling.pid, signal.SIGKILL)
+        compiling.communicate()
+        for each in others:
             each.kill()
             each.communicate()
+
+
+def held_up(pid: int) -> tuple[float, float]:
+    """Returns for how many of about 1.5 s others had the processor of a process, and how many its children left."""
+    meter = WaitMeter(pid, every_s=0.3)
+    process = psutil.Process(pid)
+    time.sleep(0.4)
+    meter.look()
+    started, before = time.monotonic(), seconds_of(process, process.children())
+    for _ in range(4):
+        time.sleep(0.4)
+        meter.look()
+    return meter.seconds, time.monotonic() - started - seconds_of(process, process.children()) + before
+
+
+def test_a_process_that_sleeps_or_is_gone_is_not_held_up() -> None:
+    asleep = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"], stdout=-1)
+    try:
+        assert asleep.stdout is not None and asleep.stdout.readline()
+        assert held_up(asleep.pid)[0] < 0.1
+    finally:
+        asleep.kill()
+        asleep.communicate()
+    gone = WaitMeter(asleep.pid, every_s=0.0)
+    gone.look()
+    assert gone.seconds == 0.0
 
 
 def test_sums_are_by_purpose_and_name() -> None:

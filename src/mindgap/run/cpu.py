@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -49,14 +50,54 @@ def seconds_of(process: psutil.Process, children: Iterable[psutil.Process] = ())
     return total
 
 
-def waited_seconds(pid: int) -> float:
-    """Returns for how many seconds the main thread of a process could have run, and others had the processors; 0 where
-    the system does not tell (Documentation/scheduler/sched-stats.rst of Linux)."""
-    try:
-        with open(f"/proc/{pid}/schedstat", encoding="ascii") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
+class WaitMeter:
+    """Sums for how many seconds a process and its descendants could have run, and other processes had the processors.
+
+    Of each interval between two looks this is how long that thread waited for a processor that waited longest
+    (Documentation/scheduler/sched-stats.rst of Linux). It is no more than these processes left of the interval, as
+    threads of one program wait for each other too. What ends before a look is not seen. 0 where the system does not
+    tell.
+    """
+
+    def __init__(self, pid: int, every_s: float = 1.0) -> None:
+        """Begins to count at the first look, `every_s` seconds from now."""
+        self._pid, self._every_s = pid, every_s
+        self._next = time.monotonic() + every_s
+        self._before: tuple[float, float, dict[tuple[int, int], float]] | None = None
+        self.seconds = 0.0
+
+    def look(self) -> None:
+        """Adds what was waited since the last look, unless that is less than `every_s` seconds ago."""
+        now = time.monotonic()
+        if now < self._next or sys.platform != "linux":
+            return
+        self._next = now + self._every_s
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(self._pid)
+            children = process.children(recursive=True)
+            waited: dict[tuple[int, int], float] = {}
+            for each in (process, *children):
+                waited |= _waits_of(each.pid)
+            spent = seconds_of(process, children)
+            if self._before is not None:
+                then, spent_before, before = self._before
+                longest = max((seconds - before.get(key, 0.0) for key, seconds in waited.items()), default=0.0)
+                used = max(spent - spent_before, 0.0) / len(os.sched_getaffinity(self._pid))
+                self.seconds += max(min(longest, now - then - used), 0.0)
+            self._before = now, spent, waited
+
+
+def _waits_of(pid: int) -> dict[tuple[int, int], float]:
+    """Returns for how many seconds each thread of a process could have run, and others had the processors."""
+    found: dict[tuple[int, int], float] = {}
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with (
+                contextlib.suppress(OSError, ValueError, IndexError),
+                open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file,
+            ):
+                found[pid, int(thread)] = int(file.read().split()[1]) / 1e9
+    return found
 
 
 def _own_seconds(pid: int, otherwise: float) -> float:

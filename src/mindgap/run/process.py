@@ -26,7 +26,7 @@ from mindgap.platforms.environments.host_connection import HANGING_UP_S, HostLin
 from mindgap.platforms.environments.host_worker import BEAT_S, oom_kills
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
 from mindgap.run.child_process import ChildProcess, SpawnedProcess, readable, widen
-from mindgap.run.cpu import seconds_of, waited_seconds
+from mindgap.run.cpu import WaitMeter, seconds_of
 from mindgap.run.message import OOM_EXIT, WorkerFailed
 from mindgap.run.message_cleaning import telling_lines
 from mindgap.run.system import own_bytes
@@ -128,7 +128,7 @@ class WorkerProcess:
             self.link.sent, self.link.in_flight = self.link.sent + size, size
             self.phase = "sending" if pending else "computing"
         cpu_until = None if limits.cpu_s is None else self.cpu_seconds() + limits.cpu_s
-        waited = waited_seconds(self.pid)
+        waits = WaitMeter(self.pid)
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
         if self._stderr_open:
@@ -140,12 +140,12 @@ class WorkerProcess:
             while True:
                 now = time.monotonic()
                 if now > min(until, no_longer):
-                    waited = waited_seconds(self.pid) - waited
                     failed = self._timed_out(f"no answer within {limits.deadline_s:g} s")
-                    failed.waited_s = waited
+                    failed.waited_s = waits.seconds
                     raise failed
                 if now >= next_look:
                     self._check_limits(limits, cpu_until)
+                    waits.look()
                     next_look = now + TICK_S
                 wait_s = min(next_look - now, until - now)
                 for fd, _ in poll.poll(max(1, int(wait_s * 1000))):
