@@ -8,16 +8,18 @@ import resource
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore, digest
-from mindgap.results.store import TABLES, VERSION, MergeCounts, Store, StoreError, small_segments
+from mindgap.results.store import TABLES, VERSION, MergeCounts, Store, StoreError, small_segments, small_tables
 from mindgap.results.store.location import LocalLocation
 from mindgap.run.system import remove_leftovers
 from store.store_rows import outcome, small_graph
@@ -56,13 +58,65 @@ def test_parameters_are_values_and_never_sql(tmp_path: Path) -> None:
         store.query("SELECT nonsense FROM outcomes")
 
 
-def test_of_rows_with_one_key_the_last_written_counts(tmp_path: Path) -> None:
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Tables are read into memory, or their files by DuckDB."""
+    if request.param == "large":
+        monkeypatch.setattr(small_tables, "LIMIT", 0)
+    return request.param
+
+
+def test_of_rows_with_one_key_the_last_written_counts(tmp_path: Path, size: str) -> None:
     store = Store(tmp_path)
     store.append("outcomes", [outcome(1, status="crash"), outcome(1, status="timeout"), outcome(2)])
     assert statuses(store) == {"01": "timeout", "02": "ok"}
     store.append("outcomes", outcome(1, status="ok"))
     assert statuses(store) == {"01": "ok", "02": "ok"}
     assert store.rows("SELECT count(*) AS n FROM outcomes") == [{"n": 2}]
+    assert (store.count_of("outcomes"), store.count_of("outcomes", "r"), store.count_of("outcomes", "other")) == (
+        2,
+        2,
+        0,
+    )
+    assert sorted(row["graph"][-2:] for row in store.rows_of("outcomes", "r")) == ["01", "02"]
+
+
+def test_rows_of_a_table_are_those_that_sql_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    store.append("runs", [{"run": each, "kind": "diff", "created": datetime.now(UTC), "seconds": 1.5} for each in "ab"])
+    store.append("outcomes", [outcome(1), outcome(2, status="crash"), outcome(1, message="again — ×")])
+    small = [store.rows_of(table) for table in TABLES]
+    monkeypatch.setattr(small_tables, "LIMIT", 0)
+    large = [Store(tmp_path).rows_of(table) for table in TABLES]
+    assert small == large == [store.rows(f"SELECT * FROM {table}") for table in TABLES]
+
+
+def test_a_table_grows_out_of_memory_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    store.append("outcomes", outcome(1))
+    monkeypatch.setattr(small_tables, "LIMIT", segments(tmp_path)[0].stat().st_size * 3 // 2)
+    assert statuses(store) == {"01": "ok"}
+    store.append("outcomes", outcome(2))
+    assert statuses(store) == {"01": "ok", "02": "ok"} and len(store.rows_of("outcomes")) == 2
+    segments(tmp_path)[1].unlink()
+    assert statuses(store) == {"01": "ok"} and len(store.rows_of("outcomes")) == 1
+
+
+def test_small_tables_are_read_and_refused_without_duckdb(tmp_path: Path) -> None:
+    Store(tmp_path).append("outcomes", outcome(1))
+    store = Store(tmp_path)
+    assert store.count_of("outcomes") == 1 and store._views._connection is None
+    (path,) = segments(tmp_path)
+    # Behind a right digest: only reading the rows can tell.
+    data = bytearray(path.read_bytes())
+    data[200] ^= 0xFF
+    path.unlink()
+    named = f"{path.stem.rpartition('-')[0]}-{xxhash.xxh3_128_hexdigest(data)}.parquet"
+    path.with_name(named).write_bytes(data)
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match=f"{named} is damaged or cut short"):
+        store.rows_of("outcomes")
+    assert store._views._connection is None
 
 
 @settings(max_examples=15, deadline=None)
@@ -106,7 +160,7 @@ def test_merge_copies_graphs_and_tensors(tmp_path: Path) -> None:
     assert here.check() == []
 
 
-def test_compacting_keeps_rows_and_saves_files(tmp_path: Path) -> None:
+def test_compacting_keeps_rows_and_saves_files(tmp_path: Path, size: str) -> None:
     store = Store(tmp_path)
     for number in range(6):
         store.append("outcomes", outcome(number % 5, status="ok" if number < 5 else "oom"))
@@ -139,7 +193,7 @@ def test_a_graph_is_kept_under_its_digest_and_checked(tmp_path: Path) -> None:
         store.get_graph("0" * 64)
 
 
-def test_a_segment_that_was_cut_short_or_changed_is_named(tmp_path: Path) -> None:
+def test_a_segment_that_was_cut_short_or_changed_is_named(tmp_path: Path, size: str) -> None:
     store = Store(tmp_path)
     store.append("outcomes", [outcome(number) for number in range(100)])
     (path,) = segments(tmp_path)
@@ -216,6 +270,7 @@ def test_a_segment_of_another_version_is_refused_by_name(tmp_path: Path) -> None
 
 
 def test_a_first_query_that_meets_a_compaction_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_tables, "LIMIT", 0)
     store = Store(tmp_path)
     for number in range(3):
         store.append("blocks", {"run": "r", "block": number})
@@ -308,6 +363,7 @@ def test_stored_tensors_come_along_on_request(tmp_path: Path) -> None:
 
 
 def test_many_small_segments_are_put_together_for_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_tables, "LIMIT", 0)
     monkeypatch.setattr(small_segments, "MANY", 5)
     monkeypatch.setattr(small_segments, "_TOGETHER", 4)
     store = Store(tmp_path)
@@ -335,6 +391,7 @@ def test_many_small_segments_are_put_together_for_queries(tmp_path: Path, monkey
 
 
 def test_a_full_temporary_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_tables, "LIMIT", 0)
     monkeypatch.setattr(small_segments, "MANY", 2)
     store = Store(tmp_path)
     for number in range(3):

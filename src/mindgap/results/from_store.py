@@ -33,29 +33,26 @@ from mindgap.run.outcome import Outcome
 #: What rows raise that hold other values than mindgap writes, behind checksums that fit.
 _DAMAGED: Final = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
 _TOTALS = """
-WITH rows AS (SELECT * FROM verdicts WHERE run = $run),
-     words AS (SELECT word, count(*) AS n FROM rows GROUP BY word),
-     states AS (SELECT status, count(*) AS n FROM rows GROUP BY status)
 SELECT (SELECT count(*) FROM models WHERE run = $run) AS models,
-       (SELECT count(DISTINCT platform) FROM rows) AS platforms,
-       (SELECT count(*) FROM rows) AS rows,
+       count(DISTINCT platform) AS platforms,
+       count(*) AS rows,
        (SELECT count(*) FROM refused WHERE run = $run) AS refused,
-       (SELECT count(*) FROM rows WHERE broken <> '')
-         + (SELECT count(*) FROM refused WHERE run = $run AND broken <> '') AS broken,
-       (SELECT map(list(word), list(n)) FROM words) AS words,
-       (SELECT map(list(status ORDER BY status), list(n ORDER BY status)) FROM states) AS statuses,
-       (SELECT count(*) FROM rows WHERE list_contains($findings, word)) AS findings,
+       count(*) FILTER (broken <> '') + (SELECT count(*) FROM refused WHERE run = $run AND broken <> '') AS broken,
+       histogram(word) AS words,
+       histogram(status) AS statuses,
+       count(*) FILTER (list_contains($findings, word)) AS findings,
        -- A finding that the judge did not look at is one fault.
-       (SELECT coalesce(sum(greatest(1, CASE WHEN judge_seconds IS NULL THEN 1 ELSE coalesce(len(f.faults), 1) END)), 0)
-        FROM rows LEFT JOIN faults f USING (run, model, graph, platform, reference)
-        WHERE list_contains($findings, word)) AS faults
+       coalesce(sum(greatest(1, CASE WHEN judge_seconds IS NULL THEN 1 ELSE coalesce(len(f.faults), 1) END))
+                FILTER (list_contains($findings, word)), 0) AS faults
+FROM verdicts LEFT JOIN faults f USING (run, model, graph, platform, reference)
+WHERE run = $run
 """
 
 
 def runs(store: Store) -> list[str]:
     """The runs in a store that have rows of verdicts, oldest first."""
-    asked = "SELECT run FROM runs WHERE NOT list_contains($answers, kind) ORDER BY created, run"
-    return [row["run"] for row in store.rows(asked, {"answers": list(ANSWER_RUNS)})]
+    found = [row for row in store.rows_of("runs") if row["kind"] not in (None, *ANSWER_RUNS)]
+    return [row["run"] for row in sorted(found, key=lambda row: (str(row["created"]), row["run"]))]
 
 
 def totals(store: Store, run: str) -> Totals:
@@ -91,16 +88,16 @@ def report_of(store: Store, run: str | None = None) -> Report:
 
 
 def _report(store: Store, run: str) -> Report:
-    (about,) = store.rows("SELECT * FROM runs WHERE run = ?", [run])
+    (about,) = store.rows_of("runs", run)
     outcomes: dict[tuple[str, str], Outcome] = {}
-    for row in store.rows("SELECT * FROM outcomes WHERE run = ?", [run]):
+    for row in store.rows_of("outcomes", run):
         outcomes[row["model"], row["platform"]] = outcome_of(row)
     reference = recorded(about["reference"])
     settings: dict[str, Any] = json.loads(about["settings"])
     require_whole(store, run)
     models = [
         _model(row, outcomes.get((row["model"], reference)), settings.get("sources", {}))
-        for row in store.rows("SELECT * FROM models WHERE run = ? ORDER BY position", [run])
+        for row in _in_order(store.rows_of("models", run))
     ]
     report = Report(
         reference=reference,
@@ -108,8 +105,7 @@ def _report(store: Store, run: str) -> Report:
         models=tuple(models),
         rows=_rows(store, run, [model.name for model in models], settings["platforms"], outcomes),
         refused=tuple(
-            Refused(row["source"], row["reason"], row["broken"])
-            for row in store.rows("SELECT * FROM refused WHERE run = ? ORDER BY position", [run])
+            Refused(row["source"], row["reason"], row["broken"]) for row in _in_order(store.rows_of("refused", run))
         ),
         created=about["created"].isoformat(timespec="seconds"),
         version=about["version"],
@@ -123,18 +119,20 @@ def _report(store: Store, run: str) -> Report:
 
 def require_whole(store: Store, run: str) -> None:
     """Raises `StoreError` where the store has fewer rows of a run than the run had written at its end."""
-    for about in store.rows("SELECT settings FROM runs WHERE run = ?", [run]):
+    for about in store.rows_of("runs", run):
         for table, written in json.loads(about["settings"] or "{}").get("rows", {}).items():
-            (found,) = store.rows(f"SELECT count(*) AS n FROM {table} WHERE run = ?", [run])
-            if found["n"] < written:
+            if (found := store.count_of(table, run)) < written:
                 raise StoreError(
-                    f"{store.url}/tables/{table}: {written - found['n']} of {written} rows of run {run} are gone "
+                    f"{store.url}/tables/{table}: {written - found} of {written} rows of run {run} are gone "
                     "with a segment that was removed: copy it again, or run again"
                 )
 
 
+def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: row["position"])
+
+
 def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
-    sql = "SELECT * FROM platforms WHERE run = ? AND fingerprint = '' ORDER BY position"
     names = ("platform", "backend", "available", "reason", "hardware", "versions", "options")
     found = [
         PlatformFacts(
@@ -142,7 +140,8 @@ def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
             execution=str(json.loads(row["description"] or "{}").get(EXECUTION, "")),
             arithmetic=str(json.loads(row["description"] or "{}").get(ARITHMETIC, "")),
         )
-        for row in store.rows(sql, [run])
+        for row in _in_order(store.rows_of("platforms", run))
+        if row["fingerprint"] == ""
     ]
     return tuple(replace(each, platform=recorded(each.platform)) for each in found)
 
@@ -171,31 +170,28 @@ def _rows(
     found: defaultdict[str, dict[str, Row]] = defaultdict(dict)
     weak = {
         (row["model"], row["platform"]): tuple(Weakness(**each) for each in row["weaknesses"])
-        for row in store.rows("SELECT * FROM weaknesses WHERE run = ?", [run])
+        for row in store.rows_of("weaknesses", run)
     }
     unfit = {
         (row["model"], row["platform"]): tuple(
             Contradiction(**(each | {"of": tuple(each["of"])})) for each in row["contradictions"]
         )
-        for row in store.rows("SELECT * FROM contradictions WHERE run = ?", [run])
+        for row in store.rows_of("contradictions", run)
     }
     decisions = {
         (row["model"], row["platform"]): tuple(OtherDecision(**each) for each in row["decisions"])
-        for row in store.rows("SELECT * FROM decisions WHERE run = ?", [run])
+        for row in store.rows_of("decisions", run)
     }
     faults = {
         (row["model"], row["platform"]): tuple(_fault(each) for each in row["faults"])
-        for row in store.rows("SELECT * FROM faults WHERE run = ?", [run])
+        for row in store.rows_of("faults", run)
     }
     delegations = {
         (row["model"], row["platform"]): Delegation(**{each.name: row[each.name] for each in fields(Delegation)})
-        for row in store.rows("SELECT * FROM delegations WHERE run = ?", [run])
+        for row in store.rows_of("delegations", run)
     }
-    own_paths = {
-        (row["model"], row["platform"]): _own_path(row)
-        for row in store.rows("SELECT * FROM own_paths WHERE run = ?", [run])
-    }
-    for row in store.rows("SELECT * FROM verdicts WHERE run = ?", [run]):
+    own_paths = {(row["model"], row["platform"]): _own_path(row) for row in store.rows_of("own_paths", run)}
+    for row in store.rows_of("verdicts", run):
         key = row["model"], row["platform"]
         one = replace(_row(row, outcomes.get(key)), delegation=None if row["broken"] else delegations.get(key))
         # A row that was decided without the judge may follow one that was judged.

@@ -103,6 +103,21 @@ def check_bytes(location: StoreLocation, name: str, data: bytes, table: TableSch
     checked(location, name, data)
 
 
+def read_segment(location: StoreLocation, name: str, table: TableSchema) -> pa.Table:
+    """Returns the rows of a segment after all checks. Raises `StoreError` for a damaged one, `FileNotFoundError` if it
+    is gone."""
+    data = location.read(name)
+    if data is None:
+        raise FileNotFoundError(location.url(name))
+    check_bytes(location, name, data, table)
+    try:
+        rows = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read(use_threads=False)
+        rows.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(location, name, error) from None
+    return rows
+
+
 def _check_footer(location: StoreLocation, name: str, file: BinaryIO, table: TableSchema) -> None:
     where = location.url(name)
     try:

@@ -129,6 +129,27 @@ class Store:
         """Runs SQL and returns Python values, a dict per row; maps are dicts."""
         return self.query(sql, params).to_pylist(maps_as_pydicts="strict")
 
+    def rows_of(self, table: str, run: str | None = None) -> list[dict[str, Any]]:
+        """Returns the rows of a table, or those of a run in it, as `rows` does. Of a small table this takes no SQL.
+
+        Raises `StoreError` also for values that Python cannot hold.
+        """
+        found = self._views.small(table_named(table), run)
+        if found is None:
+            found = self.query(f"SELECT * FROM {table}{_of(run)}", _values(run))
+        try:
+            return found.to_pylist(maps_as_pydicts="strict")
+        except (ValueError, OverflowError, KeyError) as error:
+            why = str(error).splitlines()[0][:200]
+            raise StoreError(f"{self.url}: {table} holds what mindgap does not write ({why}): copy it again") from None
+
+    def count_of(self, table: str, run: str | None = None) -> int:
+        """Returns the number of rows of a table, or of a run in it. Of a small table this takes no SQL."""
+        found = self._views.small(table_named(table), run)
+        if found is not None:
+            return found.num_rows
+        return self.rows(f"SELECT count(*) AS n FROM {table}{_of(run)}", _values(run))[0]["n"]
+
     def put_graph(self, graph: Graph, *, tensors: TensorStore | None = None) -> str:
         """Keeps a graph's bytes under its digest, and returns that. `tensors`: the store of its tensors."""
         key = digest(graph)
@@ -255,6 +276,14 @@ class Store:
 def new_run(kind: str) -> str:
     """Returns a unique name for a run, sorted by time: `diff-20261121T041500-1a2b3c4d`."""
     return f"{kind}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
+
+
+def _of(run: str | None) -> str:
+    return "" if run is None else " WHERE run = ?"
+
+
+def _values(run: str | None) -> list[str]:
+    return [] if run is None else [run]
 
 
 def _groups(sizes: Mapping[str, int]) -> Iterator[list[str]]:
