@@ -1,17 +1,25 @@
 """Measures the CPU time to load a graph in ONNX Runtime and OpenVINO, with mindgap's export and the official one.
 
     python benchmarks/export_time.py [MODEL …] [--islands 20 100 300]
+    python benchmarks/export_time.py --steps 16
 
 CPU seconds, the second of two runs each (the first fills caches that live as long as a worker). `official`:
 `torch.onnx.export(dynamo=True)`, from the module. `ours`: from the captured graph, with and without onnxscript's
 optimiser. `convert_model`: OpenVINO's own translation of a `torch.export` program. `distance`: the largest
 difference from eager over the largest output, through ONNX and through `convert_model`.
+
+`--steps N` measures, once, a Llama of two layers, width 64 and 256 tokens that runs N steps
+with its cache after a prompt of 8 tokens: each stage of its export to ONNX Runtime, and `mindgap diff --steps N`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import resource
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -106,16 +114,82 @@ def call() -> None:
         print(f"{name}: {cost * 1e3:.0f} µs a call of one node")
 
 
+_LLAMA = """
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+def make():
+    torch.manual_seed(0)
+    config = LlamaConfig(vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+                         num_attention_heads=4, num_key_value_heads=2)
+    return LlamaForCausalLM(config).eval(), (), {"input_ids": torch.randint(256, (1, 8)), "use_cache": True}
+"""
+
+
+def steps(count: int) -> None:
+    """Prints processor seconds of all threads, and of all processes for `mindgap diff`."""
+    import onnxruntime
+
+    from mindgap.models.corpus.libraries import declare_operators
+    from mindgap.models.own_path.program_run import FlatProgram
+    from mindgap.models.own_path.worker import opened_program
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "llama.py"
+        path.write_text(_LLAMA)
+        declare_operators()
+        built = opened_program(f"{path}:make?steps={count}")
+        flat, last = FlatProgram(built.program, built.args, built.kwargs), time.process_time()
+
+        def stage(name: str) -> None:
+            nonlocal last
+            print(f"{name}: {time.process_time() - last:.2f} CPU s", flush=True)
+            last = time.process_time()
+
+        with torch.no_grad():
+            flat(*flat.tensors)
+        stage("eager mode")
+        exported = torch.export.export(flat, tuple(flat.tensors))
+        stage("torch.export.export")
+        program = torch.onnx.export(exported, optimize=False, verbose=False)
+        assert program is not None
+        before = program.model.graph.num_nodes()
+        stage("torch.onnx.export")
+        program.optimize()
+        stage(f"onnxscript's optimiser, {before} nodes to {program.model.graph.num_nodes()}")
+        session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+        stage("session")
+        names = [each.name for each in session.get_inputs()]
+        session.run(None, dict(zip(names, (each.numpy() for each in flat.tensors), strict=True)))
+        stage("run")
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [sys.executable, "-m", "mindgap", "diff", f"{path}:make", "--steps", str(count), "--json"]
+        done = subprocess.run([*command, "-p", "onnxruntime/cpu"], stdout=subprocess.PIPE, check=False)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = after.ru_utime + after.ru_stime - spent.ru_utime - spent.ru_stime
+    (row,) = json.loads(done.stdout)["rows"]
+    own = row["own_path"] or {"status": "none", "detail": ""}
+    print(f"mindgap diff: {total:.0f} CPU s, {row['verdict']}; {own['status']} by its own export {own['detail'][:120]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", default=[*MODELS], help=" ".join(MODELS))
-    parser.add_argument("--islands", type=int, nargs="*", default=[20, 100, 300], help="small graphs in one load")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"{' '.join(MODELS)}; all without --steps")
+    parser.add_argument("--islands", type=int, nargs="*", help="small graphs in one load; 20 100 300 without --steps")
+    parser.add_argument("--steps", type=int, help="of a decoder with a cache")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    models(chosen.models)
-    for count in chosen.islands:
+    alone = chosen.steps is not None
+    named = chosen.models or ([] if alone else [*MODELS])
+    if named:
+        models(named)
+    for count in ([] if alone else [20, 100, 300]) if chosen.islands is None else chosen.islands:
         islands(count)
-    call()
+    if named:
+        call()
+    if alone:
+        steps(chosen.steps)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
-"""Makes Hugging Face folders of large models, and measures `mindgap diff` on them: peak memory and time.
+"""Makes Hugging Face folders of large models, and an `.onnx` file with external data, and measures `mindgap diff` on
+them: peak memory and time.
 
     python benchmarks/large_checkpoints.py layer_70b -p cpu/jit
     python benchmarks/large_checkpoints.py whole_3b -p cpu/jit
     python benchmarks/large_checkpoints.py whole_3b --dtype float16 -p onnxruntime/cpu -p openvino/cpu
+    python benchmarks/large_checkpoints.py onnx_2.5g -p onnxruntime/cpu
 
     layer_70b   one layer (`--inside model.layers.0`) of a Llama with 70 billion parameters in bfloat16: 80 layers in
                 files of one layer each. Layer 0 has seeded weights; the other files are holes, which take no disk
     whole_3b    a Llama with 3.2 billion parameters in bfloat16, all of them seeded: 6.0 GiB on disk
-    layer_tiny, whole_tiny    the same with 2 narrow layers
+    onnx_2.5g   ten layers of 8,192 x 8,192 float32 weights, as torch.onnx writes them: 2.5 GiB, which no protobuf file
+                holds, in a file beside the model. The file itself runs too, as it is deployed
+    layer_tiny, whole_tiny, onnx_tiny    the same with 2 narrow layers
 
 Memory is that of all processes together, each page counted once. Status 1 where a row is no `identical` or `rounding`,
 nor one that was not run, with what it would need.
@@ -19,6 +23,7 @@ import argparse
 import json
 import os
 import struct
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -45,9 +50,27 @@ class Llama:
     inside: str = ""
 
 
-MODELS: Final = {
+@dataclass(frozen=True)
+class OnnxFile:
+    """Sizes of a perceptron: layers of `width` x `width` weights."""
+
+    width: int
+    layers: int
+
+
+_EXPORT: Final = """
+import sys, torch
+path, width, layers = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+torch.manual_seed(0)
+each = [part for _ in range(layers) for part in (torch.nn.Linear(width, width), torch.nn.GELU())]
+torch.onnx.export(torch.nn.Sequential(*each).eval(), (torch.randn(8, width),), path, external_data=True, verbose=False)
+"""
+
+MODELS: Final[dict[str, Llama | OnnxFile]] = {
     "layer_70b": Llama(8192, 28672, 80, 64, 8, 128256, "model.layers.0"),
     "whole_3b": Llama(3072, 8192, 28, 24, 8, 128256),
+    "onnx_2.5g": OnnxFile(8192, 10),
+    "onnx_tiny": OnnxFile(64, 2),
     "layer_tiny": Llama(64, 128, 2, 4, 2, 96, "model.layers.0"),
     "whole_tiny": Llama(64, 128, 2, 4, 2, 96),
 }
@@ -85,7 +108,6 @@ def files_of(model: Llama) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:
 
 def write_checkpoint(folder: Path, model: Llama) -> int:
     """Writes a folder: what is compared gets seeded weights, the rest holes. Returns the count of parameters."""
-    folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config_of(model)))
     parameters, places = 0, dict[str, str]()
     for file, shapes in files_of(model):
@@ -97,6 +119,13 @@ def write_checkpoint(folder: Path, model: Llama) -> int:
     index = {"metadata": {"total_size": 2 * parameters}, "weight_map": places}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return parameters
+
+
+def write_onnx(path: Path, model: OnnxFile) -> int:
+    """Writes a model and its external data, in a process of its own. Returns the count of parameters."""
+    sizes = (str(model.width), str(model.layers))
+    subprocess.run([sys.executable, "-W", "ignore", "-c", _EXPORT, str(path), *sizes], check=True)
+    return model.layers * model.width * (model.width + 1)
 
 
 def _write_file(path: Path, shapes: dict[str, tuple[int, ...]], sizes: dict[str, int], whole: bool) -> None:
@@ -133,11 +162,16 @@ def compare(name: str, platforms: list[str], length: int, dtype: str, keep: Path
         folder, out = (keep or Path(temporary)) / name, Path(temporary) / "out.json"
         if folder.exists():
             sys.exit(f"{folder} is there already: name another directory with --keep, or remove it")
-        parameters = write_checkpoint(folder, model)
-        source = f"hub:{folder}?length={length}&dtype={dtype}"
-        command = [sys.executable, "-m", "mindgap", "diff", source, "--json", "--no-own-path", "--deadline", "3600"]
+        folder.mkdir(parents=True)
+        command = [sys.executable, "-m", "mindgap", "diff", "--json", "--deadline", "3600"]
         command += [part for platform in platforms for part in ("-p", platform)]
-        command += ["--inside", model.inside] if model.inside else []
+        if isinstance(model, OnnxFile):
+            parameters = write_onnx(folder / "model.onnx", model)
+            command += [str(folder / "model.onnx")]
+        else:
+            parameters = write_checkpoint(folder, model)
+            command += [f"hub:{folder}?length={length}&dtype={dtype}", "--no-own-path"]
+            command += ["--inside", model.inside] if model.inside else []
         found = measured(command, {**os.environ, "MINDGAP_HOME": f"{temporary}/home"}, out)
         disk = sum(path.stat().st_blocks * 512 for path in folder.iterdir())
         report = json.loads(out.read_text() or '{"rows": []}')
@@ -147,6 +181,8 @@ def compare(name: str, platforms: list[str], length: int, dtype: str, keep: Path
         print(f"    {gib(size):6.2f} GiB  {part}")
     for row in report["rows"]:
         print(f"    {row['platform']}: {row['verdict'] or row['status']} {row['detail'][:160]}", flush=True)
+        if row["own_path"]:
+            print(f"        {row['own_path']['way']}: {row['own_path']['status']} {row['own_path']['detail'][:160]}")
     return bool(report["rows"]) and all(_calm_or_too_large(row) for row in report["rows"])
 
 

@@ -59,7 +59,10 @@ SHORT_FORMS = (
     ),
     ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
     ShortForm("export_speed.py", "--runs 1", r"[\d.]+ s before, [\d.]+ s after"),
-    ShortForm("export_time.py", "bert --islands 3", r"(?s)bert +\d+.*3 islands.*openvino: \d+ µs a call"),
+    ShortForm(
+        "export_time.py", "bert --islands 3 --steps 1",
+        r"(?s)bert +\d+.*3 islands.*openvino: \d+ µs a call.*mindgap diff: \d+ CPU s, r",
+    ),
     ShortForm("findings/publish.py", "{findings}", r"\d+ causes listed, \d+ with an upstream link"),
     ShortForm("findings/run_scripts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^fault: onnxruntime-cpu"),
     ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 1,100 segments"),
@@ -72,7 +75,10 @@ SHORT_FORMS = (
         r"judging / running: [\d.]+",
     ),
     ShortForm("int4_decoder.py", "tiny", r"tiny: [\d.]+ GiB, .*: cpu/jit (identical|rounding)"),
-    ShortForm("large_checkpoints.py", "layer_tiny", r"layer_tiny: [\d,]+ parameters.*status 0"),
+    ShortForm(
+        "large_checkpoints.py", "layer_tiny onnx_tiny -p onnxruntime/cpu",
+        r"(?s)layer_tiny: [\d,]+ parameters.*status 0.*onnx_tiny: [\d,]+ parameters.*status 0.*model.onnx: ",
+    ),
     ShortForm("mutations.py", "{catalogue} --bases 4", r"all: [\d.]+ % valid"),
     ShortForm("onnx_conformance.py", "--op Resize Add", r"each case at its own opset: [1-9]\d+ of \d+ cases"),
     ShortForm("operator_samples.py", "--every 50", "ops:"),
