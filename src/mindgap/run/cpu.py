@@ -72,7 +72,7 @@ class WaitMeter:
         if now < self._next or sys.platform != "linux":
             return
         self._next = now + self._every_s
-        with contextlib.suppress(psutil.Error):
+        with contextlib.suppress(psutil.Error, OSError):
             process = psutil.Process(self._pid)
             children = process.children(recursive=True)
             waited: dict[tuple[int, int], float] = {}
