@@ -79,7 +79,8 @@ def damaged_store(data: bytes, random_: random.Random) -> bytes:
             parts = last.removesuffix(".parquet").rsplit("-", 1)
             if last.endswith(".parquet"):
                 last = f"{parts[0]}-{xxhash.xxh3_128_hexdigest(content)}.parquet"
-    return zipped({**files, f"{folder}/{last}"[:200]: content})
+    # A name of a file has at most 255 bytes.
+    return zipped({**files, f"{folder}/{last}".encode()[:200].decode(errors="ignore"): content})
 
 
 def read_store(folder: Path) -> object:

@@ -10,7 +10,7 @@ them: peak memory and time.
                 files of one layer each. Layer 0 has seeded weights; the other files are holes, which take no disk
     whole_3b    a Llama with 3.2 billion parameters in bfloat16, all of them seeded: 6.0 GiB on disk
     onnx_2.5g   ten layers of 8,192 x 8,192 float32 weights, as torch.onnx writes them: 2.5 GiB, which no protobuf file
-                holds, in a file beside the model. The file itself runs too, as it is deployed
+                holds, in a file beside the model
     layer_tiny, whole_tiny, onnx_tiny    the same with 2 narrow layers
 
 Memory is that of all processes together, each page counted once. Status 1 where a row is no `identical` or `rounding`,
@@ -182,7 +182,8 @@ def compare(name: str, platforms: list[str], length: int, dtype: str, keep: Path
     for row in report["rows"]:
         print(f"    {row['platform']}: {row['verdict'] or row['status']} {row['detail'][:160]}", flush=True)
         if row["own_path"]:
-            print(f"        {row['own_path']['way']}: {row['own_path']['status']} {row['own_path']['detail'][:160]}")
+            own = row["own_path"]
+            print(f"        {own['way'] or 'the file itself'}: {own['status']} {own['detail'][:160]}", flush=True)
     return bool(report["rows"]) and all(_calm_or_too_large(row) for row in report["rows"])
 
 

@@ -268,7 +268,7 @@ class SubjectRunner:
         if program is None or platform == self.context.settings.reference:
             return comparison.row(platform)
         if (alone and begun is None) or self.budget.over:
-            why = "a large model is not exported a second time" if alone else USED_UP
+            why = "a large model is not exported, nor its file loaded, a second time" if alone else USED_UP
             return dataclasses.replace(comparison.row(platform), own_path=OwnPath("not_compared", detail=why))
         running = begun or _begin(program, [platform])[platform]
         row, run = comparison.row(platform), running.result()
