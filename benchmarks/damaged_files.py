@@ -13,7 +13,7 @@ or change outside the directory in which a file is read: all of the script's own
 home and the directory for temporary files in it, is looked at after each hundred files, and after each one where
 something has changed.
 
-`graph` damages the graph in a model file and packs it again behind right checksums. A store costs 0.3 processor
+`graph` damages the graph in a model file and packs it again behind right checksums. A whole store costs 0.15 processor
 seconds, most of them for DuckDB: `rows` damages values in its rows, under names with the right digests; `segment`
 damages the bytes of one Parquet file, under a name with the right digest, and reads what is checked before a query.
 `onnx` and `tflite` open a model file and translate it; half of the damage to the latter is to 32-bit numbers, which
