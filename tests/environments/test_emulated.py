@@ -27,7 +27,7 @@ from mindgap.platforms.environments.emulated import (
 from mindgap.platforms.environments.emulation import PROCESSOR, Emulation, processors
 from mindgap.platforms.environments.environment import Environment
 from mindgap.platforms.host import cpu_flags, cpu_name
-from mindgap.platforms.listing import find_recipe, requirements_elsewhere
+from mindgap.platforms.listing import find_recipe, platform_info, requirements_elsewhere
 from mindgap.platforms.name import parse
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.protocol import Availability
@@ -270,7 +270,16 @@ def test_an_instruction_that_the_emulated_processor_lacks(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow  # its Python starts slowly
-@pytest.mark.parametrize("platform", ["cpu/eager", pytest.param("cpu/jit", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "platform",
+    [
+        "cpu/eager",
+        pytest.param("cpu/jit", marks=pytest.mark.nightly),
+        # The emulated Python takes minutes to import Inductor and to translate a graph (67 processor seconds alone).
+        pytest.param("cpu/inductor", marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
+        pytest.param("cpu/aotinductor", marks=[pytest.mark.nightly, pytest.mark.timeout(1800)]),
+    ],
+)
 def test_a_worker_on_arm64_differs_by_rounding_only(tmp_path: Path, platform: str) -> None:
     try:
         where = find("arm64")
@@ -281,6 +290,9 @@ def test_a_worker_on_arm64_differs_by_rounding_only(tmp_path: Path, platform: st
     node = Node("aten.exp.default", (Ref(0),), (), (spec,))
     graph = Graph((Input(spec, Constant(0.7), "input"),), (node,), (1,))
     elsewhere = f"{platform}@env=arm64"
+    info = platform_info(elsewhere)
+    if not info.available:
+        pytest.skip(info.reason)
     with WorkerPool([platform, elsewhere], tensors=tmp_path) as pool:
         here, there = (pool.run(Job(name, graph, want="outputs")) for name in (platform, elsewhere))
         facts = pool.describe(elsewhere)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 import torch
 
 from mindgap.platforms.delegation import delegation_of
+from mindgap.platforms.environments import EnvironmentProblem, find
 from mindgap.platforms.onnx.export import export
 from mindgap.platforms.protocol import PlatformError, Unsupported
 from mindgap.platforms.registry import canonical
@@ -115,3 +120,63 @@ def test_a_graph_runs_in_float16_and_nothing_is_left_behind(tmp_path, monkeypatc
         description = pool.describe(PLATFORM)
     assert description["execution"] == "simulated" and description["dtypes"]["float32"]["computes_in"] == "float16"
     assert not [*tmp_path.iterdir()]
+
+
+#: Gives the script a simulator that is one step off in one element, and prints what it finds.
+SPOILED = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+import rknn_quantised as script
+from pathlib import Path
+right = script._simulated
+def spoiled(*given):
+    found = right(*given)
+    steps = np.unique(found["relu"])
+    found["relu"].flat[7] = steps[1] if found["relu"].flat[7] == steps[0] else 0
+    return found
+script._simulated = spoiled
+sys.exit(script.main(*[Path(each) for each in sys.argv[2:]]))
+"""
+
+
+class Layers(torch.nn.Module):
+    """What a net for pictures is made of, a sum of a convolution among it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.Linear(16, 10)
+        self.second, self.third = torch.nn.Conv2d(16, 16, 3, padding=1, groups=16), torch.nn.Conv2d(16, 16, 1)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        x = self.third(torch.relu(self.second(x))) + x
+        x = torch.nn.functional.avg_pool2d(torch.sigmoid(torch.nn.functional.max_pool2d(x, 2)), 2)
+        return self.last(torch.cat([x, x * 0.3], 1)[:, :16].mean((2, 3)))
+
+
+@pytest.mark.nightly
+def test_of_the_toolkits_own_quantisation_each_integer_is_right(tmp_path):
+    scripts = Path(__file__).parents[2] / "docs" / "platforms" / "scripts"
+    try:
+        python = str(find("rknn").python)
+    except EnvironmentProblem as problem:
+        pytest.skip(str(problem))
+    torch.manual_seed(1)
+    model, x = Layers().eval(), torch.randn(1, 3, 16, 16)
+    torch.onnx.export(model, (x,), dynamo=True, opset_version=OPSET, verbose=False).save(tmp_path / "model.onnx")
+    np.save(tmp_path / "given.npy", x.numpy())
+    (tmp_path / "list.txt").write_text(f"{tmp_path}/given.npy\n")
+    files = [str(tmp_path / name) for name in ("model.onnx", "list.txt", "out.onnx")]
+
+    def run(*command: str) -> tuple[int, dict[str, tuple[int, int]]]:
+        done = subprocess.run([python, *command, *files], capture_output=True, text=True, check=False)
+        layers = re.findall(r"^(\w+): (\d+) of (\d+) integers are wrong", done.stdout, re.MULTILINE)
+        return done.returncode, {name: (int(bad), int(count)) for name, bad, count in layers}
+
+    status, layers = run(str(scripts / "rknn_quantised.py"))
+    assert status == 0 and len(layers) > 10 and sum(count for _, count in layers.values()) == 16420, layers
+    assert not any(bad for bad, _ in layers.values())
+    # Of the layer whose element is off; what follows it is off too.
+    status, layers = run("-c", SPOILED, str(scripts))
+    assert status == 1 and layers["relu"][0] == 1, layers
