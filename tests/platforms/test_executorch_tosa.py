@@ -71,6 +71,20 @@ def test_an_operand_of_which_only_the_shape_counts_is_no_input(pool: WorkerPool)
     np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
 
 
+def test_tensors_have_the_shapes_and_layouts_of_the_program(pool: WorkerPool):
+    """A part of TOSA holds a channels-last tensor as (N, H, W, C), and a result without dimensions with one."""
+    torch.manual_seed(0)
+    images = normal(1, 3, 8, 6).contiguous(memory_format=torch.channels_last)
+    conv = torch.nn.Conv2d(3, 4, 3).eval()
+    for program, operand in ((conv, images), (torch.linalg.vector_norm, normal(3, 5))):
+        graph, inputs = captured(program, operand)
+        outcome = pool.run(Job(PLATFORM, graph, want="outputs"))
+        assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
+        (right,) = eager(graph, inputs)
+        assert outcome.arrays[0].shape == right.shape
+        np.testing.assert_allclose(outcome.arrays[0], right, rtol=1e-5, atol=1e-5)
+
+
 def test_a_graph_of_which_nothing_is_left_says_nothing_of_tosa(pool: WorkerPool):
     graph, _ = captured(torch.atleast_3d, normal(2, 8, 3))
     outcome = pool.run(Job(PLATFORM, graph))

@@ -140,7 +140,7 @@ class TosaExecutable:
             elif node.target is operator.getitem:
                 values[node] = values[node.args[0]][node.args[1]]
             else:
-                values[node] = self._run(*(values[each] for each in node.args))
+                values[node] = self._run(node, *(values[each] for each in node.args))
         raise RunFailure("the lowered program has no output")
 
     def _operand(self, inputs: Sequence[Array], number: int) -> Array:
@@ -148,15 +148,35 @@ class TosaExecutable:
 
         return np.ascontiguousarray(to_numpy(input_tensors(self._graph, inputs)[number]))
 
-    def _run(self, part: Any, *operands: Array) -> list[Array]:
-        given = _read(part, operands)
+    def _run(self, call: Any, part: Any, *operands: Array) -> list[Array]:
+        held = [as_held(each, node.meta["val"]) for each, node in zip(operands, call.args[1:], strict=True)]
+        given = _read(part, held)
         try:
             found, status = self._model.run(part.processed_bytes, given)
         except Exception as error:
             raise RunFailure(f"TOSA's reference model: {type(error).__name__}: {error}") from error
         if status != self._model.GraphStatus.TOSA_VALID:
             raise RunFailure(f"TOSA's reference model ends with {status.name}, not with TOSA_VALID")
-        return list(found)
+        return [as_declared(each, tensor) for each, tensor in zip(found, call.meta["val"], strict=True)]
+
+
+def as_held(array: Array, tensor: Any) -> Array:
+    """Returns an operand of a part as the part reads it: its memory, in the order of dimensions that the program says.
+
+    A tensor in the channels-last format is an array of (N, H, W, C). `tensor`: the program's, without data.
+    """
+    return np.ascontiguousarray(np.transpose(array, tensor.dim_order()))
+
+
+def as_declared(array: Array, tensor: Any) -> Array:
+    """Returns a result of a part in the shape that the program declares, as ExecuTorch reads the memory of the part.
+
+    TOSA's array has one dimension where the program's has none. One with another number of elements stays as it is.
+    """
+    if array.size != tensor.numel():
+        return array
+    order: tuple[int, ...] = tensor.dim_order()
+    return np.transpose(array.reshape([tensor.shape[each] for each in order]), np.argsort(order))
 
 
 def _read(part: Any, operands: Sequence[Array]) -> list[Array]:

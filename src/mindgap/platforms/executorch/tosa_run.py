@@ -26,14 +26,26 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     program = torch.export.export(model, fresh())
     lowered = to_edge_transform_and_lower(program, partitioner=[TOSAPartitioner(spec)]).exported_program()
     (part,) = [each for _, each in lowered.graph_module.named_children()]
+    calls = torch.ops.higher_order.executorch_call_delegate
+    (call,) = lowered.graph_module.graph.find_nodes(op="call_function", target=calls)
     block = TosaGraph.GetRootAs(part.processed_bytes, 0).Regions(0).Blocks(0)
     # The reference model takes no input of which the program uses the shape alone.
     read = {block.Inputs(number).decode() for number in range(block.InputsLength())}
-    given = zip(part.original_module.graph_signature.user_inputs, fresh(), strict=True)
-    arrays = [each.contiguous().numpy() for name, each in given if name in read]
+    given = dict(zip(lowered.graph_signature.user_inputs, fresh(), strict=True))
+    # A part reads and writes memory, in the order of dimensions that the program says: channels last is (N, H, W, C).
+    arrays = [
+        given[node.name].permute(node.meta["val"].dim_order()).contiguous().numpy()
+        for name, node in zip(part.original_module.graph_signature.user_inputs, call.args[1:], strict=True)
+        if name in read
+    ]
     found, status = tosa_reference_model.run(part.processed_bytes, arrays)
     assert status == tosa_reference_model.GraphStatus.TOSA_VALID, status
-    return [torch.as_tensor(array) for array in found]
+    results = []
+    for array, declared in zip(found, call.meta["val"], strict=True):
+        order = declared.dim_order()
+        held = torch.as_tensor(array).reshape([declared.shape[each] for each in order])
+        results.append(held.permute([order.index(each) for each in range(len(order))]))
+    return results
 
 
 def run_integers(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
