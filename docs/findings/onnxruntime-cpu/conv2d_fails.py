@@ -5,8 +5,8 @@ Condition: the operands are bfloat16 and the opset is the exporter's default (20
 Right for: `conv2d` of float16; with `opset_version=22` the exported model is valid (ONNX Runtime then has no bfloat16
 Conv on the CPU).
 
-The exporter writes bfloat16 Conv, ConvTranspose, MaxPool, AveragePool and Softplus at opset 20, whose definitions do
-not take bfloat16 (those of opset 22 do), without a message.
+The exporter writes bfloat16 Conv, ConvTranspose, MaxPool, AveragePool, Softplus and Elu at opset 20, whose
+definitions do not take bfloat16 (those of opset 22 do), without a message.
 
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -113,6 +113,7 @@ def is_the_failure(problem, printed):
 
 
 def main():
+    torch.set_printoptions(precision=17)
     print(versions())
     found = False
     for name, (Model, fresh) in CASES.items():

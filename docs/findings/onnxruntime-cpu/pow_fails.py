@@ -1,11 +1,13 @@
 """onnxruntime/cpu: `x ** 2` and `x @ y` of uint8, int8 and int16 are exported as invalid models (`amax` of int16, `neg` and `relu` of uint8)
 
-Condition: `**` and `@` of uint8, int8 and int16; `amax`, `amin` of int16; `neg`, `relu` of uint8.
+Condition: `**` and `@` of uint8, int8 and int16; `amax`, `amin` of int16; `neg`, `relu` of uint8; `einsum` of
+bfloat16.
 
 Right for: int32 and int64; `x * x`; `amax` of uint8 and int8; `neg` of int8 and int16, `sign` of uint8.
 
 onnxscript writes Pow, MatMul and ReduceMax in the dtype of the input. ONNX defines Pow and MatMul for 32 and 64 bits,
-ReduceMax for 8, 32 and 64 bits, Neg and Relu for signed numbers. Nothing is said at export.
+ReduceMax for 8, 32 and 64 bits, Neg and Relu for signed numbers, Einsum for all but bfloat16. Nothing is said at
+export.
 
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

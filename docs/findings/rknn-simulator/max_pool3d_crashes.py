@@ -5,7 +5,7 @@ Condition: a pool over five dimensions with two channels or more.
 Right for: `avg_pool3d`; `max_pool2d`.
 
 The compiler reads a vector of four sizes beyond its end (vector::_M_range_check). The same message ends a `Slice` of
-two dimensions of a five-dimensional tensor, and `interpolate` of one.
+two dimensions of a five-dimensional tensor, `interpolate` of one, and `conv_transpose3d`.
 
 rknn/simulator was not run by hardware (simulated).
 
@@ -31,9 +31,9 @@ except ImportError as missing:
 
 PACKAGES = ('torch', 'rknn-toolkit2', 'onnx', 'onnxscript')
 PROPERTIES = {'target_platform': 'rk3588'}
+
+
 LIMIT_S = 150
-
-
 SIGNAL = "SIGABRT"
 
 
