@@ -1,10 +1,10 @@
 """iree/vulkan: `x * x.sum(1, keepdim=True)` is 0 in elements of (5, 5, 5) and (1, 3, 14, 14); `renorm` leaves elements unscaled
 
-Condition: an elementwise operator reads a sum over a dimension together with its operand, of float32, and the sizes
-are no multiples of four, as (5, 5, 5), (1, 3, 14, 14) and, on another driver, (10, 3, 10).
+Condition: an elementwise operator reads a sum over a dimension that is not the last, and the operand of the sum, of
+float32 and of some sizes: (5, 5, 5) and (1, 3, 14, 14) on SwiftShader, (10, 3, 10) and (1, 3, 14, 14) on lavapipe.
 
-Right for: (4, 4, 4), (6, 4, 6), (7, 5, 7), (16, 3, 16) and (8, 3, 32); the sum alone, also of (5, 5, 5); sums over
-the last two dimensions; iree/cpu.
+Right for: the sum alone, also of (5, 5, 5); a sum over the last two dimensions; (4, 4, 4) and (8, 3, 32) over the
+first and the last dimension; on lavapipe (5, 5, 5), (6, 4, 6), (7, 5, 7) and (16, 3, 16); iree/cpu.
 
 Not known. The compiler's code for the sum and the operator behind it leaves some elements, or reads others: the
 results there are 0, or the operand itself, or the sum of other elements. The code for the sum alone is right.
