@@ -34,6 +34,7 @@ DECIDED: Final = {
     "or place",
     "arithmetic": "the maker's kernel: the operations that it needs are right on the same simulator, also beyond the "
     "limits of the format",
+    "code": "the maker's compiler: the code that it generates is wrong as it stands, whatever runs it",
     "host": "the simulator's own code, which reads the inputs: no kernel runs",
     "open": "not decided",
 }

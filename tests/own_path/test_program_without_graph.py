@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.own_path_alone import row_without_graph, rows_of_file
+from mindgap.judge.pipeline.own_path_reasons import submodule_culprit
 from mindgap.models.own_path.runs import Located, OwnRun
 from mindgap.platforms.name import parse
 from mindgap.results.advice import _of_export, advised
@@ -71,10 +71,12 @@ def test_a_value_that_is_fixed_in_the_export_shows_on_other_arguments_and_on_lat
         assert advised(found).advice.startswith("compute with tensors")
 
 
-def test_a_decision_by_data_that_no_line_of_the_program_makes_is_the_compilers() -> None:
+@pytest.mark.parametrize("path", ["", "layers.0"])
+def test_a_decision_by_data_that_no_line_of_the_program_makes_is_the_compilers(path: str) -> None:
     said = "torch.compile of the program failed: DataDependentOutputException: aten._local_scalar_dense.default"
-    by_line, by_none = (Fault(SubmoduleCulprit("", label), "failed", "platform", (), said) for label in ("m.py:9", ""))
-    assert _of_export(by_line).startswith("compute with tensors") and _of_export(by_none) == ""
+    for line, advice in (("m.py:9", "compute with tensors"), ("", "")):
+        fault = Fault(submodule_culprit(path, line), "failed", "platform", (), said)
+        assert _of_export(fault).startswith(advice) and bool(_of_export(fault)) == bool(line)
 
 
 def test_a_failure_is_one_and_what_was_not_fed_was_not_run() -> None:

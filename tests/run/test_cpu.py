@@ -116,6 +116,22 @@ def test_a_process_that_sleeps_or_is_gone_is_not_held_up() -> None:
     assert gone.seconds == 0.0
 
 
+@pytest.mark.parametrize(("busy", "counted"), [(10.0, 0.5), (0.0, 0.0)])
+def test_what_was_waited_counts_to_the_end_and_only_where_others_used_processors(
+    busy: float, counted: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that waits 0.5 s of a deadline of 0.5 s, beside processes that use processors or none."""
+    meter = WaitMeter(os.getpid())
+    assert meter._before is not None
+    then, spent, before, waits, cores = meter._before
+    now = then + 0.5, spent, before + busy, {key: seconds + 0.5 for key, seconds in waits.items()}, cores
+    monkeypatch.setattr(meter, "_state", lambda: now)
+    meter.look()
+    assert meter.seconds == 0.0
+    meter.look(last=True)
+    assert meter.seconds == counted
+
+
 def test_sums_are_by_purpose_and_name() -> None:
     account = CpuAccount()
     for seconds in (1.0, 2.0):

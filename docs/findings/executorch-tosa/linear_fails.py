@@ -8,8 +8,8 @@ matrices `x @ weight.t()`.
 
 The partitioner takes the operator without a look at its weight, and `RewriteConvPass`
 (backends/arm/_passes/rewrite_conv_pass.py) then asks for the weight as a constant: `get_param_tensor` raises
-"unsupported param type, placeholder.". An operator that the partitioner leaves would run in ExecuTorch's own kernels;
-this exception ends the lowering of the whole model.
+"unsupported param type, placeholder." for an input of the model. An operator that the partitioner leaves would run in
+ExecuTorch's own kernels; this exception ends the lowering of the whole model.
 
 executorch/tosa was not run by hardware (simulated).
 

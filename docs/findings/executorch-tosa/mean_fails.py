@@ -1,7 +1,7 @@
 """executorch/tosa: `sum()`, `mean()` and `amax()` of all elements do not lower as a model's result (`mse_loss` too)
 
-Condition: a reduction over all dimensions without `keepdim` is a result of the model, or `threshold` and the like
-stand between.
+Condition: a reduction over all dimensions without `keepdim` is a result of the model, directly or through an
+elementwise operator such as `threshold`.
 
 Right for: `keepdim=True`; a reduction over some dimensions; the sum inside a model, as in `x / x.sum()`;
 `torch.linalg.vector_norm(x)` and `x[0, 1] * 2`, whose results have no dimensions either.

@@ -1,13 +1,17 @@
 """iree/vulkan: `x * x.sum(1, keepdim=True)` is 0 in elements of (5, 5, 5) and (1, 3, 14, 14); `renorm` leaves elements unscaled
 
 Condition: an elementwise operator reads a sum over a dimension that is not the last, and the operand of the sum, of
-float32 and of some sizes: (5, 5, 5) and (1, 3, 14, 14) on SwiftShader, (10, 3, 10) and (1, 3, 14, 14) on lavapipe.
+float32. The code is a race in each of the sizes (5, 5, 5), (10, 3, 10) and (1, 3, 14, 14). Results are wrong for (5,
+5, 5) and (1, 3, 14, 14) on SwiftShader, and for (10, 3, 10) and (1, 3, 14, 14) on lavapipe.
 
-Right for: the sum alone, also of (5, 5, 5); a sum over the last two dimensions; (4, 4, 4) and (8, 3, 32) over the
-first and the last dimension; on lavapipe (5, 5, 5), (6, 4, 6), (7, 5, 7) and (16, 3, 16); iree/cpu.
+Right for: the sum alone, also of (5, 5, 5); iree/cpu. Seen right, perhaps by the order in which the driver runs the
+invocations: a sum over the last two dimensions; (4, 4, 4) and (8, 3, 32) over the first and the last dimension; on
+lavapipe (5, 5, 5), (6, 4, 6), (7, 5, 7) and (16, 3, 16).
 
-Not known. The compiler's code for the sum and the operator behind it leaves some elements, or reads others: the
-results there are 0, or the operand itself, or the sum of other elements. The code for the sum alone is right.
+The compiler puts the sum and the operator behind it into one kernel. The sums are in workgroup memory: one invocation
+writes each, others of its workgroup read it, and the SPIR-V has no barrier between (`ControlBarrier`). So an
+invocation may read a sum before it is there: a race, whose result depends on the order in which a driver runs the
+invocations. The code for the sum alone has no workgroup memory.
 
 Seen with torch 2.13.0+cpu, iree-base-compiler 3.13.0, iree-base-runtime 3.13.0, iree-turbine 3.9.0.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

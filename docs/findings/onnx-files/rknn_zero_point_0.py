@@ -2,7 +2,7 @@
 
 QuantizeLinear, a Conv whose kernel is the identity, QuantizeLinear: each integer goes through. The toolkit takes a scale
 whose zero point is 0 for one that is 128/127 of it, of activations and of weights. Weights have the zero point 0
-wherever they are quantised symmetrically. The same model with zero points of 1 is right.
+wherever they are quantised symmetrically. The same model with zero points of 1 is right (rk3588).
 """
 
 import os

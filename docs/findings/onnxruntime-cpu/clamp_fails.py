@@ -3,7 +3,8 @@
 Condition: one bound of `clamp` is a Python float and the other a Python int, of a float32 tensor or of a tensor of
 integers.
 
-Right for: two floats or two ints; a float16 tensor; `hardtanh(x, 0.0, 1)`; bounds that are tensors.
+Right for: two floats or two ints; a float16, bfloat16 or float64 tensor; `hardtanh(x, 0.0, 1)`; bounds that are
+tensors.
 
 The pass that makes type promotion explicit (torch/onnx/_internal/fx/passes/type_promotion.py) writes the int as a
 node scalar_tensor of the promoted dtype. `aten.clamp.default` takes two numbers and `aten.clamp.Tensor` two tensors,

@@ -1,12 +1,13 @@
 """openvino/cpu: `x.to(bfloat16)` of a dynamic shape rounds toward zero
 
-Condition: the input's shape is dynamic, as the front end makes every shape of an exported program.
+Condition: the input's shape is dynamic, as the front end makes every shape of an exported program; on a processor
+with AVX2 alone any shape.
 
-Right for: the same conversion of a static shape, which rounds to nearest.
+Right for: with AVX-512 the same conversion of a static shape, which rounds to nearest.
 
-The kernel for dynamic shapes truncates the lower 16 bits. On a processor with AVX2 alone, static shapes are wrong
-too: a value that other operators take is truncated, and one that is an output is rounded to nearest only where its
-last bit is set before it is rounded, else truncated.
+With AVX-512 the kernel for dynamic shapes truncates the lower 16 bits. On a processor with AVX2 alone, static shapes
+are wrong too: a value that other operators take is truncated, and one that is an output is rounded to nearest only
+where its last bit is set before it is rounded, else truncated.
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -106,13 +107,14 @@ def shows(name, Model, fresh):
             print("  eager:", expected.dtype, list(expected.shape), " openvino/cpu@precision=f32:", found.dtype, list(found.shape))
         elif found.numel():
             place = furthest(found, exact)
-            values = " ".join(f"{side} {value[place].item():.9g} " for side, value in (
+            values = " ".join(f"{side} {value[place].item():.{17 if value.itemsize > 4 else 9}g} " for side, value in (
                 ("eager", expected), ("openvino/cpu@precision=f32", found), ("float64", exact)))
             print(f"  at {list(place)}: {values}")
     return fault
 
 
 def main():
+    torch.set_printoptions(precision=17)
     print(versions())
     found = False
     for name, (Model, fresh) in CASES.items():

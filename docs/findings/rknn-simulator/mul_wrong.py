@@ -2,11 +2,12 @@
 
 Condition: nothing in the model reads an input, or only its shape, and another input follows it.
 
-Right for: models that read all their inputs; an unread input behind the others.
+Right for: models that read all their inputs.
 
 The toolkit's graph has the inputs that are read only: `load_onnx` speaks of `input 0` alone. `inference` takes its
 list by position, and takes more tensors than the graph has inputs without a word. With other shapes it ends in "The
-input shape (1, 1) is wrong, expect [4, 4]!".
+input shape (1, 1) is wrong, expect [4, 4]!". `inference` with the read inputs alone is right.
+`load_onnx(inputs=[...])` that names the unread one ends in "The 'x' in inputs=['x', 'y'] is invalid!".
 
 rknn/simulator was not run by hardware (simulated).
 

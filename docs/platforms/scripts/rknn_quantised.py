@@ -5,7 +5,7 @@ the integers that the toolkit's simulator gives for each layer with the exact qu
     PYTHON docs/platforms/scripts/rknn_quantised.py MODEL.onnx LIST.txt OUT.onnx [CHIP]
 
 LIST.txt: a list of .npy files, one line for each set of inputs; the comparison is on the first line. The exit status is
-1 where a layer differs, 2 where the model cannot be written.
+1 where a layer differs, 2 where the model cannot be written or no layer compared. LIST.txt has absolute paths.
 
 Scales and zero points are those of `hybrid_quantization_step1`, the maker's function, which also writes the graph after
 its passes as ONNX. `accuracy_analysis` writes what the simulator gives for each layer.
@@ -32,6 +32,10 @@ NEAR_TIE = 1e-3
 KINDS = {"int8": np.int8, "int32": np.int32}
 
 
+class NotWritten(Exception):
+    """The model cannot be written, or nothing of it be compared."""
+
+
 class QuantisedModel:
     """Writes the toolkit's graph with its quantisation spelled out.
 
@@ -42,6 +46,7 @@ class QuantisedModel:
     def __init__(self, model: onnx.ModelProto, table: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         self.table, self.given, self.nodes, self.initializers = table, given, [], []
         self.integers: dict[str, str] = {}  # of a layer's result, the name of its integers
+        self.left_out: list[str] = []  # int8 to the toolkit, and no multiples of their scale
         graph = model.graph
         weights = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
         for name, array in weights.items():
@@ -100,9 +105,12 @@ class QuantisedModel:
         result = node.output[0]
         converts = node.op_type == "exDataConvert"
         if node.op_type.startswith("ex") and not converts:
-            raise SystemExit(f"2: ONNX has no {node.op_type}, which the toolkit made (of {result})")
+            raise NotWritten(f"ONNX has no {node.op_type}, which the toolkit made (of {result})")
         # The simulator gives the result of a Relu and what is before it at once.
-        quantised = self._kind(result) == "int8" and readers != ["Relu"] and self._is_multiple(result)
+        whole = self._kind(result) == "int8" and readers != ["Relu"]
+        quantised = whole and self._is_multiple(result)
+        if whole and not quantised:
+            self.left_out.append(result)
         given = node.input[0] if converts else f"{result}.float" if quantised else result
         if not converts:
             node.output[0] = given
@@ -121,12 +129,18 @@ class QuantisedModel:
 def main(model: Path, calibration: Path, out: Path, chip: str = "rk3588") -> int:
     """Writes the quantised model, and prints of each layer how many integers are other than expected."""
     files = calibration.read_text().splitlines()[0].split()
+    if bad := [file for file in files if not Path(file).is_absolute() or not Path(file).is_file()]:
+        raise NotWritten(f"{calibration}: {bad[0]} is not the absolute path of a file")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # the toolkit writes into the working directory
         given = _simulated(model, calibration, chip, files)
         quantised = _quantised(model, calibration, chip, given)
     onnx.save(quantised.proto, out)
     integers = {name: np.rint(quantised.integers_of(name)).astype(np.int8) for name in quantised.integers}
+    if not integers:
+        raise NotWritten(f"no layer of {model} is of whole steps of its scale: nothing was compared")
+    for name in quantised.left_out:
+        print(f"{name}: not compared, since its values are no multiples of its scale")
     wrong = 0
     for name, exact in _exact(quantised, integers, files).items():
         scale, zero = quantised.scale_and_zero(name)
@@ -142,14 +156,14 @@ def main(model: Path, calibration: Path, out: Path, chip: str = "rk3588") -> int
 def _loaded(model: Path, chip: str) -> RKNN:
     rknn = RKNN(verbose=False)
     if rknn.config(target_platform=chip) or rknn.load_onnx(str(model)):
-        raise SystemExit(f"2: RKNN-Toolkit2 does not load {model}")
+        raise NotWritten(f"RKNN-Toolkit2 does not load {model}")
     return rknn
 
 
 def _quantised(model: Path, calibration: Path, chip: str, given: Mapping[str, Any]) -> QuantisedModel:
     rknn = _loaded(model, chip)
     if rknn.hybrid_quantization_step1(dataset=str(calibration)):
-        raise SystemExit(f"2: RKNN-Toolkit2 does not quantise {model}")
+        raise NotWritten(f"RKNN-Toolkit2 does not quantise {model}")
     # The toolkit has just written this pickle: of numbers, and a Namespace of its settings.
     with Path(f"{model.stem}.data").open("rb") as file:
         table = pickle.load(file)["quant_tab"]
@@ -160,7 +174,7 @@ def _simulated(model: Path, calibration: Path, chip: str, files: list[str]) -> d
     """What the simulator gives for each layer, where `build` quantises as users have it do."""
     rknn = _loaded(model, chip)
     if rknn.build(do_quantization=True, dataset=str(calibration)):
-        raise SystemExit(f"2: RKNN-Toolkit2 does not build {model}")
+        raise NotWritten(f"RKNN-Toolkit2 does not build {model}")
     rknn.accuracy_analysis(inputs=files, output_dir="layers")
     return {file.stem: np.load(file) for file in Path("layers/simulator/npy").glob("*.npy")}
 
@@ -187,4 +201,8 @@ def _exact(quantised: QuantisedModel, integers: dict[str, Any], files: list[str]
 
 if __name__ == "__main__":
     paths = [Path(each).resolve() for each in sys.argv[1:4]]
-    sys.exit(main(*paths, *sys.argv[4:]))
+    try:
+        sys.exit(main(*paths, *sys.argv[4:]))
+    except NotWritten as problem:
+        print(problem, file=sys.stderr)
+        sys.exit(2)

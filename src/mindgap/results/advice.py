@@ -84,7 +84,7 @@ def _of_export(fault: Fault) -> str:
     if not isinstance(fault.culprit, SubmoduleCulprit):
         return ""
     advice = next((advice for phrase, advice in _OF_EXPORT.items() if phrase in fault.detail), "")
-    own = advice == _AS_TENSORS and fault.verdict == "failed" and not fault.culprit.label
+    own = advice == _AS_TENSORS and fault.verdict == "failed" and fault.culprit.label == fault.culprit.path
     return "" if own else advice
 
 

@@ -140,8 +140,7 @@ def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
             execution=str(json.loads(row["description"] or "{}").get(EXECUTION, "")),
             arithmetic=str(json.loads(row["description"] or "{}").get(ARITHMETIC, "")),
         )
-        for row in _in_order(store.rows_of("platforms", run))
-        if row["fingerprint"] == ""
+        for row in _in_order([each for each in store.rows_of("platforms", run) if each["fingerprint"] == ""])
     ]
     return tuple(replace(each, platform=recorded(each.platform)) for each in found)
 

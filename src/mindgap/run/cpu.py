@@ -55,36 +55,52 @@ class WaitMeter:
 
     Of each interval between two looks this is how long that thread waited for a processor that waited longest
     (Documentation/scheduler/sched-stats.rst of Linux). It is no more than these processes left of the interval, as
-    threads of one program wait for each other too. What ends before a look is not seen. 0 where the system does not
-    tell.
+    threads of one program wait for each other too, and no more than the processor seconds that others used. What ends
+    before a look is not seen. 0 where the system does not tell.
     """
 
     def __init__(self, pid: int, every_s: float = 1.0) -> None:
-        """Begins to count at the first look, `every_s` seconds from now."""
+        """Begins to count now."""
         self._pid, self._every_s = pid, every_s
         self._next = time.monotonic() + every_s
-        self._before: tuple[float, float, dict[tuple[int, int], float]] | None = None
+        self._before = self._state()
         self.seconds = 0.0
 
-    def look(self) -> None:
-        """Adds what was waited since the last look, unless that is less than `every_s` seconds ago."""
-        now = time.monotonic()
-        if now < self._next or sys.platform != "linux":
+    def look(self, *, last: bool = False) -> None:
+        """Adds what was waited since the last look, unless that is less than `every_s` seconds ago. `last`: in any
+        case."""
+        if time.monotonic() < self._next and not last:
             return
-        self._next = now + self._every_s
+        self._next = time.monotonic() + self._every_s
+        before, self._before = self._before, self._state()
+        if before is None or self._before is None:
+            return
+        (then, spent_then, busy_then, waits_then, _), (now, spent_now, busy_now, waits_now, cores) = (
+            before,
+            self._before,
+        )
+        spent = max(spent_now - spent_then, 0.0)
+        longest = max((seconds - waits_then.get(key, 0.0) for key, seconds in waits_now.items()), default=0.0)
+        left = now - then - spent / cores
+        self.seconds += max(min(longest, left, busy_now - busy_then - spent), 0.0)
+
+    def _state(self) -> tuple[float, float, float, dict[tuple[int, int], float], int] | None:
+        """The time, the processor seconds of these processes and of all, how long each thread has waited, and the
+        number of processors. None where that cannot be told."""
+        if sys.platform != "linux":
+            return None
         with contextlib.suppress(psutil.Error, OSError):
             process = psutil.Process(self._pid)
             children = process.children(recursive=True)
             waited: dict[tuple[int, int], float] = {}
             for each in (process, *children):
                 waited |= _waits_of(each.pid)
-            spent = seconds_of(process, children)
-            if self._before is not None:
-                then, spent_before, before = self._before
-                longest = max((seconds - before.get(key, 0.0) for key, seconds in waited.items()), default=0.0)
-                used = max(spent - spent_before, 0.0) / len(os.sched_getaffinity(self._pid))
-                self.seconds += max(min(longest, now - then - used), 0.0)
-            self._before = now, spent, waited
+            every = psutil.cpu_times()
+            # Guests are counted among the users already.
+            busy = every.user + every.nice + every.system + every.irq + every.softirq + every.steal
+            cores = len(os.sched_getaffinity(self._pid))
+            return time.monotonic(), seconds_of(process, children), busy, waited, cores
+        return None
 
 
 def _waits_of(pid: int) -> dict[tuple[int, int], float]:

@@ -47,12 +47,14 @@ _TELLING_S: Final = 3.0
 class RequestLimits:
     """Limits of one request: seconds until the answer, bytes of resident memory (with child processes), processor
     seconds until the answer (without child processes). `until`: a moment of `time.monotonic` at which a request to a
-    host must be over, whatever its deadline leaves out."""
+    host must be over, whatever its deadline leaves out. `waits`: a failure at the deadline says for how long other
+    processes had the processors (`WorkerFailed.waited_s`)."""
 
     deadline_s: float
     memory_bytes: int | None = None
     cpu_s: float | None = None
     until: float | None = None
+    waits: bool = False
 
 
 class WorkerProcess:
@@ -128,7 +130,7 @@ class WorkerProcess:
             self.link.sent, self.link.in_flight = self.link.sent + size, size
             self.phase = "sending" if pending else "computing"
         cpu_until = None if limits.cpu_s is None else self.cpu_seconds() + limits.cpu_s
-        waits = WaitMeter(self.pid)
+        waits = WaitMeter(self.pid) if limits.waits else None
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
         if self._stderr_open:
@@ -140,12 +142,15 @@ class WorkerProcess:
             while True:
                 now = time.monotonic()
                 if now > min(until, no_longer):
+                    if waits is not None:
+                        waits.look(last=True)
                     failed = self._timed_out(f"no answer within {limits.deadline_s:g} s")
-                    failed.waited_s = waits.seconds
+                    failed.waited_s = 0.0 if waits is None else waits.seconds
                     raise failed
                 if now >= next_look:
                     self._check_limits(limits, cpu_until)
-                    waits.look()
+                    if waits is not None:
+                        waits.look()
                     next_look = now + TICK_S
                 wait_s = min(next_look - now, until - now)
                 for fd, _ in poll.poll(max(1, int(wait_s * 1000))):

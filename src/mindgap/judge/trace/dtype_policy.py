@@ -301,17 +301,17 @@ def _cut_off(narrow: Array, wide: Array) -> Array:
 
 def _ties_away(narrow: Array, wide: Array) -> Array:
     """Numbers halfway between two of the narrower dtype, rounded away from zero and not to the even one. The array
-    itself where there are none. The simulator of Qualcomm's SM8550 rounds float32 to float16 so."""
+    itself where there are none, and where it is as large as those that are kept in files: those are weights.
+
+    The simulator of Qualcomm's SM8550 rounds float32 to float16 so.
+    """
     tensor, declared = to_torch(narrow), to_torch(wide)
-    if not tensor.is_floating_point() or tensor.dtype == declared.dtype:
+    if not tensor.is_floating_point() or tensor.dtype == declared.dtype or tensor.numel() >= _PIECE:
         return narrow
     # The next number away from zero has the next higher bits, whatever the sign.
     further = (tensor.view(_BITS[tensor.itemsize]) + 1).view(tensor.dtype)
-    parts = zip(_pieces(tensor), _pieces(declared), _pieces(further), strict=True)
-    tied = [(away.double() - exact.double()) == (exact.double() - even.double()) for even, exact, away in parts]
-    if not any(bool(part.any()) for part in tied):
-        return narrow
-    return to_numpy(torch.where(torch.cat(tied).reshape(tensor.shape), further, tensor))
+    tied = (further.double() - declared.double()) == (declared.double() - tensor.double())
+    return to_numpy(torch.where(tied, further, tensor)) if bool(tied.any()) else narrow
 
 
 def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -274,7 +274,7 @@ class OwnPathClient:
             }  # fmt: skip
             stage = f"running the program by {self._way(source, platform, runner)}"
             seconds = self._deadline_s * _slower(backend)
-            frame = client.ask(asked, arrays, RequestLimits(min(seconds, max(left, LEAST_S))), stage)
+            frame = client.ask(asked, arrays, RequestLimits(min(seconds, max(left, LEAST_S)), waits=True), stage)
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
             if broken:

@@ -171,12 +171,14 @@ def as_held(array: Array, tensor: Any) -> Array:
 def as_declared(array: Array, tensor: Any) -> Array:
     """Returns a result of a part in the shape that the program declares, as ExecuTorch reads the memory of the part.
 
-    TOSA's array has one dimension where the program's has none. One with another number of elements stays as it is.
+    TOSA's array has one dimension where the program's has none. One that differs in more than dimensions of size 1
+    stays as it is.
     """
-    if array.size != tensor.numel():
-        return array
     order: tuple[int, ...] = tensor.dim_order()
-    return np.transpose(array.reshape([tensor.shape[each] for each in order]), np.argsort(order))
+    held = [int(tensor.shape[each]) for each in order]
+    if [size for size in array.shape if size != 1] != [size for size in held if size != 1]:
+        return array
+    return np.transpose(array.reshape(held), np.argsort(order))
 
 
 def _read(part: Any, operands: Sequence[Array]) -> list[Array]:

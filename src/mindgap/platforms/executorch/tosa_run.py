@@ -65,10 +65,16 @@ def run_integers(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         elif node.target is operator.getitem:
             values[node] = arguments[0][arguments[1]]
         elif node.target is torch.ops.higher_order.executorch_call_delegate:
-            arrays = [each.contiguous().numpy() for each in arguments[1:]]
+            # A part reads and writes memory, as in `run`.
+            orders = [each.meta["val"].dim_order() for each in node.args[1:]]
+            arrays = [a.permute(order).contiguous().numpy() for a, order in zip(arguments[1:], orders, strict=True)]
             found, status = tosa_reference_model.run(arguments[0].processed_bytes, arrays)
             assert status == tosa_reference_model.GraphStatus.TOSA_VALID, status
-            values[node] = [torch.as_tensor(array) for array in found]
+            values[node] = []
+            for array, declared in zip(found, node.meta["val"], strict=True):
+                order = declared.dim_order()
+                held = torch.as_tensor(array).reshape([declared.shape[each] for each in order])
+                values[node].append(held.permute([order.index(each) for each in range(len(order))]))
         elif "quantize_per_tensor" in str(node.target):
             values[node] = node.target._op(*arguments, **node.kwargs)
         elif node.op != "output":

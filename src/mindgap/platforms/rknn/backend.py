@@ -93,8 +93,11 @@ def _read_inputs(exported: Exported) -> list[int]:
     """The numbers of the graph's inputs that the model reads. The toolkit drops the others as it loads a model, and
     gives the arrays of `inference` to those that are left in their order, without a word (2.5.0)."""
     onnx: Any = importlib.import_module("onnx")
-    graph = onnx.load_from_string(exported.model).graph
-    read = {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
+    read, graphs = set[str](), [onnx.load_from_string(exported.model).graph]
+    for graph in graphs:
+        read |= {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
+        attributes = [attribute for node in graph.node for attribute in node.attribute]
+        graphs += [inner for each in attributes for inner in (*each.graphs, *([each.g] if each.HasField("g") else []))]
     return [number for name, number in zip(exported.inputs, exported.fed, strict=True) if name in read]
 
 
