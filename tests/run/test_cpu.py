@@ -94,8 +94,6 @@ def held_up(pid: int) -> tuple[float, float]:
     """Returns for how many of about 1.5 s others had the processor of a process, and how many its children left."""
     meter = WaitMeter(pid, every_s=0.3)
     process = psutil.Process(pid)
-    time.sleep(0.4)
-    meter.look()
     started, before = time.monotonic(), seconds_of(process, process.children())
     for _ in range(4):
         time.sleep(0.4)
