@@ -127,7 +127,7 @@ def test_what_was_waited_counts_to_the_end_and_only_where_others_used_processors
     meter.look()
     assert meter.seconds == 0.0
     meter.look(last=True)
-    assert meter.seconds == counted
+    assert meter.seconds == pytest.approx(counted)
 
 
 def test_sums_are_by_purpose_and_name() -> None:
