@@ -100,6 +100,7 @@ def test_a_finding_fails_and_a_baseline_accepts_it(tmp_path: Path) -> None:
     assert known.outputs["new-findings"] == "0"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("inputs", "says"),
     [

@@ -97,6 +97,7 @@ def test_faults(mindgap_diff):
     assert "culprit  aten.tanh.default" in said and "culprit  aten.add.Tensor" in said
 
 
+@pytest.mark.nightly
 def test_nothing_compared_fails_and_a_refusal_warns(tmp_path: Path) -> None:
     status, said = run_pytest(
         tmp_path,
@@ -138,6 +139,7 @@ def test_required(mindgap_diff):
     assert f"test_calm: {everywhere} and on every platform" in said and "test_required on cpu/eager: output 0" in said
 
 
+@pytest.mark.nightly
 def test_wrong_use_is_one_line(tmp_path: Path) -> None:
     cases = {
         "mindgap_diff(f, ARGS)": "mindgap: no platform: write @pytest.mark.mindgap(platforms=[…])",

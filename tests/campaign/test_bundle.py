@@ -71,6 +71,7 @@ def test_a_bundle_runs_elsewhere_and_what_it_found_comes_back(packed: Path, tmp_
     assert report_of(store, folder.run).totals.words == {"identical": 8, "unsupported": 4}
 
 
+@pytest.mark.nightly
 def test_single_segments_come_back_too(packed: Path, tmp_path: Path) -> None:
     plan, text = plan_of(packed)
     there = begin(plan, text, tmp_path / "far", BundleSourceFactory(packed), where="far", options=RunOptions(jobs=2))

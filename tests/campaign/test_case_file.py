@@ -41,6 +41,7 @@ def run(folder: CampaignDirectory, row: Any, tmp_path: Path, node: int | None = 
     return report.rows[0]
 
 
+@pytest.mark.nightly
 def test_findings_are_grouped_as_they_are_counted(campaign: Campaign, tmp_path: Path) -> None:
     stands = campaign(12, "toys:WRONG", "toys:FAILS", "toys:EXACT@number=2", limits="judge_s = 200")
     folder = open_directory(tmp_path / "out")

@@ -16,6 +16,7 @@ from mindgap.workflows.campaign.state.expenses import CpuSpent, lines_of, spent
 Campaign = Callable[..., Any]
 
 
+@pytest.mark.nightly
 def test_every_second_has_a_purpose_and_the_rows_have_theirs(campaign: Campaign, tmp_path: Path) -> None:
     result = campaign(12, "toys:SLOW", "toys:WRONG")
     cpu = result.cpu

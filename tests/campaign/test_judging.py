@@ -143,6 +143,7 @@ def test_what_a_platform_does_to_dtypes_reaches_the_judge(
     judging.close()
 
 
+@pytest.mark.nightly
 def test_too_little_time_leaves_a_difference_undecided_and_a_failure_a_failure(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
@@ -157,6 +158,7 @@ def test_too_little_time_leaves_a_difference_undecided_and_a_failure_a_failure(
     judging.close()
 
 
+@pytest.mark.nightly
 def test_a_crash_is_followed_to_its_operator_whatever_judging_may_take(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def test_graphs_that_give_no_region_are_counted_and_said(tmp_path: Path) -> None
     assert pool_yield(tmp_path / "older.parquet") is None
 
 
+@pytest.mark.nightly
 def test_a_plan_with_exceptional_values_gets_a_pool_of_its_own(tmp_path: Path) -> None:
     file = tmp_path / "models.py"
     file.write_text(MODELS)

@@ -135,6 +135,7 @@ def test_the_file_of_a_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         running(tmp_path)
 
 
+@pytest.mark.nightly
 def test_distinct_findings_are_counted_before_their_block_is_done(campaign: Campaign, tmp_path: Path) -> None:
     result = campaign(30, "toys:WRONG", "toys:FAILS")
     store = Store(tmp_path / "out", create=False)

@@ -46,6 +46,7 @@ def test_probes_are_of_what_the_cases_hold_and_is_not_known() -> None:
     assert len(case_probes([wide, small], set()).probes) == 1, "by their recipe they are not"
 
 
+@pytest.mark.nightly
 def test_refusals_are_asked_for_once_and_not_run(campaign: Campaign, tmp_path: Path) -> None:
     said: list[str] = []
     options = RunOptions(jobs=2, notify=said.append, support=tmp_path / "support")

@@ -29,6 +29,7 @@ def model() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 5), nn.LogSoftmax(-1))
 
 
+@pytest.mark.nightly
 def test_gradients_of_calls_and_of_kernels_are_judged(store: TensorStore) -> None:
     x = torch.randn(16, 8)
     asked = mindgap.capture(model(), (x,), tensors=store, grad=True)

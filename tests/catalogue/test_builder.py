@@ -113,6 +113,7 @@ def test_a_bad_model_costs_its_row_and_says_why(models, tmp_path):
         assert reason in entry.reason and "\n" not in entry.reason, (name, entry.reason)
 
 
+@pytest.mark.nightly
 def test_a_source_that_does_not_open_again_after_a_crash_says_why(models, tmp_path):
     """The worker has done other work before, so the crashed pass is tried once more in a new worker."""
     (tmp_path / "once.py").write_text(
@@ -132,6 +133,7 @@ def test_a_source_that_does_not_open_again_after_a_crash_says_why(models, tmp_pa
     assert "not a second time" in catalogue.entry(source).reason
 
 
+@pytest.mark.nightly
 def test_zoo_patterns_and_what_names_nothing(tmp_path):
     catalogue = Catalogue(tmp_path / "catalogue", create=True)
     with pytest.raises(MindgapError, match=r"nothing to build.*nonesuch"):
@@ -172,6 +174,7 @@ def test_a_killed_build_resumes_to_the_same_catalogue(models, tmp_path):
         assert resumed.graph(entry)
 
 
+@pytest.mark.nightly
 def test_damage_is_told_and_costs_one_entry(models, tmp_path):
     catalogue = Catalogue(tmp_path / "catalogue", create=True)
     build(catalogue, models("relu", "tanh"))

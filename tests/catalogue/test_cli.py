@@ -61,6 +61,7 @@ def test_a_build_that_captures_nothing_is_an_error(built, capfd, tmp_path):
     assert "NOTHING WAS CAPTURED" in capfd.readouterr().err
 
 
+@pytest.mark.nightly
 def test_the_graphs_and_variants_of_a_catalogue_are_sources(tmp_path, capfd):
     (tmp_path / "m.py").write_text(
         "import torch\n"

@@ -58,6 +58,7 @@ def files(catalogue):
     return {file.stem: file for file in catalogue.tensors.glob("*.safetensors")}
 
 
+@pytest.mark.nightly
 def test_a_graph_refers_to_tensors_by_the_keys_that_are_on_disk(built, models):
     found = {(entry.source.partition(":")[2], entry.of): entry for entry in built.entries()}
     assert Counter(entry.status for entry in found.values()) == {"captured": 6, "duplicate": 1}
@@ -109,6 +110,7 @@ def test_damage_is_found_told_and_captured_again(built, models, harm):
     assert build(built, models("relu", "relu_again", "tanh", "plain"), ("backward",)) == 0
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_read_back_does_not_count_as_captured(models, tmp_path):
     catalogue = Catalogue(tmp_path / "catalogue", create=True)
     # A file of the right name and the wrong content, as a disk full at the wrong moment leaves.

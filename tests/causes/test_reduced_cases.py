@@ -43,6 +43,7 @@ def written(out: Path, op: str, failing: Graph, passing: Graph) -> Summary:
     return summary(ORT, "discrepant", op, stage="exporter", script=f"{op}.py")
 
 
+@pytest.mark.nightly
 def test_the_exporter_drops_the_divisor_of_both_poolings(tmp_path: Path, context: RunContext) -> None:
     two = (2, 2), (2, 2), (0, 0), False, True
     three = (2, 2, 2), (2, 2, 2), (0, 0, 0), False, True

@@ -102,6 +102,7 @@ def test_a_budget_is_a_time(folder: Path, capfd: pytest.CaptureFixture[str], tex
     assert f"--budget {text}: it takes a time" in refused(capfd, "diff", *DIFF, f"--budget={text}")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", [["coverage", "cpu/jit"], ["capture", "models.py:big", "-o", "big.mindgap"]])
 def test_a_home_that_cannot_be_written_is_one_line(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "models.py").write_text(MODELS + "\n\ndef big(): return torch.nn.Linear(64, 64), (torch.ones(64),)\n")

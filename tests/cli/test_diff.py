@@ -67,6 +67,7 @@ def test_people_get_a_table(models: Path) -> None:
     assert "{" not in ran.out
 
 
+@pytest.mark.nightly
 def test_pages_are_written_and_made_again_from_json(models: Path) -> None:
     wanted = ("--html", "page.html", "--junit", "junit.xml", "--json")
     ran = mindgap("diff", "models.py:calm", "-p", "cpu/jit", *wanted, cwd=models)
@@ -141,6 +142,7 @@ def test_a_new_fault_beside_a_known_one_fails(models: Path) -> None:
     assert all("fault 2 of 2" in (models / name).read_text() for name in ("page.html", "again.html"))
 
 
+@pytest.mark.nightly
 def test_what_is_unsupported_everywhere_compares_nothing_and_is_wrong_use(models: Path) -> None:
     (models / "faults.toml").write_text(REFUSAL)
     ran = mindgap("diff", "models.py:calm", "-p", FAULTY, "--json", "--junit", "junit.xml", cwd=models)

@@ -30,6 +30,7 @@ class Exits(torch.nn.Module):
         raise SystemExit(0)
 
 
+@pytest.mark.nightly
 def test_workers_stay_between_comparisons_and_weights_do_not() -> None:
     model, x = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU()), torch.ones(2, 64)
     with Session() as session:

@@ -204,6 +204,7 @@ def test_distances_too_long_for_two_bytes() -> None:
     assert graph.nodes[-1].args == (Ref(2), Ref(1))
 
 
+@pytest.mark.nightly
 @given(st.lists(graphs(max_inputs=4, max_nodes=4), min_size=1, max_size=3), st.randoms(use_true_random=False))
 @settings(PATIENT, max_examples=60)
 def test_pieces_of_any_graph(parts: list[Graph], draw: random.Random) -> None:

@@ -17,6 +17,7 @@ def put(path, found):
     return path
 
 
+@pytest.mark.nightly
 def test_what_is_written_is_read(collected_path, tmp_path):
     found = read(collected_path)
     write(tmp_path / "again", found)

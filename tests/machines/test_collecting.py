@@ -18,6 +18,7 @@ from mindgap.studies.machines.collecting import collect
 from mindgap.studies.machines.settings import Setting, all_settings, quick_settings
 
 
+@pytest.mark.nightly
 def test_prefixes_and_deviating_elements_are_those_of_the_tensors(collected_path, tmp_path):
     found = read(collected_path)
     model = tiny_suite(TensorStore(tmp_path))[0]
@@ -47,6 +48,7 @@ def test_prefixes_and_deviating_elements_are_those_of_the_tensors(collected_path
     assert several > 10
 
 
+@pytest.mark.nightly
 def test_an_interrupted_collection_goes_on_and_ends_with_the_same_file(collected_path, tmp_path):
     path = tmp_path / "here.json.zst"
 
@@ -71,6 +73,7 @@ def test_an_interrupted_collection_goes_on_and_ends_with_the_same_file(collected
     assert dataclasses.replace(found, machine=whole.machine) == whole
 
 
+@pytest.mark.nightly
 def test_a_collection_whose_time_is_up_is_written_and_can_go_on(tmp_path):
     path = tmp_path / "here.json.zst"
     collect(path, tiny_suite, SETTINGS[:2], budget_s=0.0)

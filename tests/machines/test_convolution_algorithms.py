@@ -12,6 +12,7 @@ from mindgap.studies.machines.convolution_algorithms import observed_algorithms,
 from mindgap.studies.machines.profiled_backend import approach
 
 
+@pytest.mark.nightly
 def test_each_process_reports_every_convolution(tmp_path):
     store = TensorStore(tmp_path)
     model = tiny_suite(store)[0]

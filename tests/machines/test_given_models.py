@@ -79,6 +79,7 @@ def test_what_ran_and_what_is_not_there_is_in_the_file(given_path):
         assert re.search("CUDA|NVIDIA", found.algorithms["cuda/eager"]["unavailable"])
 
 
+@pytest.mark.nightly
 def test_inner_values_of_a_compiled_platform_are_those_of_runs_with_its_own_outputs(tmp_path):
     store = TensorStore(tmp_path)
     module = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 9), torch.nn.Softmax(-1))
@@ -155,6 +156,7 @@ def test_tables_figures_and_page(given_path, tmp_path: Path, capfd: pytest.Captu
         assert "Not available on its machine" in text and "Figure 3, the algorithm of each convolution" in text
 
 
+@pytest.mark.nightly
 def test_a_source_that_cannot_be_captured_is_named_and_the_others_run(
     model_file, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):

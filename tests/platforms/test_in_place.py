@@ -40,6 +40,7 @@ ELSEWHERE = (
 PLATFORMS = [*HERE, *(pytest.param(name, marks=pytest.mark.nightly) for name in (*ALIKE, *COMPILED, *ELSEWHERE))]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_platform_gets_the_operand_that_no_trace_has_changed(platform: str, tmp_path: Path) -> None:
     with workers(platform) as pool:

@@ -105,6 +105,7 @@ def test_an_environment_without_a_package_of_the_platform_is_not_there(home: Pat
     assert "would run on mindgap's own packages" in outcome.message
 
 
+@pytest.mark.nightly
 def test_diff_compares_platforms_of_two_environments(
     home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_wrong_result_becomes_one_call_of_a_public_function(context: RunContex
     assert reduced.passing is None or not reduced.passing.finding
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_failure_is_reduced_too(context: RunContext) -> None:
     """TorchScript's executor has no rule for views of another dtype."""

@@ -113,6 +113,7 @@ _SLOW = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("platform", ["cpu/jit", *_SLOW])
 def test_compilers(platform: str) -> None:
     names = ("scalars", "weights", "in place", "members") if platform == "cpu/jit" else ("weights",)

@@ -27,6 +27,7 @@ def test_every_configuration_has_a_name():
     assert {"ViT-B-32", "RN50", "coca_ViT-B-32", "roberta-ViT-B-32"} <= {*names}
 
 
+@pytest.mark.nightly
 def test_a_pair_of_towers_is_captured_at_its_native_size_and_is_the_same_each_time():
     first, again = (capture_program(_program("ViT-S-32-alt")) for _ in range(2))
     assert digest(first) == digest(again)
