@@ -76,7 +76,8 @@ def test_tensors_have_the_shapes_and_layouts_of_the_program(pool: WorkerPool):
     torch.manual_seed(0)
     images = normal(1, 3, 8, 6).contiguous(memory_format=torch.channels_last)
     conv = torch.nn.Conv2d(3, 4, 3).eval()
-    for program, operand in ((conv, images), (torch.linalg.vector_norm, normal(3, 5))):
+    number = torch.tensor(2.5)
+    for program, operand in ((conv, images), (torch.linalg.vector_norm, normal(3, 5)), (lambda x: x / -1, number)):
         graph, inputs = captured(program, operand)
         outcome = pool.run(Job(PLATFORM, graph, want="outputs"))
         assert outcome.status == "ok" and outcome.arrays is not None, outcome.message

@@ -165,7 +165,8 @@ def as_held(array: Array, tensor: Any) -> Array:
 
     A tensor in the channels-last format is an array of (N, H, W, C). `tensor`: the program's, without data.
     """
-    return np.ascontiguousarray(np.transpose(array, tensor.dim_order()))
+    # An array without dimensions is one of one dimension by now.
+    return np.ascontiguousarray(np.transpose(array.reshape(tensor.shape), tensor.dim_order()))
 
 
 def as_declared(array: Array, tensor: Any) -> Array:
