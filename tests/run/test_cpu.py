@@ -121,8 +121,9 @@ def test_what_was_waited_counts_to_the_end_and_only_where_others_used_processors
     """A thread that waits 0.5 s of a deadline of 0.5 s, beside processes that use processors or none."""
     meter = WaitMeter(os.getpid())
     assert meter._before is not None
-    then, spent, before, waits, cores = meter._before
-    now = then + 0.5, spent, before + busy, {key: seconds + 0.5 for key, seconds in waits.items()}, cores
+    was = meter._before
+    waits = {key: seconds + 0.5 for key, seconds in was.waits.items()}
+    now = was._replace(time=was.time + 0.5, busy=was.busy + busy, waits=waits)
     monkeypatch.setattr(meter, "_state", lambda: now)
     meter.look()
     assert meter.seconds == 0.0

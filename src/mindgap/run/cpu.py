@@ -9,6 +9,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import psutil
 
@@ -50,6 +51,17 @@ def seconds_of(process: psutil.Process, children: Iterable[psutil.Process] = ())
     return total
 
 
+class _State(NamedTuple):
+    """`spent`, `busy`: processor seconds of a process with its descendants, and of all processes. `waits`: for how long
+    each thread of the former has waited, by process and thread. `cores`: on how many processors it may run."""
+
+    time: float
+    spent: float
+    busy: float
+    waits: dict[tuple[int, int], float]
+    cores: int
+
+
 class WaitMeter:
     """Sums for how many seconds a process and its descendants could have run, and other processes had the processors.
 
@@ -72,34 +84,30 @@ class WaitMeter:
         if time.monotonic() < self._next and not last:
             return
         self._next = time.monotonic() + self._every_s
-        before, self._before = self._before, self._state()
-        if before is None or self._before is None:
+        before, now = self._before, self._state()
+        self._before = now
+        if before is None or now is None:
             return
-        (then, spent_then, busy_then, waits_then, _), (now, spent_now, busy_now, waits_now, cores) = (
-            before,
-            self._before,
-        )
-        spent = max(spent_now - spent_then, 0.0)
-        longest = max((seconds - waits_then.get(key, 0.0) for key, seconds in waits_now.items()), default=0.0)
-        left = now - then - spent / cores
-        self.seconds += max(min(longest, left, busy_now - busy_then - spent), 0.0)
+        spent = max(now.spent - before.spent, 0.0)
+        longest = max((seconds - before.waits.get(key, 0.0) for key, seconds in now.waits.items()), default=0.0)
+        left = now.time - before.time - spent / now.cores
+        self.seconds += max(min(longest, left, now.busy - before.busy - spent), 0.0)
 
-    def _state(self) -> tuple[float, float, float, dict[tuple[int, int], float], int] | None:
-        """The time, the processor seconds of these processes and of all, how long each thread has waited, and the
-        number of processors. None where that cannot be told."""
+    def _state(self) -> _State | None:
+        """What is true now. None where that cannot be told."""
         if sys.platform != "linux":
             return None
         with contextlib.suppress(psutil.Error, OSError):
             process = psutil.Process(self._pid)
             children = process.children(recursive=True)
-            waited: dict[tuple[int, int], float] = {}
+            waits: dict[tuple[int, int], float] = {}
             for each in (process, *children):
-                waited |= _waits_of(each.pid)
+                waits |= _waits_of(each.pid)
             every = psutil.cpu_times()
             # Guests are counted among the users already.
             busy = every.user + every.nice + every.system + every.irq + every.softirq + every.steal
             cores = len(os.sched_getaffinity(self._pid))
-            return time.monotonic(), seconds_of(process, children), busy, waited, cores
+            return _State(time.monotonic(), seconds_of(process, children), busy, waits, cores)
         return None
 
 
