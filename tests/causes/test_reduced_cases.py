@@ -15,10 +15,11 @@ from mindgap.findings.causes.reduced_cases import reduced_cases, run_with
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, TensorStore, contiguous_stride, save
 from mindgap.judge.pipeline.comparison import RunContext
+from mindgap.platforms.name import parse
 from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 
-ORT = "onnxruntime/cpu"
+ORT = parse("onnxruntime/cpu")
 
 
 @pytest.fixture(scope="module")
