@@ -73,6 +73,7 @@ def substituted(text: str, values: dict[str, str]) -> str:
     return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda match: values.get(match[1], ""), text)
 
 
+@pytest.mark.nightly
 def test_a_calm_model_passes(tmp_path: Path) -> None:
     options = "--allow cpu/jit: float32 products in bfloat16\n--no-own-path"
     sources = "\n  model with space.py:make \t\r\n  \n"

@@ -92,6 +92,7 @@ def test_a_pyproject_that_is_wrong_is_one_line_before_anything_runs(tmp_path: Pa
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.nightly
 def test_diff_passes_with_what_the_project_allows(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(
         "import torch\ndef make():\n    torch.manual_seed(0)\n    return torch.nn.Linear(9, 9), (torch.randn(4, 9),)\n"

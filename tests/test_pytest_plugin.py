@@ -174,6 +174,7 @@ def test_entry_point_is_declared() -> None:
     assert project["entry-points"]["pytest11"] == {"mindgap.pytest_plugin": "mindgap.pytest_plugin"}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_example(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "mindgap.pytest_plugin", "-p", "no:cacheprovider", "-q"]

@@ -81,6 +81,7 @@ def test_added_platforms_have_the_rows_that_they_would_have_had(
     assert again.totals == result.totals and again.state == "finished"
 
 
+@pytest.mark.nightly
 def test_interrupted_and_resumed(campaign: Campaign, tmp_path: Path) -> None:
     campaign(40, "toys:PICKY variants = 10")
     plan = tmp_path / "out/campaign.toml"

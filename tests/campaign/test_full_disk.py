@@ -16,6 +16,7 @@ from mindgap.workflows.campaign.state.directory import open_directory
 from mindgap.workflows.campaign.state.status import campaign_status
 
 
+@pytest.mark.nightly
 def test_a_full_disk_ends_the_session_and_a_resume_the_campaign(campaign: Callable[..., Any], tmp_path: Path) -> None:
     campaign(4, "toys:SLOW", stop="minutes = 0.00001")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

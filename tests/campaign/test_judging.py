@@ -96,6 +96,7 @@ def test_rows_are_those_of_this_process_and_outlive_the_other(
     assert judging.pid is None
 
 
+@pytest.mark.nightly
 def test_outputs_that_came_with_their_digests_are_not_computed_again(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_a_judge_that_cannot_start_is_said(pool: WorkerPool, starter: ThreadPool
     judging.close()
 
 
+@pytest.mark.nightly
 def test_cases_with_one_graph_keep_their_names(pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path) -> None:
     """The judge keeps what it knows of a graph, and one campaign may draw a graph twice."""
     judging = JudgeProcess(JudgeLimits(SETTINGS, 60.0, 4 << 30, TensorStore(tmp_path)), pool.run, starter)

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, contiguous_stride, save
 from mindgap.platforms.name import parse
@@ -33,6 +35,7 @@ def one_call(op: str) -> Graph:
     return Graph((Input(spec, Normal(0)),), (Node(f"aten.{op}.default", (Ref(0),), (), (spec,)),), (1,))
 
 
+@pytest.mark.nightly
 def test_findings_that_run_as_one_operator_are_found_in_a_worker(campaign: Callable[..., Any], tmp_path: Path) -> None:
     campaign(1, "toys:EXACT")
     out = tmp_path / "reduced"
@@ -43,6 +46,7 @@ def test_findings_that_run_as_one_operator_are_found_in_a_worker(campaign: Calla
     assert found[0].evidence == "Eager PyTorch runs both fft_ifftshift and fft_fftshift as roll."
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_read_or_started_is_no_evidence(campaign: Callable[..., Any], tmp_path: Path) -> None:
     campaign(1, "toys:EXACT")
     directory = open_directory(tmp_path / "out")

@@ -68,6 +68,7 @@ def test_every_case_on_every_platform_judged_and_counted(campaign: Campaign, tmp
     assert json.loads(result.to_json())["nothing"] == []
 
 
+@pytest.mark.nightly
 def test_bytes_are_kept_of_findings_only(campaign: Campaign, tmp_path: Path) -> None:
     campaign(9, "toys:WRONG")
     store = Store(tmp_path / "out", create=False)
@@ -128,6 +129,7 @@ def test_nothing_is_loud(campaign: Campaign) -> None:
     assert "NOTHING WAS COMPARED" in said and "6 runtime_error" in said
 
 
+@pytest.mark.nightly
 def test_a_difference_that_there_is_no_time_for_is_a_word_of_its_own(campaign: Campaign, tmp_path: Path) -> None:
     result = campaign(6, "toys:WRONG", limits="judge_s = 0.001")
     assert result.totals.words == {"unjudged": 2, "identical": 4} and result.totals.findings == 0
@@ -136,6 +138,7 @@ def test_a_difference_that_there_is_no_time_for_is_a_word_of_its_own(campaign: C
     assert report_of(Store(tmp_path / "out")).totals == result.totals
 
 
+@pytest.mark.nightly
 def test_shards_merged_are_the_whole(campaign: Campaign, tmp_path: Path) -> None:
     campaign(503, "toys:PICKY", out="whole")
     for index in range(2):
@@ -266,6 +269,7 @@ def test_a_plan_or_a_pool_that_changed_stops_a_resume(campaign: Campaign, tmp_pa
     assert resume_campaign(tmp_path / "out", Small()).totals.rows == 3
 
 
+@pytest.mark.nightly
 def test_a_platform_that_is_another_than_at_the_beginning_is_said(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_session_is_seen_from_its_first_moment_to_its_last(campaign: Campaign,
     assert len(seen) == 2
 
 
+@pytest.mark.nightly
 def test_a_running_campaign_is_told_from_a_killed_one(tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [sys.executable, str(HERE / "driver.py"), "begin", str(out), "4000", "toys:EXACT", "toys:SLOW"]

@@ -50,6 +50,7 @@ def vision() -> None:
     declare_operators()  # the CPU build of torchvision does not import without
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "train"), [
     ("resnet18", True), ("mobilenetv3_small_100", True), ("convnext_atto", False), ("levit_128s", False),
     ("vit_tiny_patch16_224", False), ("swin_tiny_patch4_window7_224", False), ("ghostnet_100", False),

@@ -55,6 +55,7 @@ def test_what_is_not_there_is_one_line(built, capfd, tmp_path):
         assert says in printed and "\n" not in printed, (argv, printed)
 
 
+@pytest.mark.nightly
 def test_a_build_that_captures_nothing_is_an_error(built, capfd, tmp_path):
     _, sources = built
     assert main(["corpus", "build", str(tmp_path / "c"), sources[1], "-j", "1"]) == 2

@@ -15,6 +15,7 @@ INPUT = {"name": "X0", "kind": "input", "shape": [4], "dtype": "float32", "mean"
 CALL = {"name": "r", "op": "call_function", "target": "torch.neg", "args": [{"ref": "X0"}], "kwargs": {}}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("inputs", "nodes", "record", "says"),
     [

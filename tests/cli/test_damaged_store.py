@@ -72,6 +72,7 @@ def test_the_whole_store_is_read(whole: Path, tmp_path: Path) -> None:
         assert main(command) == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_file_is_named(whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], harm: str) -> None:
     files = [file for file in sorted(whole.rglob("*")) if file.is_file() and opened(file)]

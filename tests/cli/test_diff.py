@@ -31,6 +31,7 @@ def models(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_json_is_all_that_standard_output_holds(models: Path) -> None:
     ran = mindgap("diff", "models.py:calm", "-p", "cpu/eager@isa=avx2", "-p", "cpu/jit", "--json", cwd=models)
     assert ran.status == 0, ran.err
@@ -42,6 +43,7 @@ def test_json_is_all_that_standard_output_holds(models: Path) -> None:
     assert data["models"][0]["classes"][0][0] == "cpu/eager"
 
 
+@pytest.mark.nightly
 def test_a_source_with_several_models_gives_a_row_for_each(models: Path) -> None:
     ran = mindgap("diff", "models.py:two", "-p", "cpu/jit", "--json", "--no-trace", cwd=models)
     assert ran.status == 0, ran.err
@@ -79,6 +81,7 @@ def test_pages_are_written_and_made_again_from_json(models: Path) -> None:
     assert (models / "again.html").read_text() == (models / "page.html").read_text()
 
 
+@pytest.mark.nightly
 def test_a_captured_graph_runs_like_its_model(models: Path) -> None:
     captured = mindgap("capture", "models.py:calm", "-o", "calm.graph", "--json", cwd=models)
     assert captured.status == 0, captured.err

@@ -43,6 +43,7 @@ def test_the_way_on_of_a_loop_is_a_command_that_works(tmp_path: Path) -> None:
     assert ran.status == 0 and ran.out.startswith("step.mindgap: models:loop/step, 2 nodes"), ran.err
 
 
+@pytest.mark.nightly
 def test_diff_compares_a_submodule_alone(tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(MODEL)
     ran = mindgap("diff", "models.py:loop", "--inside", "step.0", "-p", "cpu/jit", "--json", cwd=tmp_path)

@@ -32,6 +32,7 @@ def rows_of(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {row["model"].partition(" ~ ")[2]: row for row in data["rows"]}
 
 
+@pytest.mark.nightly
 def test_a_consistent_platform_gives_the_same_however_a_graph_is_written(models: Path) -> None:
     ran = mindgap("metamorphic", "models.py:make", "-p", "cpu/eager", "--json", cwd=models)
     assert ran.status == 0, ran.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from pathlib import Path
@@ -13,7 +14,9 @@ import torch
 
 from cli.test_upgrade import OTHER_VERSION
 from mindgap.cli import main
+from mindgap.models.own_path.processes import Processes
 from mindgap.platforms.environments.installation import adopt
+from mindgap.workflows.diff import large_models
 
 #: Commands that run the model, and what they print of it.
 RUN = {
@@ -104,3 +107,24 @@ def test_a_command_refuses_the_file_in_one_line(
     said = capfd.readouterr()
     assert (status, said.out) == (2, ""), said
     assert said.err.startswith("mindgap: ") and said.err.count("\n") == 1 and why in said.err, said.err
+
+
+def test_a_large_file_is_run_after_its_graph_and_leaves_no_process(
+    folder: Path, written: bytes, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "tiny.onnx").write_bytes(written)
+    monkeypatch.setattr(large_models, "_LARGE_BYTES", 16)
+    free: list[int] = []
+    end_idle = Processes.end_idle
+
+    def noted(self: Processes) -> None:
+        free.append(len(self._all))
+        end_idle(self)
+        assert not self._all
+
+    monkeypatch.setattr(Processes, "end_idle", noted)
+    assert main(["diff", "tiny.onnx", "-p", "onnxruntime/cpu", "-p", "cpu/jit", "--json"]) == 0
+    rows = json.loads(capfd.readouterr().out)["rows"]
+    assert rows[0]["own_path"]["status"] == "rounding" and rows[0]["own_path"]["way"] == "tiny.onnx"
+    assert free == [1, 0], "one process, which ended before the next platform"
+    assert rows[1]["own_path"]["detail"].startswith("of a large model the captured graph alone runs")

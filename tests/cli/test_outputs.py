@@ -49,6 +49,7 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_run(
     assert os.listdir(tmp_path) == ["models.py"]
 
 
+@pytest.mark.nightly
 def test_a_page_that_cannot_be_written_costs_only_itself(tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(MODELS)
     wanted = ("--html", "/dev/full", "--junit", "junit.xml", "--json")

@@ -98,6 +98,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.nightly
 def test_a_new_version_that_is_wrong(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     sources = [f"{folder}/model.py:wrong", f"{folder}/model.py:right"]
     junit, html = folder / "junit.xml", folder / "page.html"

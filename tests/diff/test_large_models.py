@@ -140,6 +140,7 @@ def test_a_model_in_bfloat16_is_not_told_to_be_in_bfloat16(dtype, advised):
     assert said is not None and said.startswith("it takes about ") and ("bfloat16" in said) == advised
 
 
+@pytest.mark.nightly
 def test_a_graph_that_only_the_judge_has_no_memory_for_runs(tmp_path, graph, monkeypatch):
     """Equal bits need no judge; a difference is unjudged, with the reason."""
     monkeypatch.setattr(MemoryEstimate, "judged", lambda self: 1 << 40)
@@ -229,6 +230,7 @@ def test_small_graphs_run_side_by_side_and_a_large_one_alone(graph):
     assert not large.is_alive() and not last.is_alive()
 
 
+@pytest.mark.nightly
 def test_without_a_judge_rows_say_how_far_outputs_are_apart_and_prove_nothing(tmp_path, graph):
     told: list[ProgressEvent] = []
     with Session(tensors=TensorStore(tmp_path)) as session:

@@ -51,6 +51,7 @@ def other_gelu(*more: list[Any], default: str) -> dict[str, Any]:
     return {GELU: {"schema": "aten::gelu(another)", "arguments": arguments}}
 
 
+@pytest.mark.nightly
 def test_a_default_that_a_graph_leaves_out(home: Path) -> None:
     (found,) = changed(home, other_gelu(default="'tanh'"), graph(GELU))
     assert found.changes == ("the default of approximate is 'tanh', was 'none': the graphs leave it out",)
@@ -60,6 +61,7 @@ def test_a_default_that_a_graph_leaves_out(home: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_default_that_a_graph_names(home: Path) -> None:
     (found,) = changed(home, other_gelu(default="'tanh'"), graph(GELU, approximate="none"))
     assert not found.defaults and found.changes[0].endswith("and no graph leaves it out")
@@ -70,6 +72,7 @@ def test_arguments_that_come_and_go(home: Path) -> None:
     assert found.changes == ("scale is new, 1.0 by default",) and not found.defaults
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "said"), [("Tensor", ("self is now called input",)), ("int", ("input is new", "self is gone"))]
 )
@@ -94,6 +97,7 @@ def test_a_real_environment_answers(home: Path) -> None:
     assert schema_changes({"m": calls_of(graph(GELU))}, None, "here") == ()
 
 
+@pytest.mark.nightly
 def test_an_environment_that_does_not_answer(home: Path) -> None:
     with pytest.raises(EnvironmentProblem, match="environment gone: its operators cannot be asked for"):
         python = home / "python"

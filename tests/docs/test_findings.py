@@ -138,6 +138,7 @@ def test_a_script_of_an_onnx_file_shows_its_fault(script: str) -> None:
     assert kept == said or kept.splitlines()[0] != said.splitlines()[0]
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("script", [*CAUSES, *NATIVE, *sorted(ONNX_FILES)])
 def test_without_any_package_a_script_cannot_check(script: str) -> None:
     command = [sys.executable, "-I", "-S", str(FINDINGS / script)]
@@ -159,6 +160,7 @@ def test_without_its_provider_a_native_script_cannot_check(script: str) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_without_its_runtime_a_script_cannot_check(runtime: str) -> None:
     script = next((name for name in CAUSES if runtime in [package for package, _ in imports_of(name)]), None)

@@ -67,6 +67,7 @@ def given_path(model_file, tmp_path_factory):
     return path
 
 
+@pytest.mark.nightly
 def test_what_ran_and_what_is_not_there_is_in_the_file(given_path):
     found = read(given_path)
     assert list(found.settings) == [EAGER, OFF, ORT, "cuda/eager"]

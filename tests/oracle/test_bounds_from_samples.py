@@ -42,6 +42,7 @@ def wrong_nodes(graph: Graph) -> list[tuple[str, Confirmed]]:
     return [(functional.graph.nodes[one.nodes[0]].op, one) for one in found]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "name",
     [

@@ -36,6 +36,7 @@ def test_the_word_is_that_of_all_replays(name: str, dtype: torch.dtype, tmp_path
         assert all(f.worst >= a.worst * 0.999 for f, a in zip(few, all_of_them, strict=True) if f.kind == "calm")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("sigmas", [0.0, 4.0, 17.0, 40.0, 1e4])
 @pytest.mark.parametrize("name", ["deep", "long cumsum", "logsumexp", "cancellation", "differences below"])

@@ -25,6 +25,7 @@ KINDS = [name for name, _ in nasty(torch.float32, (16, 16))]
 REFUSED = ("not implemented", "should be between 0 and 1", "did not converge", "failed to converge")
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", DTYPES)

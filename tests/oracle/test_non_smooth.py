@@ -49,6 +49,7 @@ def fused(name: str, arrays: list[Any], off: float = 0.0) -> Any:
     return to_numpy(overload(op)(*[named.get(a, a) if isinstance(a, str) else a for a in args]).neg().bfloat16())
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("off", [0.0, 0.01, -0.01])
 @pytest.mark.parametrize("name", NON_SMOOTH)
 def test_what_rounding_may_do_is_rounding(name: str, off: float) -> None:

@@ -269,6 +269,7 @@ def test_without_a_compiler_inductor_is_not_available(monkeypatch):
 # ---- stages left out
 
 
+@pytest.mark.nightly
 @needs_compiler
 @pytest.mark.slow
 def test_parts_of_inductor_are_left_out(cache):

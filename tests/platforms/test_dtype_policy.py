@@ -185,6 +185,7 @@ def test_the_description_stays_data():
     assert policies({}) == {}
 
 
+@pytest.mark.nightly
 def test_the_description_reaches_the_parent():
     with WorkerPool(["openvino/cpu@precision=f32"]) as pool:
         assert policies(pool.describe("openvino/cpu@precision=f32"))["float64"].computes_in == "float32"

@@ -239,6 +239,7 @@ def in_a_worker(name: str, environment: dict[str, str] | None = None) -> subproc
     return subprocess.run(command, env={**os.environ, **wanted}, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.nightly
 def test_each_tier_of_instructions_is_in_force_and_rounds_in_its_own_way():
     tiers = ["default"]
     tiers += ["avx2"] if {"avx2", "fma"} <= processor().flags else []

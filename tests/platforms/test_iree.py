@@ -52,6 +52,7 @@ def test_the_operator_of_a_message():
     assert aten_operator(read(Diagnostics("error: 'torch.operator'")), graph) == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8,
               torch.bool, torch.complex64]

@@ -55,6 +55,7 @@ def test_messages():
     assert len({row.name for row in TABLE}) == len([*TABLE])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.bool])
 def test_dtypes_go_in_and_out(pool: WorkerPool, dtype: torch.dtype):
     graph, inputs = captured(lambda x: torch.cat([x, x], 1).reshape(2, 3, 4), normal(3, 4).mul(5).to(dtype))

@@ -64,6 +64,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_both_ways_write_the_same_operators_and_give_the_same_bits(official, direct, name):
     program, args = PROGRAMS[name]

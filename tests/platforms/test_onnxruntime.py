@@ -229,6 +229,7 @@ def test_without_options_onnx_runtime_chooses_the_threads():
     assert chosen.execution_mode == plain.execution_mode
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("way", ["direct", "official"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_weights_outside_the_model_give_the_same_bits(monkeypatch, way, dtype):

@@ -52,6 +52,7 @@ def reduced():
     return platform if platform.describe()["precision_in_force"] == "bf16" else BACKEND.open({"precision": "bf16"})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_real_models_stay_near_eager(either, name):
     model, example = MODELS[name]()
@@ -79,6 +80,7 @@ def test_earlier_outputs_survive_a_later_call(either):
     assert first.tolist() == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.uint8, torch.int32, torch.bool])
 def test_plain_dtypes_go_in_and_out(either, dtype):
     graph, inputs = captured(lambda x: torch.cat([x, x]).reshape(2, 2, 2), normal(2, 2).to(dtype))
@@ -105,6 +107,7 @@ def test_a_graph_without_inputs(either):
     assert either.load(graph, inputs)(inputs)[0].tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
+@pytest.mark.sampled(1)
 def test_f32_computes_in_f32_and_says_so(either):
     graph, inputs = captured(torch.nn.Linear(64, 64), normal(4, 64))
     executable = either.load(graph, inputs)
@@ -162,6 +165,7 @@ def kinds(model) -> Counter:
     return Counter(op.get_type_name() for op in model.get_ordered_ops())
 
 
+@pytest.mark.nightly
 def test_the_model_is_the_one_that_a_user_converts():
     model, example = MODELS["vit"]()
     graph, inputs = captured(model, example)
@@ -213,6 +217,7 @@ def test_statistics_that_only_we_ask_for_are_a_refusal_and_no_failure(exact):
         exact.load(graph, inputs)
 
 
+@pytest.mark.nightly
 @BROKEN_CONVERSION
 def test_a_conversion_that_breaks_for_users_too_is_a_failure_whatever_is_written(exact):
     graph, inputs = captured(lambda x: torch.linalg.vector_norm(x.add_(1)), normal(3, 4))
@@ -270,6 +275,7 @@ def test_the_front_end_is_said(exact, onnx):
     assert BACKEND.open({"frontend": "onnx"}).describe()["frontend"] == "onnx"
 
 
+@pytest.mark.nightly
 def test_conversions_are_not_reported_over_the_network():
     code = (
         "import sys; from mindgap.platforms.openvino.backend import BACKEND; BACKEND.open({})\n"

@@ -81,6 +81,7 @@ def test_what_webassembly_lacks_is_refused(node: WorkerPool):
     assert (outcome.status, outcome.op) == ("unsupported", "aten.add.Tensor"), outcome.message
 
 
+@pytest.mark.nightly
 def test_node_ends_with_its_worker(node: WorkerPool):
     graph, _ = captured(torch.relu, normal(3))
     assert node.run(Job(WASM, graph)).status == "ok"

@@ -84,6 +84,7 @@ def test_a_worker_runs_there_and_its_description_says_so(home: Path) -> None:
     assert here.fingerprint != there.fingerprint
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("platform", ["cpu/eager@env=here", "cpu/inductor", "onnxruntime/cpu", "cpu/jit"])
 def test_what_another_version_lacks_is_a_refusal(home: Path, platform: str) -> None:
     unknown, other = sine("aten.sine_of_a_later_version.default"), sine(a_later_argument=1)

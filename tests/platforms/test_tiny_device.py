@@ -48,6 +48,7 @@ def rows(ran: Ran) -> dict[str, dict]:
 # ---- what runs on the CPU is seen, though the maker's package says nothing
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("case", "operator", "called"),
     [

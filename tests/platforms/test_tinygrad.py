@@ -90,6 +90,7 @@ def test_opencl_computes_what_eager_computes():
         assert said["opencl_device"] and said["accuracy"] == "OpenCL C"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int8, torch.bool])
 def test_dtypes_go_in_and_out(pool: WorkerPool, dtype: torch.dtype):
     graph, inputs = captured(lambda x: torch.cat([x, x], 1).reshape(2, 3, 4), normal(3, 4).mul(5).to(dtype))

@@ -112,6 +112,7 @@ def test_openvino_fails_on_the_maximum_of_a_number(context: RunContext) -> None:
     assert title == "`max(x, 0)` of a 0-d tensor fails" and found.natural is None
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_torch_onnx_drops_the_divisor_of_a_pooling(context: RunContext) -> None:
     pytest.importorskip("onnxruntime")

@@ -83,6 +83,7 @@ def _graph(op: str, shape: tuple[int, ...], *args: object) -> Graph:
     return Graph((Input(spec, Constant(0.0)),), (Node(op, (Ref(0), *args), (), (spec,)),), (1,))  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 def test_candidates_are_specified_in_a_worker_that_may_crash(tmp_path: Path) -> None:
     with WorkerPool([SPECIFIER], tensors=TensorStore(tmp_path), busy=1) as pool:
         found = specified_in_worker(_graph("aten.transpose.int", (2, 3), 0, 1), pool.run)

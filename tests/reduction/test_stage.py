@@ -78,6 +78,7 @@ OPENVINO: Mapping[str, tuple[Program, tuple[torch.Tensor, ...], Stage]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONNX)
 def test_stages_of_onnx_runtime(name: str, context: RunContext) -> None:
@@ -102,6 +103,7 @@ def test_torchscript_without_optimisation_fails_too(context: RunContext) -> None
     assert found == StageAtFault("interpreter", ("cpu/jit@opt=off fails in the same way.",))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_platform_in_an_environment(context: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path))

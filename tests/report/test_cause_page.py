@@ -153,6 +153,7 @@ def many(count: int) -> list[Cause]:
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.browser
 @needs_driver
 def test_the_index_filters_ten_thousand_causes(browser: Browser, tmp_path: Path) -> None:

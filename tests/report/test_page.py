@@ -184,6 +184,7 @@ def many(count: int) -> Report:
 DRAWN = "#all-rows > tbody:not([hidden]) > tr:first-child"
 
 
+@pytest.mark.nightly
 @pytest.mark.browser
 @needs_driver
 def test_a_thousand_rows_can_be_filtered_sorted_and_searched(browser: Browser, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def descriptors(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+@pytest.mark.nightly
 def test_pools_share_one_server_and_leave_nothing_behind(make_pool: MakePool) -> None:
     with WorkerPool([ZOO]) as pool:
         assert run(pool, "add").status == "ok" and is_forked(pool)
@@ -158,6 +159,7 @@ def test_what_a_worker_started_ends_with_it(make: MakePool, tmp_path: Path, monk
     assert gone(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("what", ["add", "hang_native"])
 def test_nothing_outlives_a_driver_that_is_killed(what: str) -> None:
     code = f"""
@@ -215,6 +217,7 @@ def test_other_variables_of_the_driver_make_another_server(make: MakePool, monke
     assert gone(first.pid)
 
 
+@pytest.mark.nightly
 def test_variables_that_are_read_later_and_the_directory_reach_the_worker(
     make: MakePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,6 +254,7 @@ def test_a_server_with_two_threads_does_not_fork() -> None:
     assert done.stdout.strip() == "{'refused': 'the fork server has 2 threads'}"
 
 
+@pytest.mark.nightly
 def test_threads_that_numpy_starts_do_not_keep_the_server_from_forking(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine of several cores, where the user has set no number of threads."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

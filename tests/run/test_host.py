@@ -404,6 +404,7 @@ def test_closing_waits_for_no_host(write_host: Write) -> None:
     assert not asking.is_alive() and time.monotonic() - started < 10
 
 
+@pytest.mark.nightly
 def test_a_host_that_is_silent_is_lost(write_host: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     with WorkerPool([ZOO]) as pool:
         assert is_right(pool.run(job(want="outputs")))

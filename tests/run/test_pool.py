@@ -175,6 +175,7 @@ def test_every_repetition_is_kept_where_they_differ(calm_pool: WorkerPool) -> No
 # -- what a job can do to its worker --
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("what", "message", "used"),
     [
@@ -245,6 +246,7 @@ def test_memory_past_the_limit_is_oom(make_pool: MakePool) -> None:
     assert well(pool)
 
 
+@pytest.mark.nightly
 def test_a_worker_whose_parent_cannot_see_its_memory_ends_itself(tmp_path: Path) -> None:
     """The process that the parent sees is a shell, and has no limit of its own."""
     options = json.dumps({"platform": ZOO, "tensors": str(tmp_path)})
@@ -257,6 +259,7 @@ def test_a_worker_whose_parent_cannot_see_its_memory_ends_itself(tmp_path: Path)
         assert supervisor.run(job("add")).status == "ok"
 
 
+@pytest.mark.nightly
 def test_a_leaking_worker_is_replaced(make_pool: MakePool) -> None:
     pool = make_pool(memory_limit_bytes=1 << 30, recycle_bytes=300 << 20)
     outcomes = [pool.run(job("leak", seed=seed)) for seed in range(12)]  # 12 x 2 x 24 MiB
@@ -307,6 +310,7 @@ def test_a_compiler_that_is_missing_is_named(calm_pool: WorkerPool) -> None:
     assert outcome.status == "runtime_error" and "No such file or directory: 'zoocc'" in outcome.message
 
 
+@pytest.mark.nightly
 def test_a_download_that_fails_or_never_ends_is_one_outcome(
     make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +339,7 @@ def test_a_delegate_that_took_nothing_is_no_success(calm_pool: WorkerPool) -> No
 # -- workers that do not start --
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("start", "status", "message", "starts"),
     [
@@ -357,6 +362,7 @@ def test_a_platform_that_cannot_start_is_given_up(
     assert well(pool)
 
 
+@pytest.mark.nightly
 def test_what_a_worker_printed_before_it_died_at_start_is_told(make_pool: MakePool) -> None:
     name = f"{ZOO}@start=die"
     assert "the driver is not there" in make_pool(name).run(job("add", name)).message
@@ -427,6 +433,7 @@ def test_options_reach_the_worker_as_environment(make_pool: MakePool) -> None:
     assert len({pool.run(job("add", name)).fingerprint for name in names}) == 2
 
 
+@pytest.mark.nightly
 def test_platforms_work_side_by_side_and_no_more_than_allowed(make_pool: MakePool) -> None:
     names = [f"{ZOO}@flag={i}" for i in range(3)]
 
@@ -488,6 +495,7 @@ def test_idle_workers_are_stopped_and_started_again(make_pool: MakePool) -> None
 # -- killed at will --
 
 
+@pytest.mark.nightly
 def test_killed_at_random_moments_during_fifty_jobs(make_pool: MakePool) -> None:
     """SIGKILL from outside, eight times: every outcome is the right one, or a crash that was killed twice."""
     pool = make_pool()
@@ -563,6 +571,7 @@ def test_closing_in_the_middle_of_a_job_does_not_wait_for_it(make_pool: MakePool
     assert future.result(timeout=5).status == "crash" and time.monotonic() - started < 5
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("what", ["add", "hang", "hang_native"])
 def test_no_worker_outlives_its_parent(what: str, tmp_path: Path) -> None:
     """The parent is killed while the worker is idle, or in the middle of a job that holds the interpreter lock."""

@@ -76,6 +76,7 @@ def test_a_script_on_another_device_takes_a_bare_result_and_names_the_device(tmp
     assert done.stdout.splitlines()[-1] == NO_FAULT
 
 
+@pytest.mark.nightly
 def test_every_case_is_told_with_its_error_and_the_limit(tmp_path: Path) -> None:
     assert ran(tmp_path, ScriptForm("a title", EAGER, CASES))[0] == 0
     status, printed = ran(tmp_path, ScriptForm("a title", EAGER, CASES), call="return model(*fresh()) * 1.01")
@@ -83,6 +84,7 @@ def test_every_case_is_told_with_its_error_and_the_limit(tmp_path: Path) -> None
     assert printed.count(": wrong") == 2 and "float32[2, 4], error 0.01, limit 1.91e-06" in printed
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("raises", "status", "last"),
     [
@@ -111,6 +113,7 @@ def test_a_missing_package_is_no_fault(tmp_path: Path) -> None:
     assert done.returncode == 2 and "It cannot be checked: No module named 'no_such_runtime'" in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_signal_other_than_the_known_one_is_another_fault(tmp_path: Path) -> None:
     form = ScriptForm("a title", EAGER, CASES, "crashes", signal="SIGABRT")
     assert ran(tmp_path, form, call="os.abort()")[0] == 1

@@ -100,6 +100,7 @@ def test_onnxruntime_by_the_official_way(name: str) -> None:
     assert (status, printed.splitlines()[-1]) == (0, NO_FAULT), printed + errors
 
 
+@pytest.mark.nightly
 def test_a_tier_of_instructions_is_in_force() -> None:
     name = "cpu/eager@isa=default"
     text = script(calls()["scalars"], name, environment(parse(name), find(name)[0]))

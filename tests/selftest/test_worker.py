@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 from pydantic import TypeAdapter
 
 from mindgap.run.process import RequestLimits
@@ -18,6 +19,7 @@ def plain(trials: Trials) -> list[CaseRow]:
     return [dataclasses.replace(row, seconds=0.0, detail="") for row in trials.rows]
 
 
+@pytest.mark.nightly
 def test_a_worker_tries_a_subject_and_says_why_it_skips_one() -> None:
     client = WorkerClient(WorkerStart(SERVICE), {}, RequestLimits(120.0))
     try:

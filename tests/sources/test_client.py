@@ -168,6 +168,7 @@ def test_a_file_may_import_torchvision(client: SourceClient, tmp_path: Path) -> 
     assert len(client.capture(client.open(f"{tmp_path}/custom.py:vision"), 0).nodes) > 20
 
 
+@pytest.mark.nightly
 def test_a_source_is_captured_in_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The environment's interpreter runs the user's code, and the graph is the same."""
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))

@@ -23,6 +23,7 @@ def count(store: Store) -> int:
     return store.rows("SELECT count(*) AS n FROM outcomes")[0]["n"]
 
 
+@pytest.mark.nightly
 def test_two_processes_write_compact_and_read_at_once(server: ObjectStore) -> None:
     url, wrong = "s3://bucket/two", list[BaseException]()
 

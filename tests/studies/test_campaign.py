@@ -19,6 +19,7 @@ from mindgap.workflows.campaign.session import RunOptions, begin
 TOYS = Path(__file__).parents[1] / "campaign"
 
 
+@pytest.mark.nightly
 def test_a_campaign_reconciles_with_where_it_says_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(TOYS), prepend=os.pathsep)
     monkeypatch.syspath_prepend(TOYS)

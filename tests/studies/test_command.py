@@ -15,6 +15,7 @@ from mindgap.studies.gap import gap
 from studies.gap_rows import made
 
 
+@pytest.mark.nightly
 def test_files_json_and_text_say_the_same(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     made(store, 0)

@@ -371,6 +371,7 @@ def test_nothing_divided_by_nothing_is_no_figure(tmp_path: Path) -> None:
     assert not study.wrong
 
 
+@pytest.mark.nightly
 def test_a_real_run_reconciles_with_its_report(tmp_path: Path) -> None:
     """Faults that are known, through workers and the judge, against the report that `diff` gave."""
     faults = tmp_path / "faults.toml"

@@ -55,6 +55,7 @@ def made(catalogue: Catalogue, tmp_path_factory: pytest.TempPathFactory) -> list
     return probe_set(catalogue, folder=tmp_path_factory.mktemp("probes"))
 
 
+@pytest.mark.nightly
 def test_samples_become_calls_in_dtypes_layouts_and_in_place(made: list[CallProbe]) -> None:
     keys = {one.key for one in made}
     assert {Key("aten.tanh.default", "float32", "contiguous"), Key("aten.tanh.default", "bfloat16", "contiguous"),

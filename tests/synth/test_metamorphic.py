@@ -48,6 +48,7 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     return a.tobytes() == b.tobytes()
 
 
+@pytest.mark.nightly
 def test_exact_mutants_of_real_regions_are_exact_and_others_are_near():
     rng = random.Random(1)
     seen, identical = Counter[str](), Counter[str]()

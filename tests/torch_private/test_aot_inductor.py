@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 import torch.fx
 
@@ -11,6 +12,7 @@ from mindgap.aten.torch_private import aot_inductor
 from mindgap.aten.torch_private.inductor import pick_vec_isa
 
 
+@pytest.mark.nightly
 def test_a_module_is_compiled_loaded_and_called() -> None:
     module = torch.fx.symbolic_trace(lambda x: (x + 1,))
     x = torch.ones(4)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import importlib, torch
 from mindgap.aten.torch_private.export_speed import remember_composite_operators
@@ -37,6 +39,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.nightly
 def test_programs_are_the_same_and_new_operators_are_seen() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

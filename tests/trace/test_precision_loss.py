@@ -118,6 +118,7 @@ class Normalised(torch.nn.Module):
         return torch.nn.functional.layer_norm(x, (64,))
 
 
+@pytest.mark.nightly
 def test_the_onnx_exporter_rounds_epsilon() -> None:
     torch.manual_seed(0)
     report = mindgap.diff(Normalised(), (torch.randn(8, 64, dtype=torch.float64),), platforms=["onnxruntime/cpu"])

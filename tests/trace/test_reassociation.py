@@ -123,6 +123,7 @@ class Distributed(torch.nn.Module):
         return (p - 1) * 10000
 
 
+@pytest.mark.nightly
 def test_openvino_distributes_a_product() -> None:
     torch.manual_seed(0)
     platform = "openvino/cpu@precision=f32"

@@ -24,6 +24,7 @@ def judged(tmp_path: Path, platform: str, program: Callable[..., Any], *args: to
     return report.rows[0]
 
 
+@pytest.mark.nightly
 def test_nobody_sees_the_shape_of_an_empty_intermediate(tmp_path: Path) -> None:
     """Falcon joins an empty cached mask; in 16 bits every operator is looked at alone."""
     pytest.importorskip("openvino")

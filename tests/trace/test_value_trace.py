@@ -67,12 +67,14 @@ def test_a_fault_is_the_first_difference_and_the_distance_follows_it(tmp_path: P
     assert read["diverged"] and read["values"][2]["role"] == "introduces" and read["version"] == 1
 
 
+@pytest.mark.nightly
 def test_equal_sides_have_nothing_that_differs(tmp_path: Path) -> None:
     found = traced(chain(), "cpu/eager@threads=1,onednn=off", tmp_path)
     assert not found.diverged and {v.state for v in found.values} == {"equal"} and found.culprit == ()
     assert found.values[1].view_of == 1 and all(v.mad == 0 for v in found.values)
 
 
+@pytest.mark.nightly
 def test_nan_in_place_of_a_number_is_counted_and_told(tmp_path: Path) -> None:
     platform = faulty(tmp_path, 'kind = "nan_to_zero"\nwhen = { op = "aten.log*" }')
     graph = Graph((Input(X, Normal(0)),), (node("aten.log.default", Ref(0)),), (1,))
@@ -80,6 +82,7 @@ def test_nan_in_place_of_a_number_is_counted_and_told(tmp_path: Path) -> None:
     assert value.state == "differs" and value.mad == 0 and value.note.startswith("NaN on one side in ")
 
 
+@pytest.mark.nightly
 def test_unequal_runs_of_one_platform_are_told(tmp_path: Path) -> None:
     platform = faulty(tmp_path, 'kind = "nondeterministic"\nwhen = { op = "aten.exp*" }')
     graph = Graph((Input(X, Normal(0)),), (node("aten.exp.default", Ref(0)),), (1,))
@@ -93,6 +96,7 @@ def test_a_refusal_compares_nothing(tmp_path: Path) -> None:
         traced(chain(), platform, tmp_path)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("platform", ["onnxruntime/cpu"])
 def test_a_runtime_shows_values_as_outputs(platform: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")

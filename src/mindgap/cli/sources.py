@@ -119,6 +119,12 @@ class _Program:
     ) -> tuple[tuple[Array, ...], dict[str, Array]] | None:
         return self.client.probe(self.source, platform, arrays)
 
+    def reads(self, platform: PlatformName) -> bool:
+        return self.client.reads(self.source, platform)
+
+    def end_idle(self) -> None:
+        self.client.end_idle()
+
     def stop(self) -> None:
         self.client.stop()
 
@@ -146,6 +152,12 @@ class _LeftOut:
 
     def probe(self, platform: PlatformName, arrays: Sequence[Array]) -> None:
         return None
+
+    def reads(self, platform: PlatformName) -> bool:
+        return False
+
+    def end_idle(self) -> None:
+        pass
 
     def stop(self) -> None:
         pass

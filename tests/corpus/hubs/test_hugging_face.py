@@ -174,6 +174,7 @@ def test_layers_cut_a_deep_model(tmp_path):
     assert sum(given.role == "parameter" for given in graph.inputs) < 60
 
 
+@pytest.mark.nightly
 def test_a_model_that_is_too_wide_is_refused_before_memory_is_taken(tmp_path):
     folder(tmp_path / "wide", {**BERT, "hidden_size": 16384, "intermediate_size": 65536, "num_hidden_layers": 400})
     narrower = r"with \?dtype=bfloat16 it takes [\d.]+, and with"

@@ -20,6 +20,7 @@ def test_samples_are_numbered_and_come_again_equal():
     assert {given.role for given in graph.inputs} == {"input", "parameter"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["LSTM", "LazyConv2d", "BatchNorm2d", "MultiheadAttention", "NLLLoss"])
 def test_kinds_of_modules_in_both_directions(name):
     for backward in (False, True):

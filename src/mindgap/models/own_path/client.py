@@ -94,6 +94,8 @@ class OwnPathClient:
             # What was ended from outside, or by a budget or a busy machine, says nothing of the platform.
             busy = failed.waited_s > _BUSY * self._deadline_s * _slower(backend)
             fed = not (isinstance(failed, CannotOpen) or self._stopped or busy or time.monotonic() >= self._until)
+            # That a file and its runtime do not fit beside the program says nothing of the platform.
+            fed = fed and not (failed.fault == "oom" and file is not None)
             line = users_line(failed.tail)
             reason = failed.message + (
                 f"; for {failed.waited_s:.0f} s of them other processes had the processors: give it longer (--deadline)"
@@ -222,6 +224,13 @@ class OwnPathClient:
             return self._ask(kind, source, platform, backend, runner)
         except (WorkerFailed, MindgapError):
             return None
+
+    def end_idle(self) -> None:
+        """Ends the processes that work on no request, which keep the last program."""
+        with self._lock:
+            processes = [*self._processes.values()]
+        for each in processes:
+            each.end_idle()
 
     def stop(self) -> None:
         """Ends the processes from another thread."""

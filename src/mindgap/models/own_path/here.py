@@ -79,5 +79,12 @@ class ProgramHere:
         """None: a program of this process is no model file."""
         return None
 
+    def reads(self, platform: PlatformName) -> bool:
+        """False: a program of this process is no model file."""
+        return False
+
+    def end_idle(self) -> None:
+        """Nothing: there is no other process."""
+
     def stop(self) -> None:
         """Nothing: what runs in this process ends by itself."""

@@ -82,6 +82,14 @@ class Processes:
                 each.client.closing = True
                 each.client.kill()
 
+    def end_idle(self) -> None:
+        """Ends the processes that work on no request. The next request starts one again."""
+        with self._changed:
+            idle = [each for each in self._all if each.since is None]
+            self._all = [each for each in self._all if each.since is not None]
+        for each in idle:
+            each.client.shut(each.lock)
+
     def close(self) -> None:
         """Ends all processes."""
         for each in [*self._all]:

@@ -44,6 +44,14 @@ class OwnProgram(Protocol):
         node; None for another program. Raises `MindgapError` where it does not run so."""
         ...
 
+    def reads(self, platform: PlatformName) -> bool:
+        """Whether it is a model file, or has a ready-made one, that the platform is given as it is."""
+        ...
+
+    def end_idle(self) -> None:
+        """Ends processes that keep the program's memory; the next call starts them again."""
+        ...
+
     def stop(self) -> None:
         """Ends what runs, from another thread."""
         ...

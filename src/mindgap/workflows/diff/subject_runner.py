@@ -226,6 +226,8 @@ class SubjectRunner:
                 self.record.row(graph, row, comparison.outcomes.get(platform))
             if alone:
                 self.release(platform)
+                if captured.subject.program is not None:
+                    captured.subject.program.end_idle()
 
         with ThreadPoolExecutor(1 if alone else max(len(self.platforms), 1), "mindgap-platform") as threads:
             for _ in threads.map(judge, self.platforms):
@@ -267,11 +269,19 @@ class SubjectRunner:
         program, begun = captured.subject.program, captured.own_runs.get(platform)
         if program is None or platform == self.context.settings.reference:
             return comparison.row(platform)
-        if (alone and begun is None) or self.budget.over:
-            why = "a large model is not exported, nor its file loaded, a second time" if alone else USED_UP
+        # A file runs as it is in little more memory than its graph; an export holds the model several times over.
+        exported = alone and begun is None and not program.reads(platform)
+        if exported or self.budget.over:
+            why = "of a large model the captured graph alone runs, and no second export" if exported else USED_UP
             return dataclasses.replace(comparison.row(platform), own_path=OwnPath("not_compared", detail=why))
-        running = begun or _begin(program, [platform])[platform]
-        row, run = comparison.row(platform), running.result()
+        if alone and begun is None:
+            row = comparison.row(platform)
+            self.release(platform)  # before the file is loaded beside it
+            report_activity("running the file")
+            run = None if row.status == "not_run" else program.run(platform)
+        else:
+            running = begun or _begin(program, [platform])[platform]
+            row, run = comparison.row(platform), running.result()
         if run is None or row.status == "not_run":
             return row
         try:

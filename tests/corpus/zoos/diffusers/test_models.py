@@ -42,6 +42,7 @@ def test_a_graph_is_the_same_each_time_and_another_with_another_seed():
     assert digest(capture_program(_program("DiTTransformer2DModel?seed=1"))) != first
 
 
+@pytest.mark.nightly
 def test_random_numbers_inside_become_inputs():
     graph = capture_program(_program("ConsistencyDecoderVAE"))
     assert any(given.role == "random" for given in graph.inputs)
