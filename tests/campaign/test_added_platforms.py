@@ -37,6 +37,7 @@ def comparable(directory: Path) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.nightly
 def test_added_platforms_run_what_the_reference_has_run(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

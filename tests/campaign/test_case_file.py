@@ -107,6 +107,7 @@ def test_a_case_gets_the_short_script_that_shows_it(campaign: Campaign, tmp_path
     assert (again.word, again.culprit.op) == (row["word"], row["culprit_op"])
 
 
+@pytest.mark.nightly
 def test_a_case_of_a_bundle(campaign: Campaign, tmp_path: Path) -> None:
     campaign(6, "toys:EXACT@number=2")
     home = open_directory(tmp_path / "out")

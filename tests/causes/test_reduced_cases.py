@@ -58,6 +58,7 @@ def test_the_exporter_drops_the_divisor_of_both_poolings(tmp_path: Path, context
     assert same_mechanism(replace(first, graph=first.passing), second, run_with(context)) is None, "nothing is wrong"
 
 
+@pytest.mark.nightly
 def test_what_a_draft_shows_has_damage_and_stage(context: RunContext) -> None:
     run = run_with(context)
     assert run(ORT, pooled("avg_pool2d", (2, 2), (2, 2), (0, 0), False, True, 3)) == ShownDamage("values", "exporter")

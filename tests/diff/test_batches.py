@@ -47,6 +47,7 @@ def test_subjects_are_loaded_in_batches_and_keep_their_order(log: Path) -> None:
     assert log.read_text().split() == ["4", "2"]
 
 
+@pytest.mark.nightly
 def test_one_that_ends_the_worker_costs_only_itself(log: Path) -> None:
     found = run("add", "add", "add", "load_hang", "add", deadline_s=1.0)
     assert found == [("0", "ok"), ("1", "ok"), ("2", "ok"), ("3", "timeout"), ("4", "ok")]

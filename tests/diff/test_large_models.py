@@ -180,6 +180,7 @@ def test_seconds_expected_grow_with_a_run_with_weights_and_with_outputs(graph):
     assert expected_seconds(graph, 2.0, judged=False) == pytest.approx(20 * gib)
 
 
+@pytest.mark.nightly
 def test_too_little_free_memory_for_the_judge_is_no_calm_verdict(tmp_path, graph, monkeypatch):
     monkeypatch.setattr(
         oracle_module.psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 10, total=1 << 40)

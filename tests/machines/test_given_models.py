@@ -125,6 +125,7 @@ def test_remaining_precision_is_that_of_the_outputs(given_path, model_file, tmp_
             assert shared_bits(given[i], given[j]) == remaining_precision(arrays[i], arrays[j])
 
 
+@pytest.mark.nightly
 def test_a_file_of_the_study_and_one_of_a_model_merge(given_path, collected_path):
     merged = read_and_merge([collected_path, given_path])
     assert {"tiny/0", "small:make/0"} <= set(merged.columns)

@@ -163,6 +163,7 @@ def test_eager_with_another_dtype():
     assert eager.CPU.open({"autocast": "bfloat16"}).describe()[KEY]["float32"]["matmul_in"] == "bfloat16"
 
 
+@pytest.mark.nightly
 def test_openvino_computes_float64_in_float32_and_saturates_bytes():
     found = policies(openvino.BACKEND.open({"precision": "f32"}).describe())
     assert found["float64"] == DtypeArithmetic("float32", "float64", "float32")

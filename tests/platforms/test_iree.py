@@ -66,6 +66,7 @@ def test_dtypes_go_in_and_out(pool: WorkerPool, dtype: torch.dtype):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.nightly
 def test_float64_fails_unless_it_is_kept(pool: WorkerPool):
     """IREE 3.13 computes float64 in float32 by default, and then takes the results for float64."""
     graph, inputs = captured(lambda x: x + 1, normal(3).double())

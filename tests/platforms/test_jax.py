@@ -64,6 +64,7 @@ def test_dtypes_go_in_and_out(pool: WorkerPool, dtype: torch.dtype):
     np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
 
 
+@pytest.mark.nightly
 def test_64_bits_are_an_option(pool: WorkerPool):
     graph, _ = captured(lambda x: x + 1, normal(3).double())
     found = {name: pool.run(Job(name, graph)).outputs[0].dtype for name in (PLATFORM, ACCURATE)}

@@ -186,6 +186,7 @@ def test_the_npu_runs_every_node_and_says_that_it_is_simulated(pool: WorkerPool)
     assert (said["execution"], said["precision_in_force"]) == ("simulated", "float32") and said["qnn"]
 
 
+@pytest.mark.nightly
 def test_a_chip_computes_float32_in_float16(pool: WorkerPool):
     said = pool.describe(CHIP)
     assert said["precision_in_force"] == said["dtypes"]["float32"]["computes_in"] == "float16"

@@ -78,7 +78,7 @@ OPENVINO: Mapping[str, tuple[Program, tuple[torch.Tensor, ...], Stage]] = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONNX)
 def test_stages_of_onnx_runtime(name: str, context: RunContext) -> None:

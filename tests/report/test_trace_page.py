@@ -49,6 +49,7 @@ def test_equal_sides_have_no_chart() -> None:
     assert "Every digest is equal" in page and "chart-distance" not in page
 
 
+@pytest.mark.nightly
 @pytest.mark.browser
 @needs_chromium
 def test_a_browser_draws_a_thousand_nodes(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_pools_share_one_server_and_leave_nothing_behind(make_pool: MakePool) ->
     assert server.children() == [] and threads == server.num_threads() == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("what", "message"),
     [
@@ -266,6 +267,7 @@ def test_threads_that_numpy_starts_do_not_keep_the_server_from_forking(monkeypat
     assert square[0].outputs == square[1].outputs and square[0].status == "ok"
 
 
+@pytest.mark.nightly
 def test_workers_draw_other_random_numbers(make: MakePool) -> None:
     drawn = [run(make(), "entropy", want="outputs").arrays for _ in range(2)]
     assert drawn[0] is not None and drawn[1] is not None

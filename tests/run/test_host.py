@@ -369,6 +369,7 @@ sys.exit(host_worker.main())
 """
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("boot", ["'same'", "f'boot {boots}'"])
 def test_a_graph_that_takes_the_machine_down_twice_is_a_crash(write_host: Write, tmp_path: Path, boot: str) -> None:
     (tmp_path / "other.py").write_text(REBOOTING.replace("BOOT", boot))

@@ -116,6 +116,7 @@ def words(matrix: Matrix, platform: int) -> dict[str, str]:
     return {key.op.split(".")[1]: cells[key].word for key in matrix.keys}
 
 
+@pytest.mark.nightly
 def test_each_answer_has_its_word(matrix: Matrix) -> None:
     assert words(matrix, 0) == {
         "tan": "differs", "exp": "agrees", "sin": "wrong shape", "tanh": "refuses", "abs": "fails",

@@ -70,6 +70,7 @@ def test_samples_become_calls_in_dtypes_layouts_and_in_place(made: list[CallProb
     assert len(of_a_key) == len(set(of_a_key)) <= 3
 
 
+@pytest.mark.nightly
 def test_the_set_is_made_once(catalogue: Catalogue, made: list[CallProbe], tmp_path: Path) -> None:
     first = probe_set(catalogue, folder=tmp_path)
     (file,) = tmp_path.iterdir()

@@ -283,10 +283,12 @@ def is_new(known: Mapping[tuple[str, str], tuple[str, str]], name: str, structur
 
 
 def _scheme(text: str) -> str:
-    from mindgap.models.corpus.source import schemes
+    from mindgap.models.corpus.source import SourceError, parse
 
-    head = text.partition(":")[0]
-    return head if head in schemes() else "python"
+    try:
+        return parse(text).scheme
+    except SourceError:  # its row says so
+        return "python"
 
 
 def library_versions() -> dict[str, str]:

@@ -156,7 +156,7 @@ class TranslatedNode(torch.nn.Module):
 def _asked_for(error: Exception) -> str | None:
     """Returns what was to be allocated where memory ran out, None for another error."""
     if isinstance(error, MemoryError):
-        return one_line(error)
+        return one_line(error) if str(error) else "Python told no size"
     found = _ALLOCATOR.search(str(error))
     return None if found is None else f"PyTorch asked for {int(found[1]):,} bytes ({int(found[1]) / 2**30:,.1f} GiB)"
 
