@@ -66,3 +66,16 @@ def test_a_deadline_that_others_used_up_says_nothing_of_the_platform(
         ran = client.run(f"{files[0]}?n=5", parse("onnxruntime/cpu"))
     assert ran is not None and ran.fed == fed and bool(ran.step) == fed
     assert ("other processes had the processors" in ran.reason) != fed
+
+
+@pytest.mark.parametrize(("as_file", "fed"), [(True, False), (False, True)])
+def test_memory_that_does_not_suffice_for_a_file_says_nothing_of_the_platform(
+    as_file: bool, fed: bool, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: Any, **__: Any) -> Any:
+        raise WorkerFailed("oom", "out of memory while running it")
+
+    with OwnPathClient(5.0) as client:
+        monkeypatch.setattr(client, "_ask", ended)
+        ran = client.run(f"{files[0]}?n=5" if as_file else "model.py:make", parse("onnxruntime/cpu"))
+    assert ran is not None and ran.fed == fed and ran.reason == "out of memory while running it"

@@ -13,6 +13,12 @@ from mindgap.run.worker_client import WorkerClient
 class _Client:
     """Stands for the client of a process, which is not started here."""
 
+    ended = False
+
+    def shut(self, lock: threading.Lock) -> None:
+        with lock:
+            self.ended = True
+
 
 def processes(slow_s: float, most: int = 4) -> tuple[Processes, list[_Client]]:
     made: list[_Client] = []
@@ -82,3 +88,15 @@ def test_starting_a_process_does_not_count_as_slow() -> None:
         assert len(made) == 1
     waiting.join(30)
     assert not waiting.is_alive() and len(made) == 1
+
+
+def test_idle_processes_are_ended_and_busy_ones_are_not() -> None:
+    shared, made = processes(slow_s=0.0)
+    with shared.taken(), shared.taken():
+        shared.end_idle()
+        assert [each.ended for each in made] == [False, False]
+    with shared.taken() as busy:
+        shared.end_idle()
+        assert [each.ended for each in made] == [each is not busy for each in made]
+    with shared.taken() as again:
+        assert again is busy and len(made) == 2
