@@ -43,6 +43,16 @@ def test_sinc_inherits_the_promise_of_sin() -> None:
     assert judged("sinc", 400 * ALLOWED, "WGSL").blame == "platform"
 
 
+@pytest.mark.parametrize(("error", "calm"), [(0.4, True), (40.0, False)])
+def test_polar_inherits_the_promise_of_cos_and_sin(error: float, calm: bool) -> None:
+    arrays = [np.abs(normal(4, 6)) + 1, np.clip(normal(4, 6), -3, 3).astype(np.float32)]
+    graph = build(arrays, [("y", "aten.polar.default", "i0", "i1"), ("z", "aten.view_as_real.default", "y")], ["z"])
+    fault = wrong_at("polar", lambda x: x * (1 + error * ALLOWED))
+    usual, promised = (Bench({PLATFORM: fault}).judge(graph, arrays, accuracy=each) for each in ("", "WGSL"))
+    assert usual.blame == "platform" and (promised.verdict == "rounding") == calm
+    assert (promised.blame == "platform") != calm
+
+
 def test_exp_is_judged_by_its_operand() -> None:
     allowed = 3 * 2.0**-23  # at 0; more further away
     assert judged("exp", 0.9 * allowed, "WGSL", relative=True).verdict == "rounding"

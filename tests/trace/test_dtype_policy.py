@@ -217,16 +217,19 @@ def ties_away(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x.abs() <= 2048, x, x.sign() * 2 * ((x.abs() + 1) / 2).floor())
 
 
+@pytest.mark.parametrize("followed", [False, True])
 @pytest.mark.parametrize(("rounded", "explained"), [(ties_away, True), (lambda x: (x / 8).floor() * 8, False)])
 def test_places_of_numbers_that_fall_together_are_explained_by_either_rounding_of_ties(
-    rounded: Callable[[torch.Tensor], torch.Tensor], explained: bool
+    rounded: Callable[[torch.Tensor], torch.Tensor], explained: bool, followed: bool
 ) -> None:
-    """3,001 is halfway in float16: with 3,000 to even, with 3,002 away from zero."""
+    """3,001 is halfway in float16: with 3,000 to even, with 3,002 away from zero. `followed`: by an operator that gets
+    the places."""
     x = np.random.default_rng(0).permutation(np.arange(-4096, 4096)).astype(np.float32)
-    graph = build([x], [("a", "aten.argsort.default", "i0")], ["a"])
+    calls = [("a", "aten.argsort.default", "i0"), ("b", "aten.positive.default", "a")]
+    graph = build([x], calls if followed else calls[:1], ["b" if followed else "a"])
 
     def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
-        return rounded(args[0]).argsort()
+        return result if index else rounded(args[0]).argsort()
 
     found = judged(graph, [x], fault, {"float32": {"computes_in": "float16", "returns": "float32"}})
     assert found.culprit is not None

@@ -236,6 +236,7 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
     (folder / "empty.onnx").write_bytes(b"")
     whole = relu(folder / "whole.onnx").read_bytes()
     (folder / "cut.onnx").write_bytes(whole[: len(whole) // 2])
+    (folder / "name.onnx").write_bytes(whole.replace(b"Relu", b"\xffelu"))
     newer = onnx.load(str(folder / "whole.onnx"))
     newer.opset_import[0].version = 999
     onnx.save(newer, str(folder / "newer.onnx"))
@@ -277,6 +278,7 @@ def bad_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "text": (folder / "text.onnx", "damaged, or no ONNX model"),
         "empty": (folder / "empty.onnx", "damaged, or no ONNX model"),
         "cut": (folder / "cut.onnx", "damaged, or no ONNX model"),
+        "name": (folder / "name.onnx", r"damaged: the name b'\\xffelu' is no UTF-8"),
         "newer": (folder / "newer.onnx", "operator set 999; onnx .* knows 7 to .*: pip install --upgrade onnx"),
         "memory": (
             memory,

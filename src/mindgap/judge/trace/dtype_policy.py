@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -23,6 +22,7 @@ from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle import Oracle, OracleError, OracleMemoryError, is_calm, local_expectation
+from mindgap.judge.oracle.decisions import decision_slots
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real
 from mindgap.judge.oracle.shadows.result_rounding import Decisions
 from mindgap.judge.oracle.shadows.segments import MOST_NOISE_BYTES
@@ -102,6 +102,8 @@ class Explanation:
         self._integers = kind_of(policy.declared) == "int"
         self._kept: dict[tuple[int, str], Array] = {}
         self._operators: dict[tuple[str, tuple[int, ...]], bool] = {}
+        #: What the platform decided where the policy explains it, by value: what follows depends on it.
+        self._decided: dict[int, torch.Tensor] = {}
         self.undecided = ""
 
     def beyond(self, confirmed: Sequence[Confirmed], platform: PlatformName) -> list[Confirmed]:
@@ -134,7 +136,11 @@ class Explanation:
             # It is measured that the declared dtype comes back: another one is this operator's own.
             return False
         try:
-            return bool(slots) and explained(single.graph, inputs, slots)
+            found = bool(slots) and explained(single.graph, inputs, slots)
+            if found:
+                decisions = decision_slots(self._oracle.graph, confirmed.nodes)
+                self._decided |= {first + slot: to_torch(a) for slot, a in slots.items() if first + slot in decisions}
+            return found
         except OracleMemoryError as error:
             self.undecided = str(error)
             return False
@@ -152,12 +158,22 @@ class Explanation:
         self._oracle.release()
         try:
             given = [a for _, a in wanted]
-            tried = ((narrow, frozenset[int]()) for narrow in self._narrowed(self._inputs))
-            mixed = ((self._mixed(self._inputs, wide), wide) for wide in self._left_wide(graph))
-            return any(self._calm(graph, inputs, given, wide) for inputs, wide in chain(tried, mixed))
+            imposed = [self._oracle.imposed]
+            if self._decided:
+                imposed.append({**self._oracle.imposed, **self._decided})
+            return any(
+                self._calm(graph, inputs, given, wide, decisions)
+                for decisions in imposed
+                for inputs, wide in self._tried(graph)
+            )
         except (OracleError, RuntimeError) as error:
             self.undecided = f"{type(error).__name__}: {error}".splitlines()[0]
             return False
+
+    def _tried(self, graph: Graph) -> Iterator[tuple[list[Array], frozenset[int]]]:
+        """Inputs in the narrower dtype, and which of them are left as they are."""
+        yield from ((narrow, frozenset[int]()) for narrow in self._narrowed(self._inputs))
+        yield from ((self._mixed(self._inputs, wide), wide) for wide in self._left_wide(graph))
 
     def _narrowed(self, inputs: Sequence[Array]) -> Iterator[list[Array]]:
         """The inputs in the narrower dtype. Where some lie halfway between two of its numbers, also with these rounded
@@ -169,8 +185,10 @@ class Explanation:
             if any(one is not array for one, array in zip(other, narrow, strict=True)):
                 yield other
 
-    def _calm(self, graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array], wide: frozenset[int]) -> bool:
-        oracle = self._retyped(graph, inputs, self.policy.computed, self._oracle.imposed, wide)
+    def _calm(
+        self, graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array], wide: frozenset[int], imposed: Decisions
+    ) -> bool:
+        oracle = self._retyped(graph, inputs, self.policy.computed, imposed, wide)
         numbers = zip(graph.outputs, arrays, strict=True)
         return all(is_calm(oracle, n, self._given(array, oracle.step.values[n])) for n, array in numbers)
 

@@ -49,9 +49,13 @@ def promised_by(language: str) -> Generator[None]:
 
 
 def promised_error(site: Site, result: Any) -> torch.Tensor | None:
-    """The largest error that the language of the block allows each element of a float32 result; None for no promise."""
-    promise = _TABLES.get(_PROMISED.get(), {}).get(site.call.packet)
-    if promise is None or site.u_out != _ULP / 2 or not isinstance(result, torch.Tensor) or result.is_complex():
+    """The largest error that the language of the block allows each element of a result in float32 or complex64; None
+    for no promise. Of complex results only `polar` is an expression of the language's functions of real numbers."""
+    packet = site.call.packet
+    promise = _TABLES.get(_PROMISED.get(), {}).get(packet)
+    if promise is None or site.u_out != _ULP / 2 or not isinstance(result, torch.Tensor):
+        return None
+    if result.is_complex() and packet != "polar":
         return None
     return torch.nan_to_num(promise(site, result), nan=0.0, posinf=0.0)
 
@@ -68,9 +72,16 @@ def _absolute(error: float) -> _Promise:
     return lambda site, y: torch.full_like(y, error)
 
 
-def _periodic(site: Site, y: torch.Tensor) -> torch.Tensor:
-    """2⁻¹¹ within [-π, π]. Beyond, nothing is promised; it is taken to grow as the rounding of the operand does."""
-    return 2.0**-11 * (_operand(site).abs() / math.pi).clamp(min=1.0)
+def _periodic(site: Site, y: torch.Tensor, place: int = 0) -> torch.Tensor:
+    """2⁻¹¹ within [-π, π]. Beyond, nothing is promised; it is taken to grow as the rounding of the operand does.
+    `place`: of the angle among the operands."""
+    angle = torch.as_tensor(site.args[place], dtype=torch.float64)
+    return 2.0**-11 * (angle.abs() / math.pi).clamp(min=1.0)
+
+
+def _polar(site: Site, y: torch.Tensor) -> torch.Tensor:
+    """r · cos(angle) and r · sin(angle): an error of both, and a rounded product."""
+    return (math.sqrt(2) * _periodic(site, y, 1) + _ULP) * y.abs()
 
 
 def _tan(site: Site, y: torch.Tensor) -> torch.Tensor:
@@ -164,6 +175,7 @@ _WGSL: Final[Mapping[str, _Promise]] = {
     "tanh": _tanh, "sigmoid": _logistic, "silu": _logistic, "softmax": _softmax, "_softmax": _softmax,
     "log_softmax": _log_softmax, "_log_softmax": _log_softmax,
     "div": _ulps(2.5), "reciprocal": _ulps(2.5), "rsqrt": _ulps(2.0), "sqrt": _ulps(4.5),
+    "polar": _polar,
 }  # fmt: skip
 _SPIRV: Final[Mapping[str, _Promise]] = {**_WGSL, "asin": _ulps(4096), "acos": _ulps(4096), "tanh": _of_exp}
 
@@ -191,7 +203,7 @@ _OPENCL: Final[Mapping[str, _Promise]] = {
     "log10": _ulps(3), "log1p": _ulps(2), "pow": _ulps(16), "hypot": _ulps(4), "erf": _ulps(16), "erfc": _ulps(16),
     "div": _ulps(2.5), "reciprocal": _ulps(2.5), "sqrt": _ulps(3), "rsqrt": _ulps(2), "sigmoid": _of_opencl_exp,
     "silu": _of_opencl_exp, "softmax": _opencl_softmax, "_softmax": _opencl_softmax, "elu": _opencl_elu,
-    "selu": _opencl_elu, "celu": _opencl_elu, "softplus": _opencl_elu,
+    "selu": _opencl_elu, "celu": _opencl_elu, "softplus": _opencl_elu, "polar": _ulps(5),
 }  # fmt: skip
 _TABLES: Final[Mapping[str, Mapping[str, _Promise]]] = {
     "WGSL": _WGSL, "SPIR-V": _SPIRV, "OpenCL C": _OPENCL,

@@ -119,6 +119,9 @@ def load_model(path: Path) -> Any:
     if not model.ir_version or not model.graph.node:
         raise SourceError(f"{path}: {'its graph has no nodes' if model.ir_version else 'damaged, or no ONNX model'}")
     _check_versions(path, model)
+    for graph in (model.graph, *model.functions):
+        if (name := next((each for each in _names(graph) if isinstance(each, bytes)), None)) is not None:
+            raise SourceError(f"{path}: damaged: the name {name[:40]!r} is no UTF-8")
     _find_external(path, model)
     try:
         library.checker.check_model(str(path.resolve()))  # not the message, which its tensors may make too large
@@ -126,6 +129,16 @@ def load_model(path: Path) -> Any:
         if not any(words in str(error) for words in _ACCEPTED):
             raise SourceError(f"{path}: not valid ONNX: {_sentence(str(error))}") from error
     return model
+
+
+def _names(graph: Any) -> Iterator[str | bytes]:
+    """The names in a graph or function that its nodes hold, and inner graphs with theirs. protobuf gives bytes where
+    one is no UTF-8."""
+    for node in graph.node:
+        yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
+        yield from (each.name for each in node.attribute)
+        for inner in subgraphs(node):
+            yield from _names(inner)
 
 
 def _sentence(text: str) -> str:
