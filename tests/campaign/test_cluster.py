@@ -101,6 +101,7 @@ def outcomes_of(node: CampaignNode, plan: Plan, choice: BlockChoice) -> dict[tup
     return found
 
 
+@pytest.mark.nightly
 def test_a_node_and_a_judged_block_write_what_one_machine_does(tmp_path: Path) -> None:
     plan, text = planned(12, "toys:EXACT@number=2", "toys:CRASHES variants = 6", limits="trace = false")
     begin(plan, text, tmp_path / "local", Small(rare=False), options=RunOptions(jobs=1))

@@ -124,6 +124,7 @@ def test_outputs_that_came_with_their_digests_are_not_computed_again(
     judging.close()
 
 
+@pytest.mark.nightly
 def test_what_a_platform_does_to_dtypes_reaches_the_judge(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:

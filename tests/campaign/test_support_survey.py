@@ -97,6 +97,7 @@ def test_what_the_budget_did_not_reach_is_said(
     assert "1 were asked" in said[1] and "3 WERE NOT ASKED, as 0.1 min are spent (--coverage-minutes)" in said[1]
 
 
+@pytest.mark.nightly
 def test_a_platform_that_refuses_nothing_is_not_asked_everything(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -280,6 +280,7 @@ def test_a_gradient_is_labelled_by_the_forward_call_that_it_belongs_to(store: Te
     assert labels["aten.mul_.Tensor"] == "the training step" and all(graph.labels.nodes)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["mobilenetv3_small_100", "swin_tiny_patch4_window7_224"])
 def test_a_training_step_of_a_real_vision_model(name: str, store: TensorStore) -> None:
     declare_operators()  # the CPU build of torchvision does not import without

@@ -32,6 +32,7 @@ count = 20
 """
 
 
+@pytest.mark.nightly
 def test_a_bad_plan_is_one_line_with_its_line(tmp_path: Path) -> None:
     for text, said in (
         (PLAN.replace("count", "counts"), "plan.toml:4: variants.counts: there is no such key; known are count, sizes"),

@@ -56,6 +56,7 @@ def test_two_environments_say_what_the_later_gains_and_loses(catalogue: Path, tm
     assert "what cpu/jit@env=same loses against cpu/jit: nothing" in told
 
 
+@pytest.mark.nightly
 def test_nothing_to_ask_is_wrong_use(catalogue: Path, tmp_path: Path) -> None:
     wrong = {
         ("coverage", "mps/eager", "--catalogue", str(catalogue)): "no platform could be asked",

@@ -60,6 +60,7 @@ def test_a_page_that_cannot_be_written_costs_only_itself(tmp_path: Path) -> None
     assert ET.parse(tmp_path / "junit.xml").getroot().get("tests") == "1"
 
 
+@pytest.mark.nightly
 def test_a_home_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(MODELS + "\n\ndef big(): return torch.nn.Linear(64, 64), (torch.ones(64),)\n")
     (tmp_path / "home").write_text("a file")

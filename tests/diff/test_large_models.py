@@ -52,6 +52,7 @@ def test_the_judge_takes_no_more_for_many_layers_than_for_few(tmp_path):
     assert 3 << 22 < many.judging < 4 << 22
 
 
+@pytest.mark.nightly
 def test_platforms_run_one_after_the_other_and_their_workers_end(tmp_path, graph):
     with Session(tensors=TensorStore(tmp_path)) as session:
         running: list[dict[str, int]] = []

@@ -25,6 +25,7 @@ def test_what_is_written_is_read(collected_path, tmp_path):
     assert (tmp_path / "again").read_bytes() == collected_path.read_bytes()
 
 
+@pytest.mark.nightly
 def test_every_damaged_file_is_refused_with_its_name(collected_path, tmp_path):
     data = collected_path.read_bytes()
     bad = tmp_path / "bad.json.zst"

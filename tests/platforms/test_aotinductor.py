@@ -78,6 +78,7 @@ def loaded(platform: LoadsMany) -> list[Executable | Exception]:
     return platform.load_many(GRAPHS, [arrays(g) for g in GRAPHS])
 
 
+@pytest.mark.nightly
 def test_graphs_from_one_library_compute_what_each_of_them_says(loaded: list[Executable | Exception]) -> None:
     for graph, executable in zip(GRAPHS, loaded, strict=True):
         if isinstance(executable, Exception):

@@ -282,6 +282,7 @@ def test_a_switch_that_another_device_does_not_obey_is_a_fallback():
     assert in_a_worker("npu/compile", PRETEND)["open"].startswith("Fallback: this torch_npu was built without torchair")
 
 
+@pytest.mark.nightly
 def test_a_process_ends_with_the_device_that_it_broke():
     done = started("npu/eager", PRETEND, cases=("product", "logit", "product"))
     assert done.returncode == 1 and done.stdout == ""

@@ -209,6 +209,7 @@ def test_an_input_that_is_written_to_and_returned_is_returned_once(exact):
     assert [found.tolist() for found in exact.load(graph, inputs)(inputs)] == [(inputs[0] + 1).tolist()] * 2
 
 
+@pytest.mark.nightly
 def test_statistics_that_only_we_ask_for_are_a_refusal_and_no_failure(exact):
     """Users convert a batch normalisation in training mode; its running statistics are dropped."""
     graph, inputs = captured(torch.nn.BatchNorm1d(4).train(), normal(6, 4))
@@ -285,6 +286,7 @@ def test_conversions_are_not_reported_over_the_network():
     assert said.stdout.strip() == "openvino.tools.ovc.telemetry_stub"
 
 
+@pytest.mark.nightly
 def test_description_is_data():
     said = BACKEND.open({"threads": "2"}).describe()
     assert json.loads(json.dumps(said)) == said

@@ -121,6 +121,7 @@ def test_diff_compares_platforms_of_two_environments(
     assert "not available here: environment layer has not installed torch" in capfd.readouterr().err
 
 
+@pytest.mark.nightly
 def test_environments_do_not_share_exported_models(home: Path) -> None:
     """An exporter of another version writes another model."""
     names = ["mindgap.platforms.pytorch.eager:CPU", "mindgap.platforms.pytorch.eager:CPU@env=here"]

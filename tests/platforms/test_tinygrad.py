@@ -78,6 +78,7 @@ def test_a_missing_loader_or_driver_of_opencl_is_named(monkeypatch, tmp_path):
     assert opencl_driver.missing().startswith("OpenCL's loader libOpenCL.so.1 is not on this machine: apt-get install")
 
 
+@pytest.mark.nightly
 def test_opencl_computes_what_eager_computes():
     if opencl_driver.missing():
         pytest.skip(opencl_driver.missing())

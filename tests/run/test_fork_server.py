@@ -232,6 +232,7 @@ def test_variables_that_are_read_later_and_the_directory_reach_the_worker(
     assert run(other, "variable", want="outputs").message == "ValueError: here"
 
 
+@pytest.mark.nightly
 def test_a_lost_server_costs_no_job(make: MakePool, logged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZOO_FLAG", "lost")  # a server of this test's own
     monkeypatch.setattr(forking, "_current", None)

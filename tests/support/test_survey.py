@@ -274,6 +274,7 @@ def test_the_packets_that_a_message_names() -> None:
     assert _named(outcome("runtime_error", "Fatal error: 3 of 4")) == _named(outcome("ok"))
 
 
+@pytest.mark.nightly
 def test_onnx_tells_decomposed_from_native_and_refused(tmp_path: Path) -> None:
     if not registry.find("onnxruntime/cpu")[0].probe().available:
         pytest.skip("ONNX Runtime is not here")

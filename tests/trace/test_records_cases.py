@@ -36,6 +36,7 @@ def test_nobody_sees_the_shape_of_an_empty_intermediate(tmp_path: Path) -> None:
     assert row.verdict == "rounding", row
 
 
+@pytest.mark.nightly
 def test_an_empty_output_of_another_shape_is_a_finding(tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     row = judged(tmp_path, "openvino/cpu@frontend=onnx,precision=f32", lambda x: (torch.zeros(3, 0), x + 1), X)

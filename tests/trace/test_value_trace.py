@@ -51,6 +51,7 @@ def traced(graph: Graph, platform: str, folder: Path) -> ValueTrace:
     return trace_graph(graph, platform, reference=EAGER, tensors=TensorStore(folder))
 
 
+@pytest.mark.nightly
 def test_a_fault_is_the_first_difference_and_the_distance_follows_it(tmp_path: Path) -> None:
     platform = faulty(tmp_path, 'kind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.neg*" }')
     found = traced(chain(), platform, tmp_path)
