@@ -1,10 +1,10 @@
-"""onnxruntime/qnn: `pad(x[..., a:b], (0, 1))` gives the elements behind the slice, not zeros (v68)
+"""onnxruntime/qnn: `pad(x[..., a:b], (0, 1))` gives the elements that were cut away, not the padding (v68)
 
-Condition: without a chip (v68), a slice is padded with zeros in the dimension and at the end in which it was cut:
-what was cut away comes back, as far as there is any.
+Condition: with no chip named (the provider's default, v68), a slice is padded with a constant in the dimension and at
+the end in which it was cut: what was cut away comes back, as far as there is any.
 
-Right for: the same for SM8550; another dimension, or the end at which nothing was cut; an operator between `Slice`
-and `Pad`.
+Right for: the same for SM8550; another dimension, or the end at which nothing was cut; `Relu` between `Slice` and
+`Pad`.
 
 The compiler takes `Slice` and `Pad` together: of eight elements `[2:5]` and one zero at the far end give the elements
 2 to 5, and two zeros at the near end the elements 0 to 4.

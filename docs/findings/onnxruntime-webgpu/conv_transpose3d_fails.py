@@ -1,12 +1,11 @@
 """onnxruntime/webgpu: `ConvTranspose3d` is taken from the CPU provider, and fails when it runs
 
-Condition: a transposed convolution of three spatial dimensions, whatever its sizes.
+Condition: a transposed convolution of three spatial dimensions.
 
 Right for: `conv_transpose1d`, `conv_transpose2d`, `conv3d`.
 
-The provider registers ConvTranspose for every number of dimensions, so the session gives it the node although the CPU
-provider has a kernel. Only when the model runs does the kernel look at the number: "Only Conv2d or Conv1d are
-supported".
+The session gives the provider the node although the CPU provider has a kernel for it. Only when the model runs does
+the kernel look at the number: "Only Conv2d or Conv1d are supported".
 
 Seen with torch 2.13.0+cpu, onnxruntime-webgpu 1.27.0, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.

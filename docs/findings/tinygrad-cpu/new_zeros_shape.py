@@ -1,7 +1,7 @@
-"""tinygrad/cpu: `x.new_zeros([])` of another dtype than float32 has one dimension
+"""tinygrad/cpu: `x.new_zeros([])` in another dtype than float32 has one dimension
 
-Condition: the shape is empty, and the model says the value: `new_zeros` of a tensor that is not float32, any
-`ConstantOfShape` with a `value`.
+Condition: the shape is empty, and the model says the value: `new_zeros` whose result is not float32, a
+`ConstantOfShape` with a `value` of one dimension.
 
 Right for: a shape with dimensions; float32, for which the exporter writes no value; `torch.zeros(())` and
 `new_full([], v)`, which are constants in the model.
