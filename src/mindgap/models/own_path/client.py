@@ -93,9 +93,10 @@ class OwnPathClient:
         except WorkerFailed as failed:
             # What was ended from outside, or by a budget or a busy machine, says nothing of the platform.
             busy = failed.waited_s > _BUSY * self._deadline_s * _slower(backend)
-            fed = not (isinstance(failed, CannotOpen) or self._stopped or busy or time.monotonic() >= self._until)
-            # That a file and its runtime do not fit beside the program says nothing of the platform.
-            fed = fed and not (failed.fault == "oom" and file is not None)
+            # Nor does a file that does not fit into memory beside the program.
+            too_large = failed.fault == "oom" and file is not None
+            late = time.monotonic() >= self._until
+            fed = not (isinstance(failed, CannotOpen) or self._stopped or busy or too_large or late)
             line = users_line(failed.tail)
             reason = failed.message + (
                 f"; for {failed.waited_s:.0f} s of them other processes had the processors: give it longer (--deadline)"

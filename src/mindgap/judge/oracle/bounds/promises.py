@@ -60,8 +60,8 @@ def promised_error(site: Site, result: Any) -> torch.Tensor | None:
     return torch.nan_to_num(promise(site, result), nan=0.0, posinf=0.0)
 
 
-def _operand(site: Site) -> torch.Tensor:
-    return torch.as_tensor(site.args[0], dtype=torch.float64)
+def _operand(site: Site, place: int = 0) -> torch.Tensor:
+    return torch.as_tensor(site.args[place], dtype=torch.float64)
 
 
 def _ulps(count: float) -> _Promise:
@@ -75,8 +75,7 @@ def _absolute(error: float) -> _Promise:
 def _periodic(site: Site, y: torch.Tensor, place: int = 0) -> torch.Tensor:
     """2⁻¹¹ within [-π, π]. Beyond, nothing is promised; it is taken to grow as the rounding of the operand does.
     `place`: of the angle among the operands."""
-    angle = torch.as_tensor(site.args[place], dtype=torch.float64)
-    return 2.0**-11 * (angle.abs() / math.pi).clamp(min=1.0)
+    return 2.0**-11 * (_operand(site, place).abs() / math.pi).clamp(min=1.0)
 
 
 def _polar(site: Site, y: torch.Tensor) -> torch.Tensor:
@@ -124,7 +123,7 @@ def _log10(site: Site, y: torch.Tensor) -> torch.Tensor:
 
 def _pow(site: Site, y: torch.Tensor) -> torch.Tensor:
     """exp2(b · log2(a))."""
-    a, b = (torch.as_tensor(each, dtype=torch.float64) for each in site.args[:2])
+    a, b = _operand(site, 0), _operand(site, 1)
     log = a.abs().log2()
     error = torch.where((a.abs() >= 0.5) & (a.abs() <= 2), 2.0**-21, 3 * _ULP * log.abs())
     return y.abs() * (math.log(2) * (b.abs() * error + _ULP * (b * log).abs()) + _exp_error(b * log))
