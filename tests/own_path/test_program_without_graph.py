@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from mindgap.graph.compare.verdict import Fault
-from mindgap.judge.pipeline.own_path_alone import row_without_graph, rows_of_file
+from mindgap.judge.pipeline.file_rows import rows_of_file
+from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.own_path_reasons import submodule_culprit
 from mindgap.models.own_path.runs import Located, OwnRun
 from mindgap.platforms.name import parse
@@ -86,7 +87,7 @@ def test_a_failure_is_one_and_what_was_not_fed_was_not_run() -> None:
     assert row_without_graph("m", PLATFORM, None, lambda _: None, lambda: 0.0).status == "not_run"
 
 
-def test_runs_of_a_file_without_a_translation_are_identical_or_not_judged() -> None:
+def test_runs_of_a_file_without_a_translation_are_compared_with_each_other() -> None:
     names = [parse(f"litert/cpu@threads={n}") for n in range(1, 7)]
     run = OwnRun(names[0], "m.tflite", (RIGHT,), file=True, source_file=True)
     failed = dataclasses.replace(run, outputs=None, reason="Didn't find op")
@@ -97,13 +98,14 @@ def test_runs_of_a_file_without_a_translation_are_identical_or_not_judged() -> N
         names[4]: dataclasses.replace(run, outputs=(RIGHT[:4],)), names[5]: None,
     }  # fmt: skip
     rows = rows_of_file("m", given, "m.tflite: no translation of operator LSTM (node y)")
-    assert [row.word for row in rows] == ["unjudged", "unjudged", "identical", "unjudged", "unjudged", "not_run"]
+    assert [row.word for row in rows] == ["unjudged", "identical", "identical", "rounding", "unjudged", "not_run"]
     assert not any(row.finding for row in rows)
     assert "fails here: Didn't find op. It runs on litert/cpu@threads=2" in rows[0].detail
-    assert "compared with this one" in rows[1].detail and "no translation of operator LSTM" in rows[2].detail
+    assert "gives the bits that it gives on litert/cpu@threads=3" in rows[1].detail
+    assert "no translation of operator LSTM" in rows[2].detail
     assert "1.2e-07 of the largest magnitude off litert/cpu@threads=2" in rows[3].detail
     assert "other shapes or dtypes than litert/cpu@threads=2" in rows[4].detail
-    assert [row.word for row in rows_of_file("m", dict(zip(names, zeros, strict=False)), "no")] == ["unjudged"] * 2
+    assert [row.word for row in rows_of_file("m", dict(zip(names, zeros, strict=False)), "no")] == ["rounding"] * 2
     assert {row.word for row in rows_of_file("m", {names[0]: failed, names[1]: None}, "no")} == {"not_run"}
     special = [RIGHT.copy() for _ in range(3)]
     for array, one in zip(special, (np.nan, np.inf, -np.inf), strict=True):
@@ -124,4 +126,5 @@ def test_runs_of_a_file_without_a_translation_are_identical_or_not_judged() -> N
     for others in ({}, {names[0]: failed}, {names[0]: None}):
         alone = rows_of_file("m", {**others, names[1]: run}, "no")[-1]
         assert alone.word == "unjudged" and "No second platform ran it" in alone.detail
-        assert "compared with this one" not in alone.detail
+    witness = {parse("onnx/reference"): dataclasses.replace(run, outputs=off(1e-7))}
+    assert rows_of_file("m", {names[1]: run}, "no", witness)[0].word == "rounding"

@@ -1,10 +1,9 @@
-"""Judges what has no graph: a program that cannot be captured, whose own export is compared with eager mode, and a
-model file with an operator that has no translation, whose runs on platforms are compared with each other."""
+"""Judges a program that cannot be captured: its own export is compared with eager mode."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -41,52 +40,15 @@ def row_without_graph(
     ours, expected = _sides(run, against)
     if apart == 0.0:
         about = own_path_of(run, "same", "")
-        return replace(_measured(row, ours, expected), verdict="identical", own_path=about)
+        return replace(measured(row, ours, expected), verdict="identical", own_path=about)
     if apart < FAR or (apart < math.inf and (run.draws or apart <= _BEYOND * sensitivity())):
         detail = f"{text}; {draws_words(()) if run.draws else NO_GRAPH}"
         return replace(
-            _measured(row, ours, expected), unjudged=True, detail=f"not judged: {detail}",
+            measured(row, ours, expected), unjudged=True, detail=f"not judged: {detail}",
             own_path=own_path_of(run, "unjudged", detail),
         )  # fmt: skip
     fault = fault_of(run, "differs", text, apart, against, locate)
     return with_fault(row, fault, own_path_of(run, "differs", text), (ours, expected))
-
-
-def rows_of_file(name: str, runs: Mapping[PlatformName, OwnRun | None], reason: str) -> list[Row]:
-    """Returns a row for each platform on which a model file without a translation was to run.
-
-    The first that runs it is what the others are compared with. Equal bits are `identical`. Nothing says which side is
-    right of a difference or a failure: neither is judged. `reason`: why there is no graph.
-    """
-    outputs = {platform: run.outputs for platform, run in runs.items() if run is not None and run.outputs is not None}
-    return [_row_of_file(name, platform, run, outputs, reason) for platform, run in runs.items()]
-
-
-def _row_of_file(
-    name: str, platform: PlatformName, run: OwnRun | None, outputs: Mapping[PlatformName, Sequence[Array]], reason: str
-) -> Row:
-    if run is None or not run.fed or not outputs:
-        why = "this platform does not read the file" if run is None else run.reason
-        return Row(name, platform, "not_run", None, detail=f"not run: {reason}, and {why}")
-    row, (base, expected) = Row(name, platform, "ok", None), next(iter(outputs.items()))
-    if run.outputs is None:
-        text = f"{run.words} fails here: {run.reason}. It runs on {base}; {reason}, so nothing says which is right"
-        return replace(
-            row, status="runtime_error", unjudged=True, message=run.reason, detail=f"not judged: {text}",
-            own_path=own_path_of(run, "unjudged", text),
-        )  # fmt: skip
-    if platform == base:
-        what = "No second platform ran it" if len(outputs) == 1 else "The other platforms are compared with this one"
-        text = f"{reason}. {what}"
-        return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
-    row = _measured(row, run.outputs, expected)
-    apart = distance(run.outputs, expected)
-    if apart == 0.0 and all(a.tobytes() == b.tobytes() for a, b in zip(run.outputs, expected, strict=True)):
-        text = f"{run.words} gives the bits that it gives on {base}; {reason}"
-        return replace(row, verdict="identical", detail=text, own_path=own_path_of(run, "same", text))
-    off = _off(run.outputs, expected, apart, str(base))
-    text = f"{run.words} {off}; {reason}, so nothing says which is right"
-    return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
 
 
 def _difference(run: OwnRun) -> tuple[Against, float, str]:
@@ -94,7 +56,7 @@ def _difference(run: OwnRun) -> tuple[Against, float, str]:
     or of a second call or on other arguments where these show more."""
     ours = run.outputs or ()
     apart = distance(ours, run.eager[: len(ours)])
-    text = f"{run.words} {_off(ours, run.eager[: len(ours)], apart, 'eager mode')}"
+    text = f"{run.words} {off_words(ours, run.eager[: len(ours)], apart, 'eager mode')}"
     if apart >= FAR or run.draws:
         return "eager", apart, f"{text}. {FIXED}" if run.first else text
     if (second := second_compared(run)) is not None and second.apart is not None:
@@ -108,7 +70,7 @@ def _difference(run: OwnRun) -> tuple[Against, float, str]:
     return "eager", apart, text
 
 
-def _off(ours: Sequence[Array], theirs: Sequence[Array], apart: float, than: str) -> str:
+def off_words(ours: Sequence[Array], theirs: Sequence[Array], apart: float, than: str) -> str:
     """How outputs differ from others, in words: by their forms, by values that are not finite, or by `apart`."""
     if forms(ours) != forms(theirs):
         return f"has outputs of other shapes or dtypes than {than}"
@@ -127,7 +89,7 @@ def _sides(run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Arr
     return (run.second_outputs, run.second_eager) if against == "second" else (ours, run.eager[: len(ours)])
 
 
-def _measured(row: Row, ours: Sequence[Array], expected: Sequence[Array]) -> Row:
+def measured(row: Row, ours: Sequence[Array], expected: Sequence[Array]) -> Row:
     from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
 
     return replace(row, metrics=row_metrics(ours, expected, None), profiles=fixed_tolerances(ours, expected))

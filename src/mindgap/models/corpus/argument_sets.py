@@ -20,6 +20,7 @@ from mindgap.aten.torch_private import modules
 from mindgap.models.capture.program import tensor_names
 from mindgap.models.corpus.program import ArgumentChange, Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line
+from mindgap.models.corpus.translated_model import UntranslatedModel
 
 #: The options that every source of programs takes.
 ARGUMENTS: Final = ("arguments", "inputs", "examples", "tokens")
@@ -189,9 +190,10 @@ def with_tensors(built: Built, given: Mapping[str, torch.Tensor], where: str) ->
         raise SourceError(f"{where}: it holds no {', '.join(absent)} ({', '.join(given) or 'nothing'}); {listed}")
     if more := [name for name in ordered if name not in names]:
         raise SourceError(f"{where}: {', '.join(more)}: no such argument; {listed}")
+    any_rank = built.program.any_rank if isinstance(built.program, UntranslatedModel) else ()
     for name, place in zip(names, places, strict=True):
         new, old = ordered[name], leaves[place]
-        if new.dtype != old.dtype or new.dim() != old.dim():
+        if new.dtype != old.dtype or (new.dim() != old.dim() and name not in any_rank):
             raise SourceError(f"{where}: it has {_form(name, new)} where the program takes {_form(name, old)}")
         leaves[place] = new
     args, kwargs = modules.tree_unflatten(leaves, structure)

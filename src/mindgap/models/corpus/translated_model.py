@@ -61,8 +61,12 @@ class Untranslated(Exception):
 
 
 class MissingTranslation(Untranslated):
-    """Operators have no translation, by their kind, or values of the inputs decide what they do: runtimes may run the
-    file, which has no graph."""
+    """Operators have no translation, by their kind, or values of the inputs decide what they do: no other inputs
+    help."""
+
+
+class Unrunnable(Untranslated):
+    """What no runtime may be given either: it does not end, or takes more memory than there is."""
 
 
 def apart(ours: Array, theirs: Array) -> int:
@@ -149,7 +153,7 @@ class TranslatedNode(torch.nn.Module):
             raise
         except Exception as error:
             if (size := _asked_for(error)) is not None:
-                raise Untranslated(f"memory does not suffice: {size}") from error
+                raise Unrunnable(f"memory does not suffice: {size}") from error
             raise Untranslated(f"PyTorch has no {self.source_line} like this: {one_line(error)}") from error
 
 
@@ -214,11 +218,12 @@ class UntranslatedModel(torch.nn.Module):
     """Stands for a model file that has no translation, with the inputs that it takes. Gives no outputs.
 
     reason: why it has none, a line.
+    any_rank: inputs that may have any number of dimensions.
     """
 
-    def __init__(self, inputs: Sequence[str], reason: str) -> None:
+    def __init__(self, inputs: Sequence[str], reason: str, any_rank: Set[str] = frozenset()) -> None:
         super().__init__()
-        self.argument_names, self.reason = tuple(inputs), reason
+        self.argument_names, self.reason, self.any_rank = tuple(inputs), reason, any_rank
         self.eval()
 
     def forward(self, *_: torch.Tensor) -> dict[str, torch.Tensor]:

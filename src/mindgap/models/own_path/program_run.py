@@ -89,9 +89,14 @@ class FlatProgram(torch.nn.Module):
         arguments do not fit.
         """
         fixed = self._fixed()
-        if given := [each for each in inputs if each[0] not in fixed] if fixed else []:
-            found = {**fixed, **dict(self.matched(given, tensors))}
-            return [(name, found[name]) for name, _ in inputs]
+        given = [each for each in inputs if each[0] not in fixed]
+        taken = iter(self._assigned(given, tensors))
+        return [(name, fixed[name] if name in fixed else next(taken)) for name, _ in inputs]
+
+    def _assigned(
+        self, inputs: Sequence[tuple[str, Sequence[Any]]], tensors: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """The tensor for each input, none of which is a constant of the program."""
         sizes = [_dimensions(shape) for _, shape in inputs]
         taken = self._mapped(inputs)
         for number, (name, _) in enumerate(inputs):
@@ -110,12 +115,12 @@ class FlatProgram(torch.nn.Module):
         self.by_order = [(inputs[n][0] or f"number {n}", self.names[taken[n]]) for n in left if len(inputs) > 1]
         for number, (name, shape) in enumerate(inputs):
             tensor = tensors[taken[number]]
-            if not _fits(sizes[number], tensor):
+            if sizes[number] and not _fits(sizes[number], tensor):  # ONNX Runtime gives none for any number of sizes
                 raise InputsNotMatched(
                     f"the file's input {name or number} is {list(shape)}, and the argument {self.names[taken[number]]} "
                     f"is {list(tensor.shape)}"
                 )
-        return [(name, tensors[taken[number]]) for number, (name, _) in enumerate(inputs)]
+        return [tensors[taken[number]] for number in range(len(inputs))]
 
     def _mapped(self, inputs: Sequence[tuple[str, Sequence[Any]]]) -> dict[int, int]:
         """The arguments of inputs by `input_map`. Of several inputs for one argument, the first that the file has."""

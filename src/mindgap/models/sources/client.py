@@ -57,7 +57,13 @@ class ProgramRefused(MindgapError):
 
 
 class FileUntranslated(ProgramRefused):
-    """A model file has an operator without a translation (`NoTranslation`): runtimes alone may run it."""
+    """A model file has no translation (`NoTranslation`): runtimes alone may run it. `reason`: why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}; the file itself is compared on platforms that read it (-p onnxruntime/cpu -p openvino/cpu)"
+        )
+        self.reason = reason
 
 
 #: By what the worker says of a program that was refused.
@@ -141,6 +147,8 @@ class SourceClient:
             how = {"backward": backward, "optimizer": optimizer}
             try:
                 frame = self._ask({"kind": "capture", "key": key, "index": index, **how}, opened.source)
+            except FileUntranslated:
+                raise
             except ProgramRefused as refused:
                 raise type(refused)(f"{refused}{self._capturable_submodules(opened, index, how)}") from None
             finally:

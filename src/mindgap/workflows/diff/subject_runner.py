@@ -17,9 +17,11 @@ from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.sizes import half_share, output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.file_rows import failures_of_file, rows_of_file
+from mindgap.judge.pipeline.model_files import referee_of
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path
-from mindgap.judge.pipeline.own_path_alone import row_without_graph, rows_of_file
+from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.models.own_path.runs import OwnRun
@@ -40,6 +42,8 @@ from mindgap.workflows.diff.subject import OwnProgram, Subject
 #: Outputs of a large graph that take more bytes, those of all platforms together, are asked for only where digests
 #: differ.
 _MOST_WHOLE: Final = 512 << 20
+#: What a program gave on a platform by the way of its users.
+RunOn = Callable[[PlatformName], OwnRun | None]
 #: Runs of a program by the way of platforms' users that were begun before the capture.
 OwnRuns = Mapping[PlatformName, Future[OwnRun | None]]
 
@@ -88,8 +92,7 @@ class SubjectRunner:
                 own_runs = _begin(subject.program, self._exporting())
             graph = subject.captured()
         except ProgramRefused as error:
-            rows = self._own_paths(position, subject, own_runs, error)
-            self._refuse(position, subject, error, rows)
+            self._without_graph(position, subject, own_runs, error)
             return None
         except Exception as error:
             for run in own_runs.values():
@@ -125,17 +128,35 @@ class SubjectRunner:
         refused = self.record.refused(position, refusal(subject.name, error))
         self.collected.refused(position, refused, len(self.platforms) - rows)
 
-    def _own_paths(self, position: int, subject: Subject, begun: OwnRuns, error: ProgramRefused) -> int:
+    def _without_graph(self, position: int, subject: Subject, begun: OwnRuns, error: ProgramRefused) -> None:
         """Compares the own exports of a program that cannot be captured with eager mode, and runs of a model file
-        without a translation with each other. Returns how many rows that gives. A store has the refusal alone: its rows
-        are of graphs."""
-        program, reference = subject.program, self.context.settings.reference
-        platforms = self._exporting()
+        without a translation with each other. Records the refusal of a program, and of a file that no platform runs. A
+        store has the refusal alone: its rows are of graphs."""
+        program, platforms = subject.program, self._exporting()
         if program is None or self.budget.over or not platforms:
-            return 0
+            self._refuse(position, subject, error)
+            return
 
         def run_on(platform: PlatformName) -> OwnRun | None:
             return begun[platform].result() if platform in begun else program.run(platform)
+
+        of_file = isinstance(error, FileUntranslated)
+        rows = self._rows_of_file(subject, run_on, error) if of_file else self._rows_alone(subject, program, run_on)
+        if isinstance(rows, MindgapError) or all(row.status == "not_run" for row in rows):
+            self._refuse(position, subject, rows if isinstance(rows, MindgapError) else error)
+            return
+        model = Model(subject.name, "", 0, 0, (), (), "ok", source=subject.source)
+        self.collected.model(position, model, self.context.settings.reference)
+        for row in rows:
+            self.collected.row(position, row)
+        refused = self.record.refused(position, refusal(subject.name, error))
+        if of_file:
+            self.collected.tick("refused", subject.name, "", finished=len(self.platforms) - len(rows))
+        else:
+            self.collected.refused(position, refused, len(self.platforms) - len(rows))
+
+    def _rows_alone(self, subject: Subject, program: OwnProgram, run_on: RunOn) -> list[Row]:
+        """The rows of a program that cannot be captured."""
 
         def compare(platform: PlatformName) -> Row:
             run = run_on(platform)
@@ -144,29 +165,31 @@ class SubjectRunner:
             sized = program.run_sizes(platform, run.dynamic) if run is not None and run.fed else None
             return row if sized is None or run is None else with_sizes(row, sized, run, locate)
 
+        rows: list[Row] = []
+        for platform in self._exporting():
+            self.collected.report_activity(subject.name, platform, "comparing the program's own export")
+            rows.append(advised(row_or_failure(subject.name, platform, partial(compare, platform))))
+        return rows
+
+    def _rows_of_file(self, subject: Subject, run_on: RunOn, error: FileUntranslated) -> list[Row] | MindgapError:
+        """The rows of a model file without a translation, or why no platform runs it."""
         runs: dict[PlatformName, OwnRun | None] = {}
 
         def ran(platform: PlatformName) -> Row:
             runs[platform] = run_on(platform)
             return Row(subject.name, platform, "ok", None)
 
-        untranslated = isinstance(error, FileUntranslated)
-        doing = "running the file" if untranslated else "comparing the program's own export"
         rows: list[Row] = []
-        for platform in platforms:
-            self.collected.report_activity(subject.name, platform, doing)
-            row = row_or_failure(subject.name, platform, partial(ran if untranslated else compare, platform))
-            rows.append(advised(row))
-        if untranslated:
-            of_runs = {row.platform: row for row in rows_of_file(subject.name, runs, str(error))}
-            rows = [of_runs.get(row.platform, row) for row in rows]
-        if all(row.status == "not_run" for row in rows):
-            return 0
-        model = Model(subject.name, "", 0, 0, (), (), "ok", source=subject.source)
-        self.collected.model(position, model, reference)
-        for row in rows:
-            self.collected.row(position, row)
-        return len(rows)
+        for platform in self._exporting():
+            self.collected.report_activity(subject.name, platform, "running the file")
+            rows.append(row_or_failure(subject.name, platform, partial(ran, platform)))
+        if not any(run is not None and run.outputs is not None for run in runs.values()):
+            why = failures_of_file(runs)
+            return MindgapError(f"{error.reason}; {why}") if why else error
+        assert subject.program is not None, "it ran"
+        referee = referee_of(subject.program.run, next(run.way for run in runs.values() if run is not None))
+        of_runs = {row.platform: row for row in rows_of_file(subject.name, runs, error.reason, referee)}
+        return [advised(of_runs.get(row.platform, row)) for row in rows]
 
     def _compare(self, captured: CapturedSubject, alone: bool) -> None:
         """`alone`: run one platform after the other, and end its worker before the next. Judge when all have run."""

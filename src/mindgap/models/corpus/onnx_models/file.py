@@ -14,8 +14,23 @@ from typing import Any, Final
 import torch
 
 from mindgap.models.capture.errors import UnprovenCapture
-from mindgap.models.corpus.onnx_models.inputs import input_choices, model_inputs, shape_of, size_choices, symbols
-from mindgap.models.corpus.onnx_models.model_proto import domain_of, initial_values, op_of, subgraphs
+from mindgap.models.corpus.onnx_models.completion import (
+    RUNTIME_DOMAINS,
+    complaint,
+    complete,
+    shapes_fit,
+    with_types,
+)
+from mindgap.models.corpus.onnx_models.inputs import (
+    ChosenInputs,
+    input_choices,
+    model_inputs,
+    shape_of,
+    size_choices,
+    symbols,
+)
+from mindgap.models.corpus.onnx_models.model_proto import initial_values, op_of, subgraphs
+from mindgap.models.corpus.onnx_models.node import ConstantResults
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.onnx_models.reference_check import ReferenceCheck
 from mindgap.models.corpus.onnx_models.translation import (
@@ -30,6 +45,7 @@ from mindgap.models.corpus.translated_model import (
     CHECKED,
     MissingTranslation,
     TranslatedModel,
+    Unrunnable,
     Untranslated,
     UntranslatedModel,
 )
@@ -38,23 +54,6 @@ from mindgap.models.corpus.translated_model import (
 _LARGEST: Final = 2 << 30
 #: Seconds for the comparison with the reference evaluator.
 _CHECK_S: Final = 20.0
-#: What the checker refuses and runtimes take: outputs without a shape; weights that are no inputs, in old files;
-#: operators of a runtime in ONNX's own domain, which have a translation or are refused by name.
-_ACCEPTED: Final = (
-    "Field 'shape' of 'type' is required",
-    "in initializer but not in graph input",
-    "No Op registered for",
-)
-#: What is said of outputs that are not what the file declares.
-_DECLARED: Final = (
-    "; correct the declaration (onnx.shape_inference finds it), or give inputs that lead to it (--inputs FILE.npz)"
-)
-#: What is said of a file that has no graph, and that runtimes may run.
-_RUN_THE_FILE: Final = "; the file itself is compared on platforms that read it (-p onnxruntime/cpu -p openvino/cpu)"
-#: Domains of operators that runtimes have by themselves.
-_KNOWN_DOMAINS: Final = (
-    "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "ai.onnx.training", "com.microsoft",
-)  # fmt: skip
 #: Versions of ONNX's operator set before this one broadcast in another way.
 _OLDEST: Final = 7
 
@@ -78,11 +77,13 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if reason := complaint(model):
+                raise Untranslated(reason)
             built, told = _translated(source, expanded(model), change, path.resolve().parent)
-    except MissingTranslation as reason:
-        return _untranslated(source, model, f"{path}: {reason}{_RUN_THE_FILE}", change)
-    except Untranslated as reason:
+    except Unrunnable as reason:
         raise SourceError(f"{path}: {reason}") from reason
+    except Untranslated as reason:
+        return _untranslated(source, model, f"{path}: {reason}", change)
     except MemoryError as error:
         raise SourceError(f"{path}: its tensors take more memory than there is") from error
     if told:
@@ -91,19 +92,26 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
 
 
 def _untranslated(source: Source, model: Any, reason: str, change: ArgumentChange | None) -> Built:
-    """Returns what stands for a file with an operator that has no translation: its inputs, of the first sizes. Raises
-    `SourceError` where these are not known."""
+    """Returns what stands for a file that has no translation: its inputs, of the first sizes that fit by ONNX's shape
+    inference. Raises `SourceError` where these are not known."""
     try:
         inputs = model_inputs(model.graph)
         seed, given = _options(source, symbols(inputs))
-        drawn = next(input_choices(model.graph, inputs, given, structural_names(model.graph.node), seed, change))
-    except Untranslated:
-        raise SourceError(reason) from None
+        drawn: ChosenInputs | None = None
+        for each in input_choices(model.graph, inputs, given, structural_names(model.graph.node), seed, change):
+            drawn = drawn or each
+            if shapes_fit(model, each.tensors):
+                drawn = each
+                break
+    except Untranslated as error:
+        raise SourceError(reason if str(error) in reason else f"{reason}; {error}") from None
+    assert drawn is not None, "at least one choice is tried"
     return Built(UntranslatedModel([*drawn.tensors], reason), tuple(drawn.tensors.values()), {}, drawn.registry)
 
 
 def load_model(path: Path) -> Any:
-    """Reads a model with its external data. Raises `SourceError` for a file that is damaged, too large or too new."""
+    """Reads a model with its external data, and completes it as runtimes do. Raises `SourceError` for a file that is
+    damaged or too large."""
     import onnx
 
     if path.stat().st_size > _LARGEST:
@@ -116,18 +124,13 @@ def load_model(path: Path) -> Any:
         model = library.load(str(path), load_external_data=False)
     except Exception as error:
         raise SourceError(f"{path}: damaged, or no ONNX model ({one_line(error)})") from error
-    if not model.ir_version or not model.graph.node:
-        raise SourceError(f"{path}: {'its graph has no nodes' if model.ir_version else 'damaged, or no ONNX model'}")
-    _check_versions(path, model)
+    if not model.ir_version:
+        raise SourceError(f"{path}: damaged, or no ONNX model")
     for graph in (model.graph, *model.functions):
         if (name := next((each for each in _names(graph) if isinstance(each, bytes)), None)) is not None:
             raise SourceError(f"{path}: damaged: the name {name[:40]!r} is no UTF-8")
     _find_external(path, model)
-    try:
-        library.checker.check_model(str(path.resolve()))  # not the message, which its tensors may make too large
-    except Exception as error:
-        if not any(words in str(error) for words in _ACCEPTED):
-            raise SourceError(f"{path}: not valid ONNX: {_sentence(str(error))}") from error
+    complete(model)
     return model
 
 
@@ -139,26 +142,6 @@ def _names(graph: Any) -> Iterator[str | bytes]:
         yield from (each.name for each in node.attribute)
         for inner in subgraphs(node):
             yield from _names(inner)
-
-
-def _sentence(text: str) -> str:
-    """The checker's message without its context, in one line."""
-    return " ".join(text.partition("==> Context:")[0].split())[:300]
-
-
-def _check_versions(path: Path, model: Any) -> None:
-    import onnx
-
-    if model.ir_version > onnx.IR_VERSION:
-        raise SourceError(
-            f"{path}: format version {model.ir_version} is newer than {onnx.IR_VERSION}, the newest of onnx "
-            f"{onnx.__version__}: pip install --upgrade onnx"
-        )
-    newest = onnx.defs.onnx_opset_version()
-    for each in model.opset_import:
-        if not domain_of(each) and each.version > newest:
-            known = f"onnx {onnx.__version__} knows {_OLDEST} to {newest}"
-            raise SourceError(f"{path}: operator set {each.version}; {known}: pip install --upgrade onnx")
 
 
 def _find_external(path: Path, model: Any) -> None:
@@ -225,29 +208,49 @@ def expanded(model: Any) -> Any:
     import onnx
     from onnx import inliner
 
-    version = max((each.version for each in model.opset_import if not domain_of(each)), default=_OLDEST)
-    if version < _OLDEST:
-        raise MissingTranslation(
-            f"no translation of operator set {version}, older than {_OLDEST} (onnx.version_converter makes it newer)"
-        )
+    if not model.graph.node:
+        raise Untranslated("its graph has no nodes")
+    model = _newer(model)
     if model.functions:
         model = inliner.inline_local_functions(model)
     missing = _missing(model.graph)
     bodies = [("", op) for op in missing if onnx.defs.has(op) and _has_body(onnx.defs.get_schema(op))]
     if bodies:
         try:
-            model = inliner.inline_selected_functions(model, bodies, exclude=False, inline_schema_functions=True)
+            model = inliner.inline_selected_functions(
+                with_types(model), bodies, exclude=False, inline_schema_functions=True
+            )
         except Exception as error:  # it asserts what a model need not hold
             # A check of its own that fails names a line of its source, which tells a user nothing.
             why = f"a check in onnx {onnx.__version__} fails" if "inliner.cc" in str(error) else one_line(error)
-            raise Untranslated(f"onnx.inliner cannot write out {', '.join(op for _, op in bodies)}: {why}") from error
+            raise MissingTranslation(
+                f"onnx.inliner cannot write out {', '.join(op for _, op in bodies)}: {why}"
+            ) from error
         missing = _missing(model.graph)
     if missing:
-        other = {domain for op in missing if (domain := op.rpartition(".")[0]) not in ("", *_KNOWN_DOMAINS)}
+        other = {domain for op in missing if (domain := op.rpartition(".")[0]) not in ("", *RUNTIME_DOMAINS)}
         needs = f"; a runtime needs the library of {', '.join(sorted(other))}, which is not ONNX's" if other else ""
         counted = ", ".join(_counted(op, *each) for op, each in missing.items())
         raise MissingTranslation(f"no translation of {counted}{needs}")
     return model
+
+
+def _newer(model: Any) -> Any:
+    """The model in the oldest operator set that has translations. Raises `MissingTranslation` for an older one that
+    onnx does not convert."""
+    import onnx
+
+    version = max((each.version for each in model.opset_import if not each.domain), default=_OLDEST)
+    if version >= _OLDEST:
+        return model
+    try:
+        converter: Any = onnx.version_converter  # typed in parts
+        return converter.convert_version(model, _OLDEST)
+    except Exception as error:  # it asserts what a model need not hold
+        raise MissingTranslation(
+            f"no translation of operator set {version}, older than {_OLDEST}, which onnx {onnx.__version__} does not "
+            "convert"
+        ) from error
 
 
 def _counted(op: str, node: str, count: int) -> str:
@@ -281,24 +284,31 @@ def _translated(source: Source, model: Any, change: ArgumentChange | None, folde
         baked = bakeable(model, drawn.tensors)
         try:
             translated(model, drawn.tensors, baked=baked, initial=initial)
+        except ConstantResults as constant:
+            if constant.program is None:
+                raise
         except MissingTranslation:
             raise
         except Untranslated as error:
             refused = refused or error
             continue
         check = ReferenceCheck(model, _CHECK_S)
-        program = translated(model, drawn.tensors, None if CHECKED.get() else check, baked, initial)
-        _check_declared(model, program, drawn.tensors)
+        try:
+            program = translated(model, drawn.tensors, None if CHECKED.get() else check, baked, initial)
+        except ConstantResults as constant:
+            assert constant.program is not None, "it is raised above"
+            program = constant.program
+        told = [_told(program, check, drawn.chosen), _declared_otherwise(model, program, drawn.tensors)]
         tensors = tuple(drawn.tensors[name] for name in program.argument_names)
-        return Built(program, tensors, {}, drawn.registry), _told(program, check, drawn.chosen)
+        return Built(program, tensors, {}, drawn.registry), "; ".join(filter(None, told))
     assert refused is not None, "at least one choice is tried"
     free = [name for name in symbols(inputs) if name not in given]
-    if change is not None:
+    if change is not None or not inputs:
         raise refused
     if not free:
-        raise Untranslated(f"{refused}; other inputs may fit: --inputs FILE.npz") from refused
+        raise type(refused)(f"{refused}; other inputs may fit: --inputs FILE.npz") from refused
     shapes = ", ".join(f"{each.name} {list(shape_of(each, next(size_choices(inputs, given))))}" for each in inputs)
-    raise Untranslated(
+    raise type(refused)(
         f"no size that was tried fits ({shapes}: {refused}); give sizes (--set {free[0]}=…) or inputs "
         "(--inputs FILE.npz)"
     )
@@ -333,23 +343,23 @@ def _options(source: Source, names: list[str]) -> tuple[int, dict[str, int]]:
     return seed, sizes
 
 
-def _check_declared(model: Any, program: TranslatedModel, drawn: Mapping[str, torch.Tensor]) -> None:
-    """Compares the outputs with what the file declares of them. Raises `Untranslated`."""
-    found = program(*[drawn[name].clone() for name in program.argument_names])
+def _declared_otherwise(model: Any, program: TranslatedModel, drawn: Mapping[str, torch.Tensor]) -> str:
+    """Says which outputs have another shape than the file declares, of which runtimes warn. Raises `Untranslated` for
+    another dtype."""
+    results = program(*[drawn[name].clone() for name in program.argument_names])
+    parts: list[str] = []
     for value in model.graph.output:
-        kind, result = value.type.tensor_type, found[value.name]
+        kind, result = value.type.tensor_type, results[value.name]
         if kind.elem_type and kind.elem_type not in (21, 22, 25, 26) and element_type(kind.elem_type) != result.dtype:
             raise Untranslated(
-                f"output {value.name} is declared {element_type(kind.elem_type)}, and its node gives {result.dtype}"
-                f"{_DECLARED}"
+                f"output {value.name} is declared {element_type(kind.elem_type)}, and its node gives {result.dtype}: "
+                "correct the declaration (onnx.shape_inference finds it)"
             )
-        if kind.HasField("shape"):
-            sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
-            fits = len(sizes) == result.dim() and all(
-                size in (None, real) for size, real in zip(sizes, result.shape, strict=False)
-            )
-            if not fits:
-                declared = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
-                raise Untranslated(
-                    f"output {value.name} is declared {declared}, and its node gives {list(result.shape)}{_DECLARED}"
-                )
+        sizes = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
+        fits = len(sizes) == result.dim() and all(
+            size in (None, real) for size, real in zip(sizes, result.shape, strict=False)
+        )
+        if kind.HasField("shape") and not fits:
+            declared = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
+            parts.append(f"output {value.name} is declared {declared}, and its node gives {list(result.shape)}")
+    return "; ".join(parts)

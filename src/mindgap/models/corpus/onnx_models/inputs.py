@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 from mindgap.models.corpus.onnx_models.model_proto import op_of
+from mindgap.models.corpus.onnx_models.operand_values import DrawnOperand, values_for
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import ArgumentChange, Built
-from mindgap.models.corpus.translated_model import Untranslated, UntranslatedModel
+from mindgap.models.corpus.translated_model import Unrunnable, Untranslated, UntranslatedModel
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 
 #: Sizes that are tried for dimensions without one, smallest first: the first dimension of an input, then others, then
@@ -26,8 +29,14 @@ _TRIED: Final = tuple(
     for other, picture in ((8, 32), (4, 64), (16, 128), (32, 224), (1, 8), (64, 256), (128, 512))
     for first in (2, 1)
 )
+#: Elements of an input whose sizes are chosen, at most.
+_ELEMENTS: Final = 1 << 22
 #: Integers drawn for an input that nothing indexes with: [0, _IDS).
 _IDS: Final = 8
+#: Dtypes that numpy has not.
+_NO_NUMPY: Final = frozenset({
+    torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
+})  # fmt: skip
 _SUMS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -44,15 +53,21 @@ _HANDS_ON: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """An input as the file declares it. `sizes`: a number, the name of a dimension, or an expression of names."""
+    """An input as the file declares it. `sizes`: a number, the name of a dimension, or an expression of names; None
+    where not even their number is declared."""
 
     name: str
     dtype: torch.dtype
-    sizes: tuple[int | str, ...]
+    sizes: tuple[int | str, ...] | None
+
+    @property
+    def dimensions(self) -> tuple[int | str, ...]:
+        """The sizes that are declared."""
+        return self.sizes or ()
 
 
 def model_inputs(graph: Any) -> list[ModelInput]:
-    """Returns the inputs that have no initializer. Raises `Untranslated` for one that is no tensor of known rank."""
+    """Returns the inputs that have no initializer. Raises `Untranslated` for one that is no tensor."""
     initial = {one.name for one in graph.initializer}
     found: list[ModelInput] = []
     for value in graph.input:
@@ -65,9 +80,8 @@ def model_inputs(graph: Any) -> list[ModelInput]:
         if tensor.elem_type == 8:
             raise Untranslated(f"input {value.name} holds strings, which graphs do not hold")
         if not tensor.HasField("shape"):
-            raise Untranslated(
-                f"input {value.name} declares no shape: set it in the file (onnx.helper.make_tensor_value_info)"
-            )
+            found.append(ModelInput(value.name, element_type(tensor.elem_type), None))
+            continue
         sizes: list[int | str] = []
         for axis, dim in enumerate(tensor.shape.dim):
             sized = dim.HasField("dim_value") and dim.dim_value >= 0
@@ -78,7 +92,7 @@ def model_inputs(graph: Any) -> list[ModelInput]:
 
 def symbols(inputs: Sequence[ModelInput]) -> list[str]:
     """Returns the names of dimensions that need a size, in order; not the expressions of other names."""
-    names = [size for each in inputs for size in each.sizes if isinstance(size, str)]
+    names = [size for each in inputs for size in each.dimensions if isinstance(size, str)]
     return [name for name in dict.fromkeys(names) if not _is_derived(name, names)]
 
 
@@ -87,7 +101,7 @@ def size_choices(inputs: Sequence[ModelInput], given: Mapping[str, int]) -> Iter
     free = [name for name in symbols(inputs) if name not in given]
     seen: list[dict[str, int]] = []
     for first, other, picture in _TRIED:
-        chosen = dict(given) | {name: _size(name, inputs, first, other, picture) for name in free}
+        chosen = _bounded(inputs, free, dict(given) | {n: _size(n, inputs, first, other, picture) for n in free})
         if chosen not in seen:
             seen.append(chosen)
             yield chosen
@@ -95,19 +109,37 @@ def size_choices(inputs: Sequence[ModelInput], given: Mapping[str, int]) -> Iter
 
 def shape_of(each: ModelInput, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Returns an input's shape. Raises `Untranslated` for a size below 0."""
-    found = tuple(size if isinstance(size, int) else _evaluated(size, sizes) for size in each.sizes)
+    found = tuple(size if isinstance(size, int) else _evaluated(size, sizes) for size in each.dimensions)
     if any(size < 0 for size in found):
         raise Untranslated(f"input {each.name} would be {list(found)}")
     return found
+
+
+def _bounded(inputs: Sequence[ModelInput], free: Sequence[str], sizes: dict[str, int]) -> dict[str, int]:
+    """The sizes, those of free dimensions halved until no input has more than `_ELEMENTS` elements by them."""
+    while True:
+        large = [each for each in inputs if math.prod(shape_of(each, sizes)) > _ELEMENTS]
+        names = {name for each in large for name in _names_in(each.dimensions) if name in free and sizes[name] > 1}
+        if not names:
+            return sizes
+        largest = max(sizes[name] for name in names)
+        sizes |= {name: sizes[name] // 2 for name in names if sizes[name] == largest}
+
+
+def _names_in(sizes: Sequence[int | str]) -> Iterator[str]:
+    for size in sizes:
+        yield str(size)
+        tree = _parsed(size) if isinstance(size, str) else None
+        yield from (node.id for node in ast.walk(tree) if isinstance(node, ast.Name)) if tree else ()
 
 
 def _size(name: str, inputs: Sequence[ModelInput], first: int, other: int, picture: int) -> int:
     if re.search(r"past", name):
         return other // 2 or 1
     for each in inputs:
-        if name in each.sizes:
-            axis = each.sizes.index(name)
-            wide = len(each.sizes) == 4 and axis >= 2 and each.dtype.is_floating_point
+        if name in each.dimensions:
+            axis = each.dimensions.index(name)
+            wide = len(each.dimensions) == 4 and axis >= 2 and each.dtype.is_floating_point
             return first if axis == 0 else picture if wide else other
     return other
 
@@ -177,9 +209,12 @@ def input_choices(
         registry = new_registry()
         tensors = _drawn(graph, inputs, sizes, structural, seed, registry, initial)
         if change is not None:
-            stand_in = UntranslatedModel([*tensors], "its graph depends on its arguments")
+            any_rank = {each.name for each in inputs if each.sizes is None}
+            stand_in = UntranslatedModel([*tensors], "its graph depends on its arguments", any_rank)
             changed = change.apply(Built(stand_in, tuple(tensors.values()), {}, registry))
             tensors = dict(zip(tensors, changed.args, strict=True))
+        if unknown := next((each for each in inputs if each.sizes is None and not (change and change.given)), None):
+            raise Untranslated(f"input {unknown.name} declares no shape: give inputs that have one (--inputs FILE.npz)")
         shapes = [each.shape for each in tensors.values()]
         if shapes in seen:
             continue
@@ -198,7 +233,7 @@ def _measured(
     and the user declare."""
     free, found, source = symbols(inputs), dict(given), dict.fromkeys(given, "--set")
     for each in inputs:
-        for name, size in zip(each.sizes, tensors[each.name].shape, strict=True):
+        for name, size in zip(each.dimensions, tensors[each.name].shape, strict=each.sizes is not None):
             if isinstance(name, str) and name in free and found.setdefault(name, size) != size:
                 raise Untranslated(
                     f"dimension {name} is {found[name]} by {source[name]} and {size} in input {each.name}: it has one "
@@ -207,10 +242,11 @@ def _measured(
             source.setdefault(str(name), f"input {each.name}")
     for each in inputs:
         real = tuple(tensors[each.name].shape)
-        if shape_of(each, found) != real:
+        if each.sizes is not None and shape_of(each, found) != real:
+            declared = ", ".join(map(str, each.sizes))
             raise Untranslated(
-                f"input {each.name} is {list(real)}, and the file declares [{', '.join(map(str, each.sizes))}]: give "
-                "inputs of the sizes that it declares, or export the model with a symbolic dimension there"
+                f"input {each.name} is {list(real)}, and the file declares [{declared}]: give inputs of the sizes that "
+                "it declares, or export the model with a symbolic dimension there"
             )
     return found
 
@@ -221,17 +257,21 @@ def _drawn(
 ) -> dict[str, torch.Tensor]:  # fmt: skip
     """Draws each input from a recipe. `structural`: inputs that decide shapes. `initial`: shapes of the weights.
 
-    Floats are normal, masks 1, indices below the size of what they index; what decides a shape is 1; other integers
+    Where an operator that is given it takes certain values alone, it has those (`operand_values`). Else
+    floats are normal, masks 1, indices below the size of what they index; what decides a shape is 1; other integers
     are below 8, bytes of quantised tensors in all of their range. Raises `Untranslated` for one too large.
     """
     found: dict[str, torch.Tensor] = {}
+    shapes = {**initial, **{each.name: shape_of(each, sizes) for each in inputs}}
     for each in inputs:
-        recipe = _recipe(graph, each, seed_of(each.name, seed), each.name in structural, initial)
-        shape = shape_of(each, sizes)
+        shape, drawn = shape_of(each, sizes), seed_of(each.name, seed)
+        recipe = _of_operator(graph, each, drawn, shapes) or _recipe(
+            graph, each, drawn, each.name in structural, shapes
+        )
         try:
             found[each.name] = registry.draw(recipe, torch_dtype_name(each.dtype), shape)
         except (MemoryError, ValueError) as error:  # numpy's for a size that no array has
-            raise Untranslated(f"input {each.name} of {list(shape)} takes more memory than there is") from error
+            raise Unrunnable(f"input {each.name} of {list(shape)} takes more memory than there is") from error
     return found
 
 
@@ -253,6 +293,28 @@ def _recipe(
     return Integers(seed, int(limits.min), int(limits.max) + 1) if limits.bits == 8 else Integers(seed, 0, _IDS)
 
 
+def _of_operator(graph: Any, each: ModelInput, seed: int, shapes: Mapping[str, tuple[int, ...]]) -> Recipe | None:
+    """The values that a node takes which is given the input, as it is or in another shape or dtype."""
+    kind = np.dtype(torch_dtype_name(each.dtype)) if each.dtype not in _NO_NUMPY else None
+    if kind is None:
+        return None
+    declared = {
+        value.name: tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+        for value in (*graph.output, *graph.value_info)
+        if value.type.tensor_type.HasField("shape")
+        and all(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    }  # fmt: skip
+    reached = {each.name}
+    for node in graph.node:
+        for position in (place for place, name in enumerate(node.input) if name in reached):
+            operand = DrawnOperand(node, shapes[each.name], kind, seed, shapes, declared)
+            if (found := values_for(operand, position)) is not None:
+                return found
+            if position == 0 and op_of(node) in _HANDS_ON:
+                reached.update(node.output)
+    return None
+
+
 def _indexed(graph: Any, name: str, initial: Mapping[str, tuple[int, ...]]) -> int | None:
     """Returns the smallest size of a weight's dimension that the input indexes."""
     reached, sizes = {name}, list[int]()
@@ -262,5 +324,6 @@ def _indexed(graph: Any, name: str, initial: Mapping[str, tuple[int, ...]]) -> i
             reached.update(node.output)
         elif op in ("Gather", "GatherElements") and node.input[1] in reached and node.input[0] in initial:
             axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
-            sizes.append(initial[node.input[0]][axis])
+            shape = initial[node.input[0]]
+            sizes += [shape[axis]] if -len(shape) <= axis < len(shape) else []
     return min(sizes, default=None)

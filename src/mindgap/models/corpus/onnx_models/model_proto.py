@@ -53,6 +53,15 @@ def subgraphs(node: Any) -> Iterator[Any]:
         yield from one.graphs
 
 
+def used_names(node: Any) -> Iterator[str]:
+    """Yields the names of the values that a node uses, those in the graphs that it holds among them."""
+    yield from node.input
+    for graph in subgraphs(node):
+        yield from (each.name for each in graph.output)
+        for inner in graph.node:
+            yield from used_names(inner)
+
+
 def attributes_of(node: Any) -> dict[str, Any]:
     """Returns the attributes by name, tensors as tensors. Raises `Untranslated` for sparse tensors and graphs."""
     import onnx

@@ -15,15 +15,16 @@ from typing import Any, Final
 import torch
 
 from mindgap.graph import Array
-from mindgap.models.corpus.translated_model import TranslationTable, Untranslated
+from mindgap.models.corpus.translated_model import TranslatedModel, TranslationTable, Untranslated
 
 
 class ConstantResults(Untranslated):
-    """No output of a model depends on a tensor: there is nothing to compute. `values`: the outputs by name."""
+    """No output of a model depends on a tensor that it is given. `values`: the outputs by name. `program`: what
+    computes them from weights; None where shapes and constants decide them."""
 
-    def __init__(self, values: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, values: Mapping[str, torch.Tensor], program: TranslatedModel | None) -> None:
         super().__init__("nothing in it depends on a tensor: shapes and constants decide the result")
-        self.values = values
+        self.values, self.program = values, program
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,9 +21,16 @@ from mindgap.models.corpus.onnx_models.model_proto import (
     op_of,
     subgraphs,
     unique_name,
+    used_names,
 )
 from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, ConstantResults, OnnxNode
-from mindgap.models.corpus.translated_model import MissingTranslation, TranslatedModel, TranslatedNode, Untranslated
+from mindgap.models.corpus.translated_model import (
+    MissingTranslation,
+    TranslatedModel,
+    TranslatedNode,
+    Unrunnable,
+    Untranslated,
+)
 
 for _family in (
     "pointwise",
@@ -72,7 +79,8 @@ def translated(
         if name not in work.values:
             raise Untranslated(f"output {name} is given by no node")
     if all(name in work.known for name in outputs):
-        raise ConstantResults({name: work.values[name] for name in outputs})
+        program = work.module(outputs)
+        raise ConstantResults({name: work.values[name] for name in outputs}, program if program.steps else None)
     return work.module(outputs)
 
 
@@ -129,18 +137,9 @@ def _one_condition(graph: Any) -> bool:
         if name in changing:
             return False
         if name in made and name not in seen:
-            left += [*made[name].input, *(each for inner in subgraphs(made[name]) for each in _used(inner))]
+            left += used_names(made[name])
         seen.add(name)
     return True
-
-
-def _used(graph: Any) -> Iterator[str]:
-    """Yields the names of the values that a graph and those inside it use."""
-    yield from (each.name for each in graph.output)
-    for node in graph.node:
-        yield from node.input
-        for inner in subgraphs(node):
-            yield from _used(inner)
 
 
 class _Scope:
@@ -336,7 +335,7 @@ class _Translation:
                 raise Untranslated(f"its condition {found[0]} has {self.values[found[0]].numel()} values, and not one")
             going, carried = int(self.values[found[0]].reshape(())), found[1 : 1 + len(carried)]
             if endless and going:
-                raise Untranslated(
+                raise Unrunnable(
                     "it never ends: its condition is always true, and it has no trip count; give it one (its first "
                     "input), or a condition that comes to false"
                 )

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import torch
 
-from mindgap.graph import Constant, Integers, Normal, Recipe
+from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import ArgumentChange, Built, Program
@@ -29,6 +29,8 @@ from mindgap.models.corpus.weights.tensor_registry import seed_of
 _CHECK_S: Final = 30.0
 #: Integers drawn for an input that nothing indexes with: [0, _IDS).
 _IDS: Final = 8
+#: Operators of positive numbers.
+_POSITIVE: Final = frozenset({"LOG", "POW", "RSQRT", "SQRT"})
 #: Operators that hand the integers of an operand on.
 _HANDS_ON: Final = frozenset({"CAST", "RESHAPE", "EXPAND_DIMS", "SQUEEZE", "SLICE", "STRIDED_SLICE", "TRANSPOSE"})
 #: Operators that index -> the positions of the index and of what it indexes.
@@ -104,7 +106,8 @@ def _recipe(model: TfliteModel, number: int, declared: TfliteTensor, seed: int) 
     others are below 8."""
     drawn = seed_of(declared.name, seed)
     if declared.dtype.startswith(("float", "complex")):
-        return Normal(drawn)
+        positive = any(each.op in _POSITIVE and number in each.inputs for each in model.operators)
+        return Uniform(drawn, 0.1, 2.0) if positive else Normal(drawn)
     if "mask" in declared.name.lower():
         return Constant(value=True if declared.dtype == "bool" else 1)
     if declared.dtype == "bool":

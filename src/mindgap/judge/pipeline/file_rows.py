@@ -1,0 +1,82 @@
+"""Judges a model file that has no translation: its runs on platforms are compared with each other, and with that of the
+format's reference evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mindgap.graph import Array
+from mindgap.graph.compare.metrics import distance
+from mindgap.judge.pipeline.own_path import own_path_of
+from mindgap.judge.pipeline.own_path_alone import measured, off_words
+from mindgap.judge.pipeline.own_path_reasons import forms
+from mindgap.models.own_path.runs import OwnRun
+from mindgap.platforms.name import PlatformName
+from mindgap.results.rows import Row
+
+#: Runs of a file by platform; None where the platform does not read it.
+Runs = Mapping[PlatformName, OwnRun | None]
+
+
+def rows_of_file(name: str, runs: Runs, reason: str, witnesses: Runs | None = None) -> list[Row]:
+    """Returns a row for each platform on which a model file without a translation was to run.
+
+    Equal bits of another run are `identical`. Outputs that are as near to another run as two right implementations of
+    one operator are to each other are `rounding`: nothing bounds it, and the detail says so. Any other difference, and
+    a failure, is unjudged: nothing says which side is right. `reason`: why there is no graph. `witnesses`: further runs
+    that have no row.
+    """
+    every = {**(witnesses or {}), **runs}
+    outputs = {platform: run.outputs for platform, run in every.items() if run is not None and run.outputs is not None}
+    return [_row_of_file(name, platform, run, outputs, reason) for platform, run in runs.items()]
+
+
+def failures_of_file(runs: Runs) -> str:
+    """Says why no platform ran a file: one clause for each that reads it."""
+    return "; ".join(f"{platform}: {run.reason}" for platform, run in runs.items() if run is not None and run.reason)
+
+
+def _row_of_file(
+    name: str, platform: PlatformName, run: OwnRun | None, outputs: Mapping[PlatformName, Sequence[Array]], reason: str
+) -> Row:
+    if run is None or not run.fed or not outputs:
+        why = "this platform does not read the file" if run is None else run.reason
+        return Row(name, platform, "not_run", None, detail=f"not run: {reason}, and {why}")
+    row, others = Row(name, platform, "ok", None), {each: out for each, out in outputs.items() if each != platform}
+    if run.outputs is None and run.refused:
+        return replace(row, status="unsupported", message=f"{run.words} is refused: {run.reason}")
+    if run.outputs is None:
+        ran_on = ", ".join(others)
+        text = f"{run.words} fails here: {run.reason}. It runs on {ran_on}; {reason}, so nothing says which is right"
+        return replace(
+            row, status="runtime_error", unjudged=True, message=run.reason, detail=f"not judged: {text}",
+            own_path=own_path_of(run, "unjudged", text),
+        )  # fmt: skip
+    if not others:
+        text = f"{reason}. No second platform ran it"
+        return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
+    ours = run.outputs
+    nearest = min(others, key=lambda each: (not same_bits(ours, others[each]), distance(ours, others[each])))
+    row = measured(row, ours, others[nearest])
+    if same_bits(ours, others[nearest]):
+        text = f"{run.words} gives the bits that it gives on {nearest}; {reason}"
+        return replace(row, verdict="identical", detail=text, own_path=own_path_of(run, "same", text))
+    off = off_words(ours, others[nearest], distance(ours, others[nearest]), str(nearest))
+    if near(ours, others[nearest]):
+        text = f"{run.words} {off}, as right implementations may be; no error bound: {reason}"
+        return replace(row, verdict="rounding", detail=text, own_path=own_path_of(run, "rounding", text))
+    text = f"{run.words} {off}; {reason}, so nothing says which is right"
+    return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
+
+
+def same_bits(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
+    """Returns whether outputs are equal bit for bit."""
+    return forms(ours) == forms(theirs) and all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True))
+
+
+def near(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
+    """Returns whether outputs are as near as two right implementations of one operator are to each other."""
+    from mindgap.models.corpus.translated_model import apart  # imports PyTorch
+
+    return forms(ours) == forms(theirs) and not any(apart(a, b) for a, b in zip(ours, theirs, strict=True))
