@@ -42,6 +42,7 @@ for _family in (
     "recurrent",
     "quantised",
     "microsoft",
+    "attention",
 ):
     importlib.import_module(f"mindgap.models.corpus.onnx_models.{_family}")  # each registers its translations
 
