@@ -60,6 +60,12 @@ class MessageTable:
         """Returns the first row that matches, None without one."""
         return next((row for row in self.rows if row.matches(message, raised)), None)
 
+    @property
+    def refusals(self) -> str:
+        """A pattern of all refusals that any exception class may carry, for `re.search`."""
+        patterns = [row.pattern.pattern for row in self.rows if row.kind == "refusal" and not row.raised]
+        return "|".join(f"(?im:{pattern})" for pattern in patterns)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -50,18 +50,27 @@ _NEARER: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class _Referee:
-    """What decides which side of a file is wrong: the platform that computes operators as the makers of the format
-    define them. `words`: what they are called."""
+class Referee:
+    """What decides which side of a file is wrong: a platform that runs it independently. `words`: what it is called."""
 
     platform: PlatformName
     words: str
 
+    def is_independent(self, other: PlatformName) -> bool:
+        """Whether the other platform has other kernels: OpenVINO is also a provider of ONNX Runtime."""
+        ours, theirs = (each.device_mode.split("/") for each in (self.platform, other))
+        return ours != theirs and not ("openvino" in ours and "openvino" in theirs)
 
-#: By the suffix of the file.
-_REFEREES: Final = {
-    ".onnx": _Referee(parse("onnx/reference"), "ONNX's reference evaluator"),
-    ".tflite": _Referee(parse("litert/cpu@kernels=reference"), "an interpreter with LiteRT's reference kernels"),
+
+#: By the suffix of the file. The first computes operators as the makers of the format define them. The others are
+#: runtimes: they decide where the first does not run the file, or gives a third result.
+REFEREES: Final = {
+    ".onnx": (
+        Referee(parse("onnx/reference"), "ONNX's reference evaluator"),
+        Referee(parse("onnxruntime/cpu"), "ONNX Runtime"),
+        Referee(parse("openvino/cpu@precision=f32"), "OpenVINO"),
+    ),
+    ".tflite": (Referee(parse("litert/cpu@kernels=reference"), "an interpreter with LiteRT's reference kernels"),),
 }
 
 
@@ -122,7 +131,7 @@ def products_with_integers(graph: Graph) -> int:
 
 def is_referee(platform: PlatformName) -> bool:
     """Whether a platform decides about files of a format: nothing decides about itself."""
-    return any(platform == each.platform for each in _REFEREES.values())
+    return any(platform == each[0].platform for each in REFEREES.values())
 
 
 def is_narrow(comparison: GraphComparison, platform: PlatformName) -> bool:
@@ -179,23 +188,36 @@ def referee_of(run_program: Callable[[PlatformName], OwnRun | None], file: str) 
 def decided_by_reference(
     run: OwnRun, run_program: Callable[[PlatformName], OwnRun | None]
 ) -> tuple[OwnPathStatus, str]:
-    """Returns which side of a model file the reference of its format takes: the runtime's, or that of the translated
-    graph. `run_program`: runs the file on another platform."""
-    decides = _REFEREES[Path(run.way).suffix]
-    referee = run_program(decides.platform)
-    still_open = f"Whether the runtime or mindgap's translation is wrong is open: {decides.words}"
-    if referee is None or referee.outputs is None or run.outputs is None:
-        why = f": {referee.reason}" if referee is not None else ""
-        return "differs", f"{still_open} did not run it{why}"
-    runtimes, ours = distance(run.outputs, referee.outputs), distance(run.eager, referee.outputs)
-    if ours <= runtimes * _NEARER:
-        return "differs", f"{decides.words} gives what the translated graph gives: the runtime is wrong"
-    if runtimes <= ours * _NEARER:
+    """Returns which side of a model file others take: the runtime's, or that of the translated graph. `run_program`:
+    runs the file on another platform."""
+    known, *runtimes = REFEREES[Path(run.way).suffix]
+    side, why = _side(run, known, run_program)
+    sides = {known: side}
+    if not side:
+        independent = [each for each in runtimes if each.is_independent(run.platform)]
+        sides |= {each: _side(run, each, run_program)[0] for each in independent}
+    takers = {side: [each.words for each in sides if sides[each] == side] for side in ("graph", "runtime")}
+    if takers["graph"] and not takers["runtime"]:
+        return "differs", f"{' and '.join(takers['graph'])} gives what the translated graph gives: the runtime is wrong"
+    if takers["runtime"] and not takers["graph"]:
         return "unjudged", (
-            f"{decides.words} gives what the runtime gives: mindgap's translation of the file is wrong, and "
-            "what else this row says is of another model. Please report it"
+            f"{' and '.join(takers['runtime'])} gives what the runtime gives: mindgap's translation of the file is "
+            "wrong, and what else this row says is of another model. Please report it"
         )
-    return "differs", f"{still_open} gives a third result"
+    return "differs", f"Whether the runtime or mindgap's translation is wrong is open: {known.words} {why}"
+
+
+def _side(
+    run: OwnRun, referee: Referee, run_program: Callable[[PlatformName], OwnRun | None]
+) -> tuple[Literal["graph", "runtime", ""], str]:
+    """Which side a referee takes, and where none, why."""
+    other = run_program(referee.platform)
+    if other is None or other.outputs is None or run.outputs is None:
+        return "", f"did not run it{f': {other.reason}' if other is not None else ''}"
+    theirs, ours = distance(run.outputs, other.outputs), distance(run.eager, other.outputs)
+    if ours <= theirs * _NEARER:
+        return "graph", ""
+    return ("runtime", "") if theirs <= ours * _NEARER else ("", "gives a third result")
 
 
 def is_steps_off(ours: Sequence[Array], expected: Sequence[Array]) -> bool:

@@ -102,8 +102,8 @@ def with_own_path(
     such a program, so that the integers of a quantised one decide.
     """
     if run.refused:
-        spelt_out = run.source_file and is_quantised(comparison.graph) and is_of_translation(row)
-        return refused(row, run, spelt_out)
+        floats = is_quantised(comparison.graph) and is_of_translation(row)
+        return refused(row, run, run.source_file and (row.verdict in CALM or floats))
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
     # The user gave the file, and it runs: that its translation is an error there, or is given other dtypes, is no

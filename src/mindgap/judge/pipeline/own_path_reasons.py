@@ -140,8 +140,8 @@ def cleared(row: Row) -> Row:
 def refused(row: Row, run: OwnRun, of_the_file: bool) -> Row:
     """Returns the row where the runtime says that it does not take the program. That is no failure of the platform's.
 
-    `of_the_file`: the program is a quantised model file, and what its translated graph gives, which spells quantisation
-    out in floats, may be of that alone: the row is a refusal too.
+    `of_the_file`: the program is a model file, and its translated graph has no finding there, or one that may be of the
+    translation alone, which spells quantisation out in floats: the row is a refusal too.
     """
     about = OwnPath("not_compared", run.way, f"{run.words} is refused: {run.reason}", seconds=run.seconds)
     if of_the_file:

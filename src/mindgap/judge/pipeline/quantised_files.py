@@ -22,7 +22,7 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
 from mindgap.graph.operators import traits
 from mindgap.judge.pipeline.comparison import GraphComparison
-from mindgap.judge.pipeline.model_files import is_narrow, is_quantised
+from mindgap.judge.pipeline.model_files import REFEREES, is_narrow, is_quantised
 from mindgap.judge.quantised import (
     ONNX_RULE,
     TFLITE_RULE,
@@ -49,18 +49,20 @@ class _Format:
     they are not the one that is judged. `theirs`: what they are called."""
 
     rule: QuantisationRule
-    referees: tuple[PlatformName, ...]
+    referees: Callable[[PlatformName], Sequence[PlatformName]]
     theirs: str
 
 
+#: The kernels of LiteRT.
+_KERNELS: Final = tuple(parse(f"litert/cpu{each}") for each in ("@delegate=none", "@kernels=reference", ""))
 #: By the suffix of the file.
 _FORMATS: Final = {
-    ".onnx": _Format(ONNX_RULE, (parse("onnx/reference"),), "ONNX's reference evaluator gives"),
-    ".tflite": _Format(
-        TFLITE_RULE,
-        (parse("litert/cpu@delegate=none"), parse("litert/cpu@kernels=reference"), parse("litert/cpu")),
-        "LiteRT's other kernels give",
+    ".onnx": _Format(
+        ONNX_RULE,
+        lambda judged: [each.platform for each in REFEREES[".onnx"] if each.is_independent(judged)],
+        "other implementations give",
     ),
+    ".tflite": _Format(TFLITE_RULE, lambda judged: [e for e in _KERNELS if e != judged], "LiteRT's other kernels give"),
 }
 #: What stands between the operators of a quantised file.
 _BETWEEN: Final = (
@@ -130,7 +132,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
         judged = confirmed(functional.graph, inputs, found.integers, found.outputs, narrow, found.found, known.rule)
         judged = _with_unknown(functional, values, found.integers, judged)
         judged = [_of_shown_integers(functional, values, each) for each in judged]
-        referees = {each: partial(examined, each, False) for each in known.referees if each != run.platform}
+        referees = {each: partial(examined, each, False) for each in known.referees(run.platform)}
         judged, gives = _expected_elsewhere(judged, known, referees)
         wrong = [each for each in judged if each.kind in _WRONG]
         if not wrong:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from mindgap.platforms import dtype_policy, host
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.onnx.stages import onnxruntime_stage
+from mindgap.platforms.onnxruntime.messages import TABLE
 from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, new_session, runtime
 from mindgap.platforms.protocol import (
     HALF_WEIGHT_COPIES,
@@ -131,7 +133,8 @@ def _file_script(options: Options, file: str) -> ScriptRunner | None:
         return None
     edits = {'"FILE"': repr(file)}
     file_run = Path(__file__).with_name("run.py")
-    return read_runner(file_run, _PACKAGES, "run_file", properties=_entries(options), edits=edits)
+    runner = read_runner(file_run, _PACKAGES, "run_file", properties=_entries(options), edits=edits)
+    return replace(runner, refusal=TABLE.refusals)
 
 
 def _entries(options: Options) -> dict[str, str]:

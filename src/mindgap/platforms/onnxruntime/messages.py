@@ -50,6 +50,11 @@ TABLE: Final = MessageTable(
             r"data type is not supported with|\boperator does not support \w+ yet\b",
             "the kernel was chosen, and says when it runs that it does not support the dtype",
         ),
+        refusal(
+            "case that a kernel lacks",
+            r"\bnot implemented\b|\bcpu kernel is not supported\b|\bnot supported in \w+ cpu kernel\b",
+            "the kernel of an operator of com.microsoft was chosen, and says that it does not have this case",
+        ),
     ),
 )
 

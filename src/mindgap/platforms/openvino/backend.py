@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -341,7 +341,8 @@ def openvino_backend(device: OpenVinoDevice, declared: Sequence[Option]) -> Host
 
     def file_script(options: Options, model: str) -> ScriptRunner:
         changed = {**edits, '"FILE"': repr(model)}
-        return read_runner(file, ("openvino",), "run_file", properties=given(options), edits=changed)
+        runner = read_runner(file, ("openvino",), "run_file", properties=given(options), edits=changed)
+        return replace(runner, refusal=openvino_messages.TABLE.refusals)
 
     precision = Alternative("precision=f32", "float32", "a deployment sets INFERENCE_PRECISION_HINT=f32")
     return HostRuntime(
