@@ -387,9 +387,24 @@ def test_the_reference_evaluator_decides_who_is_wrong_about_a_file(referee: Any,
     given = None if referee is None else (np.float32(referee),)
     answer = OwnRun(parse("onnx/reference"), "m.onnx", given, reason="no such operator")
     asked: list[str] = []
-    found, said = decided_by_reference(run, lambda platform: asked.append(str(platform)) or answer)
-    assert asked == ["onnx/reference"]
+
+    def answers(platform: Any) -> OwnRun | None:
+        asked.append(str(platform))
+        return answer if platform == "onnx/reference" else None
+
+    found, said = decided_by_reference(run, answers)
+    assert asked == ["onnx/reference", "openvino/cpu@precision=f32"][: 2 if "open" in words else 1]
     assert found == status and words in said
+
+
+def test_another_runtime_decides_where_the_reference_evaluator_cannot() -> None:
+    right, wrong = np.float32([1.0, 2.0]), np.float32([1.0, 3.0])
+    for name, other in (("openvino/cpu", "onnxruntime/cpu"), ("onnxruntime/cpu", "openvino/cpu@precision=f32")):
+        run = OwnRun(parse(name), "m.onnx", (wrong,), (right,), file=True)
+        for outputs, status in ((right, "differs"), (wrong, "unjudged")):
+            answers = {other: OwnRun(parse(other), "m.onnx", (outputs,))}
+            found, said = decided_by_reference(run, lambda platform, given=answers: given.get(str(platform)))
+            assert found == status and ("the runtime is wrong" in said) == (status == "differs")
 
 
 def test_the_reference_kernels_decide_about_a_litert_file() -> None:

@@ -196,7 +196,10 @@ def test_an_operator_gives_what_onnx_runtime_gives(case: str) -> None:
         apart = 1 if theirs.dtype.kind in "iu" else 0.002
         half = theirs.dtype == np.float16
         np.testing.assert_allclose(
-            ours.numpy().astype(float), theirs.astype(float), 1e-2 if half else 1e-4, apart if "q" in case or half else 1e-4
+            ours.numpy().astype(float),
+            theirs.astype(float),
+            1e-2 if half else 1e-4,
+            apart if "q" in case or half else 1e-4,
         )
 
 

@@ -45,6 +45,8 @@ _QUANTISED: Final = frozenset({"int8", "uint8", "int16", "uint16"})
 BY_STEPS: Final = (
     "The file is quantised: right kernels may give integers that are a step apart, and what follows may enlarge that"
 )
+#: Four roundings of float32 to nearest.
+_ORDER: Final = 4 * 2.0**-24
 #: The reference takes the side that is nearer to it by this factor.
 _NEARER: Final = 0.1
 
@@ -127,6 +129,17 @@ def products_with_integers(graph: Graph) -> int:
         fixed += [known] * len(node.outputs)
         integer += [known and of_integers] * len(node.outputs)
     return found
+
+
+def is_order_of_dequantisation(graph: Graph, outputs: Sequence[Array], apart: float) -> bool:
+    """Whether floats are off by no more than a dequantisation `(x − z)·s` is where it is computed as `x·s − z·s`, as
+    OpenVINO does: a few roundings of the largest magnitude."""
+    from mindgap.judge.quantised import dequantising_scale  # imports PyTorch
+
+    floats = all(each.dtype == np.float32 for each in outputs)
+    return (
+        floats and apart <= _ORDER and any(dequantising_scale(graph, n) is not None for n in range(len(graph.values)))
+    )
 
 
 def is_referee(platform: PlatformName) -> bool:

@@ -19,6 +19,7 @@ from mindgap.judge.pipeline.model_files import (
     decided_by_reference,
     is_narrow,
     is_of_translation,
+    is_order_of_dequantisation,
     is_quantised,
     is_referee,
     is_steps_off,
@@ -118,6 +119,9 @@ def with_own_path(
         if status == "differs" and not decides and (policy := quantised_operands(comparison, run, referee)) is not None:
             about = own_path_of(run, status, policy.detail)
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
+        ours = _sides(comparison, run, "reference")[0]
+        if status == "differs" and is_order_of_dequantisation(comparison.graph, ours, compared.apart or 1.0):
+            status, detail = "rounding", ""
         narrow = probe is not None and row.finding and is_narrow(comparison, row.platform)
         # Rounding that decides a position allows any integer, so that the outputs alone do not tell.
         steps_off = status == "rounding" and is_steps_off(*_sides(comparison, run, "reference"))

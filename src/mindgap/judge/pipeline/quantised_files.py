@@ -88,7 +88,8 @@ class QuantisedFile:
 
 
 def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> QuantisedFile | None:
-    """Returns what the integers of a model file on a platform say. None for a file without quantised values.
+    """Returns what the integers of a model file on a platform say. None for a file without quantised values that it can
+    show.
 
     `run`: what the file gave.
     """
@@ -124,9 +125,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
     try:
         found = examined(run.platform, narrow)
         if found is None:
-            if known.rule is not ONNX_RULE:
-                return None
-            return QuantisedFile(False, f"{_NOT_JUDGED}: a file with functions of its own is not run with them shown")
+            return None
         if len(found.outputs) != len(run.outputs) or distance(found.outputs, run.outputs) > 0:
             return QuantisedFile(False, "with its integers as further outputs the file gives other results")
         judged = confirmed(functional.graph, inputs, found.integers, found.outputs, narrow, found.found, known.rule)

@@ -133,7 +133,8 @@ def _file_script(options: Options, file: str) -> ScriptRunner | None:
         return None
     edits = {'"FILE"': repr(file)}
     file_run = Path(__file__).with_name("run.py")
-    runner = read_runner(file_run, _PACKAGES, "run_file", properties=_entries(options), edits=edits)
+    function = "run_file_with_float_activations" if "activations" in options else "run_file"
+    runner = read_runner(file_run, _PACKAGES, function, properties=_entries(options), edits=edits)
     return replace(runner, refusal=TABLE.refusals)
 
 

@@ -255,8 +255,9 @@ def _zero_points(x: Tensor, scale: Tensor, zero: Tensor | None, axis: int, block
 @translates("QuantizeLinear")
 def quantize(node: OnnxNode, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     kind = zero.dtype if zero is not None else element_type(node.get("output_dtype", 2) or 2)
-    node.only(not kind.is_floating_point, "to a floating dtype")
     s, z = _zero_points(x, scale, zero, node.get("axis", 1), node.get("block_size", 0))
+    if kind.is_floating_point:
+        return _cast(x / s, kind, bool(node.get("saturate", 1)))
     whole = torch.round(x / s) + (z.to(x.dtype) if isinstance(z, Tensor) else z)
     limits = np.iinfo(str(kind).removeprefix("torch."))
     return torch.clamp(whole, int(limits.min), int(limits.max)).to(kind)

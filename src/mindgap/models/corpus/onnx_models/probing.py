@@ -26,16 +26,17 @@ _ZERO_POINTS: Final = {
 def write_probed(path: Path, folder: Path) -> ProbedModel | None:
     """Writes the model of `path` into `folder` with each quantised result, as of `QuantizeLinear`, as an output.
 
-    None for a model without such a node, or one that holds functions. Raises `SourceError` for a file that is damaged,
-    and one that cannot be written (a full disk).
+    Its functions are written out. None for a model without such a node. Raises `SourceError` for a file that is
+    damaged, and one that cannot be written (a full disk).
     """
     import onnx as library
     from google.protobuf.message import EncodeError
+    from onnx import inliner
 
     onnx: Any = library  # typed in parts
     model = load_model(path)
     if model.functions:
-        return None
+        model = inliner.inline_local_functions(model)
     shown = {value.name: place for place, value in enumerate(model.graph.output)}
     inputs = {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
     dependent = _dependent(model.graph.node, inputs)
