@@ -168,9 +168,8 @@ def group_query_attention(node: OnnxNode, q: Tensor, *others: Tensor | None) -> 
 
 
 def _grouped(
-    node: OnnxNode, total: int, q: Any, k: Any, v: Any, past_k: Tensor | None,
-    past_v: Tensor | None, _: Tensor | None, __: Tensor | None, cos: Tensor | None, sin: Tensor | None, positions: Tensor | None,
-    added: Tensor | None, sink: Tensor | None,
+    node: OnnxNode, total: int, q: Any, k: Any, v: Any, past_k: Tensor | None, past_v: Tensor | None, _: Any, __: Any,
+    cos: Tensor | None, sin: Tensor | None, positions: Tensor | None, added: Tensor | None, sink: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """`total`: positions with the queries. A cache with room for more keeps its size, with zeros there."""
     heads, groups = node.get("num_heads"), node.get("kv_num_heads")
