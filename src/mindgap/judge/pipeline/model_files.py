@@ -190,7 +190,7 @@ def of_the_file(row: Row, run: OwnRun, other_forms: bool) -> tuple[Row, bool]:
 def referee_of(run_program: Callable[[PlatformName], OwnRun | None], file: str) -> dict[PlatformName, OwnRun | None]:
     """Returns the run of the reference of a file's format: empty where it gives no outputs, or others each time, as
     for an operator that draws random numbers. `file`: its name."""
-    decides = _REFEREES.get(Path(file).suffix)
+    decides = next(iter(REFEREES.get(Path(file).suffix, ())), None)
     runs = [run_program(decides.platform) for _ in range(2)] if decides is not None else []
     outputs = [run.outputs for run in runs if run is not None and run.outputs is not None]
     if decides is None or len(outputs) < len(runs) or distance(*outputs):
