@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from mindgap.models.capture import capture
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.sources.client import FileUntranslated, ProgramRefused
 from mindgap.platforms.name import PlatformName
+from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.diff import Session, StoreNotWritten, Subject
@@ -183,3 +185,26 @@ def test_runs_of_a_file_are_compared_with_each_other_only_without_a_translation(
         assert "eager mode" in first.detail
     said = "running the file" if error is FileUntranslated else "comparing the program's own export"
     assert [each for each in doing if each[0]] == [(platform, said) for platform in platforms]
+
+
+def test_what_does_not_end_with_a_time_budget_is_left_to_itself() -> None:
+    released = threading.Event()
+
+    def endless() -> Graph:
+        released.wait(120)
+        return capture(torch.nn.GELU(), (torch.ones(2, 3),))
+
+    graph = capture(torch.sin, (torch.ones(3),))
+    started = time.monotonic()
+    with Session() as session:
+        settings = RunSettings(budget_s=1.0)
+        subjects = [Subject("endless", endless), Subject("after", lambda: graph)]
+        report = session.diff_many(subjects, ["cpu/jit"], settings=settings)
+        took = time.monotonic() - started
+        assert {each.source for each in report.refused} >= {"endless"}
+        assert "the time budget was used up" in report.refused[0].reason
+        # The session has new workers, and takes nothing of what ran on.
+        again = session.diff(graph, platforms=["cpu/jit"])
+        released.set()
+    assert took < 60
+    assert [row.verdict for row in again.rows] == ["identical"]

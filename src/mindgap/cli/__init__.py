@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,7 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         forking.begin()
     from mindgap.cli.app import main as run
 
-    return run(given)
+    status = run(given)
+    if argv is None and any(each.name.startswith("mindgap-") and not each.daemon for each in threading.enumerate()):
+        # A comparison was cut short (Ctrl-C, `--budget`) within an operator. Python would wait for its thread.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
 
 
 __all__ = ["main"]

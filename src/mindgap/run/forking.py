@@ -32,8 +32,10 @@ _log = logging.getLogger(__name__)
 #: A server that answers no sooner has stopped. It forks, or reaps what has ended, in milliseconds.
 _ANSWER_S: Final = 60.0
 _TICK_S: Final = 0.05
-#: Variables that the worker's own code reads, or nothing does: no import depends on them.
+#: Variables that the worker's own code reads, or nothing does: no import of the server depends on them.
 _READ_LATER: Final = frozenset(("PYTHONUNBUFFERED", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "_", "SHLVL"))
+#: Inductor reads its variables when it is imported, and the server does not import it.
+_READ_LATER_BEGIN: Final = ("MINDGAP_", "TORCHINDUCTOR_")
 
 
 @dataclass(frozen=True)
@@ -359,7 +361,7 @@ def _in_lasting_thread(call: Callable[[], subprocess.Popen[bytes]]) -> subproces
 
 
 def _is_read_later(name: str) -> bool:
-    return name in _READ_LATER or name.startswith("MINDGAP_")
+    return name in _READ_LATER or name.startswith(_READ_LATER_BEGIN)
 
 
 def _changes(there: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:

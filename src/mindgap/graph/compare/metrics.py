@@ -271,7 +271,7 @@ def _rank_keys(a: Array) -> Array:
 def _count_flips(a: Array, b: Array, k: int) -> int:
     if not a.size:
         return 0
-    thresholds = [np.partition(x, -k, axis=1)[:, [-k]] for x in (a, b)]
+    thresholds = [x.max(1, keepdims=True) if k == 1 else np.partition(x, -k, axis=1)[:, [-k]] for x in (a, b)]
     certain = (a > thresholds[0]) | (b > thresholds[1])
     possible = (a >= thresholds[0]) & (b >= thresholds[1])
     agree = (possible.sum(1) >= k) & (certain.sum(1) <= k) & ~(certain & ~possible).any(1)

@@ -27,6 +27,10 @@ class TimeBudget:
         """Whether the time is used up."""
         return self.until is not None and time.monotonic() >= self.until
 
+    def left(self) -> float | None:
+        """The seconds that are left, 0 or more; None for no limit."""
+        return None if self.until is None else max(self.until - time.monotonic(), 0.0)
+
     def check(self) -> None:
         """Raises `OutOfTime` if the time is used up."""
         if self.over:

@@ -315,7 +315,7 @@ class OwnPathClient:
         limits = RequestLimits(_START_S * _slower(backend))
         start = WorkerStart(
             "mindgap.models.own_path.worker:own_path_service",
-            {**os.environ, "PYTHONUNBUFFERED": "1", **variables}, where, not variables, self._starter,
+            {**os.environ, "PYTHONUNBUFFERED": "1", **variables}, where, True, self._starter,
         )  # fmt: skip
         with self._lock:
             return self._processes.setdefault(

@@ -57,6 +57,10 @@ class AheadBackend:
         compiler = presence.compiler_present()
         return found if compiler.available else Availability(False, compiler.reason, found.hardware, found.versions)
 
+    @property
+    def forkable(self) -> bool:
+        return self.device.name == "cpu"
+
     def environment(self, options: Options) -> Mapping[str, str]:
         return {
             **known.variables(known.checked(options, self._names), self.device),

@@ -52,6 +52,10 @@ class InductorBackend:
                 return Availability(False, needed.reason, found.hardware, found.versions)
         return found
 
+    @property
+    def forkable(self) -> bool:
+        return self.device.name == "cpu"
+
     def environment(self, options: Options) -> Mapping[str, str]:
         # One compiler process: a pool of them per worker would outnumber the cores, and outlive a killed worker.
         return {

@@ -27,6 +27,7 @@ class Collected:
         self._progress = progress
         self._done = self._total = 0
         self._groups: dict[str, str] = {}
+        self._names: list[str] = []
         self._models: dict[int, Model] = {}
         self._refused: dict[int, Refused] = {}
         self._rows: dict[tuple[int, int], Row] = {}
@@ -38,6 +39,7 @@ class Collected:
     def expect(self, subjects: Sequence[Subject]) -> None:
         """Sets the subjects, each of which gives a row per platform."""
         self._total = len(subjects) * len(self._platforms)
+        self._names = [each.name for each in subjects]
         self._groups = {each.name: each.group for each in subjects if each.group}
 
     def close(self) -> None:
@@ -101,8 +103,12 @@ class Collected:
             self.tick("doing", model, platform, text=text)
 
     def interrupted(self, why: str) -> None:
-        """After `close`: adds rows of what is known of the platforms of comparisons that began."""
+        """After `close`: adds rows of what is known of platforms of comparisons that began, and refuses the subjects
+        whose comparison had not begun."""
         with self._lock:
+            for position, name in enumerate(self._names):
+                if position not in self._models and position not in self._refused:
+                    self._refused[position] = Refused(name, f"not run: {why} before the reference had run it")
             for position, comparison in self._comparisons.items():
                 for number, platform in enumerate(self._platforms):
                     if position in self._models and (position, number) not in self._rows:

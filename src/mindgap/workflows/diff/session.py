@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +22,7 @@ from mindgap.findings.script.culprit_script import culprit_script
 from mindgap.graph import Graph, MindgapError, stored_keys
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import RunContext
-from mindgap.judge.pipeline.time_budget import OutOfTime, TimeBudget
+from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.platforms.registry import canonical
 from mindgap.results.recording import Recording, recording
@@ -38,6 +38,8 @@ from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import FloatModel, OnProgress, OwnProgram, Subject
 from mindgap.workflows.diff.subject_runner import SubjectRunner
 
+#: Seconds after the end of a time budget in which what is under way may end by itself.
+_GRACE_S: Final = 3.0
 #: Modes that most graphs give equal bits in, which need no judge.
 _ALIKE: Final = frozenset({"eager", "jit"})
 
@@ -76,8 +78,7 @@ class Session:
             tensors = TensorStore(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mindgap-")))
         self._tensors = tensors
         self._busy = jobs or os.cpu_count() or 2
-        self._pool = self._stack.enter_context(WorkerPool([], tensors=tensors, busy=self._busy))
-        self._gate = LargeGraphGate(self._pool, self._busy)
+        self._open_pool()
         self._facts: dict[tuple[str, ...], tuple[PlatformFacts, ...]] = {}
         self._judge_import: threading.Thread | None = None
 
@@ -86,6 +87,11 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _open_pool(self) -> None:
+        """Makes a pool without workers."""
+        self._pool = self._stack.enter_context(WorkerPool([], tensors=self._tensors, busy=self._busy))
+        self._gate = LargeGraphGate(self._pool, self._busy)
 
     def close(self) -> None:
         """Ends the workers and removes the temporary directory. May be called again."""
@@ -178,9 +184,10 @@ class Session:
                 self._run(subjects, wanted, settings, budget, collected, record, empty)
             except KeyboardInterrupt:
                 collected.close()
-                self._pool.close()
                 collected.interrupted("interrupted")
                 raise DiffInterrupted(collected.report(empty, time.perf_counter() - started)) from None
+            except OutOfTime:
+                collected.interrupted(USED_UP)
             seconds = time.perf_counter() - started
             if not budget.over:
                 # Otherwise it stays in the store as a run that was cut short.
@@ -194,30 +201,47 @@ class Session:
         self, subjects: Iterable[Subject], wanted: Sequence[PlatformName], settings: RunSettings, budget: TimeBudget,
         collected: Collected, record: Recording, empty: Report,
     ) -> None:  # fmt: skip
-        """Runs every subject on every platform."""
+        """Runs every subject on every platform. Raises `OutOfTime` where something runs on after the time budget: it is
+        left to itself, and nothing of it is taken."""
         named = with_distinct_names(list(subjects))
         collected.expect(named)
         sources = {"sources": {each.name: each.source for each in named}}
         record.begin(empty.created, empty.version, empty.platforms, wanted, sources)
         execute = _until_closed(budget.limited(self._pool.run), collected)
         context = RunContext(execute, settings, self._tensors, self._pool.describe, script=culprit_script)
-        with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
-            prepare = partial(self._import_judge, wanted)
-            one = SubjectRunner(context, wanted, collected, record, budget, prepare, self._gate, self._pool.release)
-            batches = Batches.of(self._pool, [settings.reference, *wanted], settings.deadline_s, budget)
+        prepare = partial(self._import_judge, wanted)
+        one = SubjectRunner(context, wanted, collected, record, budget, prepare, self._gate, self._pool.release)
+        batches = Batches.of(self._pool, [settings.reference, *wanted], settings.deadline_s, budget)
+        # Leaving an executor as a context would wait for what is under way, also after Ctrl-C.
+        threads = ThreadPoolExecutor(self._busy, "mindgap-model")
+        running: Future[None] = Future()
+
+        def run() -> None:
             try:
                 if batches.size > 1 and len(named) > 1:
                     _run_in_batches(one, batches, named, threads)
                 else:
                     _ = [*threads.map(one.run, range(len(named)), named)]
-            except BaseException:
-                collected.close()
-                threads.shutdown(wait=False, cancel_futures=True)
-                stops = {each.stop for each in named if each.stop is not None}
-                for stop in stops | {each.program.stop for each in named if each.program is not None}:
-                    stop()
-                self._pool.close()
-                raise
+                running.set_result(None)
+            except BaseException as error:
+                running.set_exception(error)
+
+        try:
+            threading.Thread(target=run, name="mindgap-comparison", daemon=True).start()
+            left = budget.left()
+            running.result(None if left is None else left + _GRACE_S)
+            threads.shutdown()
+        except BaseException as error:
+            collected.close()
+            threads.shutdown(wait=False, cancel_futures=True)
+            stops = {each.stop for each in named if each.stop is not None}
+            for stop in stops | {each.program.stop for each in named if each.program is not None}:
+                stop()
+            self._pool.close()
+            self._open_pool()
+            if isinstance(error, TimeoutError) and not running.done():
+                raise OutOfTime(USED_UP) from None
+            raise
 
     def _import_judge(self, platforms: Sequence[PlatformName]) -> None:
         """Imports the judge in another thread if a worker still starts. Most platforms that start slowly need it.
