@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from cli.command_line import mindgap
-from mindgap.cli.portability import _captured, _object, _print, status_of_uses
+from mindgap.cli.portability import _captured, _is_method, _object, _options, _print, status_of_uses
 from mindgap.cli.streams import Exit
 from mindgap.graph import Constant, Graph, Input, Labels, MindgapError, Node, Ref, TensorSpec, default_tensor_store
-from mindgap.models.corpus.operator_samples.public_names import method_names, sources_of
+from mindgap.models.corpus.operator_samples.public_names import sources_of
+from mindgap.models.corpus.operator_samples.signatures import DEFAULT, is_tensor_method, options_of
 from mindgap.platforms.name import PlatformName
 from mindgap.report.sarif import sarif_of_portability
 from mindgap.results.rows import Model, Report, Row
@@ -53,7 +54,7 @@ def test_calls_and_functions_that_are_handed_on_are_found_with_their_lines(tmp_p
     (tmp_path / "bad.py").write_text("def broken(:")
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "made.py").write_text("import torch\ntorch.add(1, 2)\n")
-    found = scan(tmp_path, {"cumprod", "split"})
+    found = scan(tmp_path, lambda name, form: name in ("cumprod", "split"))
     assert {name: [str(place) for place in places] for name, places in found.uses.items()} == {
         "torch.Tensor.cumprod": ["sub/net.py:13"],
         "torch.linalg.qr": ["sub/net.py:14"],
@@ -195,7 +196,62 @@ def test_names_have_sample_sources() -> None:
     assert sources_of("torch.Tensor.cumprod") == sources_of("torch.cumprod") == ("ops:cumprod",)
     assert sources_of("torch.absolute") == ("ops:abs",), "an alias"
     assert sources_of("torch.no_grad") == sources_of("torch.nn.Module") == ()
-    assert {"cumprod", "relu"} & method_names() == {"cumprod"}
+    assert sources_of("torch.nn.functional.softmax", [options_of("torch.softmax", (..., -1), {})]) == (
+        "ops:softmax",
+    ), "none with `dtype=`"
+    assert sources_of("torch.softmax", [options_of("torch.softmax", (..., -1), {"dtype": ...})]) == (
+        "ops:softmax",
+        "ops:softmax.with_dtype",
+    )
+    resize = "torch.nn.functional.interpolate"
+    cubic = sources_of(resize, [options_of(resize, (...,), {"size": ..., "mode": "bicubic"})])
+    assert cubic and all(each.startswith("ops:nn.functional.interpolate.bicubic#") for each in cubic)
+
+
+@pytest.mark.parametrize(
+    ("name", "positional", "keywords", "fits"),
+    [
+        ("log", 0, {}, True), ("log", 1, {}, False), ("log", 2, {}, False), ("softmax", 1, {}, True),
+        ("softmax", 0, {}, False), ("softmax", 0, {"dim": ...}, True), ("softmax", 0, {"axis": ...}, True),
+        ("permute", 3, {}, True), ("unique", 0, {"sorted": True}, True), ("put", 1, {}, False), ("cat", 1, {}, False),
+        ("made_up", 0, {}, False),
+    ],
+)  # fmt: skip
+def test_a_method_of_tensors_takes_the_arguments(name: str, positional: int, keywords: Any, fits: bool) -> None:
+    assert is_tensor_method(name, positional, keywords) == fits
+
+
+def test_options_have_names_and_no_defaults() -> None:
+    given = options_of("torch.nn.functional.pad", (..., ...), {"mode": "constant"})
+    assert given == {"pad": ..., "mode": DEFAULT, "value": DEFAULT}
+    assert options_of("torch.Tensor.amax", (0,), {"keepdim": True}) == {"dim": ..., "keepdim": True}
+    conv = options_of("torch.nn.Conv2d", (3, 8, 3), {"bias": False})
+    assert (conv["kernel_size"], conv["bias"], conv["stride"]) == (..., False, DEFAULT)
+
+
+#: Methods of tensors that the files of `packages` call.
+METHODS = {
+    "audio": "abs amax angle log10 unsqueeze",
+    "decoder": "contiguous masked_fill softmax tanh view",
+    "detection": "argsort clamp clamp_ div expand item nonzero permute prod sigmoid topk",
+    "graph_network": "exp expand_as index_add index_select masked_fill_ new_full new_zeros pow scatter_add_ "
+    "scatter_reduce unsqueeze view",
+    "lightning_training": "",
+    "ppo": "cumsum exp item long view",
+    "recommender": "float logsumexp repeat_interleave unique view",
+    "trainer_script": "expand float item log_softmax softmax t unsqueeze view",
+    "unet": "float lerp repeat sqrt to",
+    "vision": "bernoulli_ div_ log_softmax mul new_empty permute",
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_of_a_public_packages_code_are_those_of_tensors(name: str) -> None:
+    found = scan(Path(__file__).parent / "packages" / f"{name}.py", _is_method)
+    methods = {each.removeprefix("torch.Tensor.") for each in found.uses if each.startswith("torch.Tensor.")}
+    in_place = {each for each in METHODS[name].split() if each.endswith("_")}
+    assert methods == set(METHODS[name].split()) - in_place - {"nonzero"}
+    assert all(sources_of(each, _options(each, found)) for each in found.uses if each.startswith("torch.Tensor."))
 
 
 def test_a_function_is_what_its_samples_give() -> None:
@@ -209,9 +265,11 @@ def test_a_function_is_what_its_samples_give() -> None:
     ]  # fmt: skip
     models = tuple(Model(name, "", 0, 0, (), (), "ok", source=f"ops:{name}") for name in ("qr#0", "qr#1", "zeta#0"))
     report = Report(PlatformName("cpu/eager"), (), models, tuple(rows))
-    functions = {"qr#0": "torch.linalg.qr", "qr#1": "torch.linalg.qr", "zeta#0": "torch.zeta", "late#0": "torch.late"}
-    places = {name: (Place("net.py", 3),) for name in functions.values()}
-    qr, zeta, late = ported_functions(places, functions, report, [here, there])
+    qr_names = ["torch.linalg.qr", "torch.qr"]
+    functions = {"qr#0": qr_names, "qr#1": qr_names, "zeta#0": ["torch.zeta"], "late#0": ["torch.late"]}
+    places = {name: (Place("net.py", 3),) for each in functions.values() for name in each}
+    qr, alias, zeta, late = ported_functions(places, functions, report, [here, there])
+    assert alias.platforms == qr.platforms, "two names of one sample"
     assert [(p.word, p.ran, p.compared) for p in qr.platforms.values()] == [("runs", 2, 2), ("in part", 1, 2)]
     assert (qr.platforms[there].reason, qr.platforms[there].sample) == ("unsupported: no rule", "ops:qr#1")
     assert [p.word for p in zeta.platforms.values()] == ["differs", "lacks"]
@@ -226,10 +284,14 @@ def test_a_function_is_what_its_samples_give() -> None:
 @pytest.mark.nightly
 def test_the_command_names_what_a_platform_lacks(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(
-        "import torch\n\n\ndef f(x):\n    return torch.special.zeta(x, x) + torch.cumsum(x, 0)\n"
+        "import torch\n\n\ndef f(x):\n    return torch.special.zeta(x, x) + torch.cumsum(x, 0) + x.cumsum(dim=0)\n"
+        "\n\ndef g(x):\n    return torch.multinomial(x, 2, replacement=True)\n"
     )
     ran = mindgap("portability", "net.py", "-p", "onnxruntime/cpu", "--json", cwd=tmp_path)
     found = {each["function"]: each for each in json.loads(ran.out)["functions"]}
     words = {name: each["platforms"]["onnxruntime/cpu"]["word"] for name, each in found.items()}
-    assert (ran.status, words) == (1, {"torch.cumsum": "runs", "torch.special.zeta": "lacks"})
+    assert (ran.status, words) == (1, {
+        "torch.Tensor.cumsum": "runs", "torch.cumsum": "runs", "torch.multinomial": "runs",
+        "torch.special.zeta": "lacks",
+    })  # fmt: skip
     assert found["torch.special.zeta"]["places"] == ["net.py:5"]

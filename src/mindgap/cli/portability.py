@@ -22,7 +22,7 @@ from mindgap.graph import MindgapError, TensorStore
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import RunSettings
-from mindgap.workflows.support.code_scan import CodeScan, Place, scan
+from mindgap.workflows.support.code_scan import CallForm, CodeScan, Place, scan
 
 if TYPE_CHECKING:
     from mindgap.models.sources.client import SourceClient
@@ -104,38 +104,48 @@ def _ported(
     """Scans the code and tries what it uses, and the calls of programs. Returns also the programs that were refused,
     and why, and the calls of programs that are not tried. Raises `MindgapError` where nothing could be tried."""
     from mindgap.graph.tensors import default_tensor_store
-    from mindgap.models.corpus.operator_samples.public_names import method_names, sources_of
+    from mindgap.models.corpus.operator_samples.public_names import draws_random, sources_of
+    from mindgap.models.own_path.client import OwnPathClient
     from mindgap.workflows.diff import diff_many
     from mindgap.workflows.support.portability import ported_functions, without_answer
 
-    scanned = scan(path, method_names())
-    sources = {full: found for full in scanned.uses if (found := sources_of(full))}
+    scanned = scan(path, _is_method)
+    sources = {full: found for full in scanned.uses if (found := sources_of(full, _options(full, scanned)))}
     if not sources and not programs:
         raise MindgapError(f"{path}: {scanned.files} files call no function of PyTorch that has samples to try")
-    functions: dict[str, str] = {}
+    #: By the name of a model, whose sample two names of one function may share (`torch.tanh`, `torch.Tensor.tanh`).
+    functions: dict[str, list[str]] = {}
     places = dict(scanned.uses)
     refused: dict[str, str] = {}
     left_out: dict[str, list[LeftOut]] = {}
     tensors = default_tensor_store()
 
-    def named(client: SourceClient) -> Iterator[Subject]:
+    def named(client: SourceClient, exporting: OwnPathClient) -> Iterator[Subject]:
         for full, each in sources.items():
-            for subject in subjects(each, [], client):
-                functions[subject.name] = full
-                yield subject
+            # The graph of what draws random numbers holds a replacement, which a platform may lack operators of.
+            own_path = exporting if draws_random(full) else None
+            for subject in subjects(each, [], client, own_path=own_path):
+                if subject.name not in functions:
+                    yield subject
+                functions.setdefault(subject.name, []).append(full)
         numbers = itertools.count()
         for source in dict.fromkeys(programs):
             try:
                 left_out[source] = []
                 for subject, op, where in _captured(source, path, client, tensors, numbers, left_out[source]):
-                    functions[subject.name] = op
+                    functions[subject.name] = [op]
                     places[op] = tuple(dict.fromkeys((*places.get(op, ()), *where)))
                     yield subject
             except MindgapError as error:
                 refused[source] = " ".join(str(error).split())
 
-    with progress() as tell, source_client(tensors, settings.deadline_s, None) as client:
-        report = diff_many(list(named(client)), platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
+    with (
+        progress() as tell,
+        source_client(tensors, settings.deadline_s, None) as client,
+        OwnPathClient(settings.deadline_s) as exporting,
+    ):
+        asked = list(named(client, exporting))
+        report = diff_many(asked, platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
     if not report.rows:
         large = [f"{op.op}: {op.reason}" for each in left_out.values() for op in each]
         why = [*(each.reason for each in report.refused), *refused.values(), *large]
@@ -143,6 +153,23 @@ def _ported(
         raise MindgapError(f"{path}: nothing was compared: {first}")
     tried = ported_functions(places, functions, report, platforms)
     return scanned, [*tried, *without_answer(left_out, tried, platforms)], refused, left_out
+
+
+def _is_method(name: str, form: CallForm) -> bool:
+    from mindgap.models.corpus.operator_samples.public_names import sources_of
+    from mindgap.models.corpus.operator_samples.signatures import is_tensor_method
+
+    method = is_tensor_method(name, len(form.positional), dict(form.keywords), form.complete)
+    return method and bool(sources_of(f"torch.Tensor.{name}"))
+
+
+def _options(full: str, scanned: CodeScan) -> list[Mapping[str, object]]:
+    """Returns the options of the calls of a function; none where one of them does not show its options."""
+    from mindgap.models.corpus.operator_samples.signatures import options_of
+
+    forms = scanned.forms[full]
+    known = all(form.complete for form in forms)
+    return [options_of(full, form.positional, dict(form.keywords)) for form in forms] if known else []
 
 
 def _captured(
@@ -233,7 +260,7 @@ def _print(
             where = f" ({', '.join(map(str, each.places[:_PLACES]))})" if each.places else ""
             page.print(Text(f"  {each.calls} of {each.op}{where}: {each.reason}"))
     left = f"; {len(unknown)} other names of PyTorch are called, which have no samples to try" if unknown else ""
-    page.print(Text(f"{scanned.files} files{left}"))
+    page.print(Text(f"{scanned.files} file{'s' if scanned.files != 1 else ''}{left}"))
 
 
 def _cell(ported: Ported) -> str:

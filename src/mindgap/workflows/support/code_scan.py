@@ -1,19 +1,20 @@
 """Finds which functions and modules of PyTorch a package of Python files calls, and at which lines.
 
 Files are parsed and never imported. Names are resolved through the imports of a file (`from torch import nn`,
-`import torch.nn.functional as F`). A method counts where its name belongs to tensors and to no built-in type:
-`x.cumsum(0)` does, `x.split(2)` may be of a string and does not.
+`import torch.nn.functional as F`). A method counts where its name belongs to tensors and to no built-in type, and what
+it is called on may be a tensor: `x.cumsum(0)` counts; `x.split(2)` may be of a string, and `np.cumsum(x)` is numpy's.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from mindgap.graph import MindgapError
+from mindgap.workflows.support.code_origins import Origins, full_name, imported_names
 
 #: Names of methods that types other than tensors have too: nothing says whose they are.
 _AMBIGUOUS: Final = frozenset(
@@ -22,6 +23,8 @@ _AMBIGUOUS: Final = frozenset(
 #: Folders that hold no code of the package's own.
 _SKIPPED: Final = frozenset({"__pycache__", ".git", ".venv", "venv", "node_modules", "build", "dist"})
 _TENSOR: Final = "torch.Tensor."
+#: Whether tensors have a method of this name that takes these arguments.
+IsMethod = Callable[[str, "CallForm"], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,20 +38,33 @@ class Place:
         return f"{self.file}:{self.line}"
 
 
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """The arguments of a call. positional, keywords: their values, where those are texts, numbers, truth values or None;
+    else `...`. complete: False for `f(*args)` and `f(**options)`, and for a function that is handed on."""
+
+    positional: tuple[object, ...] = ()
+    keywords: tuple[tuple[str, object], ...] = ()
+    complete: bool = False
+
+
 @dataclass(frozen=True)
 class CodeScan:
     """What a package calls. `uses`: by the full name (`torch.nn.functional.gelu`, `torch.nn.Conv2d`,
     `torch.Tensor.cumsum`), in the order of names; a function that is handed on (`activation=F.gelu`) is used too.
-    `called`: those that are called. `files`: how many were found. `unreadable`: files that do not parse, and why."""
+    `called`: those that are called. `files`: how many were found. `unreadable`: files that do not parse, and why.
+    `forms`: the distinct argument lists of each use."""
 
     uses: Mapping[str, tuple[Place, ...]]
     called: frozenset[str]
     files: int
     unreadable: Mapping[str, str] = field(default_factory=dict[str, str])
+    forms: Mapping[str, tuple[CallForm, ...]] = field(default_factory=dict[str, "tuple[CallForm, ...]"])
 
 
-def scan(path: Path, methods: Collection[str] = ()) -> CodeScan:
-    """Scans a file, or all Python files of a folder. `methods`: names of methods of tensors that are looked for.
+def scan(path: Path, is_method: IsMethod = lambda name, form: False) -> CodeScan:
+    """Scans a file, or all Python files of a folder. `is_method`: tells whether tensors have a method of this name that
+    takes these arguments.
 
     Raises `MindgapError` where there is no Python file, or none that parses.
     """
@@ -62,7 +78,7 @@ def scan(path: Path, methods: Collection[str] = ()) -> CodeScan:
     uses: dict[str, list[Place]] = {}
     called: set[str] = set()
     unreadable: dict[str, str] = {}
-    wanted = frozenset(methods) - _AMBIGUOUS
+    forms: dict[str, dict[CallForm, None]] = {}
     for file in files:
         name = file.name if path.is_file() else str(file.relative_to(path))
         try:
@@ -70,20 +86,24 @@ def scan(path: Path, methods: Collection[str] = ()) -> CodeScan:
         except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
             unreadable[name] = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else _why(error)
             continue
-        for full, line, is_call in _uses(tree, wanted):
+        for full, line, form in _uses(tree, is_method):
             uses.setdefault(full, []).append(Place(name, line))
-            called.update([full] if is_call else [])
+            called.update([full] if form is not None else [])
+            forms.setdefault(full, {})[form or CallForm()] = None
     if len(unreadable) == len(files):
         first = next(iter(unreadable.items()))
         raise MindgapError(f"{path}: none of {len(files)} files parses: {first[0]}: {first[1]}")
-    return CodeScan({full: tuple(uses[full]) for full in sorted(uses)}, frozenset(called), len(files), unreadable)
+    ordered = {full: tuple(dict.fromkeys(uses[full])) for full in sorted(uses)}
+    return CodeScan(
+        ordered, frozenset(called), len(files), unreadable, {full: tuple(each) for full, each in forms.items()}
+    )
 
 
 def called_names(source: bytes, package: str) -> Iterator[str]:
     """Yields the full name of each call in a file that begins with an import of `package` (`jax.numpy.einsum`), once
     for each call. Raises what `ast.parse` raises for a file that does not parse."""
-    for full, _, is_call in _uses(ast.parse(source), (), package):
-        if is_call:
+    for full, _, form in _uses(ast.parse(source), lambda name, form: False, package):
+        if form is not None:
             yield full
 
 
@@ -100,19 +120,34 @@ def _python_files(folder: Path) -> Iterator[Path]:
             yield each
 
 
-def _uses(tree: ast.AST, methods: Collection[str], package: str = "torch") -> Iterator[tuple[str, int, bool]]:
-    """The full name and line of each use, and whether it is a call. Names in annotations are no uses."""
-    names, nodes = _imported(tree, package), list(_without_annotations(tree))
-    functions = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+def _uses(tree: ast.AST, is_method: IsMethod, package: str = "torch") -> Iterator[tuple[str, int, CallForm | None]]:
+    """The full name and line of each use, and its arguments where it is a call. Names in annotations are no uses."""
+    names, nodes = imported_names(tree), list(_without_annotations(tree))
+    origins = Origins(tree, names)
+    calls = {id(node.func): node for node in nodes if isinstance(node, ast.Call)}
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     for node in nodes:
         if not isinstance(node, (ast.Attribute, ast.Name)) or id(node) in inner or not isinstance(node.ctx, ast.Load):
             continue
-        full, is_call = _full_name(node, names), id(node) in functions
+        full, call = full_name(node, names), calls.get(id(node))
+        form = None if call is None else _form(call)
         if full.startswith(f"{package}."):
-            yield full, node.lineno, is_call
-        elif is_call and isinstance(node, ast.Attribute) and node.attr in methods:
-            yield _TENSOR + node.attr, node.end_lineno or node.lineno, True
+            yield full, node.lineno, form
+        elif form is not None and isinstance(node, ast.Attribute) and node.attr not in _AMBIGUOUS:
+            if is_method(node.attr, form) and origins.may_be_tensor(node.value):
+                yield _TENSOR + node.attr, node.end_lineno or node.lineno, form
+
+
+def _form(call: ast.Call) -> CallForm:
+    keywords = tuple((each.arg, _literal(each.value)) for each in call.keywords if each.arg is not None)
+    complete = len(keywords) == len(call.keywords) and not any(isinstance(each, ast.Starred) for each in call.args)
+    return CallForm(tuple(map(_literal, call.args)), keywords, complete)
+
+
+def _literal(node: ast.expr) -> object:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (str, bool, int, float, type(None))):
+        return node.value
+    return ...
 
 
 def _without_annotations(tree: ast.AST) -> Iterator[ast.AST]:
@@ -123,27 +158,3 @@ def _without_annotations(tree: ast.AST) -> Iterator[ast.AST]:
         annotations = [getattr(node, name, None) for name in ("annotation", "returns")]
         children = [each for each in ast.iter_child_nodes(node) if not any(each is one for one in annotations)]
         left += reversed(children)
-
-
-def _imported(tree: ast.AST, package: str) -> dict[str, str]:
-    """What the names that a file imports from a package stand for."""
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for each in node.names:
-                if each.name.partition(".")[0] == package:
-                    found[each.asname or package] = each.name if each.asname else package
-        elif isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").partition(".")[0] == package:
-            found |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
-    return found
-
-
-def _full_name(node: ast.expr, names: Mapping[str, str]) -> str:
-    """`torch.nn.functional.gelu` of `F.gelu`; empty for what is no chain of names that begins with an import."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name) or node.id not in names:
-        return ""
-    return ".".join([names[node.id], *reversed(parts)])

@@ -57,17 +57,18 @@ class FunctionUse:
 
 
 def ported_functions(
-    places: Mapping[str, tuple[Place, ...]], functions: Mapping[str, str], report: Report,
+    places: Mapping[str, tuple[Place, ...]], functions: Mapping[str, Sequence[str]], report: Report,
     platforms: Sequence[PlatformName],
 ) -> list[FunctionUse]:  # fmt: skip
-    """Groups the rows of a report by function. `functions`: the function of each model."""
+    """Groups the rows of a report by function. `functions`: those that each model is a sample of."""
     rows: dict[tuple[str, PlatformName], list[Row]] = {}
     for row in report.rows:
-        rows.setdefault((functions[row.model], row.platform), []).append(row)
+        for function in functions[row.model]:
+            rows.setdefault((function, row.platform), []).append(row)
     sources = {model.name: model.source for model in report.models}
     return [
         FunctionUse(function, places[function], {p: _ported(rows.get((function, p), ()), sources) for p in platforms})
-        for function in dict.fromkeys(functions.values())
+        for function in dict.fromkeys(function for each in functions.values() for function in each)
     ]
 
 
@@ -152,7 +153,7 @@ def without_answer(
 def _ported(rows: Iterable[Row], sources: Mapping[str, str]) -> Ported:
     known = [row for row in rows if row.status != "not_run" and row.word not in ("not_judged", "no_reference")]
     wrong = [row for row in known if row.finding and row.status == "ok"]
-    others = [row for row in known if row.status != "ok" and row not in wrong]
+    others = [row for row in known if row.status != "ok" and row not in wrong and not _exported(row)]
     ran, bad = len(known) - len(wrong) - len(others), wrong or others
     word: Word = "not known" if not known else "differs" if wrong else "runs" if not others else "in part"
     if others and not ran and not wrong:
@@ -163,6 +164,13 @@ def _ported(rows: Iterable[Row], sources: Mapping[str, str]) -> Ported:
     reason = max(reasons, key=reasons.__getitem__)
     shown = next(row for row in bad if _reason(row) == reason)
     return Ported(word, ran, len(known), reason, sources.get(shown.model) or shown.model)
+
+
+def _exported(row: Row) -> bool:
+    """Whether the platform refuses the captured graph and runs the sample by its users' export: that of a function that
+    draws random numbers, whose replacement in the graph holds other operators."""
+    own = row.own_path
+    return row.status == "unsupported" and own is not None and bool(own.way) and own.status != "failed"
 
 
 def _reason(row: Row) -> str:

@@ -21,7 +21,7 @@ from mindgap.models.corpus.operator_samples.operators import chosen_numbers, one
 from mindgap.models.corpus.operator_samples.sample_call import Sample, sample_of
 from mindgap.models.corpus.operator_samples.sample_inputs import draw_samples, new_registry, round_inexact
 from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
+from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, parse, source_options, suggest
 from mindgap.models.corpus.weights.construction import construct
 from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
@@ -42,6 +42,12 @@ def _modules() -> Mapping[str, Any]:
 def names() -> list[str]:
     """Returns the names of all modules that have samples."""
     return list(_modules())
+
+
+def constructor_calls(name: str) -> list[Sample]:
+    """Returns the calls that construct the samples of a module, in their numbers' order. Raises `SourceError`."""
+    source = parse(f"modules:{name}")
+    return [built for built, _ in _samples(source, _modules()[name], source_options(source), new_registry())]
 
 
 def open_modules(source: Source) -> list[Program]:

@@ -54,6 +54,12 @@ def public_name(name: str) -> tuple[str, ...]:
     return (info.name, *(alias.name for alias in info.aliases))
 
 
+def sample_calls(name: str) -> list[Sample]:
+    """Returns the samples of an operator or variant in their numbers' order. Raises `SourceError`."""
+    source, info = parse(f"ops:{name}"), _operators()[name]
+    return _samples(source, info, _dtype(source, info, None), 0, new_registry())
+
+
 def sample_database() -> Mapping[str, tuple[str, ...]]:
     """Returns the names of PyTorch's sample database, each with its variants (`div`: `div.no_rounding_mode`, …)."""
     found: dict[str, list[str]] = {}
@@ -67,13 +73,11 @@ def run_sample(variant: str) -> None:
 
     Raises `SourceError` with PyTorch's own words where that fails, or where there is no sample for a CPU.
     """
-    source = parse(f"ops:{variant}")
-    info = _operators()[variant]
-    sample = _samples(source, info, _dtype(source, info, None), 0, new_registry())[0]
+    sample = sample_calls(variant)[0]
     try:
         sample.call(*sample.tensors)
     except Exception as error:
-        raise SourceError(f"{source.text}: {one_line(error)}") from error
+        raise SourceError(f"ops:{variant}: {one_line(error)}") from error
 
 
 def open_operators(source: Source) -> list[Program]:
