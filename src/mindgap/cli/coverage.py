@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,10 +18,10 @@ from rich.text import Text
 from mindgap.cli.coverage_matrix import matrix_csv, matrix_object, print_matrix, write_page
 from mindgap.cli.coverage_names import print_names
 from mindgap.cli.coverage_static import measured_lists, print_lists, print_measured_lists
-from mindgap.cli.numbers import finite
+from mindgap.cli.numbers import budget_left
 from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console, plain_table
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName, parse
@@ -53,12 +54,11 @@ def coverage(
         typer.Option(metavar="DIR", help="Where answers are kept, by fingerprint; default: the user's own."),
     ] = None,
     budget: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            metavar="SECONDS",
-            min=0,
-            callback=finite,
-            help="Processor seconds for each platform; 0 asks nothing and shows what the store holds.",
+            metavar="TIME",
+            help="Wall time for the whole command (90s, 10m). What it does not reach is counted, and another run goes "
+            "on from there. 0 asks nothing and shows what the store holds.",
         ),
     ] = None,
     all_forms: Annotated[
@@ -104,6 +104,7 @@ def coverage(
 
     Example: mindgap coverage onnxruntime/cpu@env=ort128 onnxruntime/cpu --missing
     """
+    limit = None if budget is None else 0.0 if budget.strip() in ("0", "0s") else budget_left("--budget", budget)
     # Samples call deprecated operators on purpose; PyTorch reads this when it is imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if store is not None:
@@ -125,14 +126,14 @@ def coverage(
             print_lists(as_json, out)
             return
         wanted = [parse(each) for each in platforms]
-        _require_any(wanted, start=budget != 0)
+        _require_any(wanted, start=limit != 0)
         if names:
             print_names(wanted, as_json, out)
             return
         from mindgap.workflows.support.matrix import matrix_of
 
-        asked = _asked(wanted, catalogue, store, budget, jobs, judge, common=not all_forms)
-        matrix = matrix_of(asked) if budget != 0 else matrix_of(asked, _NOT_STORED)
+        asked = _asked(wanted, catalogue, store, limit, jobs, judge, common=not all_forms)
+        matrix = matrix_of(asked) if limit != 0 else matrix_of(asked, _NOT_STORED)
         lists = measured_lists(matrix) if static else None
         if as_json:
             json.dump(_objects(wanted, asked, matrix, lists), out, indent=1)
@@ -189,8 +190,12 @@ def _asked(
     from mindgap.workflows.support.probe_file import probe_set
     from mindgap.workflows.support.survey import nothing_asked, stored_survey, survey_platforms
 
+    began = time.monotonic()
     with counting() as tick:
-        probes = probe_set(Catalogue(catalogue) if catalogue is not None else None, on_progress=tick)
+        probes = probe_set(
+            Catalogue(catalogue) if catalogue is not None else None, on_progress=tick,
+            deadline=began + budget if budget else None, on_left=_complain_of_left,
+        )  # fmt: skip
     lock = threading.Lock()
     counts: dict[PlatformName, tuple[int, int]] = {}
     with counting() as tick:
@@ -205,13 +210,21 @@ def _asked(
             asked = stored_survey(platforms, probes, kept, common=common)
         else:
             asked = survey_platforms(
-                platforms, probes, kept, budget_s=budget, jobs=jobs, compare=compare, common=common,
+                platforms, probes, kept, budget_s=budget and max(began + budget - time.monotonic(), 0.0), jobs=jobs,
+                compare=compare, common=common,
                 on_progress=on_progress,
             )  # fmt: skip
     wrong = nothing_asked(asked)
     if wrong is not None:
         raise wrong
     return asked
+
+
+def _complain_of_left(left: int) -> None:
+    complain(
+        f"--budget: the samples of {left:,} sources or operators are not made yet, and are missing below; the same "
+        "command goes on from there"
+    )
 
 
 def _versions(platforms: Sequence[PlatformName]) -> list[tuple[PlatformName, PlatformName]]:

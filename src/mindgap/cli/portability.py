@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Lines of a function's uses, and characters of a reason, that the table shows; `--json` has all.
 _PLACES = 2
-_REASON = 90
+_REASON = 200
 
 
 def portability(

@@ -206,7 +206,7 @@ class AgreementMeter:
         for done, waiting in enumerate(queue):
             on_progress(done, len(queue), f"judging {waiting.probe.op}")
             if budget.gone:
-                reason = "other bits than the reference; no processor time was left to judge it (--budget)"
+                reason = "other bits than the reference; no time was left to judge it (--budget)"
                 self._keep(Agreement(*waiting.probe.key, NOT_JUDGED, detail=reason))
                 continue
             started = time.thread_time()

@@ -40,8 +40,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """The arguments of a call. positional, keywords: their values, where those are texts, numbers, truth values or None;
-    else `...`. complete: False for `f(*args)` and `f(**options)`, and for a function that is handed on."""
+    """The arguments of a call. positional, keywords: their values, where those are texts, numbers, truth values or
+    None; else `...`. complete: False for `f(*args)` and `f(**options)`, and for a function that is handed on."""
 
     positional: tuple[object, ...] = ()
     keywords: tuple[tuple[str, object], ...] = ()
@@ -133,9 +133,12 @@ def _uses(tree: ast.AST, is_method: IsMethod, package: str = "torch") -> Iterato
         form = None if call is None else _form(call)
         if full.startswith(f"{package}."):
             yield full, node.lineno, form
-        elif form is not None and isinstance(node, ast.Attribute) and node.attr not in _AMBIGUOUS:
-            if is_method(node.attr, form) and origins.may_be_tensor(node.value):
-                yield _TENSOR + node.attr, node.end_lineno or node.lineno, form
+        elif form is not None and isinstance(node, ast.Attribute) and _calls_method(node, form, is_method, origins):
+            yield _TENSOR + node.attr, node.end_lineno or node.lineno, form
+
+
+def _calls_method(node: ast.Attribute, form: CallForm, is_method: IsMethod, origins: Origins) -> bool:
+    return node.attr not in _AMBIGUOUS and is_method(node.attr, form) and origins.may_be_tensor(node.value)
 
 
 def _form(call: ast.Call) -> CallForm:

@@ -6,6 +6,7 @@ A call that is known to be refused is not run.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class Steps(Protocol):
 class SurveyLimits:
     """Limits and outlets of one survey.
 
-    `store`: where answers are kept. `minutes`: processor time for each platform. `steps`: receives the progress.
+    `store`: where answers are kept. `minutes`: wall time for each platform. `steps`: receives the progress.
     `notify`: receives one line per platform.
     """
 
@@ -89,7 +90,7 @@ def survey_graphs(
     cases = case_probes(graphs, set[Key].intersection(*everywhere), on_graph=lambda done: steps.tick(done, 0))
     names = ", ".join(prints)
     limits.notify(
-        f"asking {names} which operators they run, for at most {limits.minutes:g} min of processor time each "
+        f"asking {names} which operators they run, for at most {limits.minutes:g} min each "
         "(--coverage-minutes M; --no-coverage asks nothing)"
     )
     steps.step(f"asking {names} which operators they run")
@@ -137,7 +138,7 @@ def _ask(
         if budget <= 0:
             answered.untried += len(keys)
             continue
-        before = answered.asked
+        before, began = answered.asked, time.monotonic()
         found = survey_platforms(
             [platform], [probe for probe in cases.probes if probe.key in keys], store, budget_s=budget, pool=pool,
             on_progress=lambda name, done, total, what, before=before: on_progress(name, before + done, len(unknown)),
@@ -147,7 +148,7 @@ def _ask(
         left = len(found.untried.get(platform, ()))
         answered.asked += len(keys) - left
         answered.untried += left
-        answered.seconds += found.cpu_seconds.get(platform, 0.0)
+        answered.seconds += time.monotonic() - began
         answered.support = found.support
     on_progress(platform, len(unknown), len(unknown))
 
@@ -165,7 +166,7 @@ def _line(
     large = len(cases.keys) - known - answered.asked - answered.untried - answered.idle
     parts = [
         f"{platform}: of {len(cases.keys):,} calls in the cases (by operator, dtype and layout) {known:,} were known",
-        f"{answered.asked:,} were asked in {answered.seconds:.0f} s of processor time",
+        f"{answered.asked:,} were asked in {answered.seconds:.0f} s",
         f"it refuses {refused:,}",
     ]
     if answered.idle:

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -39,11 +42,15 @@ def probe_set(
     *,
     folder: Path | None = None,
     on_progress: OnProgress = lambda done, total, what: None,
+    deadline: float | None = None,
+    on_left: Callable[[int], None] = lambda left: None,
 ) -> list[CallProbe]:
     """The probes of a catalogue's graphs, or of PyTorch's samples where none is given, sorted by their keys.
 
     Read from a file of `folder` (by default under `home`) where they were made before with this PyTorch and of the same
     graphs; otherwise made, which takes some minutes of processor time without a catalogue and less than one with it.
+    `deadline`: of `time.monotonic`; half of the time until then is for capturing, and a quarter for cutting.
+    What is not made by then is left out, `on_left` gets the number of sources and operators, and another call goes on.
     Raises `MindgapError` where there is no sample at all.
     """
     folder = home() / "probes" if folder is None else folder
@@ -52,25 +59,58 @@ def probe_set(
     if file.is_file() and (found := _read(file)) is not None:
         return found
     folder.mkdir(parents=True, exist_ok=True)
-    graphs = catalogue if catalogue is not None else _samples(folder, on_progress)
+    graphs, left = (catalogue, 0) if catalogue is not None else _samples(folder, on_progress, _part(deadline, 1 / 2))
+    stopped: list[int] = []
     with WorkerPool([REFERENCE], tensors=graphs.tensors, busy=1) as pool:
-        made = list(probes(graphs, pool.run, REFERENCE, on_progress))
+        made = list(probes(graphs, pool.run, REFERENCE, on_progress, _part(deadline, 1 / 2), stopped.append))
+    if not made and (left or stopped):
+        raise MindgapError(
+            "the budget ended before the samples of one operator were made, which are made once for each version of "
+            "PyTorch and take some minutes: run the command again, which goes on from there, or raise --budget"
+        )
     if not made:
         where = "PyTorch's samples" if catalogue is None else str(catalogue.path)
         raise MindgapError(
             f"{where} hold no operator that {REFERENCE} runs: capture some (mindgap corpus build DIR 'ops:*')"
         )
-    _write(folder, name, made)
+    if left or stopped:
+        on_left(left + sum(stopped))
+    else:
+        _write(folder, name, made)
     return made
 
 
-def _samples(folder: Path, on_progress: OnProgress) -> Catalogue:
-    """Builds the catalogue of PyTorch's samples beside the probes, or continues a killed build."""
+class _OutOfTime(Exception):
+    """Ends a build of the catalogue of samples, which another call continues."""
+
+
+def _part(deadline: float | None, share: float) -> float:
+    """Returns the time of `time.monotonic` at which a share of the time until a deadline is over."""
+    now = time.monotonic()
+    return math.inf if deadline is None else now + share * (deadline - now)
+
+
+def _samples(folder: Path, on_progress: OnProgress, until: float) -> tuple[Catalogue, int]:
+    """Builds the catalogue of PyTorch's samples beside the probes, or continues a build that was ended. Returns also
+    how many sources are left."""
+    left = 0
     found = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)
 
     def on_tick(tick: BuildProgress) -> None:
+        nonlocal left
         on_progress(tick.done, tick.total, tick.source)
+        left = tick.total - tick.done
+        if left and time.monotonic() > until:
+            raise _OutOfTime
 
+    try:
+        _build(found, on_tick)
+    except _OutOfTime:
+        return found, left
+    return found, 0
+
+
+def _build(found: Catalogue, on_tick: Callable[[BuildProgress], None]) -> None:
     build(found, SOURCES, ("forward", "backward"), limits=_LIMITS, on_tick=on_tick)
     # What returns a size or a branch that depends on data (`nonzero`, `unique`) is captured along the path of its data.
     by_values = {
@@ -78,7 +118,6 @@ def _samples(folder: Path, on_progress: OnProgress) -> Catalogue:
     }
     if by_values:
         build(found, sorted(by_values), limits=_LIMITS, on_tick=on_tick)
-    return found
 
 
 def _identity(catalogue: Catalogue | None) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -29,18 +31,27 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*(?:(?:\.|::)\w+)+")
 #: Seconds for a job, and for each call in it.
 _DEADLINE_S: Final = 120.0
 _EACH_S: Final = 10.0
+#: Seconds by which a job may outlive the budget.
+_OVERSHOOT_S: Final = 5.0
 
 
 @dataclass
 class SurveyBudget:
-    """The limit of a survey in processor seconds. `spent`: seconds of the platform's worker and its children."""
+    """The limit of a survey. seconds: of wall time, from `started` on. spent: processor seconds of the platform's
+    worker and its children."""
 
     seconds: float | None = None
     spent: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return math.inf if self.seconds is None else self.started + self.seconds - time.monotonic()
 
     @property
     def gone(self) -> bool:
-        return self.seconds is not None and self.spent >= self.seconds
+        return self.left <= 0
 
 
 @dataclass
@@ -84,8 +95,8 @@ def ask(
         failed = asker.ask(group)
         if batched and group[0].key.op not in asker.refused and failed != 1:
             size = max(size // 2, 1) if failed else min(2 * size, _LARGEST)
-        on_progress(total - len(waiting) - len(later), total, group[-1].key.op)
-    return [asked.key for asked in (*waiting, *later)]
+        on_progress(total - len(waiting) - len(later) - len(asker.unreached), total, group[-1].key.op)
+    return [asked.key for asked in (*asker.unreached, *waiting, *later)]
 
 
 def _group(waiting: deque[_Asked], later: deque[_Asked], refused: Set[str], most: int) -> list[_Asked]:
@@ -142,11 +153,19 @@ class _Asker:
         self._meter = pool.meter(platform)
         #: Operators that were refused where they are plainest.
         self.refused: set[str] = set()
+        #: Calls that the budget ended before they had an answer.
+        self.unreached: list[_Asked] = []
 
     def ask(self, group: Sequence[_Asked]) -> int:
         """Tries a group of calls and stores the answers. Returns how many jobs of several calls, or of the only one,
         did not run."""
+        if self.budget.gone:
+            self.unreached += group
+            return 0
         first = self._try([asked.samples[0] for asked in group])
+        if first.status == "timeout" and self.budget.gone:
+            self.unreached += group
+            return 0
         if first.ran:
             for asked in group:
                 self._settle(asked, [first])
@@ -173,6 +192,8 @@ class _Asker:
             return []
         found = [first]
         for sample in asked.samples[1:]:
+            if self.budget.gone:
+                break
             found.append(self._try([sample]))
             if found[-1].ran or found[-1].signature == found[-2].signature:
                 break
@@ -187,7 +208,7 @@ class _Asker:
     def _try(self, samples: Sequence[CallProbe]) -> Outcome:
         graphs = [sample.graph for sample in samples]
         joined = graphs[0] if len(graphs) == 1 else concatenate(graphs)
-        deadline = _DEADLINE_S + _EACH_S * len(graphs)
+        deadline = min(_DEADLINE_S + _EACH_S * len(graphs), max(self.budget.left, 0.0) + _OVERSHOOT_S)
         outcome = self._pool.run(
             Job(self._platform, joined, repeat=1, deadline_s=deadline, purpose="asking", attach_up_to=self._attach)
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
@@ -59,18 +61,24 @@ def probes(
     execute: Execute,
     reference: PlatformName = CPU_EAGER,
     on_progress: OnProgress = lambda done, total, what: None,
+    until: float = math.inf,
+    on_left: Callable[[int], None] = lambda left: None,
 ) -> Iterator[CallProbe]:
     """The calls of a catalogue's operator samples, and theirs in other dtypes, layouts and in place.
 
     `MOST` for each operator, dtype and layout. Only what `reference` runs: what it does not is not asked of others.
-    Operators that no sample has are taken from the smallest graphs of the catalogue that hold them.
+    Operators that no sample has are taken from the smallest graphs of the catalogue that hold them. `until`: of
+    `time.monotonic`, when the rest is left out; `on_left` gets the number of graphs and operators of the rest.
     """
-    found = _collected(catalogue, on_progress)
+    found = _collected(catalogue, on_progress, until - (until - time.monotonic()) / 2, on_left)
     by_op: dict[str, dict[Key, list[Graph]]] = {}
     for key, graphs in found.items():
         by_op.setdefault(key.op, {})[key] = _spread(graphs, MOST)
     chooser = _Chooser(execute, reference, TensorStore(catalogue.tensors))
     for done, op in enumerate(sorted(by_op)):
+        if time.monotonic() > until:
+            on_left(len(by_op) - done)
+            break
         on_progress(done, len(by_op), op)
         chooser.choose(by_op[op])
     on_progress(len(by_op), len(by_op), "")
@@ -80,7 +88,9 @@ def probes(
             yield CallProbe(*key, encode(graph, labels=False))
 
 
-def _collected(catalogue: Catalogue, on_progress: OnProgress) -> dict[Key, list[Graph]]:
+def _collected(
+    catalogue: Catalogue, on_progress: OnProgress, until: float, on_left: Callable[[int], None]
+) -> dict[Key, list[Graph]]:
     """Collects candidates by key, in the order of the catalogue."""
     entries = [entry for entry in catalogue.entries("status = 'captured'") if entry.holder]
     samples = [entry for entry in entries if entry.scheme in _SAMPLES]
@@ -88,6 +98,9 @@ def _collected(catalogue: Catalogue, on_progress: OnProgress) -> dict[Key, list[
     others = sorted((e for e in others if e.parameters <= _MOST_PARAMETERS), key=lambda e: (e.nodes, e.source, e.of))
     collector = _Collector(catalogue)
     for done, entry in enumerate(samples):
+        if time.monotonic() > until:
+            on_left(len(samples) - done)
+            return collector.found
         on_progress(done, len(samples), entry.source)
         collector.take(entry)
     for entry in others:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -33,8 +34,8 @@ _log = logging.getLogger(__name__)
 
 #: OnProgress (platform, done, total, what).
 OnPlatformProgress = Callable[[PlatformName, int, int, str], None]
-#: The shares of a platform's budget at which asking stops for judging, where what runs is compared as well: judging
-#: may need more than a third of the budget, and mostly needs much less.
+#: The shares of a platform's time at which asking stops for judging, where what runs is compared as well: judging may
+#: need more than a third of it, and mostly needs much less.
 _SHARES = (2 / 3, 8 / 9)
 
 
@@ -72,7 +73,7 @@ def survey_platforms(
     """Surveys platforms as they are on this machine now.
 
     What the store knows of a platform's fingerprint is not asked again; what is asked is in the store within seconds,
-    so that a run that is killed goes on where it was. `budget_s`: processor seconds for each platform. `jobs`:
+    so that a run that is killed goes on where it was. `budget_s`: seconds of wall time for all platforms. `jobs`:
     platforms at a time. `pool`: workers to use, which must have all platforms. `compare`: what runs is compared with
     `cpu/eager` and judged, within the same budget. `common`: only `common_forms` are asked. A
     platform whose host is lost is `absent`, and the others are asked on. Raises `PlatformError` for a platform that is
@@ -93,7 +94,8 @@ def survey_platforms(
                 present[platform] = fingerprint_of(description)
         comparer = _Comparer(workers, writer, store, present) if compare else None
         asked = [probe for probe in probes if probe.key in wanted]
-        session = _Survey(workers, writer, asked, read_support(store, present), budget_s, on_progress, comparer)
+        shares = None if budget_s is None else _TimeShares(time.monotonic() + budget_s, len(present), max(jobs, 1))
+        session = _Survey(workers, writer, asked, read_support(store, present), shares, on_progress, comparer)
         with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-ask") as threads:
             try:
                 list(threads.map(session.ask_if_reached, present))
@@ -146,6 +148,25 @@ class SurveyInterrupted(Exception):
     """Ends the survey of a platform whose answers nobody waits for any more."""
 
 
+@dataclass
+class _TimeShares:
+    """Divides the time until a deadline among platforms, of which `jobs` are surveyed at a time. Thread-safe.
+
+    What a platform leaves is for those after it."""
+
+    deadline: float
+    platforms: int
+    jobs: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self) -> float:
+        """Returns the seconds of the next platform."""
+        with self.lock:
+            rounds = -(-self.platforms // self.jobs)
+            self.platforms -= 1
+            return max(self.deadline - time.monotonic(), 0.0) / max(rounds, 1)
+
+
 class _Survey:
     def __init__(
         self,
@@ -153,7 +174,7 @@ class _Survey:
         writer: Writer,
         probes: Sequence[CallProbe],
         known: SupportTable,
-        budget_s: float | None,
+        shares: _TimeShares | None,
         on_progress: OnPlatformProgress,
         comparer: _Comparer | None,
     ) -> None:
@@ -162,7 +183,7 @@ class _Survey:
         self._writer = writer
         self._probes = probes
         self._known = known
-        self._budget_s = budget_s
+        self._time = shares
         self._told = on_progress
         self._lock = threading.Lock()
         self._begun: dict[str, threading.Lock] = {
@@ -188,8 +209,9 @@ class _Survey:
     def _ask(self, platform: PlatformName) -> None:
         """Surveys one platform for unknown keys. Names of the same platform are surveyed one after the other."""
         fingerprint = self._known.platforms[platform]
-        budget = SurveyBudget(self._budget_s)
-        shares = _SHARES if self._comparer is not None and self._budget_s else (1.0,)
+        seconds = self._time.take() if self._time is not None else None
+        budget = SurveyBudget(seconds)
+        shares = _SHARES if self._comparer is not None and seconds else (1.0,)
         left: list[Key] = []
 
         def keep(answer: SupportAnswer) -> None:
@@ -206,13 +228,13 @@ class _Survey:
             for share in shares:
                 if self._comparer is not None:
                     known = self._comparer.compared_answers(fingerprint, {**known, **self._new[fingerprint]})
-                budget.seconds = None if self._budget_s is None else share * self._budget_s
+                budget.seconds = None if seconds is None else share * seconds
                 left = ask(
                     platform, self._probes, self._pool, known=known, budget=budget, keep=keep, on_progress=tell,
                     on_run=None if compared is None else compared.on_run,
                     attach=0 if compared is None else compared.ATTACH,
                 )  # fmt: skip
-                budget.seconds = self._budget_s
+                budget.seconds = seconds
                 if compared is not None:
                     compared.judge(budget, tell)
                 if not left:

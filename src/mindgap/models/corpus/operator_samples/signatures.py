@@ -1,4 +1,4 @@
-"""Compares the arguments of a call in a user's code with the signatures of a function of PyTorch, and with its samples."""
+"""Compares the arguments of a call in a user's code with the signatures and the samples of a function of PyTorch."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def options_of(full: str, positional: Sequence[object], keywords: Options) -> Op
                 found[name] = given[name] if isinstance(given[name], (str, bool, type(None))) else ...
             elif name in given or default is not ...:
                 found.setdefault(name, DEFAULT)
-    return found if known else {name: value for name, value in keywords.items()}
+    return found if known else dict(keywords)
 
 
 def uses_only(sample: Options, calls: Iterable[Options]) -> bool:
