@@ -20,6 +20,7 @@ from mindgap.cli.sources import (
     Steps,
     TakenPath,
     Text,
+    UserProgram,
     capture_options,
     float_model_of,
     source_client,
@@ -38,7 +39,7 @@ from mindgap.report.junit import Decision, fails_if_not_finite, no_decision
 from mindgap.report.words import not_finite
 from mindgap.results.store import Store
 from mindgap.run.log_setup import is_verbose
-from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
+from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, Subject, diff_many
 
 #: Options that other commands of this kind take too.
 Metrics = Annotated[bool, typer.Option("--metrics", help="Also print the metrics of each row (docs/metrics.md).")]
@@ -153,7 +154,8 @@ def diff(
         str | None,
         typer.Option(
             metavar="NAME=LOW..HIGH,…",
-            help="Export once with dynamic dimensions, and run several sizes: batch=2..8,seq=1..128, ARGUMENT.1=1..64.",
+            help="Export once with dynamic dimensions, and run several sizes: batch=2..8 (dimension 0 of every tensor "
+            "among the arguments), seq=1..128 (dimension 1 of each that has one), ARGUMENT.1=1..64.",
         ),
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = 2,
@@ -221,6 +223,9 @@ def diff(
             ]
             floats = [float_model_of(each, client) for each in floats_of]
             found = subjects(sources, asked, client, backward, beside, floats)
+            if sizes:
+                found = list(found)
+                _check_sizes(found, wanted[0])
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
     with result_stream() as out:
@@ -249,6 +254,19 @@ def diff(
         for line in not_finite(report):
             complain(line)
     return status or status_of(report, require_support=require_support, require_finite=require_finite)
+
+
+def _check_sizes(models: Sequence[Subject], platform: PlatformName) -> None:
+    """Raises `MindgapError` where no model has a dimension that --dynamic names, before anything is captured."""
+    wrong: list[MindgapError] = []
+    programs = [each.program for each in models if isinstance(each.program, UserProgram)]
+    for program in programs:
+        try:
+            program.check_sizes(platform)
+        except MindgapError as error:
+            wrong.append(error)
+    if wrong and len(wrong) == len(programs):
+        raise wrong[0]
 
 
 def _input_map(given: Sequence[str]) -> list[tuple[str, str]]:

@@ -92,7 +92,7 @@ def with_options(source: str, options: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Program:
+class UserProgram:
     """A program of a source, which goes the way of each platform's users."""
 
     client: OwnPathClient
@@ -104,6 +104,10 @@ class _Program:
 
     def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
         return self.client.run_sizes(self.source, platform, declared) if self.first in ("", self.source) else None
+
+    def check_sizes(self, platform: PlatformName) -> None:
+        """Raises `MindgapError` where no argument has a dynamic dimension that the user names."""
+        self.client.check_sizes(self.source, platform)
 
     def locate(self, platform: PlatformName, shown: ShownDifference) -> Located | None:
         return self.client.locate(self.source, platform, shown)
@@ -192,7 +196,7 @@ def subjects(
                 graph = _graph_of(client, opened, index, backward)
                 program = _LeftOut(own_path) if isinstance(own_path, str) else None
                 if isinstance(own_path, OwnPathClient):
-                    program = _Program(own_path, one.source, one.first)
+                    program = UserProgram(own_path, one.source, one.first)
                 program = None if one.captured else program
                 command = shlex.quote(one.source) + more
                 yield Subject(

@@ -136,7 +136,10 @@ class Ledger:
             text = path.read_text(encoding="utf-8")
             data: dict[str, Any] = tomllib.loads(text)
         except FileNotFoundError:
-            raise MindgapError(f"no ledger {path}: docs/causes.md shows one") from None
+            raise MindgapError(
+                f"no ledger {path}: docs/causes.md shows one, and --update-ledger (of mindgap diff: --update-baseline) "
+                "makes one"
+            ) from None
         except (OSError, ValueError) as error:
             raise MindgapError(f"ledger {path} cannot be read: {error}") from None
         if unknown := sorted(set(data) - {"issue"}):

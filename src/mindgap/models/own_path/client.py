@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import os
 import tempfile
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from mindgap.models.corpus.translated_model import ProbedModel
+
+_log = logging.getLogger(__name__)
 
 _START_S: Final = 120.0
 #: What took no longer to export and run is fed other arguments too.
@@ -135,6 +138,17 @@ class OwnPathClient:
             run = SizeRun("the exported sizes", None, failure["message"], failure["line"])
             return SizedRuns((run,), at="".join(header["at"]))
         return SizedRuns(tuple(SizeRun(*each) for each in header["runs"]), tuple(header["left_out"]))
+
+    def check_sizes(self, source: str, platform: PlatformName) -> None:
+        """Raises `MindgapError` where no argument of a program has a dynamic dimension that the user names."""
+        backend = find(platform)[0]
+        runner = program_runner_of(backend, platform, self._files.get(platform))
+        if runner is None or is_model_file(source):
+            return
+        try:
+            self._ask("check_sizes", source, platform, backend, runner, sizes=self._sizes())
+        except WorkerFailed as failed:
+            _log.info("%s: not checked before the run: %s", source, failed.message)
 
     def feed(self, source: str, platform: PlatformName, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Runs a source that is a model file on the tensors that its arguments are in order, and returns the outputs.

@@ -218,7 +218,7 @@ def _places(program: FlatProgram, name: str) -> list[_Place]:
         found = [_Place(known[0], int(dimension))] if fits else []
     if not found:
         raise MindgapError(
-            f"--dynamic {name}: no argument has it; the arguments are "
+            f"--dynamic {name}: no argument has it: name batch, seq or ARGUMENT.DIMENSION; the arguments are "
             f"{', '.join(f'{n} {list(t.shape)}' for n, t in zip(program.names, program.tensors, strict=True))}"
         )
     return found

@@ -54,7 +54,7 @@ def own_path_service(_: Channel) -> Service:
     warnings.simplefilter("ignore")
     programs = Programs()
     answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate, "eager": programs.eager}
-    answers["sensitivity"] = programs.sensitivity
+    answers |= {"sensitivity": programs.sensitivity, "check_sizes": programs.check_sizes}
 
     def feed(frame: Frame) -> Answer:
         return answering(prepared_answer(lambda header: programs.feed(header, frame.arrays)))(frame)
@@ -204,6 +204,11 @@ class Programs:
             return {"kind": "sized", "failure": dataclasses.asdict(found), "at": at}, ()
         runs = [[run.words, run.apart, run.message, run.line] for run in found[0]]
         return {"kind": "sized", "failure": None, "runs": runs, "left_out": found[1]}, ()
+
+    def check_sizes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
+        """Builds a program. Raises `MindgapError` where no argument has a dynamic dimension that the user names."""
+        self._dimensions(self._flat(header), header)
+        return {"kind": "checked"}, ()
 
     def eager(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Builds a program again, and runs it eagerly."""
