@@ -6,6 +6,7 @@ of some runtime. Text that fits no rule stays. `shortened_paths` is for messages
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from mindgap.graph.tensors import home
+from mindgap.run.source_files import PACKAGE, is_mindgaps, unescaped
 
 #: Lines without a reason, whole. OpenVINO's places and headings; PyTorch's advice on debugging.
 _EMPTY: Final = re.compile(
@@ -75,24 +77,25 @@ _DEPRECATED: Final = re.compile(r"^\S+:\d+: (?:Future|Deprecation|PendingDepreca
 _LOGGED: Final = re.compile(r"^(?:[DIW] RKNN: |D |I .*(?:%\||simulator!$)|[- ]*\+?-+\+?-+$)|\d+%\|[█ ]")
 #: A line of the stack that Python prints when it crashes.
 _FRAME: Final = re.compile(r'^  File "(?P<file>[^"]*)", line \d+ in \S+$')
-#: Files of mindgap and of Python's launcher. Packages in an environment of mindgap are not mindgap's.
-_OURS: Final = re.compile(r"^<frozen |^(?!.*/site-packages/).*/mindgap/|/site-packages/mindgap/")
-#: The folders before a file of an installed package, or of mindgap's own sources.
+#: The folders before a file of an installed package. In quotes they may have spaces.
 _PACKAGES: Final = re.compile(
-    r"(?<![\w.~/])/(?:[^\s'\"<>:,;()\[\]]*/)?(?:(?:site|dist)-packages/|(?=mindgap/(?:\w+/)*\w+\.py\b))"
+    r"(?:(?<=['\"])/(?:[^'\"\n]*/)?|(?<![\w.~/])/(?:[^\s'\"<>:,;()\[\]]*/)?)(?:site|dist)-packages/"
 )
+#: What stands before the path of a file in mindgap's package.
+_BEFORE_OURS: Final = f"{PACKAGE}{os.sep}"
 
 
-def telling_lines(lines: list[str]) -> list[str]:
+def telling_lines(lines: list[str], package: str = PACKAGE) -> list[str]:
     """Returns what a worker printed without what has nothing to do with its end: deprecation warnings, the list of
     extension modules, progress, and of a stack the frames of mindgap and of Python's launcher. Paths stay as they were
-    printed: they tell which frames are the user's."""
+    printed: they tell which frames are the user's. `package`: the folder of mindgap's package where the worker runs."""
     found: list[str] = []
     warned = False
     for line in lines:
         source, warned = warned and line.startswith("  ") and not _FRAME.match(line), bool(_DEPRECATED.match(line))
         frame = _FRAME.match(line)
-        ours = frame is not None and _OURS.search(frame["file"]) is not None
+        file = "" if frame is None else unescaped(frame["file"])
+        ours = file.startswith("<frozen ") or is_mindgaps(file, package)
         if not (source or warned or ours or line.startswith("Extension modules: ") or _LOGGED.search(line)):
             found.append(line)
     return found
@@ -101,7 +104,7 @@ def telling_lines(lines: list[str]) -> list[str]:
 def shortened_paths(text: str) -> str:
     """Returns a message without what its paths say of this machine: a file of a package begins with the package, and
     mindgap's and the user's home are `$MINDGAP_HOME` and `~`."""
-    text = _PACKAGES.sub("", text)
+    text = _PACKAGES.sub("", text).replace(_BEFORE_OURS, "mindgap/")
     for folder, name in _homes(str(home().absolute()), str(Path("~").expanduser())):
         text = folder.sub(name, text)
     return text

@@ -29,6 +29,7 @@ from mindgap.run.child_process import ChildProcess, SpawnedProcess, readable, wi
 from mindgap.run.cpu import WaitMeter, seconds_of
 from mindgap.run.message import OOM_EXIT, WorkerFailed
 from mindgap.run.message_cleaning import telling_lines
+from mindgap.run.source_files import PACKAGE
 from mindgap.run.system import own_bytes
 
 #: How often a busy worker's memory is looked at; its children's, a search through all processes, less often.
@@ -90,7 +91,8 @@ class WorkerProcess:
     @property
     def tail(self) -> str:
         """Returns the last lines that the worker printed, to either stream."""
-        return "\n".join(telling_lines(self._tail.decode(errors="replace").splitlines())).strip()
+        package = PACKAGE if self.link is None else str(self.link.greeting.get("package", ""))
+        return "\n".join(telling_lines(self._tail.decode(errors="replace").splitlines(), package)).strip()
 
     def printed(self) -> str:
         """Returns what the worker printed since the last call, at most its last 8 KiB."""

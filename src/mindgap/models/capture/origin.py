@@ -14,11 +14,12 @@ from typing import Final
 import torch
 
 from mindgap.aten.torch_private.modules import MODULE_CALL
+from mindgap.run.source_files import is_installed, is_mindgaps, is_of_package, is_pythons
 
 _HERE: Final = os.path.dirname(os.path.abspath(__file__))
-_OURS: Final = os.path.dirname(os.path.dirname(_HERE)) + os.sep
 _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
+#: Beginnings of the file names of PyTorch's code, and of code that was generated.
+_NOBODYS: Final = (_TORCH, "<frozen", "<__array_function__", "<eval_with_key>", "<how users", "<string>")
 #: A statement that decides.
 _STATEMENT: Final = re.compile(r"(?:el)?(?:if|while) (.*?):(?: |$)")
 #: A line of a traceback that a message holds.
@@ -32,9 +33,7 @@ def _is_users(code: CodeType) -> bool:
 
 
 def _is_users_file(name: str) -> bool:
-    if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__", "<eval_with_key>", "<how users", "<string>")):
-        return False
-    return not (name.startswith(_STDLIB) and "site-packages" not in name)
+    return not (name.startswith(_NOBODYS) or is_mindgaps(name) or is_pythons(name))
 
 
 def is_torchs(code: CodeType) -> bool:
@@ -93,7 +92,7 @@ def current_line() -> str:
 def current_expression() -> str:
     """Returns the expression of the user's code that is being evaluated now, on one line: `x.sum() > 0`; or ""."""
     for frame, line in _running():
-        if _is_users(frame.f_code) and "site-packages" not in frame.f_code.co_filename:
+        if _is_users(frame.f_code) and not is_installed(frame.f_code.co_filename):
             return _expression(frame, line)
     return ""
 
@@ -128,14 +127,14 @@ def _lines_shown(frames: Iterable[tuple[FrameType, int]]) -> str:
     for frame, line in frames:
         if _is_users(frame.f_code):
             shown = _shown(frame, line)
-            if "site-packages" not in frame.f_code.co_filename:
+            if not is_installed(frame.f_code.co_filename):
                 return f"{shown}, in {library}" if library else shown
             library = library or shown
     return library
 
 
 def _in_packages(file: str, packages: Sequence[str]) -> bool:
-    return any(f"{os.sep}site-packages{os.sep}{package}{os.sep}" in file for package in packages)
+    return any(is_of_package(file, package) for package in packages)
 
 
 def users_line_in(text: str, packages: Sequence[str] = ()) -> str:

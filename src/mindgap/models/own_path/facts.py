@@ -14,6 +14,7 @@ import torch
 from mindgap.models.capture.origin import current_origin, is_torchs
 from mindgap.models.capture.program import module_paths, modules_of
 from mindgap.models.own_path.program_run import FlatProgram, run_eagerly
+from mindgap.run.source_files import is_pythons
 
 #: What an answer of these depends on: how the program is run, or on which machine.
 _QUESTIONS: Final = (
@@ -32,8 +33,6 @@ _QUESTIONS: Final = (
 #: Modules that compute something else while they train, without those that hold statistics (`_BatchNorm` and others).
 _DROPOUT: Final = "torch.nn.modules.dropout"
 _BATCH_NORM: Final = ("torch.nn.modules.batchnorm", "torch.nn.modules.instancenorm")
-
-_STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +109,6 @@ def _code(name: str) -> CodeType | None:
 def _asked_by_torch(frame: FrameType) -> bool:
     """Whether the nearest caller outside the standard library is PyTorch itself."""
     caller = frame.f_back
-    while caller is not None and _is_stdlib(caller.f_code.co_filename):
+    while caller is not None and is_pythons(caller.f_code.co_filename):
         caller = caller.f_back
     return caller is None or is_torchs(caller.f_code)
-
-
-def _is_stdlib(file: str) -> bool:
-    return file.startswith((_STDLIB, "<frozen")) and "site-packages" not in file

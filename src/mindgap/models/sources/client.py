@@ -6,7 +6,6 @@ import math
 import os
 import re
 import sys
-import sysconfig
 import threading
 import time
 import warnings
@@ -20,6 +19,7 @@ from mindgap.platforms.environments import Environment
 from mindgap.run.channel import Frame
 from mindgap.run.message import WorkerFailed
 from mindgap.run.process import RequestLimits
+from mindgap.run.source_files import is_installed, is_mindgaps, is_pythons, unescaped
 from mindgap.run.worker_client import LEAST_S, CannotOpen, WorkerClient, WorkerStart
 
 if TYPE_CHECKING:
@@ -33,11 +33,6 @@ _START_S: Final = 120.0
 _WAY_ON_S: Final = 20.0
 #: A line of faulthandler's dump of a Python stack, innermost frame first.
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+) in ')
-_NOT_THE_USERS: Final = (
-    os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep,
-    sysconfig.get_path("stdlib") + os.sep,
-    "<",
-)
 _STAGES: Final = {
     "open": "opening it",
     "build": "building it",
@@ -249,6 +244,7 @@ def users_line(tail: str) -> str:
     """Returns `model.py:42`, the innermost frame of the user's code in a stack that a dying worker printed, or ""."""
     for line in tail.splitlines():
         frame = _FRAME.match(line)
-        if frame and not frame[1].startswith(_NOT_THE_USERS) and "site-packages" not in frame[1]:
-            return f"{os.path.basename(frame[1])}:{frame[2]}"
+        file = unescaped(frame[1]) if frame else "<"
+        if frame and not (file.startswith("<") or is_mindgaps(file) or is_installed(file) or is_pythons(file, True)):
+            return f"{os.path.basename(file)}:{frame[2]}"
     return ""

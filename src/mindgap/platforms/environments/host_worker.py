@@ -134,6 +134,7 @@ def _greeting() -> "dict[str, object]":
 
     return {
         "mindgap": own_version(),
+        "package": os.path.dirname(os.path.dirname(_HERE)),
         "protocol": PROTOCOL,
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
