@@ -15,6 +15,7 @@ from mindgap.models.capture.program_capture import UnprovenCapture
 from mindgap.models.capture.replay_check import Verify
 from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
 from mindgap.models.corpus.cached_decoding import decoding_call, decoding_program
+from mindgap.models.corpus.files.user_imports import activate
 from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, parse
 from mindgap.models.corpus.steps import StepLoop, steps_option, stepwise, with_tokens
@@ -36,6 +37,7 @@ def open_source(text: str) -> list[Program | Captured]:
     Calls the user's callable, which alone knows how many models it returns. Raises `SourceError` if the source names
     nothing.
     """
+    activate(None)
     asked, source = submodule_of(parse(text))
     arguments, source = asked_arguments(source)
     path_taken, source = _path_option(source)
@@ -117,6 +119,7 @@ def capture_built(
     """Captures a program that is built and leaves it as it was. Raises `CaptureError`."""
     if isinstance(built.program, UntranslatedModel):
         raise NoTranslation(built.program.reason)
+    activate(built.imports)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.

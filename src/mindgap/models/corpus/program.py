@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from mindgap.graph import Graph
+from mindgap.models.corpus.files.user_imports import UserImports
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
 
 #: An `nn.Module` or a function, its positional arguments, its keyword arguments.
@@ -21,6 +22,7 @@ class Built:
 
     dynamic_shapes: the dimensions that an export keeps open, in the form of `torch.export.export`; None where the
         source says nothing of them.
+    imports: what the user's code imports from; None for a program of another source.
     path_taken: where values decide, its graph holds the path that the arguments take.
     """
 
@@ -30,6 +32,7 @@ class Built:
     registry: TensorRegistry = field(default_factory=TensorRegistry)
     dynamic_shapes: Any = None
     path_taken: bool = False
+    imports: UserImports | None = None
 
     @property
     def weight_bytes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 import traceback
 import zlib
@@ -18,6 +19,7 @@ from torch import nn
 
 from mindgap.aten.torch_private import modules
 from mindgap.models.corpus.argument_sets import numbered
+from mindgap.models.corpus.files.user_imports import UserImports, activate, imports_of
 from mindgap.models.corpus.libraries import declare_operators
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.source import (
@@ -33,6 +35,8 @@ from mindgap.models.corpus.source import (
 from mindgap.models.corpus.type_guards import is_list, is_sequence, is_tuple
 from mindgap.models.corpus.weights.construction import torch_seed
 
+#: A relative import, in the text of a file.
+_RELATIVE = re.compile(rb"^[ \t]*from[ \t]+\.", re.MULTILINE)
 _INSTALL = ": install its package beside mindgap, or open the source where it is (--capture-env NAME)"
 _SHAPES = (
     "return (module, args), (module, args, kwargs), (module, args, kwargs, dynamic_shapes), any of these with a name "
@@ -52,7 +56,7 @@ def open_user_code(source: Source) -> list[Program]:
     path, _, name = source.target.rpartition(":")
     name, _, item = name.partition("#")
     with torch_seed(chosen.seed):
-        module = _load_file(Path(path)) if path.endswith(".py") else _load_module(path)
+        module, imports = _loaded(path)
     make = getattr(module, name, None)
     if make is None:
         callables = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
@@ -71,7 +75,9 @@ def open_user_code(source: Source) -> list[Program]:
         program
         for index, (label, calls) in enumerate(named)
         if not item or index == int(item)
-        for program in numbered(label, _text(source, index, len(named)), [_ready(each, chosen) for each in calls])
+        for program in numbered(
+            label, _text(source, index, len(named)), [_ready(each, imports, chosen) for each in calls]
+        )
     ]
 
 
@@ -79,7 +85,7 @@ def load_callable(text: str) -> Callable[[], Any]:
     """Returns the callable that `FILE.py:NAME` or `package.module:NAME` names. Raises `SourceError`."""
     declare_operators()
     path, _, name = text.rpartition(":")
-    module = _load_file(Path(path)) if path.endswith(".py") else _load_module(path)
+    module, _ = _loaded(path)
     found = getattr(module, name, None)
     if not callable(found):
         callables = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
@@ -94,19 +100,38 @@ def _text(source: Source, index: int, count: int) -> str:
     return source.text.replace(source.target, f"{source.target}#{index}", 1)
 
 
-def _load_file(path: Path) -> ModuleType:
-    require_file(path)
-    name = f"{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
+def _loaded(path: str) -> tuple[ModuleType, UserImports]:
+    """Imports a file or a module, with its imports, which stay those of the process."""
+    if not path.endswith(".py"):
+        activate(imports := imports_of(Path.cwd()))
+        return _load_module(path), imports
+    require_file(file := Path(path))
+    name, *folders = _place(file)
+    activate(imports := imports_of(*folders))
+    return _load_file(file, name), imports
+
+
+def _place(path: Path) -> tuple[str, *tuple[Path, ...]]:
+    """Returns the name of a file's module, and the folders that it imports from. In a package, or with relative
+    imports, both are as `python -m PACKAGE.FILE` has them."""
+    folder = path.resolve().parent
+    if not (folder / "__init__.py").is_file() and not _RELATIVE.search(path.read_bytes()):
+        return f"{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}", folder
+    name, top = f"{folder.name}.{path.stem}", folder.parent
+    while (top / "__init__.py").is_file():
+        name, top = f"{top.name}.{name}", top.parent
+    return name, folder, top
+
+
+def _load_file(path: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    folder = str(path.resolve().parent)
     before = sys.modules.get(name)
     if before is not None and any(map(_defines_operators, vars(before).values())):
         # A process can define operators once: a second definition takes the kernels of the first away.
         return before
     sys.modules[name] = module
-    sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -116,8 +141,6 @@ def _load_file(path: Path) -> ModuleType:
             return before
         del sys.modules[name]
         raise SourceError(f"{path}: importing it raised {_said(error, path)}") from error
-    finally:
-        sys.path.remove(folder)
     return module
 
 
@@ -128,8 +151,6 @@ def _defines_operators(value: object) -> bool:
 
 
 def _load_module(name: str) -> ModuleType:
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -140,8 +161,6 @@ def _load_module(name: str) -> ModuleType:
         raise SourceError(f"{name}: importing it needs {error.name!r}, which is not installed{_INSTALL}") from error
     except (Exception, SystemExit) as error:
         raise SourceError(f"{name}: importing it raised {one_line(error)}") from error
-    finally:
-        sys.path.remove(here)
 
 
 def _call(make: Callable[[], Any], source: Source, chosen: SourceOptions) -> Any:
@@ -193,11 +212,12 @@ def _calls(args: Any) -> list[tuple[Any, ...]]:
     return [tuple(args) if is_sequence(args) else (args,)]
 
 
-def _ready(built: Built, chosen: SourceOptions) -> Callable[[], Built]:
+def _ready(built: Built, imports: UserImports, chosen: SourceOptions) -> Callable[[], Built]:
     def make() -> Built:
+        activate(imports)
         if isinstance(built.program, nn.Module) and chosen.train:
             built.program.train()
-        return cast_floats(built, chosen.dtype)
+        return cast_floats(replace(built, imports=imports), chosen.dtype)
 
     return make
 
