@@ -7,10 +7,8 @@ import re
 import sysconfig
 from typing import Final
 
-import mindgap
-
 #: The folder of mindgap's package as this process imports it.
-PACKAGE: Final = os.path.dirname(os.path.abspath(mindgap.__file__))
+PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _STDLIB: Final = sysconfig.get_path("stdlib")
 #: Python's folders of installed packages, and of its own library in any environment.
 _INSTALLED: Final = re.compile(r"/(?:site|dist)-packages/")
