@@ -85,6 +85,12 @@ _PACKAGES: Final = re.compile(
 _BEFORE_OURS: Final = f"{PACKAGE}{os.sep}"
 
 
+#: Characters of a message in one line.
+_MOST_TEXT: Final = 300
+#: The last line of a traceback within a message.
+_INNER: Final = re.compile(r"^[\w.]*(?:Error|Exception): (?=\S)")
+
+
 def telling_lines(lines: list[str], package: str = PACKAGE) -> list[str]:
     """Returns what a worker printed without what has nothing to do with its end: deprecation warnings, the list of
     extension modules, progress, and of a stack the frames of mindgap and of Python's launcher. Paths stay as they were
@@ -119,6 +125,24 @@ def _homes(ours: str, users: str) -> list[tuple[re.Pattern[str], str]]:
         for folder, name in known.items()
         if Path(folder).is_absolute() and len(Path(folder).parts) > 1
     ]
+
+
+def one_line(error: BaseException) -> str:
+    """Formats an exception as one line: its type and the first line of its message that has words. Of a message that
+    ends with another exception, as TorchScript's do, that one."""
+    lines = [line.strip() for line in message_of(error).splitlines() if line.strip()]
+    if len(lines) > 1 and _INNER.match(lines[-1]):
+        return lines[-1][:_MOST_TEXT]
+    return f"{type(error).__name__}: {lines[0][:_MOST_TEXT]}" if lines else type(error).__name__
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the message of an exception, in characters that any terminal can show. A user's class may have none."""
+    try:
+        text = str(error)
+    except Exception as failed:
+        return f"(its message cannot be read: {type(failed).__name__})"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def reasons(lines: list[str]) -> list[str]:

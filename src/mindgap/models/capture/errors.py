@@ -14,6 +14,15 @@ class CaptureError(MindgapError):
         self.line = line
 
 
+class ProgramError(CaptureError):
+    """The program itself fails in eager mode: neither capture nor a platform has part in it."""
+
+    def __init__(self, reason: str, line: str = "") -> None:
+        MindgapError.__init__(self, f"the program itself raises {reason}{f' ({line})' if line else ''}")
+        self.reason = reason
+        self.line = line
+
+
 class SourceNote(UserWarning):
     """What a person is to know of a graph: what in it is not the program's own, or was not checked."""
 

@@ -23,6 +23,7 @@ from mindgap.models.capture.recording import CallRecording
 from mindgap.models.capture.replay_check import CheckSubject, PreparedRun, Run, Verify, checked
 from mindgap.models.capture.tracing import fake_program, run_traced
 from mindgap.models.capture.training_pass import Optimizer, TrainingPass, run_pass
+from mindgap.models.capture.users_code import blamed
 from mindgap.models.capture.wrappers import tell_compiled, unwrapped
 
 #: Autograd's message when a program writes to an argument that is to have a gradient.
@@ -67,7 +68,8 @@ def capture_kernels(
         work, recorded, returned = _traced(work, *call)
         graph, sources = assemble(recorded, returned, store, weights, name)
         subject = CheckSubject(graph, sources, len(returned), *call, run=_replay_with(work))
-        graph, unproven = checked(subject, verify)
+        with blamed(*call):
+            graph, unproven = checked(subject, verify)
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     return graph
@@ -94,7 +96,8 @@ def _trace(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mappin
     values = recorder.values
     for held, fake in fakes:
         values.add_input(held.tensor.detach(), fake, held.role, held.name)
-    named = run_traced(lambda: run_pass(work, copied, fakes, values.made), record_kernels(fake_mode, recorder))
+    with blamed(program, args, kwargs):
+        named = run_traced(lambda: run_pass(work, copied, fakes, values.made), record_kernels(fake_mode, recorder))
     with fake_mode:
         return work, values.recorded, [(label, values.number(tensor)) for label, tensor in named]
 

@@ -6,7 +6,7 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import Final
@@ -82,6 +82,27 @@ def user_line_of(traceback: TracebackType | None, packages: Sequence[str] = ()) 
             frames.append((traceback.tb_frame, traceback.tb_lineno))
         traceback = traceback.tb_next
     return _lines_shown(reversed(frames))
+
+
+def module_that_raised(error: BaseException, modules: Mapping[int, str]) -> str:
+    """Returns the path of the innermost module in whose call an exception was raised, or "". `modules`: as for
+    `current_origin`."""
+    path, traceback = "", error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code is MODULE_CALL:
+            path = modules.get(id(traceback.tb_frame.f_locals["self"]), "") or path
+        traceback = traceback.tb_next
+    return path
+
+
+def was_users(error: BaseException) -> bool:
+    """Whether the user's code raised an exception, or called what raised it, rather than mindgap's."""
+    users, traceback = False, error.__traceback__
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        users = not is_mindgaps(file) and (users or _is_users_file(file))
+        traceback = traceback.tb_next
+    return users
 
 
 def current_line() -> str:

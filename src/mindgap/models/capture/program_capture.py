@@ -26,6 +26,7 @@ from mindgap.models.capture.recorder import Recorder
 from mindgap.models.capture.recording import CallRecording, RecordedInput
 from mindgap.models.capture.replay_check import CheckSubject, Verify, checked, run_calls
 from mindgap.models.capture.tracing import fake_program, run_traced
+from mindgap.models.capture.users_code import blamed
 from mindgap.models.capture.wrappers import tell_compiled, unwrapped
 
 __all__ = ["UnprovenCapture", "Weights", "capture"]
@@ -86,7 +87,8 @@ def capture(
         graph, sources = assemble(recorded, returned, store, weights, name)
         run = partial(run_calls, reads=recorded.reads) if recorded.decisions else run_calls
         subject = CheckSubject(graph, sources, len(returned), program, args, kwargs or {}, run)
-        graph, unproven = checked(subject, verify)
+        with blamed(program, args, kwargs or {}):
+            graph, unproven = checked(subject, verify)
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     if graph.labels.decisions:
@@ -108,7 +110,7 @@ def _trace(
     values = recorder.values
     for held, fake in fakes:
         values.add_input(held.tensor.detach(), fake, held.role, held.name)
-    with followed(values, path_taken):
+    with blamed(program, args, kwargs), followed(values, path_taken):
         result = run_traced(
             lambda: copied.program(*copied.args, **copied.kwargs),
             run_under_pre_dispatch(fake_mode, recorder),

@@ -33,6 +33,7 @@ from mindgap.models.capture.program import HeldTensor, ProgramCopy, copy_program
 from mindgap.models.capture.recorder import compares_whole
 from mindgap.models.capture.recording import RecordedInput
 from mindgap.models.capture.redraw import CHANGES, dense, input_demands, is_real, own_copy, redraw
+from mindgap.run.message_cleaning import one_line
 
 _log = logging.getLogger(__name__)
 
@@ -322,8 +323,7 @@ def _run_program(run: Run, ready: PreparedRun) -> Sequence[torch.Tensor]:
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:
-        message = (str(error).strip().splitlines() or [""])[0]
-        raise _InvalidInputs(f"{type(error).__name__}: {message}", user_line_of(error.__traceback__)) from error
+        raise _InvalidInputs(one_line(error), user_line_of(error.__traceback__)) from error
 
 
 class _RecordedReads:

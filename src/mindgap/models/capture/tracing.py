@@ -14,6 +14,7 @@ from mindgap.graph import MindgapError
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.origin import user_line_of
 from mindgap.models.capture.program import HeldTensor, ProgramCopy, copy_program
+from mindgap.run.message_cleaning import message_of, one_line
 
 
 def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> Any:
@@ -35,11 +36,11 @@ def reason_of(error: BaseException) -> str:
     """Returns one line on why a program that raised `error` under fake tensors cannot be captured."""
     if _in_nested_tensors(error):
         return f"the program makes {_NESTED}"
-    message = (str(error).strip().splitlines() or [""])[0]
+    message = (message_of(error).strip().splitlines() or [""])[0]
     for words, meaning in _MEANINGS.items():
         if words in message:
             return meaning
-    return f"the program raised {type(error).__name__}: {message}"
+    return f"the program raised {one_line(error)}"
 
 
 def faked(tensor: torch.Tensor, fake_mode: FakeTensorMode) -> torch.Tensor:

@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import MindgapError, kind_of
+from mindgap.run.message_cleaning import one_line as one_line
 
 
 class SourceError(MindgapError):
@@ -227,10 +228,3 @@ def require_file(path: Path) -> None:
     if not path.is_file():
         near = suggest(path.name, [p.name for p in path.parent.glob(f"*{path.suffix}")]) if path.parent.is_dir() else ""
         raise SourceError(f"{path}: no such file{near}")
-
-
-def one_line(error: BaseException) -> str:
-    """Formats an exception as one line: its type and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    first = lines[0].strip()[:300] if lines else ""
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__

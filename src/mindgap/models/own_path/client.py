@@ -20,7 +20,7 @@ from mindgap.graph import MindgapError
 from mindgap.models.own_path.processes import SLOW_S, Processes
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns, own_run
 from mindgap.models.own_path.sizes import DynamicSize, SizeRun
-from mindgap.models.sources.client import users_line
+from mindgap.models.sources.client import ProgramRaised, users_line
 from mindgap.platforms.environments import Environment
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, declared
@@ -111,7 +111,8 @@ class OwnPathClient:
                 file=file is not None,
             )  # fmt: skip
         except MindgapError as error:
-            return OwnRun(platform, way, None, reason=str(error), fed=False)
+            raised = isinstance(error, ProgramRaised)
+            return OwnRun(platform, way, None, reason=str(error), fed=False, raised=raised)
         seconds = time.perf_counter() - started
         found = own_run(platform, way, frame.header, frame.arrays, seconds, file=file is not None)
         found = replace(found, source_file=file is not None and platform not in self._files)
@@ -303,7 +304,8 @@ class OwnPathClient:
             broken = str(frame.header.get("broken", ""))
             if broken:
                 raise RuntimeError(broken)
-            raise MindgapError(str(frame.header.get("reason") or frame.header.get("message")))
+            error = ProgramRaised if frame.header.get("refused") == "raised" else MindgapError
+            raise error(str(frame.header.get("reason") or frame.header.get("message")))
         return frame
 
     def _way(self, source: str, platform: PlatformName, runner: ScriptRunner) -> str:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mindgap.graph import Array
+from mindgap.graph import Array, MindgapError
 from mindgap.models.own_path.client import AGAIN_S, SEARCH_S, NoOwnPath, program_runner_of, runner_json, way_of
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns, own_run
 from mindgap.platforms.name import PlatformName
@@ -28,6 +28,7 @@ class ProgramHere:
     def run(self, platform: PlatformName) -> OwnRun | None:
         """Runs it. None for eager mode, which exports nothing."""
         from mindgap.aten.state import TORCH_STATE
+        from mindgap.models.capture.errors import ProgramError
 
         started = time.perf_counter()
         backend = find(platform)[0]
@@ -40,11 +41,14 @@ class ProgramHere:
             return OwnRun(platform, "", None, reason=str(error), fed=False)
         if runner is None:
             return None
-        with TORCH_STATE, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            header, arrays = self._programs.run(
-                {"source": "", "runner": runner_json(runner), "again_s": AGAIN_S, "first": ""}
-            )
+        request = {"source": "", "runner": runner_json(runner), "again_s": AGAIN_S, "first": ""}
+        try:
+            with TORCH_STATE, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                header, arrays = self._programs.run(request)
+        except MindgapError as error:
+            raised = isinstance(error, ProgramError)
+            return OwnRun(platform, way_of(runner), None, reason=str(error), fed=False, raised=raised)
         return own_run(platform, way_of(runner), header, arrays, time.perf_counter() - started)
 
     def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:

@@ -17,6 +17,7 @@ from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
 from mindgap.models.capture.origin import users_line_in
 from mindgap.models.capture.program import leaves, modules_of, tensor_names
+from mindgap.models.capture.users_code import users_code
 from mindgap.models.corpus.source import one_line
 from mindgap.models.own_path.failures import EXPORTS, RUNNER_FILE, Failure, InputsNotMatched, failure_of
 from mindgap.models.own_path.state import State, as_it_was
@@ -181,7 +182,7 @@ class FlatProgram(torch.nn.Module):
 def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = None) -> list[Array]:
     """Returns the outputs in eager mode. `tensors`: in place of those among the arguments."""
     given = program.fresh() if tensors is None else [tensor.clone() for tensor in tensors]
-    with as_it_was(program.program), torch.no_grad():
+    with as_it_was(program.program), torch.no_grad(), users_code():
         return arrays_of(program(*given))
 
 
@@ -231,7 +232,7 @@ def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]]
 
     def call() -> None:
         fed.append(program.fresh())
-        with torch.no_grad():
+        with torch.no_grad(), users_code():
             calls.append(arrays_of(program(*fed[-1])))
 
     with as_it_was(program.program) as before:

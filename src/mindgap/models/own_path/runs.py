@@ -26,6 +26,7 @@ class OwnRun:
     step, line, operator: the call that failed, the user's line and the custom operator, where known.
     file: it ran a ready-made file; `source_file`: the program's source is that file.
     fed: False where it was not tried, or the runner could not feed it: that says nothing of the platform.
+    raised: the program itself fails in eager mode.
     asked: what the program asks: a function, and the module and line that call it.
     warned: the user's line and the first sentence of what tracing warned of.
     training: modules in training mode that compute something else in evaluation mode.
@@ -51,6 +52,7 @@ class OwnRun:
     operator: str = ""
     fed: bool = True
     refused: bool = False
+    raised: bool = False
     asked: tuple[tuple[str, str], ...] = ()
     training: tuple[str, ...] = ()
     warned: tuple[tuple[str, str], ...] = ()

@@ -44,6 +44,7 @@ Answers = Callable[[Mapping[str, Any]], Answer]
 _PACKED: Final = (
     "it holds quantised modules: the graph of unpacked integers is compared, the packed program is not exported"
 )
+_NO_TENSOR: Final = "the program returns no tensor"
 #: Exports that hold what a program's attributes are in Python, and whose runtimes keep no buffers between two calls.
 _FIXED: Final = frozenset({"torch.onnx.export", "torch.export.export", "torch.jit.trace"})
 
@@ -99,13 +100,10 @@ class Programs:
         from mindgap.models.own_path.program_run import run_by
 
         program, exports, runner = self._flat(header), dict[str, Any](), requested_runner(header)
-        if _is_unpacked(program) and not header.get("file"):
-            return {
-                "kind": "ran",
-                **self._facts,
-                "failure": dataclasses.asdict(Failure(_PACKED, ours=True)),
-                "first": False,
-            }, []
+        why = _PACKED if _is_unpacked(program) and not header.get("file") else "" if self._eager else _NO_TENSOR
+        if why:
+            failure = dataclasses.asdict(Failure(why, ours=True))
+            return {"kind": "ran", **self._facts, "failure": failure, "first": False}, []
         first = self._first_of_group(header, program)
         answer: Header = {"kind": "ran", **self._facts, "failure": None, "first": first is not None}
         started = time.monotonic()

@@ -61,8 +61,14 @@ class FileUntranslated(ProgramRefused):
         self.reason = reason
 
 
+class ProgramRaised(MindgapError):
+    """A program fails by itself, in eager mode."""
+
+
 #: By what the worker says of a program that was refused.
-_ERRORS: Final = {"": MindgapError, "program": ProgramRefused, "untranslated": FileUntranslated}
+_ERRORS: Final = {
+    "": MindgapError, "program": ProgramRefused, "raised": ProgramRaised, "untranslated": FileUntranslated,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

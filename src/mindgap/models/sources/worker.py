@@ -14,7 +14,8 @@ worker → parent   opened    each program (`OpenedProgram`)
                   capturable_submodules  a text to add to the reason
                   generated  of each way its label and why it gave nothing; tokens and logits of each
                   failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: "program"
-                            where one was refused, "untranslated" for a file with an operator that has no translation
+                            where one was refused, "raised" where one fails by itself, "untranslated" for a file
+                            with an operator that has no translation
 """
 
 from __future__ import annotations
@@ -204,17 +205,18 @@ def _explained_exits() -> Generator[None]:
 
 
 def _failed(error: BaseException) -> Header:
+    from mindgap.models.capture.errors import CaptureError, ProgramError
+    from mindgap.models.capture.origin import user_line_of, was_users
+    from mindgap.run.message_cleaning import one_line
+
     if isinstance(error, MindgapError):
-        from mindgap.models.capture import CaptureError
         from mindgap.models.corpus.translated_model import NoTranslation
 
         refused = "untranslated" if isinstance(error, NoTranslation) else "program"
-        refused = refused if isinstance(error, CaptureError) else ""
+        refused = "raised" if isinstance(error, ProgramError) else refused if isinstance(error, CaptureError) else ""
         return {"kind": "failed", "reason": str(error), "broken": "", "refused": refused}
-    if isinstance(error, Exception) and not isinstance(error, MemoryError):
-        return {"kind": "failed", "reason": str(error), "broken": "".join(traceback.format_exception(error))}
-    from mindgap.models.capture.origin import user_line_of
-    from mindgap.models.corpus.source import one_line
-
+    if isinstance(error, Exception) and not isinstance(error, MemoryError) and not was_users(error):
+        broken = "".join(traceback.format_exception(error)).encode(errors="backslashreplace").decode()
+        return {"kind": "failed", "reason": one_line(error), "broken": broken}
     line = user_line_of(error.__traceback__)
     return {"kind": "failed", "reason": f"it raised {one_line(error)}{f' ({line})' if line else ''}", "broken": ""}

@@ -25,7 +25,7 @@ from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.models.own_path.runs import OwnRun
-from mindgap.models.sources.client import FileUntranslated, ProgramRefused
+from mindgap.models.sources.client import FileUntranslated, ProgramRaised, ProgramRefused
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
@@ -138,10 +138,16 @@ class SubjectRunner:
             return
 
         def run_on(platform: PlatformName) -> OwnRun | None:
-            return begun[platform].result() if platform in begun else program.run(platform)
+            run = begun[platform].result() if platform in begun else program.run(platform)
+            if run is not None and run.raised:
+                raise ProgramRaised(run.reason)
+            return run
 
         of_file = isinstance(error, FileUntranslated)
-        rows = self._rows_of_file(subject, run_on, error) if of_file else self._rows_alone(subject, program, run_on)
+        try:
+            rows = self._rows_of_file(subject, run_on, error) if of_file else self._rows_alone(subject, program, run_on)
+        except ProgramRaised as raised:
+            rows = raised
         if isinstance(rows, MindgapError) or all(row.status == "not_run" for row in rows):
             self._refuse(position, subject, rows if isinstance(rows, MindgapError) else error)
             return
