@@ -88,7 +88,7 @@ def fails_by_itself(x: torch.Tensor) -> torch.Tensor:
     (through_numpy, "numpy"), (through_a_list, "list|reads a value"),
     (selects_by_data, "size of what aten.index.Tensor"), (finds_nonzero, "size of what aten.nonzero"),
     (draws_poisson, "aten.poisson"), (uses_a_sparse_tensor, "sparse"), (names_a_device, "device meta"),
-    (runs_backward, "backward"), (fails_by_itself, "the program raised"),
+    (runs_backward, "backward"), (fails_by_itself, "the program itself raises RuntimeError"),
 ])  # fmt: skip
 def test_the_reason_and_the_line_are_named(program: Any, reason: str, store: TensorStore) -> None:
     source, first = inspect.getsourcelines(program)
