@@ -4,8 +4,7 @@
 iree-turbine's import to torch-mlir (`stop=import`), after IREE's conversion of torch-mlir's operations
 (`stop=input`), or after the passes over whole programs, before code is generated (`stop=executable-sources`).
 
-`DECOMPOSED` runs the program after iree-turbine's decompositions in eager PyTorch. `EVALUATED` evaluates the program
-after the conversion, or after the passes over whole programs, in numpy.
+`DECOMPOSED` runs the program after iree-turbine's decompositions in eager PyTorch.
 """
 
 from __future__ import annotations
@@ -20,13 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
-from mindgap.graph import Graph, TensorSpec, numpy_dtype
+from mindgap.graph import Graph
 from mindgap.platforms.iree import messages
 from mindgap.platforms.iree.backend import MODULES
 from mindgap.platforms.iree.compiler import Diagnostics, decomposed_program, import_turbine
-from mindgap.platforms.iree.linalg_operations import evaluate
 from mindgap.platforms.messages import loading_error
 from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options
@@ -94,32 +90,5 @@ def _decomposed(graph: Graph, inputs: Sequence[Array], options: Options) -> Exec
     return TorchResults(graph, module, program.fed)
 
 
-class _Evaluated:
-    """Evaluates a compiled program operation by operation in numpy."""
-
-    def __init__(self, graph: Graph, program: str, fed: Sequence[int]) -> None:
-        self._program, self._fed = program, fed
-        self._outputs = [graph.values[number] for number in graph.outputs]
-
-    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Raises `Unsupported` for an operation that cannot be evaluated."""
-        found = evaluate(self._program, [inputs[number] for number in self._fed])
-        return [_signed(array, spec) for array, spec in zip(found, self._outputs, strict=True)]
-
-
-def _signed(array: Array, spec: TensorSpec | None) -> Array:
-    """IREE's integers have no sign: one that is as wide as the declared dtype is of that dtype."""
-    declared = array.dtype if spec is None else numpy_dtype(spec.dtype)
-    same = declared.itemsize == array.dtype.itemsize and {declared.kind, array.dtype.kind} <= {"i", "u"}
-    return np.array(array.view(declared) if same else array, order="C")
-
-
-def _evaluated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    program = import_program(graph, inputs)
-    fed = export_program(graph, inputs).fed
-    return _Evaluated(graph, compiled_to(program, options["stop"]), fed)
-
-
-EVALUATED: Final = step_backend(MODULES, _evaluated, {"stop": ("input", "global-optimization")})
 TRANSLATED: Final = step_backend(MODULES, _translated, {"stop": _STOPS})
 DECOMPOSED: Final = step_backend(MODULES, _decomposed)

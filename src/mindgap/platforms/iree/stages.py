@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mindgap.platforms.name import PlatformName
-from mindgap.platforms.stages import Stage, StageStep, VariantRuns, stage_by, stage_of_failure
+from mindgap.platforms.stages import Stage, StageStep, VariantRuns, stage_of_failure
 
 _PLACE: Final = "mindgap.platforms.iree.intermediate"
 _STEPS: Final = (
@@ -31,21 +31,7 @@ def iree_stage(runs: VariantRuns) -> Stage:
     shown = runs.ask(runs.beside(f"{_PLACE}:DECOMPOSED"), "iree-turbine's decomposed program in eager PyTorch")
     if shown == "shows":
         return "decomposition"
-    converted = runs.ask(
-        runs.beside(f"{_PLACE}:EVALUATED@stop=input"),
-        "The program after iree-compile --compile-to=input, evaluated in numpy,",
-    )
-    if converted == "shows":
-        return "front end"
-    if _portable_code_is_right(runs):
-        return "code generation"
-    if converted == "unclear":
-        return "unknown"
-    shown = runs.ask(
-        runs.beside(f"{_PLACE}:EVALUATED@stop=global-optimization"),
-        "The program after iree-compile --compile-to=global-optimization, evaluated in numpy,",
-    )
-    return stage_by(shown, shows="graph compiler", right="code generation", unclear="compiler")
+    return "code generation" if _portable_code_is_right(runs) else "unknown"
 
 
 def _portable_code_is_right(runs: VariantRuns) -> bool:

@@ -2,8 +2,7 @@
 
 `TRANSLATED` ends with the StableHLO program that litert-torch hands to LiteRT's converter (`stop=import`), or with the
 converted model (`stop=convert`), and does not load it. With `run=types` its results are eager PyTorch's, with
-`run=values` those of StableHLO's reference interpreter. With `run=model`, numpy evaluates the operators of the
-converted model.
+`run=values` those of StableHLO's reference interpreter.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from typing import Any, Final
 from mindgap.graph import Graph
 from mindgap.platforms.litert.backend import MODULES, SIGNATURE
 from mindgap.platforms.litert.conversion import convert
-from mindgap.platforms.litert.model_operators import OperatorResults
 from mindgap.platforms.onnx.stablehlo import StableHloResults
 from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Options
 from mindgap.platforms.pytorch.compilation.exported_program import export_program
 
-_CHOICES: Final = {"run": ("types", "values", "model"), "stop": ("import", "convert"), "x64": ("off", "on")}
+_CHOICES: Final = {"run": ("types", "values"), "stop": ("import", "convert"), "x64": ("off", "on")}
 
 
 class _Stopped(BaseException):
@@ -32,9 +30,6 @@ class _Stopped(BaseException):
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
     from mindgap.platforms.pytorch.execution.step_results import DeclaredResults
 
-    if options["run"] == "model":
-        made = convert(graph, inputs, x64=options["x64"] == "on")
-        return OperatorResults(made.model, made.fed, made.outputs, SIGNATURE)
     with _kept_program(stop=options["stop"] == "import") as kept:
         convert(graph, inputs, x64=options["x64"] == "on")
     if not kept:

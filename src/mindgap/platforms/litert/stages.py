@@ -28,17 +28,9 @@ def litert_stage(runs: VariantRuns) -> Stage:
 
 
 def _litert_values(runs: VariantRuns, step: str) -> Stage:
-    """What LiteRT's converter wrote is looked at before the delegate: other kernels may hide that it is wrong."""
     translated = stable_hlo_shows(runs, step)
     if translated == "shows":
         return "front end"
-    converted = runs.ask(
-        runs.beside(f"{step},run=model"), "The converted model, evaluated operator by operator in numpy,"
-    )
-    if converted == "shows":
-        return "graph compiler" if translated == "right" else "unknown"
     if right_with(runs, "delegate", "none"):
         return "delegate"
-    if converted == "right":
-        return "kernel"
     return "compiler" if translated == "right" else "unknown"

@@ -1,8 +1,7 @@
 """Backends for the steps between PyTorch and ncnn, to find the stage of a fault.
 
 `TRANSLATED` converts the graph with pnnx and does not load the model; its results are eager PyTorch's. `UNDERSTOOD`
-runs the PyTorch program that pnnx writes beside the model, of what it has understood, in eager PyTorch. `LAYERS`
-evaluates the layers of the model that pnnx wrote for ncnn, one after the other, in PyTorch.
+runs the PyTorch program that pnnx writes beside the model, of what it has understood, in eager PyTorch.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any, Final
 from mindgap.graph import Graph
 from mindgap.platforms.ncnn.backend import MODULES
 from mindgap.platforms.ncnn.conversion import NcnnModel, convert
-from mindgap.platforms.ncnn.layers import LayerProgram
 from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Options
 
@@ -61,10 +59,5 @@ def _module(converted: NcnnModel) -> Any:
             raise CompileFailure(f"pnnx's PyTorch script fails: {type(error).__name__}: {error}") from error
 
 
-def _layers(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    return LayerProgram(graph, _converted(graph, inputs, options))
-
-
 TRANSLATED: Final = step_backend(MODULES, _translated, _CHOICES)
 UNDERSTOOD: Final = step_backend(MODULES, _understood, _CHOICES)
-LAYERS: Final = step_backend(MODULES, _layers, _CHOICES)

@@ -1,9 +1,8 @@
 """Backends for the steps between PyTorch and OpenVINO's CPU plugin, to find the stage of a fault.
 
 `DECOMPOSED` runs the exported program after the decompositions of OpenVINO's PyTorch front end, in eager PyTorch.
-`CONVERTED` runs the model that a front end made, before the plugin compiles it. With `run=core`,
-`openvino.Model.evaluate` calls the reference implementations in OpenVINO's core, which exist for some operators only,
-and may share a fault with the plugin. With `run=torch`, PyTorch evaluates the model's operations.
+`CONVERTED` runs the model that a front end made, before the plugin compiles it: `openvino.Model.evaluate` calls the
+implementations in OpenVINO's core, which exist for some operators only, and may share a fault with the plugin.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from mindgap.platforms.protocol import (
 
 
 class _Evaluated:
-    """Runs one model in OpenVINO's core, or in PyTorch."""
+    """Runs one model in OpenVINO's core."""
 
     def __init__(
-        self, graph: Graph, model: Any, names: Sequence[str], fed: Sequence[int], places: Sequence[int], *, core: bool
+        self, graph: Graph, model: Any, names: Sequence[str], fed: Sequence[int], places: Sequence[int]
     ) -> None:
         """Raises `CompileFailure` where the model has other inputs than the graph."""
-        self._model, self._core = model, core
+        self._model = model
         numbers = dict(zip(names, fed, strict=True))
         found = [next((numbers[name] for name in port.get_names() if name in numbers), None) for port in model.inputs]
         self._fed = [number for number in found if number is not None]
@@ -43,14 +42,8 @@ class _Evaluated:
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the model. Raises `Unsupported` for an operator that is not implemented."""
-        given = [as_real(inputs[number]) for number in self._fed]
-        results = self._by_core(given) if self._core else self._by_torch(given)
+        results = self._by_core([as_real(inputs[number]) for number in self._fed])
         return [results[place] if spec is None else as_declared(results[place], spec) for place, spec in self._outputs]
-
-    def _by_torch(self, given: Sequence[Array]) -> list[Array]:
-        from mindgap.platforms.openvino.model_operations import evaluate
-
-        return evaluate(self._model, given, _constant)
 
     def _by_core(self, given: Sequence[Array]) -> list[Array]:
         import openvino
@@ -65,14 +58,6 @@ class _Evaluated:
         if not done:
             raise Unsupported("model", "OpenVINO's core has no reference implementation of an operator of the model")
         return [np.array(to_array(tensor)) for tensor in results]
-
-
-def _constant(node: Any) -> Array:
-    """The array of a constant of a dtype that numpy has."""
-    found = np.array(node.get_data(), order="C")
-    if str(node.get_output_element_type(0).get_type_name()) in ("bf16", "f8e4m3", "f8e5m2"):
-        raise Unsupported("model", "no evaluation of a constant of a dtype that numpy lacks")
-    return found
 
 
 def _rank(port: Any) -> int:
@@ -90,13 +75,12 @@ def _converted(graph: Graph, inputs: Sequence[Array], options: Options) -> Execu
     """Converts the graph. Raises what the front end's conversion raises."""
     from mindgap.platforms.openvino.pytorch_frontend import convert
 
-    core = options["run"] == "core"
     if options["frontend"] == "onnx":
         model, exported = read_onnx(graph, inputs)
-        return _Evaluated(graph, model, exported.inputs, exported.fed, range(len(graph.outputs)), core=core)
+        return _Evaluated(graph, model, exported.inputs, exported.fed, range(len(graph.outputs)))
     converted = convert(graph, inputs)
-    return _Evaluated(graph, converted.model, converted.inputs, converted.fed, converted.outputs, core=core)
+    return _Evaluated(graph, converted.model, converted.inputs, converted.fed, converted.outputs)
 
 
 DECOMPOSED: Final = step_backend(MODULES, _decomposed)
-CONVERTED: Final = step_backend(MODULES, _converted, {"frontend": ("pytorch", "onnx"), "run": ("core", "torch")})
+CONVERTED: Final = step_backend(MODULES, _converted, {"frontend": ("pytorch", "onnx")})

@@ -26,26 +26,14 @@ def openvino_stage(runs: VariantRuns) -> Stage:
         if found is not None:
             return found
     converted = f"{_INTERMEDIATE}:CONVERTED@frontend={'onnx' if onnx else 'pytorch'}"
-    if runs.fails:
-        shown = runs.ask(runs.beside(converted), "The converted model in OpenVINO's core, not compiled")
-        if shown != "shows":
-            return "graph compiler" if runs.fails_at_load else "kernel"
-    else:
-        words = "The converted model, evaluated operation by operation in PyTorch,"
-        shown = runs.ask(runs.beside(f"{converted},run=torch"), words)
-        if shown == "unclear":
-            return _by_core(runs, converted)
-        if shown == "right":
-            return "device plugin"
-    return "front end" if onnx else _before_frontend(runs)
-
-
-def _by_core(runs: VariantRuns, converted: str) -> Stage:
-    """The plugin, where OpenVINO's core gives the right result. It may share a fault with the plugin."""
     shown = runs.ask(runs.beside(converted), "The converted model in OpenVINO's core, not compiled")
-    return "device plugin" if shown == "right" else "unknown"
-
-
-def _before_frontend(runs: VariantRuns) -> Stage:
+    if runs.fails and shown != "shows":
+        return "graph compiler" if runs.fails_at_load else "kernel"
+    if not runs.fails and shown == "right":
+        return "device plugin"
+    # A wrong result of the core may be one that the plugin shares.
+    behind: Stage = "front end" if runs.fails else "unknown"
+    if onnx:
+        return behind
     words = "The front end's decomposed program in eager PyTorch"
-    return "decomposition" if runs.ask(runs.beside(f"{_INTERMEDIATE}:DECOMPOSED"), words) == "shows" else "front end"
+    return "decomposition" if runs.ask(runs.beside(f"{_INTERMEDIATE}:DECOMPOSED"), words) == "shows" else behind

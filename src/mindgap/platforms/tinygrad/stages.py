@@ -21,12 +21,11 @@ def tinygrad_stage(runs: VariantRuns) -> Stage:
             runs, [StageStep(_TENSORS, "front end", "tinygrad's reading of the model alone")]
         )
         return found or "compiler"
-    values, words = (
-        ("types", "by the types that they declare,") if runs.structural else ("values", "evaluated in numpy,")
-    )
-    shown = runs.ask(runs.beside(f"{_TENSORS}@run={values}"), f"The tensors of tinygrad's ONNX front end, {words}")
-    if shown != "right":
-        return "front end" if shown == "shows" and before is None else "unknown"
+    if runs.structural:
+        words = "The tensors of tinygrad's ONNX front end, by the types that they declare,"
+        shown = runs.ask(runs.beside(_TENSORS), words)
+        if shown != "right":
+            return "front end" if shown == "shows" and before is None else "unknown"
     if right_with(runs, "opt", "off"):
         return "code generation"
-    return "compiler"
+    return "compiler" if runs.structural else "unknown"

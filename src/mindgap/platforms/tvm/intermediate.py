@@ -1,6 +1,4 @@
-"""Backends for the steps between PyTorch and TVM's code, to find the stage of a fault.
-
-`EVALUATED` runs the Relax module of TVM's front end operator by operator in PyTorch.
+"""A backend for the steps between PyTorch and TVM's code, to find the stage of a fault.
 
 `TRANSLATED` translates the graph and computes nothing: `stop=import` ends with the Relax module of the front end,
 `stop=passes` after the passes that `tvm.compile` runs on it. The results are eager PyTorch's, in the shapes and dtypes
@@ -72,13 +70,4 @@ def _declared(module: Any) -> list[Any]:
     return found
 
 
-def _evaluated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import TorchResults
-    from mindgap.platforms.tvm.relax_operators import evaluate
-
-    module, program = imported(graph, inputs)
-    return TorchResults(graph, lambda *tensors: evaluate(module["main"], tensors), program.fed)
-
-
-EVALUATED: Final = step_backend(MODULES, _evaluated)
 TRANSLATED: Final = step_backend(MODULES, _translated, {"stop": ("import", "passes")})

@@ -22,14 +22,4 @@ def tvm_stage(runs: VariantRuns) -> Stage:
             runs.beside(_STEPS[0].platform), "The front end's Relax module, by the types that it declares,"
         )
         return stage_by(shown, shows="front end", right="graph compiler")
-    shown = runs.ask(
-        runs.beside(f"{_PLACE}:EVALUATED"),
-        "The front end's Relax module, evaluated operator by operator in PyTorch,",
-    )
-    if shown == "shows":
-        return "front end"
-    if shown == "unclear":
-        return "unknown"
-    if right_with(runs, "opt", "off"):
-        return "code generation"
-    return "compiler"
+    return "code generation" if right_with(runs, "opt", "off") else "unknown"
