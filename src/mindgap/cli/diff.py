@@ -189,12 +189,8 @@ def diff(
         raise MindgapError("--input-map needs --as PLATFORM=FILE, the file whose inputs it names")
     sizes = () if dynamic is None else parse_sizes(dynamic)
     left_out = "--backward compares gradients, which an export does not have" if backward else ""
-    if capture_env is not None:
-        left_out = f"the program is opened in environment {capture_env} only"
     if (sizes or files) and (left_out or not own_path):
-        raise MindgapError(
-            "--as and --dynamic need the program's own export: leave out --no-own-path, --backward and --capture-env"
-        )
+        raise MindgapError("--as and --dynamic need the program's own export: leave out --no-own-path and --backward")
     if files and len(sources) > 1:
         raise MindgapError("--as takes one source: a file is of one program")
     floats_of = reference_model or []
@@ -213,7 +209,7 @@ def diff(
         with (
             progress() as tell,
             source_client(tensors, settings.deadline_s, capture_env, limit) as client,
-            OwnPathClient(settings.deadline_s, files, sizes, limit, mapped) as exporting,
+            OwnPathClient(settings.deadline_s, files, sizes, limit, mapped, client.where) as exporting,
         ):
             beside = (left_out or exporting) if own_path else None
             asked = [

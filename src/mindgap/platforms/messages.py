@@ -13,7 +13,9 @@ message for a refusal, and where people are likely to ask why the message is no 
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -115,6 +117,15 @@ def running_error(kind: Kind, message: str, op: str) -> Unsupported | RunFailure
     """Makes the exception for a message that stopped a run. Ends the worker where the device is lost."""
     end_where_lost(message)
     return Unsupported(op, message) if kind == "refusal" else RunFailure(message, op)
+
+
+def missing_program(error: BaseException) -> str:
+    """Returns the name of a program that an error says could not be started; empty for another error."""
+    for each in causes(error):
+        name = str(each.filename or "") if isinstance(each, FileNotFoundError) else ""
+        if name and not os.path.dirname(name) and shutil.which(name) is None:
+            return name
+    return ""
 
 
 def causes(error: BaseException) -> list[BaseException]:

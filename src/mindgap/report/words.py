@@ -219,13 +219,18 @@ _OWN_PATHS: Final[Mapping[str, str]] = {
     "failed": "failed",
     "unjudged": "not judged",
     "not_compared": "not compared",
+    "kernels_left_out": "the quantised kernels did not run",
 }
+
+
+#: What says nothing of the program's own export.
+_LEFT_OPEN = ("not_compared", "unjudged", "kernels_left_out")
 
 
 def own_path_words(own: OwnPath) -> str:
     """Says in one line what the program gave by the platform's own export."""
     said = own.detail or _OWN_PATHS[own.status]
-    word = f"{_OWN_PATHS[own.status]}: " if own.detail and own.status in ("not_compared", "unjudged") else ""
+    word = f"{_OWN_PATHS[own.status]}: " if own.detail and own.status in _LEFT_OPEN else ""
     return f"{own.way}: {word}{said}" if own.way and not said.startswith(own.way) else f"{word}{said}"
 
 
@@ -237,7 +242,7 @@ def own_path_notes(rows: Iterable[Row]) -> list[str]:
         # The row itself may say it.
         if own is None or (own.detail and own.detail in row.detail):
             continue
-        if own.status in ("not_compared", "unjudged") or UNWRITTEN in own.detail:
+        if own.status in _LEFT_OPEN or UNWRITTEN in own.detail:
             found.setdefault(own_path_words(own), {})[f"{row.model} on {row.platform}"] = None
     return [f"own export of {', '.join(names)}: {words}" for words, names in found.items()]
 

@@ -42,7 +42,11 @@ SEVERITY: Final[tuple[str, ...]] = (*FINDINGS, "undefined", "internal", "ill_con
 #: - `failed`: the program cannot be exported, or what was exported does not run.
 #: - `unjudged`: it differs, and was not judged.
 #: - `not_compared`: it was not tried, or gave nothing that can be compared. `detail` says why.
-OwnPathStatus = Literal["same", "rounding", "as_graph", "differs", "failed", "unjudged", "not_compared"]
+#: - `kernels_left_out`: the same, of a quantised program, whose graph spells quantisation out in floats: its quantised
+#:   kernels did not run on the platform.
+OwnPathStatus = Literal[
+    "same", "rounding", "as_graph", "differs", "failed", "unjudged", "not_compared", "kernels_left_out"
+]
 
 
 #: How a detail of `OwnPath` names arguments that the program writes to in place, and its export does not.

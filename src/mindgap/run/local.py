@@ -31,6 +31,7 @@ from mindgap.graph import (
 from mindgap.graph.cache import Cache
 from mindgap.graph.compare.digest import Digested, digest_array, digest_bytes, digested
 from mindgap.platforms.delegation import delegation_of, require_taken
+from mindgap.platforms.messages import missing_program
 from mindgap.platforms.protocol import (
     DECLARED,
     CompileFailure,
@@ -185,6 +186,8 @@ def failure(error: BaseException) -> dict[str, Any]:
         message = f"fell back: {error}"
     elif isinstance(error, _ContractBroken):
         message = str(error)
+    if program := missing_program(error):
+        status, op, message = "unsupported", None, f"not available: the program {program} is not on the PATH"
     if status != "unsupported" and (isinstance(error, MemoryError) or _is_out_of_memory(message)):
         status = "oom"
     # Not part of the signature: the same operator is refused in many graphs.

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from mindgap.graph import Array, Graph, operands
+from mindgap.graph import Array, Graph, GraphError, operands
 from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
@@ -160,6 +160,17 @@ def is_quantised(graph: Graph) -> bool:
         for node in graph.nodes for spec in node.outputs
     )  # fmt: skip
     return made or any(each.role == "input" and each.spec.dtype in _QUANTISED for each in graph.inputs)
+
+
+def has_quantised_values(graph: Graph) -> bool:
+    """Returns whether a graph rounds values to steps, saturates them and casts them to integers of 8 or 16 bits."""
+    from mindgap.aten.functional import functionalize  # imports PyTorch
+    from mindgap.judge.quantised import quantised_values
+
+    try:
+        return bool(quantised_values(functionalize(graph).graph))
+    except GraphError:
+        return is_quantised(graph)
 
 
 def is_of_translation(row: Row) -> bool:

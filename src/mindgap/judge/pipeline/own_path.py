@@ -17,6 +17,7 @@ from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.model_files import (
     BY_STEPS,
     decided_by_reference,
+    has_quantised_values,
     is_narrow,
     is_of_translation,
     is_order_of_dequantisation,
@@ -66,6 +67,10 @@ _AS_GRAPH: Final = 4.0
 _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
 OTHER: Final = 1e-3
+#: What a row says of a quantised program whose own way could not be gone.
+QUANTISED_LEFT_OUT: Final = (
+    "the quantised kernels did not run: the captured graph spells quantisation out, and the program itself was not run"
+)
 _FAR: Final = 0.5
 #: Runs the program by the way of a platform's users.
 RunProgram = Callable[[PlatformName], OwnRun | None]
@@ -157,6 +162,8 @@ def with_own_path(
             row = judged_by_export(row, run, status, *_sides(comparison, run, "reference"))
         if run.unwritten and run.outputs is not None:
             about = dataclasses.replace(about, detail=joined(detail, f"{UNWRITTEN} {', '.join(run.unwritten)}"))
+        if status == "kernels_left_out" and row.verdict in CALM:
+            row = dataclasses.replace(row, verdict=None, unjudged=True, detail=f"{QUANTISED_LEFT_OUT}: {detail}")
         left = row.status == "unsupported" and not took_none(row.message)
         if probe is not None and status == "unjudged" and (row.verdict in CALM or left):
             row = unjudged_file(row, detail, *_sides(comparison, run, compared.against))
@@ -260,7 +267,9 @@ def _compared(
     """The status, a sentence, and how far the outputs are off where that is known."""
     graph = comparison.graph
     if not run.fed:
-        return _Compared("not_compared", run.reason)
+        return _Compared(
+            "kernels_left_out" if run.absent and has_quantised_values(graph) else "not_compared", run.reason
+        )
     if run.outputs is None:
         at = f" ({run.line})" if run.line else ""
         step = run.words if run.file else f"{run.step or run.way} of the program"

@@ -59,15 +59,16 @@ class OwnPathClient:
 
     def __init__(
         self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None, dynamic: Sequence[DynamicSize] = (),
-        budget_s: float | None = None, input_map: Sequence[tuple[str, str]] = (),
+        budget_s: float | None = None, input_map: Sequence[tuple[str, str]] = (), where: Environment | None = None,
     ) -> None:  # fmt: skip
         """`deadline_s`: seconds for one program on one platform. `files`: ready-made models of the program, which run
         in place of an export. `dynamic`: dimensions that `run_sizes` exports as dynamic ones. `budget_s`: for all
-        together, from now. `input_map`: (argument, input of a file) where their names differ."""
+        together, from now. `input_map`: (argument, input of a file) where their names differ. `where`: the environment
+        of the programs, in which those of platforms of mindgap's own environment run."""
         self._deadline_s, self._files, self._dynamic = deadline_s, dict(files or {}), tuple(dynamic)
         self._input_map = [list(each) for each in input_map]
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
-        self._stopped = False
+        self._stopped, self._capture_env = False, where
         self._processes: dict[tuple[str, tuple[tuple[str, str], ...]], Processes] = {}
         self._lock = threading.Lock()
         # A process dies with the thread that started it, and callers' threads are short.
@@ -88,14 +89,15 @@ class OwnPathClient:
             return OwnRun(platform, "", None, reason=str(error), fed=False)
         if runner is None:
             return None
-        way = self._way(source, platform, runner)
+        way, away = self._way(source, platform, runner), self._capture_env if file is None else None
+        away = None if isinstance(backend, BackendInEnvironment) else away
         try:
             # A file is what it is: it is fed each set of arguments.
             group = "" if file is not None else first
             frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S, first=group)
         except WorkerFailed as failed:
             # What was ended from outside, or by a budget or a busy machine, says nothing of the platform.
-            busy = failed.waited_s > _BUSY * self._deadline_s * _slower(backend)
+            busy = failed.waited_s > _BUSY * self._deadline_s * _slower(backend, self._capture_env)
             # Nor does a file that does not fit into memory beside the program.
             too_large = failed.fault == "oom" and file is not None
             late = time.monotonic() >= self._until
@@ -112,10 +114,11 @@ class OwnPathClient:
             )  # fmt: skip
         except MindgapError as error:
             raised = isinstance(error, ProgramRaised)
-            return OwnRun(platform, way, None, reason=str(error), fed=False, raised=raised)
+            return OwnRun(platform, way, None, reason=str(error), fed=False, raised=raised, absent=not raised)
         seconds = time.perf_counter() - started
         found = own_run(platform, way, frame.header, frame.arrays, seconds, file=file is not None)
         found = replace(found, source_file=file is not None and platform not in self._files)
+        found = replace(found, environment=away.name if away is not None else "")
         return replace(found, first=first) if frame.header["first"] else found
 
     def run_sizes(self, source: str, platform: PlatformName, declared: bool) -> SizedRuns | None:
@@ -290,7 +293,7 @@ class OwnPathClient:
             except WorkerFailed as failed:  # the program has not reached it
                 raise CannotOpen(failed.message, permanent=False) from failed
 
-        with self._processes_of(platform, backend).taken(started) as client:
+        with self._processes_of(platform, backend, runner).taken(started) as client:
             left = self._until - time.monotonic()
             file = {"file": self._file(source, platform) is not None, "input_map": self._input_map}
             prepare = [runner.prepare, dict(platform.backend_options)] if runner.prepare else []
@@ -298,7 +301,7 @@ class OwnPathClient:
                 "kind": kind, "source": source, "runner": runner_json(runner), "prepare": prepare, **file, **more,
             }  # fmt: skip
             stage = f"running the program by {self._way(source, platform, runner)}"
-            seconds = self._deadline_s * _slower(backend)
+            seconds = self._deadline_s * _slower(backend, self._capture_env)
             frame = client.ask(asked, arrays, RequestLimits(min(seconds, max(left, LEAST_S)), waits=True), stage)
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
@@ -320,28 +323,34 @@ class OwnPathClient:
         taken = "inside=" not in source and isinstance(own, RunsFiles) and file.suffix in own.file_suffixes
         return file if taken else None
 
-    def _processes_of(self, platform: PlatformName, backend: Backend) -> Processes:
-        where: Environment | None = None
+    def _processes_of(self, platform: PlatformName, backend: Backend, runner: ScriptRunner) -> Processes:
+        """Raises `MindgapError` where no worker can run there, or the environment of the programs lacks the runtime."""
+        where = self._capture_env
         if isinstance(backend, BackendInEnvironment):
             assert isinstance(backend.where, Environment), "programs do not go to hosts"
             where = backend.where
+        if where is not None:
             where.check("torch")
+            if missing := [name for name in runner.packages if name not in where.versions(*runner.packages)]:
+                raise MindgapError(f"environment {where.name} lacks {', '.join(missing)}: install it there")
         variables = backend.environment(platform.backend_options)
         key = (where.name if where else "", tuple(sorted(variables.items())))
-        limits = RequestLimits(_START_S * _slower(backend))
+        limits = RequestLimits(_START_S * _slower(backend, self._capture_env))
         start = WorkerStart(
             "mindgap.models.own_path.worker:own_path_service",
             {**os.environ, "PYTHONUNBUFFERED": "1", **variables}, where, True, self._starter,
         )  # fmt: skip
         with self._lock:
             return self._processes.setdefault(
-                key, Processes(partial(WorkerClient, start, {}, limits), SLOW_S * _slower(backend))
+                key, Processes(partial(WorkerClient, start, {}, limits), SLOW_S * _slower(backend, self._capture_env))
             )
 
 
-def _slower(backend: Backend) -> float:
-    """So many times the deadlines of this machine's own processor are allowed where a backend runs."""
-    return backend.where.slower if isinstance(backend, BackendInEnvironment) else 1.0
+def _slower(backend: Backend, away: Environment | None) -> float:
+    """So many times the deadlines of this machine's own processor are allowed where a backend runs. `away`: the
+    environment of what has none of its own."""
+    where = backend.where if isinstance(backend, BackendInEnvironment) else away
+    return where.slower if where is not None else 1.0
 
 
 def _probe_writer(name: str) -> Callable[[Path, Path], ProbedModel | None] | None:

@@ -14,6 +14,7 @@ import torch
 from mindgap.aten.torch_private.native_functions import registered_operators
 from mindgap.models.capture.origin import user_line_of, users_line_in
 from mindgap.models.corpus.source import one_line
+from mindgap.platforms.messages import missing_program
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.run.message_cleaning import shortened_paths
 
@@ -89,6 +90,8 @@ def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
             named = [each for each in EXPORTS if f"once({each!r}" in linecache.getline(RUNNER_FILE, number)]
             step = next((call for call in [*named, *calls] if "." in call), "")
     inside = bool(frames) and frames[-1][0].f_code.co_filename == RUNNER_FILE
+    if program := missing_program(error):
+        return Failure(f"not available: the program {program} is not on the PATH", ours=True)
     if isinstance(error, InputsNotMatched):
         return Failure(str(error), ours=True)
     if inside and isinstance(error, (TypeError, ValueError)):

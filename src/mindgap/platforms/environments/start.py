@@ -50,6 +50,12 @@ def _imports(name: str) -> bool:
     return True
 
 
+def _find_programs() -> None:
+    """Puts the programs of the environment first on the PATH, as its activation does."""
+    programs = os.path.dirname(os.path.abspath(sys.executable))
+    os.environ["PATH"] = os.pathsep.join(filter(None, [programs, os.environ.get("PATH", "")]))
+
+
 def _load(package: str) -> None:
     """Makes `mindgap` the package in that folder, whatever else is on the path."""
     import importlib.util
@@ -79,6 +85,7 @@ def _main() -> None:
         return
     import runpy
 
+    _find_programs()
     _load(first)
     module = sys.argv[3]
     sys.argv = [module, *sys.argv[4:]]
