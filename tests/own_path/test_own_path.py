@@ -529,7 +529,7 @@ def test_gradients_leave_the_own_export_out_and_say_so(folder: Path) -> None:
     assert ran.status == 2 and "refused: programs:reading" in ran.err and "1 model × 1 platform" in ran.out
 
 
-@pytest.mark.parametrize("option", ["--no-own-path", "--backward", "--capture-env=absent"])
+@pytest.mark.parametrize("option", ["--no-own-path", "--backward"])
 def test_what_needs_an_export_is_refused_where_none_is_made(folder: Path, option: str) -> None:
     sized = ("--dynamic", "batch=2..8", option)
     ran = mindgap("diff", "programs.py:any_size", "-p", ONNX, *sized, cwd=folder, own_path=True)
