@@ -26,12 +26,9 @@ class OwnRun:
     step, line, operator: the call that failed, the user's line and the custom operator, where known.
     file: it ran a ready-made file; `source_file`: the program's source is that file.
     fed: False where it was not tried, or the runner could not feed it: that says nothing of the platform.
-<<<<<<< HEAD
     raised: the program itself fails in eager mode.
-=======
     absent: it was not tried because the program or the runtime is not in the environment where it was to run.
     environment: where it ran, if that is not the platform's own place.
->>>>>>> 25bd139e (wip)
     asked: what the program asks: a function, and the module and line that call it.
     warned: the user's line and the first sentence of what tracing warned of.
     training: modules in training mode that compute something else in evaluation mode.
