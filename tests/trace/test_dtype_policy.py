@@ -158,9 +158,9 @@ def test_large_weights_in_another_dtype_lie_in_files(monkeypatch: pytest.MonkeyP
     """They are mapped, need no memory of their own, and change no verdict; a full disk is said."""
     graph, arrays = chain_of_doubles()
     monkeypatch.setattr(dtype_policy, "_PIECE", 100)
-    weight = dtype_policy._converted(arrays[1], "float32")
+    weight = dtype_policy.converted(arrays[1], "float32")
     assert is_mapped(weight) and not is_mapped(arrays[1]) and np.array_equal(weight, arrays[1].astype(np.float32))
-    half = dtype_policy._converted(arrays[1], "bfloat16")
+    half = dtype_policy.converted(arrays[1], "bfloat16")
     assert torch.equal(to_torch(half), torch.tensor(arrays[1]).bfloat16()) and half.flags.writeable
     narrow = computed_in(torch.float64, torch.float32)
     found = judged(graph, arrays, narrow)

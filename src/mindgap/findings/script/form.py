@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -50,6 +51,7 @@ _MAINS: Final[Mapping[Kind, str]] = {
 }  # fmt: skip
 #: Statements with an empty line before and after them.
 _BLOCKS: Final = (ast.ClassDef, ast.FunctionDef)
+_PARSING: Final = threading.Lock()
 #: The functions of the frame.
 _FUNCTIONS: Final = re.findall(
     r"^def (\w+)",
@@ -134,7 +136,7 @@ def case_part(script: str) -> str:
 
     `script`: a whole script, or a case part alone. Raises `ValueError` where there are no cases.
     """
-    body = ast.parse(script).body
+    body = _parsed(script).body
     heads = [index for index, node in enumerate(body) if "PACKAGES" in _defines(node)]
     found = [node for node in body[heads[0] + 1 if heads else 0 :] if not _is_frame(node)]
     if not any("CASES" in _defines(node) for node in found):
@@ -154,6 +156,12 @@ def _defines(node: ast.stmt) -> tuple[str, ...]:
     return tuple(map(ast.unparse, node.targets)) if isinstance(node, ast.Assign) else ()
 
 
+def _parsed(source: str) -> ast.Module:
+    """Parses Python code. Python 3.11 counts the depth of all threads that make syntax trees in one number."""
+    with _PARSING:
+        return ast.parse(source)
+
+
 def _is_frame(node: ast.stmt) -> bool:
     """Whether a statement behind the head of a script is of its frame: a name of it, or neither name nor import."""
     names = _defines(node)
@@ -165,7 +173,7 @@ def _is_frame(node: ast.stmt) -> bool:
 def declared(cases: str) -> dict[str, object]:
     """Returns the constants that a case part sets besides `CASES`: `FAILURE`, `SIGNAL`, `COMPARE`, `EXACT`, …"""
     found: dict[str, object] = {}
-    for node in ast.parse(cases).body:
+    for node in _parsed(cases).body:
         if isinstance(node, ast.Assign) and set(_defines(node)) & set(_DECLARED):
             found[_defines(node)[0]] = ast.literal_eval(node.value)
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -29,7 +29,7 @@ from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, rounded, w
 from mindgap.judge.oracle.examination import BULK_RATIO, Examined, Expectation, examine
 from mindgap.judge.oracle.float_classes import ANY, class_bits
 from mindgap.judge.oracle.replays import Replays
-from mindgap.judge.oracle.shadows.result_rounding import Decisions, impose, round_results
+from mindgap.judge.oracle.shadows.result_rounding import Decisions, impose, round_results, without_limits
 from mindgap.judge.oracle.shadows.segments import (
     FREE_SHARE,
     HELD,
@@ -268,6 +268,22 @@ class Oracle:
 
         def after(index: int, results: list[Any]) -> list[Any]:
             return impose(starts[index], round_results(self._float64.calls[index], results), imposed)
+
+        values = self._float64.run(self._inputs, after)
+        return {number: values[number] for number in self.graph.outputs}
+
+    def unlimited(self, limited: Collection[int] = ()) -> dict[int, torch.Tensor]:
+        """S's outputs by number, where results keep the precision of their dtypes and have no limits of range, but for
+        those of the nodes `limited`."""
+        starts = self.graph.first_value
+
+        def after(index: int, results: list[Any]) -> list[Any]:
+            call = self._float64.calls[index]
+            final = round_results(call, results)
+            if index not in limited:
+                pairs = zip(results, final, call.node.outputs, strict=True)
+                final = [without_limits(exact, y, spec) for exact, y, spec in pairs]
+            return impose(starts[index], final, self.imposed)
 
         values = self._float64.run(self._inputs, after)
         return {number: values[number] for number in self.graph.outputs}

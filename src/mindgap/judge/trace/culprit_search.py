@@ -21,10 +21,12 @@ from mindgap.judge.trace.intermediate_values import IntermediateValues, by_size,
 from mindgap.judge.trace.output_verdicts import (
     public_only,
 )
+from mindgap.judge.trace.roles import Role, node_roles, value_difference
 from mindgap.judge.trace.sampled_policy import SampledPolicy, policy_by_sample
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
 from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
 from mindgap.platforms.name import PlatformName
+from mindgap.results.drawn_graph import ValueDifference
 
 #: Intermediate values of larger graphs are not gathered; roles of nodes are then left out.
 MAX_PROBED_BYTES: Final = 512 << 20
@@ -96,8 +98,11 @@ class CulpritSearch:
             if _broken(examined):
                 examined = self._examine_again(arrays, examined)
             fused = self._search_fused(side, arrays, examined)
-            if fused is not None:
+            if fused is not None and fused.out_of_range is None:
                 return fused, side
+            if fused is not None and side == platform:
+                # The platform is right; it is the other side that computes as declared.
+                return fused, self._reference
         return None
 
     def explained(
@@ -260,9 +265,22 @@ class CulpritSearch:
             )
         return self._observed[side]
 
-    def observed(self, side: PlatformName) -> IntermediateValues | None:
-        """The values of a platform where they were asked for already."""
-        return self._observed.get(side)
+    def roles(
+        self, platform: PlatformName, seen: ObservedOutputs, confirmed: Confirmed
+    ) -> tuple[tuple[int, Role], ...]:
+        """The nodes that the difference reaches, with their roles; none where a side does not show its values."""
+        mine, reference = self.values_of(platform, seen.ours), self.values_of(self._reference, seen.theirs)
+        if mine is None or reference is None:
+            return ()
+        introducers = {n for c in self.singles.confirmed(platform) for n in c.nodes} | {confirmed.nodes[-1]}
+        return node_roles(self._oracle.graph, mine.values, reference.values, introducers)
+
+    def difference(self, platform: PlatformName, number: int) -> ValueDifference | None:
+        """The statistics of one value on both sides, where it was seen already: nothing runs for it."""
+        mine, reference = self._observed.get(platform), self._observed.get(self._reference)
+        if mine is None or reference is None or number not in mine.values or number not in reference.values:
+            return None
+        return value_difference(mine.values[number], reference.values[number])
 
 
 def _broken(examined: list[Examined]) -> bool:

@@ -229,7 +229,7 @@ class Explanation:
         return all(kind_of_error(expected.examine(slot, array)) is None for slot, array in arrays.items())
 
     def _as_rounded(self, array: Array) -> Array:
-        return _converted(self._as(array, self.policy.computed), dtype_name(array.dtype))
+        return converted(self._as(array, self.policy.computed), dtype_name(array.dtype))
 
     def _mixed(self, inputs: Sequence[Array], wide: frozenset[int]) -> list[Array]:
         """The inputs in the narrower dtype, but for those at the places `wide`."""
@@ -277,10 +277,10 @@ class Explanation:
         if dtype_name(array.dtype) != self.policy.declared:
             return array
         if not any(array is each for each in self._inputs):
-            return _converted(array, dtype)
+            return converted(array, dtype)
         # Each hypothesis asks for the weights again.
         if (id(array), dtype) not in self._kept:
-            self._kept[id(array), dtype] = _converted(array, dtype)
+            self._kept[id(array), dtype] = converted(array, dtype)
         return self._kept[id(array), dtype]
 
     def _given(self, array: Array, right: torch.Tensor) -> Array:
@@ -338,7 +338,7 @@ def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         yield flat[start : start + _PIECE]
 
 
-def _converted(array: Array, dtype: str) -> Array:
+def converted(array: Array, dtype: str) -> Array:
     """An array in another dtype. A large one is a file without a name that is mapped: the system may take its pages
     back, so that all weights of a model in another dtype need no memory of their own. Raises `OracleMemoryError` where
     the folder of temporary files has no room for it."""

@@ -10,9 +10,10 @@ import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, Labels
-from mindgap.judge.oracle import FEW, MANY, Oracle, OracleError, decision_slots, local_expectation
+from mindgap.judge.oracle import FEW, MANY, Examined, Oracle, OracleError, decision_slots, local_expectation
 from mindgap.judge.oracle.examination import SIGMAS
 from mindgap.judge.trace.output_verdicts import same_bits
+from mindgap.judge.trace.range_loss import UnlimitedRange
 from mindgap.judge.trace.reassociation import REASSOCIATED, is_reassociated
 from mindgap.judge.trace.single_operators import Confirmed, Kind, SingleOperators, judge_single, kind_of_error
 from mindgap.judge.trace.subgraphs import Array, SubgraphResult, window
@@ -27,15 +28,21 @@ def confirmed_windows(
     oracle: Oracle, singles: SingleOperators, platform: PlatformName, anchors: Sequence[int]
 ) -> Confirmed | None:
     """The smallest window that ends at one of the anchors and that the platform gets wrong, also in a job of its own;
-    earliest anchor first. Where one operator of it is wrong by itself there, that operator alone."""
+    earliest anchor first. Where one operator of it is wrong by itself there, that operator alone. A window that the
+    platform gets right, and that leaves the range of a dtype as it is declared, only where there is no other."""
+    right: Confirmed | None = None
     for size in SIZES:
-        windows = list(dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1))
+        windows: list[tuple[int, ...]] = list(
+            dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1)
+        )
         cuts = [c for w in windows if (c := singles.cut(w)).outputs]
         for result in singles.run(cuts, platform):
             found = judge_cut(oracle, result, singles)
-            if found is not None and judge_cut(oracle, next(singles.run([result.cut], platform)), singles):
+            if found is not None and found.out_of_range is not None:
+                right = right or found
+            elif found is not None and judge_cut(oracle, next(singles.run([result.cut], platform)), singles):
                 return wrong_inside(singles, found, platform) or found
-    return None
+    return right
 
 
 def wrong_inside(singles: SingleOperators, window: Confirmed, platform: PlatformName) -> Confirmed | None:
@@ -84,9 +91,14 @@ def judge_cut(oracle: Oracle, result: SubgraphResult, singles: SingleOperators) 
         return None
     inputs = [singles.value(b) for b in result.cut.borders]
     chosen = dict(zip(result.cut.graph.outputs, result.arrays, strict=True))
-    worst = _worst_error(result.cut.graph, inputs, result.arrays, chosen)
+    verdicts = _verdicts(result.cut.graph, inputs, result.arrays, chosen)
+    worst = _worst_error(verdicts)
     if worst is None:
         return None
+    unlimited = UnlimitedRange(Oracle(result.cut.graph, inputs), inputs)
+    lost = unlimited.loss(result.arrays, [singles.value(number) for number in result.cut.outputs])
+    if lost is not None and _worst_error(lost.spared(verdicts)) is None:
+        return lost.confirmed(result.cut.nodes[lost.node])
     arrays = dict(zip(result.cut.outputs, result.arrays, strict=True))
     found = Confirmed(result.cut.nodes, worst[0], worst[1], arrays, worst[2])
     return _with_reason(found, result.cut.graph, inputs, result.arrays)
@@ -123,23 +135,28 @@ def confirmed_whole(
     `chosen`: the platform's own intermediate values, where it shows them; its plausible decisions are taken over.
     `suspect`: the node to name, the first whose shown value is off.
     """
-    worst = _worst_error(graph, inputs, arrays, chosen)
+    worst = _worst_error(_verdicts(graph, inputs, arrays, chosen))
     if worst is None:
         return None
     found = Confirmed((suspect,), worst[0], worst[1], {}, worst[2], whole=True)
     return _with_reason(found, graph, inputs, arrays)
 
 
-def _worst_error(
+def _verdicts(
     graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array], chosen: Mapping[int, Array]
-) -> tuple[Kind, float, int] | None:
+) -> list[Examined]:
+    """What hard bounds allow of each output; nothing where no shadow can be computed."""
     try:
         oracle = with_decisions(graph, inputs, chosen)
         verdicts = oracle.examine(arrays, FEW)
         if any(v.kind != "calm" for v in verdicts):
             verdicts = oracle.examine(arrays, MANY)
     except OracleError:
-        return None
+        return []
+    return verdicts
+
+
+def _worst_error(verdicts: Sequence[Examined]) -> tuple[Kind, float, int] | None:
     worst: tuple[Kind, float, int] | None = None
     for verdict in verdicts:
         kind = kind_of_error(verdict)

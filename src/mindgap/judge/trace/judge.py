@@ -43,7 +43,8 @@ from mindgap.judge.trace.output_verdicts import (
     worst_of_runs,
 )
 from mindgap.judge.trace.path_decisions import sizing_values, with_path, without_other_sizes
-from mindgap.judge.trace.roles import Role, node_roles, value_difference
+from mindgap.judge.trace.range_loss import UnlimitedRange, infected
+from mindgap.judge.trace.roles import Role
 from mindgap.judge.trace.sampled_policy import SampledPolicy
 from mindgap.judge.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
@@ -53,11 +54,13 @@ from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
 from mindgap.judge.trace.wrong_part import wrong_part
 from mindgap.models.capture import CaptureError, with_explicit_gradients
 from mindgap.platforms.name import PlatformName
-from mindgap.results.drawn_graph import DrawnNode, ValueDifference
+from mindgap.results.drawn_graph import DrawnNode
 from mindgap.run.outcome import Outcome
 
 #: Elements of the operands of a culprit that is kept by itself, for a script.
 MAX_WRITTEN: Final = 512
+#: What to do about a result that leaves the range of its dtype.
+_IN_RANGE: Final = "compute this operator in float32 (x.float()), or scale its operands first"
 
 
 class Judge:
@@ -123,6 +126,9 @@ class Judge:
             self._prepare()
             internal = [number in self._internal.values for number in self.oracle.graph.outputs]
             examined = public_only(examine_cheaply(self.oracle, outputs), internal)
+            if any(one.kind != "calm" for one in examined):
+                lost = self._range.loss(outputs, [*map(self.search.singles.value, self.oracle.graph.outputs)])
+                examined = examined if lost is None else lost.spared(examined)
             return [one.kind != "calm" for one in examined]
 
     def judge_failure(self, failure: Outcome) -> Judgement:
@@ -150,17 +156,12 @@ class Judge:
             self._oracle, self._origin = Oracle(functional.graph, self._inputs, decisions=sizing), functional.origin
             original = [self._graph.nodes[i].op for i in functional.origin]
             self._internal = internal_values(functional.graph, self._internal_asked)
+            self._range = UnlimitedRange(self._oracle, self._inputs)
             singles = SingleOperators(self._oracle, original, self._execute, self._deadline_s, self._internal)
             self._search = CulpritSearch(
-                self._oracle,
-                singles,
-                self._inputs,
-                self._execute,
-                self._reference,
-                self._deadline_s,
-                self._internal,
+                self._oracle, singles, self._inputs, self._execute, self._reference, self._deadline_s, self._internal,
                 self._dtypes,
-            )
+            )  # fmt: skip
 
     def _write_gradients_out(self) -> None:
         """A graph that asks for gradients is judged as one that computes them, node by node."""
@@ -199,6 +200,10 @@ class Judge:
         mine = worst_of_runs([self._examine(run, theirs, reference) for run in runs])
         mine, lost = without_other_sizes(self.oracle, self._asked.labels.decisions, mine, ours, theirs)
         mine, reference = sides_first(mine, reference, ours, theirs)
+        range_loss = self._range.loss(ours, theirs)
+        mine = mine if range_loss is None else range_loss.spared(mine)
+        explained = range_loss is not None and all(one.kind == "calm" for one in mine)
+        self.search.singles.moot = infected(self.oracle.graph, range_loss.node) if range_loss and explained else ()
         seen = ObservedOutputs(ours, theirs, runs, mine, reference, internal)
         public = public_only(mine, internal), public_only(reference, internal)
         finding = None
@@ -212,14 +217,20 @@ class Judge:
         policy, undecided = None, list[str]()
         if finding is not None and finding[1] == outcome.platform:
             finding, policy = self.search.explained(finding, seen, undecided)
+        beside = None if range_loss is None else (range_loss.confirmed(range_loss.node), self._reference)
+        finding, beside = (beside, None) if finding is None else (finding, beside)
         words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
+        if range_loss is not None:
+            words = range_loss.words(words)
         if finding is None:
             found = self._unconfirmed(seen, words, lost)
         else:
             first = IndependentFault(*finding, finding[0].nodes, policy)
-            found = self._finding(outcome.platform, *self._independent(outcome.platform, first, seen, public))
+            faults, skipped = self._independent(outcome.platform, first, seen, public)
+            faults += [] if beside is None else [IndependentFault(*beside, beside[0].nodes)]
+            found = self._finding(outcome.platform, faults, skipped)
             if policy is None:
-                found = replace(found, nodes=self._roles(outcome.platform, ours, theirs, finding[0]))
+                found = replace(found, nodes=self._roles(outcome.platform, seen, finding[0]))
             found = replace(found, around=self._around(outcome.platform, found))
         weak = [*self._weaknesses(seen, words), *found.weaknesses]
         if finding is not None:
@@ -325,14 +336,15 @@ class Judge:
     def _fault(self, platform: PlatformName, one: IndependentFault, weak: list[Weakness], *, only: bool) -> FoundFault:
         """One fault as a row of its own would have it. `weak` gets what was missing. `only`: there is no other."""
         confirmed, side = one.confirmed, one.side
-        shown = example(self.oracle, confirmed)
+        shown = confirmed.out_of_range or example(self.oracle, confirmed)
         nodes = tuple(dict.fromkeys(sorted(self._origin[node] for node in one.nodes)))
         if one.policy is not None:
             detail = detail_of_policy(one.policy, side, shown.sentence if shown else "", everything=only)
             fault = Fault(one.policy.culprit, one.policy.verdict, "platform", nodes, detail, shown)
             return FoundFault(fault, self._alone(confirmed))
         other = self._reference if side == platform else platform
-        also = any(set(c.nodes) & set(confirmed.nodes) for c in self.search.singles.confirmed(other))
+        wrong_there = () if confirmed.out_of_range else self.search.singles.confirmed(other)
+        also = confirmed.doubted or any(set(c.nodes) & set(confirmed.nodes) for c in wrong_there)
         failures: list[str] = []
         blame = blamed(
             self.oracle, confirmed, side == platform, also, decomposes=self._decomposes(side), failures=failures
@@ -342,7 +354,9 @@ class Judge:
         detail = detail_of_finding(self.oracle, confirmed, side, culprit.op if culprit else "no operator", shown) + how
         if confirmed.whole:
             nodes = () if culprit is None else (culprit.node,)
-        return FoundFault(Fault(culprit, confirmed.kind, blame, nodes, detail, shown), self._alone(confirmed))
+        alone = None if confirmed.out_of_range else self._alone(confirmed)
+        advice = _IN_RANGE if confirmed.out_of_range else ""
+        return FoundFault(Fault(culprit, confirmed.kind, blame, nodes, detail, shown, advice=advice), alone)
 
     def _weakness(self, confirmed: Confirmed, missing: Missing, why: str) -> Weakness:
         node = self._origin[confirmed.nodes[0]]
@@ -371,32 +385,15 @@ class Judge:
         return OperatorCulprit(ops, node, label_of(self._graph, node)), ""
 
     def _roles(
-        self, platform: PlatformName, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed
+        self, platform: PlatformName, seen: ObservedOutputs, confirmed: Confirmed
     ) -> tuple[tuple[int, str, Role], ...]:
-        if not self._trace:
-            return ()
-        mine, reference = self.search.values_of(platform, ours), self.search.values_of(self._reference, theirs)
-        if mine is None or reference is None:
-            return ()
-        introducers = {n for c in self.search.singles.confirmed(platform) for n in c.nodes} | {confirmed.nodes[-1]}
-        roles = node_roles(self.oracle.graph, mine.values, reference.values, introducers)
+        roles = self.search.roles(platform, seen, confirmed) if self._trace else ()
         return tuple((self._origin[n], self._graph.nodes[self._origin[n]].op, role) for n, role in roles)
 
     def _around(self, platform: PlatformName, found: Judgement) -> tuple[DrawnNode, ...]:
-        """The nodes near the culprit, with their values where both sides' were seen already: nothing runs for it."""
-        mine, reference = self.search.observed(platform), self.search.observed(self._reference)
-        if mine is None or reference is None:
-            return near_culprit(self._graph, found)
         # Of a node that became several, the last one makes its result.
         made = {node: self.oracle.graph.first_value[inner] for inner, node in enumerate(self._origin)}
-
-        def value(node: int) -> ValueDifference | None:
-            number = made.get(node, -1)
-            if number not in mine.values or number not in reference.values:
-                return None
-            return value_difference(mine.values[number], reference.values[number])
-
-        return near_culprit(self._graph, found, value)
+        return near_culprit(self._graph, found, lambda node: self.search.difference(platform, made.get(node, -1)))
 
     def _narrow(self) -> bool:
         """Some value is kept in 16 bits or fewer: whole outputs hide single wrong elements there."""

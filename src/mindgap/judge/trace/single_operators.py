@@ -16,6 +16,7 @@ import torch
 from mindgap.aten.storage import storage_reads
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.graph import extract
+from mindgap.graph.compare.culprit import Example
 from mindgap.graph.sizes import input_bytes, output_bytes
 from mindgap.judge.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
 from mindgap.judge.oracle.evaluation.formats import is_real
@@ -55,7 +56,8 @@ class Confirmed:
     `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns. `retyped`: the result
     to be told is right, in another dtype than the graph declares. `whole`: only the whole graph is known to be wrong,
     and `nodes` is where its values first differ. `loss`: how precision was lost, a phrase of the detail, where it is
-    known.
+    known. `out_of_range`: the platform is right; the graph as declared is not, because this node leaves the range of
+    its dtype. One element of that. `doubted`: most of what follows is right on neither side.
     """
 
     nodes: tuple[int, ...]
@@ -67,6 +69,8 @@ class Confirmed:
     retyped: bool = False
     whole: bool = False
     loss: str = ""
+    out_of_range: Example | None = None
+    doubted: bool = False
 
 
 class SingleOperators:
@@ -87,6 +91,9 @@ class SingleOperators:
         self._singles = [written_as_it_ran(self.single(i), original[i]) for i in range(len(oracle.graph.nodes))]
         #: The nodes that `confirmed` runs.
         self.nodes: Collection[int] = range(len(oracle.graph.nodes))
+        #: Nodes of which another class of results is no finding: no platform that is right has the infinities that they
+        #: read (`range_loss`).
+        self.moot: Collection[int] = ()
         self._found: dict[PlatformName, list[Confirmed]] = {}
         self._alone: dict[tuple[str, int], bool] = {}
         self._scalars: dict[PlatformName, dict[int, tuple[str, ...]]] = {}
@@ -148,7 +155,8 @@ class SingleOperators:
                     if one is not None:
                         found.append(one if len(found) < MAX_KEPT else replace(one, arrays={}))
             self._found[platform] = found
-        return self._found[platform]
+        moot = self.moot
+        return [one for one in self._found[platform] if one.kind != "exceptional" or one.nodes[0] not in moot]
 
     def sampled(self) -> SingleOperators | None:
         """The same for the first and the last node of each distinct call: of one operator, with equal attributes,

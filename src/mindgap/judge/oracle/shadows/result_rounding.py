@@ -10,7 +10,8 @@ import torch
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import TensorSpec
 from mindgap.judge.oracle.evaluation.float64 import BoundCall
-from mindgap.judge.oracle.evaluation.formats import in_range, is_real, rounded, widen
+from mindgap.judge.oracle.evaluation.formats import FORMATS, in_range, is_real, rounded, widen
+from mindgap.judge.oracle.float_classes import all_finite
 
 #: Decisions to impose: value number -> the tensor somebody chose.
 Decisions = Mapping[int, torch.Tensor]
@@ -31,6 +32,21 @@ def round_to(y: Any, spec: TensorSpec | None) -> Any:
 def kept_in_range(y: Any, spec: TensorSpec | None) -> Any:
     """Unrounded, infinite where the declared dtype overflows."""
     return in_range(y, spec.dtype) if spec is not None and rounds(y, spec) else y
+
+
+def leaves_range(exact: Any, final: Any, spec: TensorSpec | None) -> bool:
+    """Whether a finite result became infinite as its dtype was put on it, or, where that has 16 bits or fewer, zero."""
+    if spec is None or spec.dtype in ("float64", "complex128") or not rounds(exact, spec):
+        return False
+    lost = FORMATS[spec.dtype].narrow and bool(((final == 0) & (exact != 0)).any())
+    return lost or (not all_finite(final) and bool((torch.isfinite(exact) & ~torch.isfinite(final)).any()))
+
+
+def without_limits(exact: Any, final: Any, spec: TensorSpec | None) -> Any:
+    """A rounded result, unrounded where it is infinite or zero only in its dtype."""
+    if spec is None or not rounds(exact, spec):
+        return final
+    return torch.where((torch.isfinite(exact) & ~torch.isfinite(final)) | (final == 0), exact, final)
 
 
 def narrowed(y: Any, spec: TensorSpec | None) -> Any:

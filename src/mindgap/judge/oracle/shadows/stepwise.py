@@ -13,7 +13,7 @@ from mindgap.graph import TensorSpec, operands
 from mindgap.judge.oracle.bounds.rules import bounds_of
 from mindgap.judge.oracle.evaluation.float64 import BoundCall, Float64Graph
 from mindgap.judge.oracle.evaluation.formats import widen
-from mindgap.judge.oracle.shadows.result_rounding import Decisions, impose, kept_in_range, round_results
+from mindgap.judge.oracle.shadows.result_rounding import Decisions, impose, kept_in_range, leaves_range, round_results
 from mindgap.judge.oracle.shadows.segments import crossing, recomputed, segment_bytes
 from mindgap.judge.oracle.shadows.undefined import undefined_masks
 
@@ -30,7 +30,8 @@ def _none() -> dict[int, torch.Tensor]:
 @dataclass(frozen=True)
 class ShadowSegment:
     """S over one segment, by value number. `values`: in their declared dtypes. `residual`: what rounding took off each
-    operator's exact result. `measured`: by node, why no rule gave its bounds."""
+    operator's exact result. `measured`: by node, why no rule gave its bounds. `out_of_range`: the nodes whose results
+    leave the range of their dtype."""
 
     values: dict[int, torch.Tensor] = field(default_factory=_none)
     typical: dict[int, torch.Tensor] = field(default_factory=_none)
@@ -40,6 +41,7 @@ class ShadowSegment:
     residual: dict[int, torch.Tensor] = field(default_factory=_none)
     undefined: dict[int, torch.Tensor] = field(default_factory=_none)
     measured: dict[int, str] = field(default_factory=dict[int, str])
+    out_of_range: set[int] = field(default_factory=set[int])
 
 
 class Stepwise:
@@ -75,6 +77,8 @@ class Stepwise:
         self.undefined: dict[int, torch.Tensor] = {}
         #: Nodes whose bounds were measured on perturbed operands, and why no rule gave them.
         self.measured: dict[int, str] = {}
+        #: Nodes of which some result on finite operands is too large or too small for its dtype.
+        self.out_of_range: set[int] = set()
         #: Of each value that rounds: its elements, and the parts of a number (2 for a complex one).
         self.sizes: dict[int, tuple[int, int]] = {}
         self.values, self.typical, self.hard, self.hazards, self.strict, self.residual = (
@@ -89,6 +93,7 @@ class Stepwise:
         self._kept.update({number: y for number, y in piece.values.items() if number in borders})
         self.undefined.update(piece.undefined)
         self.measured.update(piece.measured)
+        self.out_of_range |= piece.out_of_range
         if self._noise[0] is not None:
             self._noise[1].update(getattr(piece, self._noise[0]))
         for number in piece.typical:
@@ -210,6 +215,8 @@ def _shadow_segment(graph: Float64Graph, nodes: range, values: dict[int, Any], d
         for slot, y in enumerate(final):
             if isinstance(y, torch.Tensor):
                 made.values[first + slot] = _as_declared(y, call.node.outputs[slot])
+            if leaves_range(results[slot], y, call.node.outputs[slot]):
+                made.out_of_range.add(index)
             if first + slot in made.typical or call.traits.casts:
                 _keep_residual(made, first + slot, results[slot], y, first + slot not in made.typical)
         return final
