@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mindgap.graph.compare.row_metrics import changed_wholly
 from mindgap.platforms.name import PlatformName
 from mindgap.report.finding_blocks import Block, blocks, clean, reason, size_text
 from mindgap.report.words import (
@@ -119,7 +120,7 @@ def print_report(report: Report, out: TextIO, *, metrics: bool = False, verbose:
         print_rows(lines, [_line_of(report.shown(row.platform), row, metrics, verbose) for row in report.rows])
     else:
         _print_matrix(lines, report)
-        told = report.rows if metrics else [row for row in report.rows if row.verdict is None]
+        told = report.rows if metrics else [row for row in report.rows if row.verdict is None or _is_changed(row)]
         if told:
             lines.put(Text())
             print_rows(
@@ -197,8 +198,13 @@ def remark(row: Row, verbose: bool = False) -> str:
     if row.verdict == "ill_conditioned" and not verbose:
         return meaning(row.verdict)
     # A row of the reference itself is identical, and says why.
-    shown = verbose or row.verdict != "rounding" or BY_EXPORT in row.detail
+    shown = verbose or row.verdict != "rounding" or BY_EXPORT in row.detail or _is_changed(row)
     return clean(row.detail) if shown else ""
+
+
+def _is_changed(row: Row) -> bool:
+    """Whether rounding explains results that are others altogether."""
+    return row.verdict == "rounding" and changed_wholly(row.metrics)
 
 
 def _culprit(row: Row) -> str:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
+
+#: Relative error from which results are others altogether. That of rounding to bfloat16 is a tenth of it.
+_WHOLLY: Final = 0.05
 
 
 class RowMetrics(TypedDict, total=False):
@@ -38,3 +43,12 @@ class RowMetrics(TypedDict, total=False):
 
 # Reports of later versions may hold more.
 RowMetrics.__pydantic_config__ = {"extra": "allow"}  # pyright: ignore[reportAttributeAccessIssue] # pydantic's name
+
+
+def changed_wholly(metrics: RowMetrics) -> bool:
+    """Whether results are others altogether, though each may be right: other positions or labels, NaN, infinity or zero
+    for a number, or a relative error above 0.05."""
+    classes = (metrics.get("nan_mismatch") or 0) + (metrics.get("inf_mismatch") or 0)
+    relative = metrics.get("relative_error")
+    far = relative > _WHOLLY if relative is not None else bool(metrics.get("n_differing"))
+    return bool(classes or metrics.get("top1_flips") or far)

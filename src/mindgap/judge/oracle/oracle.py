@@ -292,12 +292,14 @@ class Oracle:
         """Whether rounding may lead an output of one number or truth value to another one, by a decision on the way."""
         self.replays.ensure(FEW)
         by = self._deciders.get(number, Deciders(frozenset()))
-        if not any(map(self._may_flip, by.numbers)):
+        if not any(map(self.may_flip, by.numbers)):
             return False
         ends = self._extremes(number)
         return ends is None or not torch.equal(*ends)
 
-    def _may_flip(self, number: int) -> bool:
+    def may_flip(self, number: int) -> bool:
+        """Whether rounding may make another choice of a watched value that decides something."""
+        self.replays.ensure(FEW)
         value = self.step.wide(number)
         if any(not torch.equal(value, each) for each in self.replays.seen.get(number, ())):
             return True

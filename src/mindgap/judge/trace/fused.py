@@ -28,9 +28,7 @@ def confirmed_windows(
     oracle: Oracle, singles: SingleOperators, platform: PlatformName, anchors: Sequence[int]
 ) -> Confirmed | None:
     """The smallest window that ends at one of the anchors and that the platform gets wrong, also in a job of its own;
-    earliest anchor first. Where one operator of it is wrong by itself there, that operator alone. A window that the
-    platform gets right, and that leaves the range of a dtype as it is declared, only where there is no other."""
-    right: Confirmed | None = None
+    earliest anchor first. Where one operator of it is wrong by itself there, that operator alone."""
     for size in SIZES:
         windows: list[tuple[int, ...]] = list(
             dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1)
@@ -38,11 +36,9 @@ def confirmed_windows(
         cuts = [c for w in windows if (c := singles.cut(w)).outputs]
         for result in singles.run(cuts, platform):
             found = judge_cut(oracle, result, singles)
-            if found is not None and found.out_of_range is not None:
-                right = right or found
-            elif found is not None and judge_cut(oracle, next(singles.run([result.cut], platform)), singles):
+            if found is not None and judge_cut(oracle, next(singles.run([result.cut], platform)), singles):
                 return wrong_inside(singles, found, platform) or found
-    return right
+    return None
 
 
 def wrong_inside(singles: SingleOperators, window: Confirmed, platform: PlatformName) -> Confirmed | None:
@@ -85,7 +81,8 @@ def _wrong_there(singles: SingleOperators, node: int, values: Mapping[int, Array
 def judge_cut(oracle: Oracle, result: SubgraphResult, singles: SingleOperators) -> Confirmed | None:
     """Judges a window's results against its own shadows, with the platform's decisions imposed on them.
 
-    Beyond 16 hard σ, or in another class than any replay, and well conditioned; else None.
+    Beyond 16 hard σ, or in another class than any replay, and well conditioned; else None. None also where they are
+    right, and the window as declared is not, because a value inside leaves the range of its dtype.
     """
     if result.arrays is None or _plainly_calm(oracle, result):
         return None
@@ -98,7 +95,7 @@ def judge_cut(oracle: Oracle, result: SubgraphResult, singles: SingleOperators) 
     unlimited = UnlimitedRange(Oracle(result.cut.graph, inputs), inputs)
     lost = unlimited.loss(result.arrays, [singles.value(number) for number in result.cut.outputs])
     if lost is not None and _worst_error(lost.spared(verdicts)) is None:
-        return lost.confirmed(result.cut.nodes[lost.node])
+        return None
     arrays = dict(zip(result.cut.outputs, result.arrays, strict=True))
     found = Confirmed(result.cut.nodes, worst[0], worst[1], arrays, worst[2])
     return _with_reason(found, result.cut.graph, inputs, result.arrays)

@@ -11,7 +11,8 @@ from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
 from mindgap.graph import Graph, GraphError, MindgapError, materialise
 from mindgap.graph.compare.culprit import Culprit, OperatorCulprit
-from mindgap.graph.compare.verdict import Fault, Missing, Verdict, Weakness
+from mindgap.graph.compare.row_metrics import RowMetrics, changed_wholly
+from mindgap.graph.compare.verdict import CALM, Fault, Missing, Verdict, Weakness
 from mindgap.judge.oracle import (
     Examined,
     InternalValues,
@@ -42,11 +43,11 @@ from mindgap.judge.trace.output_verdicts import (
     verdicts_of_outputs,
     worst_of_runs,
 )
-from mindgap.judge.trace.path_decisions import sizing_values, with_path, without_other_sizes
-from mindgap.judge.trace.range_loss import UnlimitedRange, infected
+from mindgap.judge.trace.path_decisions import sizing_values, unstable_decisions, with_path, without_other_sizes
+from mindgap.judge.trace.range_loss import RangeLoss, UnlimitedRange, infected
 from mindgap.judge.trace.roles import Role
 from mindgap.judge.trace.sampled_policy import SampledPolicy
-from mindgap.judge.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
+from mindgap.judge.trace.sentences import detail_of_calm, detail_of_decisions, detail_of_finding, words_of_part
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
 from mindgap.judge.trace.smallest_part import SmallestPart, culprit_of_part, label_of
 from mindgap.judge.trace.structure import first_difference, side_to_blame, sides_first, structural_detail
@@ -59,8 +60,6 @@ from mindgap.run.outcome import Outcome
 
 #: Elements of the operands of a culprit that is kept by itself, for a script.
 MAX_WRITTEN: Final = 512
-#: What to do about a result that leaves the range of its dtype.
-_IN_RANGE: Final = "compute this operator in float32 (x.float()), or scale its operands first"
 
 
 class Judge:
@@ -200,8 +199,8 @@ class Judge:
         mine = worst_of_runs([self._examine(run, theirs, reference) for run in runs])
         mine, lost = without_other_sizes(self.oracle, self._asked.labels.decisions, mine, ours, theirs)
         mine, reference = sides_first(mine, reference, ours, theirs)
-        range_loss = self._range.loss(ours, theirs)
-        mine = mine if range_loss is None else range_loss.spared(mine)
+        if (range_loss := self._range.loss(ours, theirs)) is not None:
+            mine = range_loss.spared(mine)
         explained = range_loss is not None and all(one.kind == "calm" for one in mine)
         self.search.singles.moot = infected(self.oracle.graph, range_loss.node) if range_loss and explained else ()
         seen = ObservedOutputs(ours, theirs, runs, mine, reference, internal)
@@ -217,18 +216,12 @@ class Judge:
         policy, undecided = None, list[str]()
         if finding is not None and finding[1] == outcome.platform:
             finding, policy = self.search.explained(finding, seen, undecided)
-        beside = None if range_loss is None else (range_loss.confirmed(range_loss.node), self._reference)
-        finding, beside = (beside, None) if finding is None else (finding, beside)
         words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
-        if range_loss is not None:
-            words = range_loss.words(words)
         if finding is None:
-            found = self._unconfirmed(seen, words, lost)
+            found = self._with_reason(self._unconfirmed(seen, words, lost), seen, words, range_loss, metrics)
         else:
             first = IndependentFault(*finding, finding[0].nodes, policy)
-            faults, skipped = self._independent(outcome.platform, first, seen, public)
-            faults += [] if beside is None else [IndependentFault(*beside, beside[0].nodes)]
-            found = self._finding(outcome.platform, faults, skipped)
+            found = self._finding(outcome.platform, *self._independent(outcome.platform, first, seen, public))
             if policy is None:
                 found = replace(found, nodes=self._roles(outcome.platform, seen, finding[0]))
             found = replace(found, around=self._around(outcome.platform, found))
@@ -291,6 +284,24 @@ class Judge:
         detail = detail_of_calm(self.oracle, words, seen.mine, seen.reference)
         return Judgement(overall_verdict(words), detail=detail)
 
+    def _with_reason(
+        self, found: Judgement, seen: ObservedOutputs, words: Sequence[Verdict], lost: RangeLoss | None,
+        metrics: RowMetrics,
+    ) -> Judgement:  # fmt: skip
+        """A calm judgement with the reason for results that are others altogether, where there is one."""
+        if found.verdict not in CALM or not (lost or changed_wholly(metrics)):
+            return found
+        if lost is not None:
+            return replace(found, detail=lost.sentence(*self._named(lost.node)))
+        differing = [n for n, word in zip(self.oracle.graph.outputs, words, strict=True) if word != "identical"]
+        nodes = unstable_decisions(self.oracle, self._inputs, differing)
+        return replace(found, detail=detail_of_decisions([*map(self._named, nodes)]) + found.detail)
+
+    def _named(self, node: int) -> tuple[str, str]:
+        """The operator and the line of a node of the functional graph."""
+        origin = self._origin[node]
+        return self._graph.nodes[origin].op, label_of(self._graph, origin)
+
     def _independent(
         self, platform: PlatformName, first: IndependentFault, seen: ObservedOutputs,
         public: tuple[list[Examined], list[Examined]],
@@ -336,15 +347,14 @@ class Judge:
     def _fault(self, platform: PlatformName, one: IndependentFault, weak: list[Weakness], *, only: bool) -> FoundFault:
         """One fault as a row of its own would have it. `weak` gets what was missing. `only`: there is no other."""
         confirmed, side = one.confirmed, one.side
-        shown = confirmed.out_of_range or example(self.oracle, confirmed)
+        shown = example(self.oracle, confirmed)
         nodes = tuple(dict.fromkeys(sorted(self._origin[node] for node in one.nodes)))
         if one.policy is not None:
             detail = detail_of_policy(one.policy, side, shown.sentence if shown else "", everything=only)
             fault = Fault(one.policy.culprit, one.policy.verdict, "platform", nodes, detail, shown)
             return FoundFault(fault, self._alone(confirmed))
         other = self._reference if side == platform else platform
-        wrong_there = () if confirmed.out_of_range else self.search.singles.confirmed(other)
-        also = confirmed.doubted or any(set(c.nodes) & set(confirmed.nodes) for c in wrong_there)
+        also = any(set(c.nodes) & set(confirmed.nodes) for c in self.search.singles.confirmed(other))
         failures: list[str] = []
         blame = blamed(
             self.oracle, confirmed, side == platform, also, decomposes=self._decomposes(side), failures=failures
@@ -354,22 +364,20 @@ class Judge:
         detail = detail_of_finding(self.oracle, confirmed, side, culprit.op if culprit else "no operator", shown) + how
         if confirmed.whole:
             nodes = () if culprit is None else (culprit.node,)
-        alone = None if confirmed.out_of_range else self._alone(confirmed)
-        advice = _IN_RANGE if confirmed.out_of_range else ""
-        return FoundFault(Fault(culprit, confirmed.kind, blame, nodes, detail, shown, advice=advice), alone)
+        return FoundFault(Fault(culprit, confirmed.kind, blame, nodes, detail, shown), self._alone(confirmed))
 
     def _weakness(self, confirmed: Confirmed, missing: Missing, why: str) -> Weakness:
-        node = self._origin[confirmed.nodes[0]]
-        return Weakness(node, self._graph.nodes[node].op, missing, why)
+        node = confirmed.nodes[0]
+        return Weakness(self._origin[node], self._named(node)[0], missing, why)
 
     def _alone(self, confirmed: Confirmed) -> OperatorAlone | None:
         """The operator with the operands on which it is wrong, where they are few enough to be written down."""
         if len(confirmed.nodes) != 1 or confirmed.whole:
             return None
-        part = self.search.singles.as_it_ran(confirmed.nodes[0])
-        if sum(given.spec.numel for given in part.graph.inputs) > MAX_WRITTEN:
-            return None
-        return OperatorAlone(part.graph, tuple(self.search.singles.value(number) for number in part.borders))
+        singles = self.search.singles
+        part = singles.as_it_ran(confirmed.nodes[0])
+        few = sum(given.spec.numel for given in part.graph.inputs) <= MAX_WRITTEN
+        return OperatorAlone(part.graph, tuple(map(singles.value, part.borders))) if few else None
 
     def _culprit_of_finding(self, confirmed: Confirmed, side: PlatformName) -> tuple[Culprit | None, str]:
         """The operators to name, and what the detail adds. Of the whole graph, the smallest part that is wrong."""
@@ -379,10 +387,10 @@ class Judge:
             if not part.nodes:
                 return None, f" is named: {part.reason}"
             return culprit_of_part(self._graph, part), f"; {words_of_part(part, 'wrong')}"
-        node = self._origin[confirmed.nodes[-1]]
+        op, label = self._named(confirmed.nodes[-1])
         several = tuple(dict.fromkeys(self.oracle.graph.nodes[n].op for n in confirmed.nodes))
-        ops = (self._graph.nodes[node].op,) if len(confirmed.nodes) == 1 else several
-        return OperatorCulprit(ops, node, label_of(self._graph, node)), ""
+        ops = (op,) if len(confirmed.nodes) == 1 else several
+        return OperatorCulprit(ops, self._origin[confirmed.nodes[-1]], label), ""
 
     def _roles(
         self, platform: PlatformName, seen: ObservedOutputs, confirmed: Confirmed

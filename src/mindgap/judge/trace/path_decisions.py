@@ -20,12 +20,12 @@ from mindgap.aten.tensors import input_tensors
 from mindgap.graph import Decision, Graph, Labels, operands
 from mindgap.graph.compare.verdict import FINDINGS, OtherDecision, Verdict
 from mindgap.graph.decisions import other_decision, outcome_of
-from mindgap.judge.oracle import Examined, Oracle
+from mindgap.judge.oracle import Examined, Oracle, OracleError, decision_slots
 from mindgap.judge.oracle.evaluation.formats import is_real
 from mindgap.judge.oracle.examination import SILENT
 from mindgap.judge.trace.judgement import Judgement
 from mindgap.judge.trace.output_verdicts import same_bits
-from mindgap.judge.trace.subgraphs import Array
+from mindgap.judge.trace.subgraphs import Array, leading_to
 
 
 def sizing_values(graph: Graph, decisions: Sequence[Decision], inputs: Sequence[Array]) -> dict[int, torch.Tensor]:
@@ -68,6 +68,21 @@ def _after(graph: Graph, number: int) -> set[int]:
         if not found.isdisjoint(operands(node)):
             found.update(graph.results(index))
     return found - {number}
+
+
+def unstable_decisions(oracle: Oracle, inputs: Sequence[Array], numbers: Sequence[int]) -> list[int]:
+    """Returns the nodes that lead to these values and decide something that rounding may decide otherwise, such as the
+    order of two elements. None where no shadow can be computed. `inputs`: of the oracle's graph."""
+    graph = oracle.graph
+    slots = tuple(decision_slots(graph, leading_to(graph, numbers)))
+    if not slots:
+        return []
+    watching = replace(graph, outputs=tuple(dict.fromkeys((*graph.outputs, *slots))), labels=Labels())
+    try:
+        watched = Oracle(watching, inputs, decisions=oracle.imposed)
+        return list(dict.fromkeys(graph.producer[slot] for slot in slots if watched.may_flip(slot)))
+    except (OracleError, RuntimeError):
+        return []
 
 
 def other_decisions(

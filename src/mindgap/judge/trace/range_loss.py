@@ -18,13 +18,11 @@ import torch
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, dtype_name, operands
 from mindgap.graph.compare.culprit import Example
-from mindgap.graph.compare.verdict import Verdict
 from mindgap.judge.oracle import Examined, Expectation, Oracle, OracleError, examine, rounding_limit
 from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
 from mindgap.judge.oracle.examination import SIGMAS
 from mindgap.judge.oracle.float_classes import class_bits
 from mindgap.judge.trace.dtype_policy import converted, retyped
-from mindgap.judge.trace.single_operators import Confirmed, Kind
 from mindgap.judge.trace.subgraphs import Array, leading_to
 
 #: A dtype -> one with a larger range, in which the same graph says how far rounding leads. float32 holds sums and
@@ -37,37 +35,26 @@ _MOST_NODES: Final = 24
 @dataclass(frozen=True)
 class RangeLoss:
     """`node`: the first operator that leaves the range of its `dtype` and so changes the outputs. `masks`: by position
-    of an output, the elements at which one side shows that and the other is right. `kind`: of the finding. `example`:
-    one of these elements. `others`: how many more show it, where the other side is neither right nor as declared; where
-    it is right nowhere, `masks` has them."""
+    of an output, the elements at which the platform is right and the graph as declared is not. `example`: one of these.
+    """
 
     node: int
     dtype: str
-    kind: Kind
     masks: Mapping[int, torch.Tensor]
     example: Example
-    others: int = 0
 
     def spared(self, examined: Sequence[Examined]) -> list[Examined]:
         """What was examined, where the elements of the masks are no error."""
         return [_spared(one, self.masks.get(position)) for position, one in enumerate(examined)]
 
-    def confirmed(self, node: int) -> Confirmed:
-        """The finding, of the side that leaves the range. `node`: the operator's index in the whole graph."""
-        count = sum(int(mask.sum()) for mask in self.masks.values())
-        loss = f"its result leaves the range of {self.dtype}; the platform keeps a larger one and is right there"
-        if self.others == count:
-            loss = f"its result leaves the range of {self.dtype}; the platform is neither right there nor as declared"
-        elif self.others:
-            loss += f", and in {self.others} more elements neither right nor as declared"
-        doubted = self.others >= count
-        return Confirmed(
-            (node,), self.kind, float("inf"), {}, count, loss=loss, out_of_range=self.example, doubted=doubted
+    def sentence(self, op: str, label: str) -> str:
+        """Why the outputs differ. `op`, `label`: of the operator."""
+        count, total = (sum(map(f, self.masks.values())) for f in (_true, torch.numel))
+        return (
+            f"the reference leaves the range of {self.dtype} at {op}{f' ({label})' if label else ''}, and the platform "
+            f"keeps a larger one: {self.example.given} is {self.example.got} on the reference; right is "
+            f"{self.example.right}, as here; {count} of {total} elements"
         )
-
-    def words(self, words: Sequence[Verdict]) -> list[Verdict]:
-        """The verdicts of the outputs, with that of the finding where it shows."""
-        return [self.kind if position in self.masks else word for position, word in enumerate(words)]
 
 
 class UnlimitedRange:
@@ -88,9 +75,7 @@ class UnlimitedRange:
             return None
         try:
             pairs = enumerate(zip(ours, theirs, strict=True))
-            shown = {n: found for n, (a, b) in pairs if (found := self._shown(n, a, b)) is not None}
-            masks, neither = ({n: each[i] for n, each in shown.items() if bool(each[i].any())} for i in (0, 1))
-            masks = masks or neither
+            masks = {n: mask for n, (a, b) in pairs if (mask := self._shown(n, a, b)) is not None}
             node = self._cause(masks) if masks else None
         except (OracleError, RuntimeError, IndexError):
             # Without limits another branch or size may follow, which is no explanation.
@@ -98,10 +83,7 @@ class UnlimitedRange:
         if node is None:
             return None
         spec = self._oracle.graph.nodes[node].outputs[0]
-        infinite = any(self._not_finite(n, mask) for n, mask in masks.items())
-        kind: Kind = "exceptional" if infinite else "discrepant"
-        others = sum(int(mask.sum()) for mask in neither.values())
-        return RangeLoss(node, spec.dtype if spec else "", kind, masks, self._example(masks, theirs), others)
+        return RangeLoss(node, spec.dtype if spec else "", masks, self._example(masks, theirs))
 
     @cached_property
     def _right(self) -> dict[int, torch.Tensor]:
@@ -120,16 +102,15 @@ class UnlimitedRange:
             ratios.append(FORMATS[dtype].u / FORMATS[larger].u)
         return Oracle(graph, inputs, decisions=self._oracle.imposed), max(ratios, default=1.0)
 
-    def _shown(self, position: int, ours: Array, theirs: Array) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """The elements of an output at which `ours` is right without limits and `theirs` is not, and those at which
-        neither is; None where limits change nothing that differs."""
+    def _shown(self, position: int, ours: Array, theirs: Array) -> torch.Tensor | None:
+        """The elements of an output at which `ours` is right without limits and `theirs` is not; None without any."""
         number = self._oracle.graph.outputs[position]
         step, spec, right = self._oracle.step.wide(number), self._oracle.graph.values[number], self._right[number]
         if spec is None or not ours.shape == theirs.shape == tuple(step.shape) == tuple(right.shape):
             return None
         a, b = widen(to_torch(ours)), widen(to_torch(theirs))
         if not is_real(spec.dtype):
-            return (a == right) & (b != right), torch.zeros(a.shape, dtype=torch.bool)
+            return _any((a == right) & (b != right))
         fmt, final = FORMATS[spec.dtype], rounded(right, spec.dtype)
         changed = _another(step, final, 4 * fmt.u * torch.maximum(step.abs(), final.abs()) + fmt.tiny)
         if not bool((changed & _another(a, b, torch.zeros(()))).any()):
@@ -140,9 +121,7 @@ class UnlimitedRange:
             return None
         # What rounding to the subnormal numbers of the dtype explains is no loss of range.
         limit = torch.maximum(rounding_limit(expected), rounding_limit(self._oracle.expectation(number)))
-        changed &= other.bad & _another(step, final, limit)
-        neither = changed & mine.bad & torch.isfinite(a) & (a != 0) & _another(a, b, torch.zeros(()))
-        return changed & ~mine.bad, neither
+        return _any(changed & ~mine.bad & other.bad & _another(step, final, limit))
 
     def _expected(self, number: int, dtype: str, final: torch.Tensor, right: torch.Tensor) -> Expectation:
         """What an output may be without limits of range. It is rounded to its dtype at the end all the same."""
@@ -169,10 +148,6 @@ class UnlimitedRange:
         right = self._right[number]
         return bool((_another(value, right, 1e-2 * right.abs()) & mask).any())
 
-    def _not_finite(self, position: int, mask: torch.Tensor) -> bool:
-        step = self._oracle.step.wide(self._oracle.graph.outputs[position])
-        return bool((~torch.isfinite(step) & mask).any())
-
     def _example(self, masks: Mapping[int, torch.Tensor], theirs: Sequence[Array]) -> Example:
         position, mask = next(iter(masks.items()))
         at = np.unravel_index(int(mask.flatten().to(torch.uint8).argmax()), mask.shape)
@@ -195,6 +170,14 @@ def _another(a: torch.Tensor, b: torch.Tensor, limit: torch.Tensor) -> torch.Ten
     other = class_bits(a) != class_bits(b) if a.is_floating_point() or a.is_complex() else torch.zeros(a.shape).bool()
     distance = (a - b).abs() if a.dtype != torch.bool else (a != b).to(torch.float64)
     return other | (distance > limit)
+
+
+def _any(mask: torch.Tensor) -> torch.Tensor | None:
+    return mask if bool(mask.any()) else None
+
+
+def _true(mask: torch.Tensor) -> int:
+    return int(mask.sum())
 
 
 def _spared(one: Examined, mask: torch.Tensor | None) -> Examined:

@@ -16,7 +16,6 @@ import torch
 from mindgap.aten.storage import storage_reads
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.graph import extract
-from mindgap.graph.compare.culprit import Example
 from mindgap.graph.sizes import input_bytes, output_bytes
 from mindgap.judge.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
 from mindgap.judge.oracle.evaluation.formats import is_real
@@ -56,8 +55,7 @@ class Confirmed:
     `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns. `retyped`: the result
     to be told is right, in another dtype than the graph declares. `whole`: only the whole graph is known to be wrong,
     and `nodes` is where its values first differ. `loss`: how precision was lost, a phrase of the detail, where it is
-    known. `out_of_range`: the platform is right; the graph as declared is not, because this node leaves the range of
-    its dtype. One element of that. `doubted`: most of what follows is right on neither side.
+    known.
     """
 
     nodes: tuple[int, ...]
@@ -69,8 +67,6 @@ class Confirmed:
     retyped: bool = False
     whole: bool = False
     loss: str = ""
-    out_of_range: Example | None = None
-    doubted: bool = False
 
 
 class SingleOperators:
