@@ -392,7 +392,7 @@ def test_the_reference_evaluator_decides_who_is_wrong_about_a_file(referee: Any,
         asked.append(str(platform))
         return answer if platform == "onnx/reference" else None
 
-    found, said = decided_by_reference(run, answers)
+    found, said, _ = decided_by_reference(run, answers)
     assert asked == ["onnx/reference", "openvino/cpu@precision=f32"][: 2 if "open" in words else 1]
     assert found == status and words in said
 
@@ -403,7 +403,7 @@ def test_another_runtime_decides_where_the_reference_evaluator_cannot() -> None:
         run = OwnRun(parse(name), "m.onnx", (wrong,), (right,), file=True)
         for outputs, status in ((right, "differs"), (wrong, "unjudged")):
             answers = {other: OwnRun(parse(other), "m.onnx", (outputs,))}
-            found, said = decided_by_reference(run, lambda platform, given=answers: given.get(str(platform)))
+            found, said, _ = decided_by_reference(run, lambda platform, given=answers: given.get(str(platform)))
             assert found == status and ("the runtime is wrong" in said) == (status == "differs")
 
 
@@ -411,7 +411,7 @@ def test_the_reference_kernels_decide_about_a_litert_file() -> None:
     right, wrong = np.float32([1.0, 2.0]), np.float32([1.0, 3.0])
     run = OwnRun(parse("litert/cpu"), "m.tflite", (wrong,), (right,), file=True)
     answers = {"litert/cpu@kernels=reference": OwnRun(parse("litert/cpu@kernels=reference"), "m.tflite", (right,))}
-    found, said = decided_by_reference(run, lambda platform: answers[str(platform)])
+    found, said, _ = decided_by_reference(run, lambda platform: answers[str(platform)])
     assert found == "differs" and "LiteRT's reference kernels gives what the translated graph gives" in said
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ import typer
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.graph import Array, Graph, MindgapError, TensorStore
 from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
+from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName
@@ -123,6 +124,11 @@ class UserProgram:
     ) -> tuple[tuple[Array, ...], dict[str, Array]] | None:
         return self.client.probe(self.source, platform, arrays)
 
+    def wrong_nodes(
+        self, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (), folder: Path | None = None
+    ) -> FileNodes:
+        return self.client.wrong_nodes(self.source, platform, apart, arrays, folder)
+
     def reads(self, platform: PlatformName) -> bool:
         return self.client.reads(self.source, platform)
 
@@ -156,6 +162,11 @@ class _LeftOut:
 
     def probe(self, platform: PlatformName, arrays: Sequence[Array]) -> None:
         return None
+
+    def wrong_nodes(
+        self, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (), folder: Path | None = None
+    ) -> FileNodes:
+        return FileNodes(reason=self.why)
 
     def reads(self, platform: PlatformName) -> bool:
         return False

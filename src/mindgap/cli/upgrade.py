@@ -19,6 +19,7 @@ from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.upgrade_outputs import json_text, page, print_upgrade, write_junit
 from mindgap.findings.known import load_known
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
+from mindgap.models.own_path.client import OwnPathClient
 from mindgap.platforms.environments import find
 from mindgap.results.store import Store
 from mindgap.workflows.diff import DiffInterrupted, RunSettings, StoreNotWritten
@@ -96,12 +97,16 @@ def upgrade(
             find(name)
     tensors = default_tensor_store()
     with result_stream() as stream:
-        with progress() as tell, source_client(tensors, settings.deadline_s, capture_env, budget_s) as client:
+        with (
+            progress() as tell,
+            source_client(tensors, settings.deadline_s, capture_env, budget_s) as client,
+            OwnPathClient(settings.deadline_s, budget_s=budget_s) as files,
+        ):
             try:
                 asked = [*(options or []), *capture_options(inside, path_taken, steps, text)]
+                opened = subjects(sources, asked, client, backward, None if backward else files)
                 found = run_upgrade(
-                    subjects(sources, asked, client, backward), platforms, before, after, settings=settings,
-                    progress=tell, tensors=tensors, jobs=jobs,
+                    opened, platforms, before, after, settings=settings, progress=tell, tensors=tensors, jobs=jobs,
                     store=None if store is None else Store(store), resume=resume,
                 )  # fmt: skip
             except DiffInterrupted as error:

@@ -3,33 +3,61 @@ format's reference evaluator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
-from mindgap.judge.pipeline.own_path import own_path_of
+from mindgap.judge.pipeline.file_faults import faults_of_nodes
 from mindgap.judge.pipeline.own_path_alone import measured, off_words
-from mindgap.judge.pipeline.own_path_reasons import forms
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.judge.pipeline.own_path_reasons import forms, own_path_of, with_fault
+from mindgap.models.own_path.runs import FileNodes, OwnRun
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
 #: Runs of a file by platform; None where the platform does not read it.
 Runs = Mapping[PlatformName, OwnRun | None]
+#: Finds the nodes of a file that a platform computes otherwise, and how far the file is off there.
+NodesOn = Callable[[PlatformName, float | None], FileNodes]
 
 
-def rows_of_file(name: str, runs: Runs, reason: str, witnesses: Runs | None = None) -> list[Row]:
+def rows_of_file(
+    name: str, runs: Runs, reason: str, witnesses: Runs | None = None, nodes: NodesOn | None = None
+) -> list[Row]:  # fmt: skip
     """Returns a row for each platform on which a model file without a translation was to run.
 
     Equal bits of another run are `identical`. Outputs that are as near to another run as two right implementations of
-    one operator are to each other are `rounding`: nothing bounds it, and the detail says so. Any other difference, and
-    a failure, is unjudged: nothing says which side is right. `reason`: why there is no graph. `witnesses`: further runs
-    that have no row.
+    one operator are to each other are `rounding`: nothing bounds it, and the detail says so. Any other difference is a
+    finding where a node alone shows it and float64 or a second run takes the reference evaluator's side. Else it is
+    unjudged, as a failure is: nothing says which side is right. `reason`: why there is no graph. `witnesses`: runs of
+    the evaluator, which have no row. `nodes`: finds the nodes that a platform computes otherwise.
     """
     every = {**(witnesses or {}), **runs}
     outputs = {platform: run.outputs for platform, run in every.items() if run is not None and run.outputs is not None}
-    return [_row_of_file(name, platform, run, outputs, reason) for platform, run in runs.items()]
+    rows = [_row_of_file(name, platform, run, outputs, reason) for platform, run in runs.items()]
+    return [
+        row if nodes is None or not row.unjudged or run is None or run.outputs is None
+        else _with_nodes(row, run, outputs, [*(witnesses or {})], nodes)
+        for row, run in zip(rows, runs.values(), strict=True)
+    ]  # fmt: skip
+
+
+def _with_nodes(
+    row: Row, run: OwnRun, outputs: Mapping[PlatformName, Sequence[Array]], evaluators: Sequence[PlatformName],
+    nodes: NodesOn,
+) -> Row:  # fmt: skip
+    """The row with the nodes that are wrong, where there are some and it is known that the platform is."""
+    ours = run.outputs or ()
+    others = {each: theirs for each, theirs in outputs.items() if each != row.platform}
+    agree = any(near(outputs[one], others[each]) for one in evaluators for each in others if each != one)
+    apart = max((distance(ours, theirs) for theirs in others.values()), default=None)
+    faults = faults_of_nodes(nodes(row.platform, apart), "platform" if agree else None) if apart else []
+    known = [fault for fault in faults if fault.blame == "platform"]
+    about = own_path_of(run, "differs", row.detail)
+    sides = ours, next(iter(others.values()), ours)
+    for fault in known:
+        row = with_fault(replace(row, unjudged=False), fault, about, sides)
+    return row
 
 
 def failures_of_file(runs: Runs) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from mindgap.graph import Array, Graph, GraphError, operands
 from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.graph.compare.metrics import distance
-from mindgap.graph.compare.verdict import Fault
+from mindgap.graph.compare.verdict import Blame, Fault
 from mindgap.graph.operators import traits
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.own_path_reasons import led_by
@@ -211,9 +211,9 @@ def referee_of(run_program: Callable[[PlatformName], OwnRun | None], file: str) 
 
 def decided_by_reference(
     run: OwnRun, run_program: Callable[[PlatformName], OwnRun | None]
-) -> tuple[OwnPathStatus, str]:
-    """Returns which side of a model file others take: the runtime's, or that of the translated graph. `run_program`:
-    runs the file on another platform."""
+) -> tuple[OwnPathStatus, str, Blame | None]:
+    """Returns which side of a model file others take, the runtime's, or that of the translated graph: the status, a
+    sentence, whom it blames. `run_program`: runs the file on another platform."""
     known, *runtimes = REFEREES[Path(run.way).suffix]
     side, why = _side(run, known, run_program)
     sides = {known: side}
@@ -222,13 +222,16 @@ def decided_by_reference(
         sides |= {each: _side(run, each, run_program)[0] for each in independent}
     takers = {side: [each.words for each in sides if sides[each] == side] for side in ("graph", "runtime")}
     if takers["graph"] and not takers["runtime"]:
-        return "differs", f"{' and '.join(takers['graph'])} gives what the translated graph gives: the runtime is wrong"
+        text = f"{' and '.join(takers['graph'])} gives what the translated graph gives: the runtime is wrong"
+        return "differs", text, "platform"
     if takers["runtime"] and not takers["graph"]:
-        return "unjudged", (
+        text = (
             f"{' and '.join(takers['runtime'])} gives what the runtime gives: mindgap's translation of the file is "
             "wrong, and what else this row says is of another model. Please report it"
         )
-    return "differs", f"Whether the runtime or mindgap's translation is wrong is open: {known.words} {why}"
+        return "unjudged", text, None
+    text = f"Whether the runtime or mindgap's translation is wrong is open: {known.words} {why}"
+    return "differs", text, None
 
 
 def _side(

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.graph import Array, materialise_all
 from mindgap.graph.compare.metrics import distance
-from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import CALM, Fault, Verdict
 from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.judge.pipeline.file_faults import faults_of_nodes, is_named
 from mindgap.judge.pipeline.model_files import (
     BY_STEPS,
     decided_by_reference,
@@ -34,25 +34,23 @@ from mindgap.judge.pipeline.own_path_reasons import (
     far_words,
     forms,
     judged_by_export,
-    led_by,
     line_of,
-    question_words,
+    own_path_of,
     refused,
     submodule_culprit,
     unjudged_file,
     where_words,
     why,
+    with_fault,
 )  # fmt: skip
 from mindgap.judge.pipeline.time_budget import OutOfTime
-from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference
+from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference
 from mindgap.platforms.delegation import took_none
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import (
     FIXED,
     NOT_KEPT,
-    SEVERITY,
     UNWRITTEN,
-    OwnPath,
     OwnPathStatus,
     Row,
 )
@@ -74,6 +72,8 @@ QUANTISED_LEFT_OUT: Final = (
 _FAR: Final = 0.5
 #: Runs the program by the way of a platform's users.
 RunProgram = Callable[[PlatformName], OwnRun | None]
+#: Finds the nodes of a model file that the platform computes otherwise: how far the file is off, and its arguments.
+FindNodes = Callable[[float | None, Sequence[Array]], FileNodes]
 #: What the outputs of the program's own way are compared with: the reference's; those of eager mode, where that takes
 #: another way than capture; those of a second call, before which the program changed what it keeps; those on other
 #: arguments of the same kind.
@@ -100,12 +100,14 @@ def with_own_path(
     eager_again: Callable[[], Sequence[Array]],
     referee: RunProgram | None = None,
     probe: Probe | None = None,
+    nodes: FindNodes | None = None,
 ) -> Row:
     """Returns the row with what the program's own way gave. A difference or failure that the row lacks is a fault.
 
     `eager_again`: builds the program again and returns its outputs in eager mode; none where that fails. `referee`:
     for a program that is a model file, so that the reference of its format decides which side is wrong. `probe`: for
-    such a program, so that the integers of a quantised one decide.
+    such a program, so that the integers of a quantised one decide. `nodes`: for such a program, finds the nodes that
+    the platform computes otherwise.
     """
     if run.refused:
         floats = is_quantised(comparison.graph) and is_of_translation(row)
@@ -118,7 +120,7 @@ def with_own_path(
     graphs_row = row
     if translation_failed and status == "differs":
         row = cleared(row)
-    decides = is_referee(row.platform)
+    decides, blame = is_referee(row.platform), None
     # Nothing decides about itself; of a quantised LiteRT file other kernels do.
     if referee is not None and (not decides or Path(run.way).suffix == ".tflite"):
         if status == "differs" and not decides and (policy := quantised_operands(comparison, run, referee)) is not None:
@@ -150,7 +152,7 @@ def with_own_path(
             elif Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
                 status, detail = "unjudged", f"{detail}. {BY_STEPS}"
         if status == "differs" and not decides:
-            status, decided = decided_by_reference(run, referee)
+            status, decided, blame = decided_by_reference(run, referee)
             detail = f"{detail}. {decided}"
     about = own_path_of(run, status, detail)
     if translation_failed and status in ("same", "rounding", "unjudged"):
@@ -168,10 +170,23 @@ def with_own_path(
         if probe is not None and status == "unjudged" and (row.verdict in CALM or left):
             row = unjudged_file(row, detail, *_sides(comparison, run, compared.against))
         return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
-    fault = fault_of(run, status, detail, compared.apart, compared.against, locate, draws(comparison.graph))
+    sides = _sides(comparison, run, compared.against) if status == "differs" else None
     if row.status == "unsupported":
         row = dataclasses.replace(row, status="compile_error" if status == "failed" else "ok", message="")
-    return with_fault(row, fault, about, _sides(comparison, run, compared.against) if status == "differs" else None)
+    faults: list[Fault] = []
+    if nodes is not None and not decides:
+        arguments = run.other_arguments if compared.against == "others" else ()
+        found = nodes(None if status == "failed" else compared.apart, arguments)
+        if is_named(row, found):
+            return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
+        faults = faults_of_nodes(found, blame)
+    if not faults:
+        drawn = draws(comparison.graph)
+        fault = fault_of(run, status, detail, compared.apart, compared.against, locate, drawn)
+        faults = [dataclasses.replace(fault, blame=blame)]
+    for fault in faults:
+        row = with_fault(row, fault, about, sides)
+    return row
 
 
 def _other_forms(comparison: GraphComparison, run: OwnRun) -> bool:
@@ -195,12 +210,6 @@ def _with_quantised(
     for fault in quantised.faults:
         row = with_fault(row, fault, about, _sides(comparison, run, "reference"))
     return row
-
-
-def own_path_of(run: OwnRun, status: OwnPathStatus, detail: str) -> OwnPath:
-    """Returns what a row says of a program's own export."""
-    asked = tuple(question_words(*each) for each in run.asked)
-    return OwnPath(status, run.way, detail, asked, run.training, run.seconds)
 
 
 def fault_of(
@@ -234,26 +243,6 @@ def _sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[
     if against == "eager":
         return ours, run.eager[: len(ours)]
     return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
-
-
-def with_fault(
-    row: Row, fault: Fault, about: OwnPath, sides: tuple[Sequence[Array], Sequence[Array]] | None = None
-) -> Row:
-    """Returns the row with one more fault. The worst comes first, and the metrics are its own.
-
-    `sides`: the outputs by the program's own way and the expected ones; None where there is no one pair of these.
-    """
-    from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
-
-    faults = (*row.independent_faults, fault) if row.finding else (fault,)
-    first = min(faults, key=lambda each: SEVERITY.index(str(each.verdict)))
-    ordered = (first, *(each for each in faults if each is not first))
-    if first is fault:
-        row = dataclasses.replace(
-            row, verdicts=(), metrics=RowMetrics() if sides is None else row_metrics(*sides, None),
-            profiles={} if sides is None else fixed_tolerances(*sides),
-        )  # fmt: skip
-    return dataclasses.replace(led_by(row, ordered), own_path=about)
 
 
 def joined(first: str, second: str) -> str:

@@ -9,8 +9,8 @@ from typing import Final
 
 from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance, not_finite
-from mindgap.judge.pipeline.own_path import Against, Locate, fault_of, own_path_of, second_compared, with_fault
-from mindgap.judge.pipeline.own_path_reasons import draws_words, forms
+from mindgap.judge.pipeline.own_path import Against, Locate, fault_of, second_compared
+from mindgap.judge.pipeline.own_path_reasons import draws_words, forms, own_path_of, with_fault
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.own_path.sizes import FAR
 from mindgap.platforms.name import PlatformName

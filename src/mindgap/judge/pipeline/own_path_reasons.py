@@ -11,10 +11,11 @@ from typing import Final
 
 from mindgap.graph import Array, Graph
 from mindgap.graph.compare.culprit import SubmoduleCulprit
+from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.graph.graph import operands
 from mindgap.models.own_path.runs import Located, OwnRun
-from mindgap.results.rows import ASKS, BY_EXPORT, CALLS_CUSTOM, DRAWS, OwnPath, OwnPathStatus, Row
+from mindgap.results.rows import ASKS, BY_EXPORT, CALLS_CUSTOM, DRAWS, SEVERITY, OwnPath, OwnPathStatus, Row
 
 #: The user's line, and the operator of PyTorch that it calls, in a label of a node.
 _PLACE: Final = re.compile(r"(?P<line>[^\s()]+:\d+)\)?(?: in aten\.(?P<operator>\w+))?")
@@ -128,6 +129,32 @@ def led_by(row: Row, faults: Sequence[Fault]) -> Row:
         row, verdict=first.verdict, blame=first.blame, culprit=first.culprit, detail=first.detail,
         example=first.example, script=first.script, faults=tuple(faults),
     )  # fmt: skip
+
+
+def own_path_of(run: OwnRun, status: OwnPathStatus, detail: str) -> OwnPath:
+    """Returns what a row says of a program's own export."""
+    asked = tuple(question_words(*each) for each in run.asked)
+    return OwnPath(status, run.way, detail, asked, run.training, run.seconds)
+
+
+def with_fault(
+    row: Row, fault: Fault, about: OwnPath, sides: tuple[Sequence[Array], Sequence[Array]] | None = None
+) -> Row:
+    """Returns the row with one more fault. The worst comes first, and the metrics are its own.
+
+    `sides`: the outputs by the program's own way and the expected ones; None where there is no one pair of these.
+    """
+    from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
+
+    faults = (*row.independent_faults, fault) if row.finding else (fault,)
+    first = min(faults, key=lambda each: SEVERITY.index(str(each.verdict)))
+    ordered = (first, *(each for each in faults if each is not first))
+    if first is fault:
+        row = dataclasses.replace(
+            row, verdicts=(), metrics=RowMetrics() if sides is None else row_metrics(*sides, None),
+            profiles={} if sides is None else fixed_tolerances(*sides),
+        )  # fmt: skip
+    return dataclasses.replace(led_by(row, ordered), own_path=about)
 
 
 def cleared(row: Row) -> Row:

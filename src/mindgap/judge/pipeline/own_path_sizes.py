@@ -6,8 +6,8 @@ import dataclasses
 import math
 
 from mindgap.graph.compare.verdict import Fault
-from mindgap.judge.pipeline.own_path import OTHER, Locate, joined, with_fault
-from mindgap.judge.pipeline.own_path_reasons import line_of, submodule_culprit, where_words, why
+from mindgap.judge.pipeline.own_path import OTHER, Locate, joined
+from mindgap.judge.pipeline.own_path_reasons import line_of, submodule_culprit, where_words, why, with_fault
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
 from mindgap.results.rows import OF_SIZES, OwnPath, Row

@@ -9,22 +9,30 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mindgap.graph import MindgapError
 from mindgap.models.own_path.processes import SLOW_S, Processes
-from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns, own_run
+from mindgap.models.own_path.runners import (
+    NoOwnPath,
+    is_model_file,
+    probe_writer,
+    program_runner_of,
+    runner_json,
+    way_of,
+)
+from mindgap.models.own_path.runs import FileNode, FileNodes, Located, OwnRun, ShownDifference, SizedRuns, own_run
 from mindgap.models.own_path.sizes import DynamicSize, SizeRun
 from mindgap.models.sources.client import ProgramRaised, users_line
 from mindgap.platforms.environments import Environment
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, declared
-from mindgap.platforms.protocol import Backend, PlatformError, RunsFiles, RunsPrograms, Scripted
+from mindgap.platforms.protocol import Backend, RunsFiles
 from mindgap.platforms.registry import find
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.run.channel import Array, Frame
@@ -35,7 +43,6 @@ from mindgap.run.worker_client import LEAST_S, CannotOpen, WorkerClient, WorkerS
 if TYPE_CHECKING:
     from typing import Self
 
-    from mindgap.models.corpus.translated_model import ProbedModel
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +53,6 @@ AGAIN_S: Final = 10.0
 SEARCH_S: Final = 60.0
 #: A process that waited for a processor for such a share of its deadline did not hang: the machine is busy.
 _BUSY: Final = 0.5
-#: The calls of a runner that export or compile, and run.
-_STEPS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile", "torchax.extract_jax")
-
-
-class NoOwnPath(MindgapError):
-    """A platform or a program that has no way of its users' own, and why."""
 
 
 class OwnPathClient:
@@ -182,7 +183,7 @@ class OwnPathClient:
         Raises `MindgapError` as `feed` does.
         """
         name, question, options = source.partition("?")
-        write_probed = _probe_writer(name)
+        write_probed = probe_writer(name)
         if write_probed is None:
             return None
         if platform in self._files:
@@ -198,6 +199,27 @@ class OwnPathClient:
         if len(found) != probed.all:
             raise MindgapError(f"{platform} gives {len(found)} outputs of {probed.all}")
         return found[: probed.own], {node: found[place] for node, place in probed.nodes.items()}
+
+    def wrong_nodes(
+        self, source: str, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (),
+        folder: Path | None = None,
+    ) -> FileNodes:  # fmt: skip
+        """Finds the nodes of an ONNX file that a platform computes otherwise by themselves (`file_nodes.wrong_nodes`).
+        `apart`: how far the file is off, None where it fails. `arrays`: in place of its arguments."""
+        file = self._file(source, platform)
+        if file is None or file.suffix != ".onnx" or platform in self._files:
+            return FileNodes(reason="no ONNX file that the platform reads")
+        backend = find(platform)[0]
+        runner = program_runner_of(backend, platform, file)
+        assert runner is not None, "a platform that reads files has a runner for them"
+        more = {"apart": apart, "path": str(file), "seconds": min(SEARCH_S, self._deadline_s)}
+        try:
+            where = "" if folder is None else str(folder.resolve())
+            header = self._ask("nodes", source, platform, backend, runner, arrays=arrays, folder=where, **more).header
+        except (WorkerFailed, MindgapError) as error:
+            return FileNodes(reason=str(error))
+        nodes = tuple(FileNode(**{**each, "example": tuple(each["example"])}) for each in header["nodes"])
+        return FileNodes(nodes, header["complete"], header["reason"], header["file"])
 
     def reads(self, source: str, platform: PlatformName) -> bool:
         """Returns whether a source is a model file that the platform is given as it is."""
@@ -351,73 +373,3 @@ def _slower(backend: Backend, away: Environment | None) -> float:
     environment of what has none of its own."""
     where = backend.where if isinstance(backend, BackendInEnvironment) else away
     return where.slower if where is not None else 1.0
-
-
-def _probe_writer(name: str) -> Callable[[Path, Path], ProbedModel | None] | None:
-    """What writes a model file with its integers as outputs; None for another source."""
-    if name.endswith(".onnx"):
-        from mindgap.models.corpus.onnx_models.probing import write_probed as write_onnx
-
-        return write_onnx
-    if name.endswith(".tflite"):
-        from mindgap.models.corpus.tflite_models.probing import write_probed as write_tflite
-
-        return write_tflite
-    return None
-
-
-def is_model_file(source: str) -> bool:
-    """Whether a source is a file of a runtime's own format, which a runtime that reads it is given byte for byte."""
-    return source.partition("?")[0].endswith((".onnx", ".tflite"))
-
-
-def runner_json(runner: ScriptRunner) -> dict[str, Any]:
-    """Returns a runner as requests hold it."""
-    given = {"run": runner.run, "imports": list(runner.imports), "properties": dict(runner.properties)}
-    return {**given, "refusal": runner.refusal}
-
-
-def program_runner_of(backend: Backend, platform: PlatformName, file: Path | None = None) -> ScriptRunner | None:
-    """Returns how the platform's users run a program, or a model file of it; None for eager mode. Raises
-    `NoOwnPath`."""
-    own, options = declared(backend), platform.backend_options
-    if platform.mode == "eager" and file is None:
-        return None
-    if platform.host:
-        raise NoOwnPath(f"the program's own files are not on host {platform.host}: the captured graph alone runs there")
-    try:
-        if file is not None:
-            runner = own.file_runner(options, str(file.resolve())) if isinstance(own, RunsFiles) else None
-        elif isinstance(own, RunsPrograms):
-            runner = own.program_runner(options)
-        else:
-            runner = own.script_runner(options) if isinstance(own, Scripted) else None
-    except PlatformError:
-        raise
-    except Exception as error:  # what a third party's backend does wrong stops no comparison
-        raise NoOwnPath(f"its backend failed: {type(error).__name__}: {error}") from error
-    if runner is None:
-        raise NoOwnPath("this platform, with these options, does not say how its users run a program")
-    return runner
-
-
-def check_file(platform: PlatformName, file: Path, mapped: bool = False) -> None:
-    """Raises `MindgapError` for a model file that is not there, or that the platform does not read. `mapped`: its
-    inputs have names or numbers to match."""
-    backend = declared(find(platform)[0])
-    suffixes = backend.file_suffixes if isinstance(backend, RunsFiles) else ()
-    if file.suffix not in suffixes:
-        reads = f"reads {' and '.join(suffixes)}" if suffixes else "reads no model files"
-        raise MindgapError(f"--as {platform}={file}: {platform.device_mode} {reads}")
-    if not file.is_file():
-        raise MindgapError(f"--as {platform}={file}: no such file")
-    runner = backend.file_runner(platform.backend_options, str(file)) if isinstance(backend, RunsFiles) else None
-    if mapped and runner is not None and "model.matched(" not in runner.run:
-        raise MindgapError(f"--input-map: {platform.device_mode} feeds a file in the order of the program's arguments")
-
-
-def way_of(runner: ScriptRunner) -> str:
-    """Returns the call by which a runner exports or compiles a program."""
-    found = {name: runner.run.find(f"{name}(") for name in _STEPS}
-    there = [name for name, place in found.items() if place >= 0]
-    return min(there, key=lambda name: found[name]) if there else "the runtime's own front end"

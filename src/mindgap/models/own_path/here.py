@@ -6,11 +6,13 @@ import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from mindgap.graph import Array, MindgapError
-from mindgap.models.own_path.client import AGAIN_S, SEARCH_S, NoOwnPath, program_runner_of, runner_json, way_of
-from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns, own_run
+from mindgap.models.own_path.client import AGAIN_S, SEARCH_S
+from mindgap.models.own_path.runners import NoOwnPath, program_runner_of, runner_json, way_of
+from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference, SizedRuns, own_run
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.registry import find
@@ -82,6 +84,12 @@ class ProgramHere:
     def probe(self, platform: PlatformName, arrays: Sequence[Array]) -> None:
         """None: a program of this process is no model file."""
         return None
+
+    def wrong_nodes(
+        self, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (), folder: Path | None = None
+    ) -> FileNodes:
+        """None: a program of this process is no model file."""
+        return FileNodes(reason="a program of this process is no model file")
 
     def reads(self, platform: PlatformName) -> bool:
         """False: a program of this process is no model file."""

@@ -115,6 +115,38 @@ class ShownDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class FileNode:
+    """A node of a model file that a runtime computes otherwise by itself, on the reference evaluator's operands.
+
+    apart: how far it is off, of the largest magnitude; infinity for other shapes, dtypes or NaN; None where it fails.
+    exact: the node in float64 agrees with the evaluator.
+    nodes: how many nodes it takes; of several `name` is the last, and `op` joins the operators.
+    example: the element, what the runtime gave, and what is right; empty where there is none.
+    """
+
+    name: str
+    op: str
+    apart: float | None
+    exact: bool = False
+    nodes: int = 1
+    message: str = ""
+    example: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileNodes:
+    """The nodes of a model file that a runtime computes otherwise, the first ones first.
+
+    complete: all nodes were tried. reason: why none was. file: the name under which the first was written.
+    """
+
+    nodes: tuple[FileNode, ...] = ()
+    complete: bool = True
+    reason: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class SizedRuns:
     """Runs of one export at several sizes, the exported ones first. `left_out`: sizes that the program itself refuses.
     `reason`: why there are none, which says nothing of the platform. `at`: other sizes than those exported, where the

@@ -8,11 +8,14 @@ parent → worker   run       a program's source, a runner (`platforms.script_ru
                   eager     a program's source: builds it again, and runs it eagerly
                   sensitivity  a program's source: runs it eagerly with arguments and parameters a little moved
                   locate    the same, and how far the outputs are apart: finds the first submodule that shows it
+                  nodes     a program whose source is a file, and a runner of files: finds the nodes that it computes
+                            otherwise
                   feed      a program whose source is a file, a runner of files, and tensors: runs the file on them
 worker → parent   ran       the outputs by the runner, then those of eager mode, or why there are none by the runner;
                             what the program asks; its modules in training mode
                   sized     how far each size is off, or why it failed; sizes that the program itself refuses
                   located   the submodule
+                  noded     these nodes (`FileNodes`)
                   fed       the outputs, or why there are none
                   failed    as of `models.sources.worker`
 """
@@ -24,6 +27,7 @@ import importlib
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph.compare.metrics import distance
@@ -60,7 +64,11 @@ def own_path_service(_: Channel) -> Service:
     def feed(frame: Frame) -> Answer:
         return answering(prepared_answer(lambda header: programs.feed(header, frame.arrays)))(frame)
 
-    return Service({**{kind: answering(prepared_answer(answer)) for kind, answer in answers.items()}, "feed": feed})
+    def nodes(frame: Frame) -> Answer:
+        return answering(prepared_answer(lambda header: programs.nodes(header, frame.arrays)))(frame)
+
+    fed: dict[str, Callable[[Frame], Answer]] = {"feed": feed, "nodes": nodes}
+    return Service({**{kind: answering(prepared_answer(answer)) for kind, answer in answers.items()}, **fed})
 
 
 def prepared_answer(answer: Answers) -> Answers:
@@ -149,6 +157,19 @@ class Programs:
         if isinstance(found, Failure):
             return {"kind": "fed", "failure": found.message}, ()
         return {"kind": "fed", "failure": None}, found
+
+    def nodes(self, header: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Header, Sequence[Array]]:
+        """Finds the nodes of a model file that a runner computes otherwise. `arrays`: in place of its arguments."""
+        from mindgap.aten.tensors import to_numpy
+        from mindgap.models.own_path.file_nodes import wrong_nodes
+
+        flat = self._flat(header)
+        given = arrays or [to_numpy(tensor) for tensor in flat.tensors]
+        inputs = {**getattr(flat.program, "fixed_inputs", {}), **dict(zip(flat.names, given, strict=True))}
+        folder = Path(header["folder"]) if header["folder"] else None
+        path, runner = Path(header["path"]), requested_runner(header)
+        found = wrong_nodes(path, inputs, runner, header["seconds"], header["apart"], folder)
+        return {"kind": "noded", **dataclasses.asdict(found)}, ()
 
     def _first_of_group(self, header: Mapping[str, Any], program: FlatProgram) -> FlatProgram | None:
         """The program with the first arguments of its group. None if these are its own, or not of the same form."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol
 
 from mindgap.graph import Array, Graph
-from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
+from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
@@ -42,6 +43,13 @@ class OwnProgram(Protocol):
     ) -> tuple[tuple[Array, ...], dict[str, Array]] | None:
         """Runs a quantised model file on these tensors, and returns its outputs and its integers by the name of their
         node; None for another program. Raises `MindgapError` where it does not run so."""
+        ...
+
+    def wrong_nodes(
+        self, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (), folder: Path | None = None
+    ) -> FileNodes:
+        """Finds the nodes of a model file that the platform computes otherwise. `apart`: how far the file is off, None
+        where it fails. `arrays`: in place of its arguments. `folder`: where the first node is written."""
         ...
 
     def reads(self, platform: PlatformName) -> bool:

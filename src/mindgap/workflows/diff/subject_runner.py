@@ -17,8 +17,6 @@ from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.sizes import half_share, output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.judge.pipeline.file_rows import failures_of_file, rows_of_file
-from mindgap.judge.pipeline.model_files import referee_of
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
@@ -36,14 +34,13 @@ from mindgap.results.rows import Model, OwnPath, Row
 from mindgap.run.outcome import Outcome
 from mindgap.run.system import memory_bytes
 from mindgap.workflows.diff.collected import Collected
+from mindgap.workflows.diff.file_subject import FileSubject, RunOn, of_two_versions
 from mindgap.workflows.diff.large_models import LargeGraphGate, expected_before_capture, expected_seconds
 from mindgap.workflows.diff.subject import OwnProgram, Subject
 
 #: Outputs of a large graph that take more bytes, those of all platforms together, are asked for only where digests
 #: differ.
 _MOST_WHOLE: Final = 512 << 20
-#: What a program gave on a platform by the way of its users.
-RunOn = Callable[[PlatformName], OwnRun | None]
 #: Runs of a program by the way of platforms' users that were begun before the capture.
 OwnRuns = Mapping[PlatformName, Future[OwnRun | None]]
 
@@ -143,9 +140,13 @@ class SubjectRunner:
                 raise ProgramRaised(run.reason)
             return run
 
-        of_file = isinstance(error, FileUntranslated)
         try:
-            rows = self._rows_of_file(subject, run_on, error) if of_file else self._rows_alone(subject, program, run_on)
+            if isinstance(error, FileUntranslated):
+                report = partial(self.collected.report_activity, subject.name)
+                given = FileSubject(subject.name, program, self.context, report)
+                rows = given.rows(platforms, run_on, error)
+            else:
+                rows = self._rows_alone(subject, program, run_on)
         except ProgramRaised as raised:
             rows = raised
         if isinstance(rows, MindgapError) or all(row.status == "not_run" for row in rows):
@@ -156,7 +157,7 @@ class SubjectRunner:
         for row in rows:
             self.collected.row(position, row)
         refused = self.record.refused(position, refusal(subject.name, error))
-        if of_file:
+        if isinstance(error, FileUntranslated):
             self.collected.tick("refused", subject.name, "", finished=len(self.platforms) - len(rows))
         else:
             self.collected.refused(position, refused, len(self.platforms) - len(rows))
@@ -176,26 +177,6 @@ class SubjectRunner:
             self.collected.report_activity(subject.name, platform, "comparing the program's own export")
             rows.append(advised(row_or_failure(subject.name, platform, partial(compare, platform))))
         return rows
-
-    def _rows_of_file(self, subject: Subject, run_on: RunOn, error: FileUntranslated) -> list[Row] | MindgapError:
-        """The rows of a model file without a translation, or why no platform runs it."""
-        runs: dict[PlatformName, OwnRun | None] = {}
-
-        def ran(platform: PlatformName) -> Row:
-            runs[platform] = run_on(platform)
-            return Row(subject.name, platform, "ok", None)
-
-        rows: list[Row] = []
-        for platform in self._exporting():
-            self.collected.report_activity(subject.name, platform, "running the file")
-            rows.append(row_or_failure(subject.name, platform, partial(ran, platform)))
-        if not any(run is not None and run.outputs is not None for run in runs.values()):
-            why = failures_of_file(runs)
-            return MindgapError(f"{error.reason}; {why}") if why else error
-        assert subject.program is not None, "it ran"
-        referee = referee_of(subject.program.run, next(run.way for run in runs.values() if run is not None))
-        of_runs = {row.platform: row for row in rows_of_file(subject.name, runs, error.reason, referee)}
-        return [advised(of_runs.get(row.platform, row)) for row in rows]
 
     def _compare(self, captured: CapturedSubject, alone: bool) -> None:
         """`alone`: run one platform after the other, and end its worker before the next. Judge when all have run."""
@@ -298,6 +279,8 @@ class SubjectRunner:
         program, begun = captured.subject.program, captured.own_runs.get(platform)
         if program is None or platform == self.context.settings.reference:
             return comparison.row(platform)
+        if program.reads(self.context.settings.reference) and program.reads(platform):
+            return of_two_versions(comparison.row(platform), program, comparison, platform)
         # A file runs as it is in little more memory than its graph; an export holds the model several times over.
         exported = alone and begun is None and not program.reads(platform)
         if exported or self.budget.over:
@@ -318,7 +301,8 @@ class SubjectRunner:
             again = partial(program.eager_again, platform)
             referee = program.run if run.source_file else None
             probe = program.probe if run.source_file and self.context.settings.judge else None
-            row = with_own_path(comparison, row, run, partial(program.locate, platform), again, referee, probe)
+            nodes = partial(program.wrong_nodes, platform) if run.source_file else None
+            row = with_own_path(comparison, row, run, partial(program.locate, platform), again, referee, probe, nodes)
         except (OutOfTime, HostProblem) as error:
             return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
         sized = program.run_sizes(platform, run.dynamic)

@@ -205,7 +205,7 @@ def upgrade(
     pairs = [(in_environment(each, before), in_environment(each, after)) for each in asked]
     versions = [version_changes(*pair) for pair in pairs]
     graphs = {each.name: _CapturedOnce(each) for each in with_distinct_names(list(subjects))}
-    once = [dataclasses.replace(each.subject, graph=each.graph) for each in graphs.values()]
+    once = [_with_file(each, [new for _, new in pairs]) for each in graphs.values()]
     earlier: dict[str, Report | None] = {}
     if resume and store is not None:
         stored = tensors or default_tensor_store()
@@ -233,6 +233,14 @@ def upgrade(
         except EnvironmentProblem as error:
             warnings.warn(f"schemas of operators were not compared: {error}", stacklevel=2)
     return Upgrade(tuple(found), schemas, lambda name: graphs[name].graph())
+
+
+def _with_file(once: _CapturedOnce, platforms: Sequence[PlatformName]) -> Subject:
+    """The subject with the graph that is made once. Of a model file the file runs in both environments too, of a
+    program its graph alone."""
+    program = once.subject.program
+    is_file = program is not None and any(program.reads(each) for each in platforms)
+    return dataclasses.replace(once.subject, graph=once.graph, program=program if is_file else None)
 
 
 class _CapturedOnce:
