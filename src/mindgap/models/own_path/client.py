@@ -26,7 +26,7 @@ from mindgap.models.own_path.runners import (
     runner_json,
     way_of,
 )
-from mindgap.models.own_path.runs import FileNode, FileNodes, Located, OwnRun, ShownDifference, SizedRuns, own_run
+from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference, SizedRuns, file_nodes_of, own_run
 from mindgap.models.own_path.sizes import DynamicSize, SizeRun
 from mindgap.models.sources.client import ProgramRaised, users_line
 from mindgap.platforms.environments import Environment
@@ -218,8 +218,7 @@ class OwnPathClient:
             header = self._ask("nodes", source, platform, backend, runner, arrays=arrays, folder=where, **more).header
         except (WorkerFailed, MindgapError) as error:
             return FileNodes(reason=str(error))
-        nodes = tuple(FileNode(**{**each, "example": tuple(each["example"])}) for each in header["nodes"])
-        return FileNodes(nodes, header["complete"], header["reason"], header["file"])
+        return file_nodes_of(header)
 
     def reads(self, source: str, platform: PlatformName) -> bool:
         """Returns whether a source is a model file that the platform is given as it is."""

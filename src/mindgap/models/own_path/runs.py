@@ -121,7 +121,7 @@ class FileNode:
     apart: how far it is off, of the largest magnitude; infinity for other shapes, dtypes or NaN; None where it fails.
     exact: the node in float64 agrees with the evaluator.
     nodes: how many nodes it takes; of several `name` is the last, and `op` joins the operators.
-    example: the element, what the runtime gave, and what is right; empty where there is none.
+    example: the element, what the runtime gave, and what is right.
     """
 
     name: str
@@ -130,7 +130,7 @@ class FileNode:
     exact: bool = False
     nodes: int = 1
     message: str = ""
-    example: tuple[str, ...] = ()
+    example: tuple[str, str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +156,15 @@ class SizedRuns:
     left_out: tuple[str, ...] = ()
     reason: str = ""
     at: str = ""
+
+
+def file_nodes_of(header: Mapping[str, Any]) -> FileNodes:
+    """Reads the answer of `worker.Programs.nodes`."""
+    found: list[FileNode] = []
+    for each in header["nodes"]:
+        given: dict[str, Any] = {**each, "example": tuple(each["example"]) if each["example"] else None}
+        found.append(FileNode(**given))
+    return FileNodes(tuple(found), header["complete"], header["reason"], header["file"])
 
 
 def own_run(

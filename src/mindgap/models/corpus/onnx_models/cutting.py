@@ -69,8 +69,7 @@ class CutModel:
         weights = [self._stored(name) for name in names if name in self._weights]
         inputs = [
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-            for name in names
-            if name not in self._weights and (array := self.values[name]) is not None
+            for name, array in self.fed(places).items()
         ]
         results = [onnx.ValueInfoProto(name=name) for name in outputs]
         graph = helper.make_graph([self.model.graph.node[place] for place in places], "part", inputs, results, weights)
