@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ import torch
 
 from mindgap.aten.torch_private.fake_tensors import lazy_clone
 from mindgap.aten.torch_private.pre_dispatch import tensors_in
+from mindgap.models.capture.deep_copies import fresh_copy
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.neutral_settings import neutral_settings
 from mindgap.models.capture.origin import user_line_of
@@ -92,7 +92,7 @@ def call_inside(
         nonlocal count
         count += called == path
         if called == path and count == number:
-            came.append(copy.deepcopy((args, kwargs)))
+            came.append(fresh_copy((args, kwargs)))
             raise _Enough
 
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import types
@@ -12,12 +11,12 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, cast
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from mindgap.aten.torch_private import modules
 from mindgap.aten.torch_private.fake_tensors import storage_id
 from mindgap.aten.torch_private.overloads import custom_operators
 from mindgap.graph import Role
+from mindgap.models.capture.deep_copies import TensorSwap, deep_copy, shared_names
 from mindgap.models.capture.errors import CaptureError
 
 Program = Callable[..., Any]
@@ -126,7 +125,7 @@ def copy_program(
     """Returns a copy in which every tensor is replaced by `swap(tensor)`. Tensors that were one tensor stay one.
 
     The order is: arguments, parameters, buffers, tensors found elsewhere. The original is not changed. Raises
-    `CaptureError` if Python cannot copy the program.
+    `CaptureError` for an argument that Python cannot copy; such a part of the program is shared.
     """
     memo: dict[int, Any] = {id(operator): operator for operator in custom_operators()}
     locations: dict[Any, torch.Tensor] = {}
@@ -147,8 +146,13 @@ def copy_program(
     for name, leaf in named_arguments(program, args, kwargs):
         if isinstance(leaf, torch.Tensor):
             put(leaf, "input", name)
-    with _TensorSwap(lambda t: put(t, "input", f"argument.{len(held)}")):
-        new_args, new_kwargs = _deepcopy((tuple(args), dict(kwargs)), memo)
+    if shared := shared_names(bound_arguments(program, args, kwargs)):
+        raise CaptureError(
+            f"the argument {shared[0]} cannot be copied, so that a second run would be given what the first has left; "
+            "pass tensors, or build it inside"
+        )
+    with TensorSwap(lambda t: put(t, "input", f"argument.{len(held)}")):
+        new_args, new_kwargs = deep_copy((tuple(args), dict(kwargs)), memo)
     roots = modules_of(program)
     for prefix, module in roots:
         for name, parameter in module.named_parameters(remove_duplicate=False):
@@ -156,7 +160,7 @@ def copy_program(
     for prefix, module in roots:
         for name, buffer in module.named_buffers(remove_duplicate=False):
             put(buffer, "buffer", as_written(".".join(p for p in (prefix, name) if p)))
-    with _TensorSwap(lambda t: put(t, "constant", f"held.{len(held)}")):
+    with TensorSwap(lambda t: put(t, "constant", f"held.{len(held)}")):
         new_program = _deep_copy(program, memo)
     return ProgramCopy(new_program, new_args, new_kwargs, held)
 
@@ -170,18 +174,6 @@ def _location(tensor: torch.Tensor) -> Any:
         return id(tensor)
 
 
-def _deepcopy(value: Any, memo: dict[int, Any]) -> Any:
-    try:
-        return copy.deepcopy(value, memo)
-    except CaptureError:
-        raise
-    except Exception as error:
-        raise CaptureError(
-            f"the program holds something that Python cannot copy ({type(error).__name__}: {error}); "
-            "pass it as an argument or build it inside"
-        ) from error
-
-
 def _deep_copy(program: Any, memo: dict[int, Any]) -> Any:
     """Copies deeply, also through the closures of functions, which `copy.deepcopy` shares."""
     if isinstance(program, types.FunctionType):
@@ -193,7 +185,7 @@ def _deep_copy(program: Any, memo: dict[int, Any]) -> Any:
         )
     if isinstance(program, types.MethodType):
         return types.MethodType(program.__func__, _deep_copy(program.__self__, memo))
-    return program if isinstance(program, types.ModuleType) else _deepcopy(program, memo)
+    return program if isinstance(program, types.ModuleType) else deep_copy(program, memo)
 
 
 def _copy_function(function: types.FunctionType, memo: dict[int, Any]) -> Any:
@@ -221,19 +213,6 @@ def _copy_function(function: types.FunctionType, memo: dict[int, Any]) -> Any:
         if name in reached:
             cells[name].cell_contents = _deep_copy(reached[name], memo)
     return new
-
-
-class _TensorSwap(TorchFunctionMode):
-    """Replaces the tensors during a deep copy by other tensors."""
-
-    def __init__(self, put: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        super().__init__()
-        self._put = put
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.__deepcopy__:  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
-            return self._put(args[0])
-        return func(*args, **(kwargs or {}))
 
 
 def named_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -27,6 +27,7 @@ from mindgap.graph.operators import traits
 from mindgap.models.capture import random_operators
 from mindgap.models.capture.control_flow import answered
 from mindgap.models.capture.data_dependent import READS
+from mindgap.models.capture.deep_copies import is_strided
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.origin import user_line_of
 from mindgap.models.capture.program import HeldTensor, ProgramCopy, copy_program, leaves
@@ -285,6 +286,8 @@ def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tupl
 
     def swap(held: HeldTensor) -> torch.Tensor:
         known = by_name.get((held.role, held.name))
+        if held.role == "buffer" and not is_strided(held.tensor):
+            return held.tensor  # which the graph does not read
         if held.role == "constant":
             # The very tensor: Python may write to its memory by another name, which a copy would not show.
             copied = held.tensor

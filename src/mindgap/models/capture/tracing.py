@@ -11,6 +11,7 @@ import torch
 
 from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
 from mindgap.graph import MindgapError
+from mindgap.models.capture.deep_copies import is_strided
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.origin import user_line_of
 from mindgap.models.capture.program import HeldTensor, ProgramCopy, copy_program
@@ -52,7 +53,7 @@ def faked(tensor: torch.Tensor, fake_mode: FakeTensorMode) -> torch.Tensor:
             f"a tensor of type {type(tensor).__name__}; capture takes plain tensors, as a model has them before its "
             "weights are quantised or distributed"
         )
-    if tensor.layout != torch.strided or tensor.is_quantized:
+    if not is_strided(tensor):
         raise CaptureError(f"a tensor of layout {tensor.layout} and dtype {tensor.dtype}; graphs hold strided ones")
     if tensor.device.type == "meta":
         with fake_mode:
@@ -73,6 +74,8 @@ def fake_program(
     fakes: list[tuple[HeldTensor, torch.Tensor]] = []
 
     def fake_of(held: HeldTensor) -> torch.Tensor:
+        if held.role == "buffer" and not is_strided(held.tensor):
+            return held.tensor  # one that the program does not read stays out of the graph; `ValueTable` refuses it
         try:
             fakes.append((held, faked(held.tensor, fake_mode)))
         except CaptureError as error:

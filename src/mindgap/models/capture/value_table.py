@@ -30,6 +30,7 @@ from mindgap.graph.graph import DecisionKind
 from mindgap.models.capture import random_operators
 from mindgap.models.capture.actual_values import ActualValues, spec_of_fake
 from mindgap.models.capture.data_dependent import READS, SIZED_BY, deciding_tensors, gives_tensors
+from mindgap.models.capture.deep_copies import is_strided
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.origin import current_expression, current_line
 from mindgap.models.capture.recording import (
@@ -262,8 +263,11 @@ class ValueTable:
         return (self.faked(tensor) for tensor in tensors_in(tree))
 
     def _add_constant(self, tensor: torch.Tensor) -> None:
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
-            raise CaptureError(f"a constant tensor of kind {type(tensor).__name__}, {tensor.layout}", current_line())
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or not is_strided(tensor):
+            raise CaptureError(
+                f"a {type(tensor).__name__} of layout {tensor.layout} and dtype {tensor.dtype}; graphs hold strided ones",
+                current_line(),
+            )
         count = sum(source.role == "constant" for source in self.recorded.inputs)
         with unset_fake_temporarily():
             real = tensor.detach()

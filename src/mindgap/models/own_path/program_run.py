@@ -15,6 +15,7 @@ import torch
 from mindgap.aten.torch_private import modules
 from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
+from mindgap.models.capture.deep_copies import fresh_copy, tensors_within
 from mindgap.models.capture.origin import users_line_in
 from mindgap.models.capture.program import leaves, modules_of, tensor_names
 from mindgap.models.capture.users_code import users_code
@@ -26,13 +27,18 @@ from mindgap.platforms.script_runner import ScriptRunner
 #: By how much `sensitivity` moves each element: eight units in the last place of float32.
 _MOVED: Final = 2.0**-20
 
+#: Values that no run can change.
+_PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, torch.Tensor, torch.dtype, torch.device, torch.Size)
+
 Run = Callable[[torch.nn.Module, Callable[[], tuple[torch.Tensor, ...]]], Any]
 
 
 class FlatProgram(torch.nn.Module):
     """A program that takes the tensors among its arguments one by one, and returns its tensors as a list.
 
-    Its graph is the program's. Runners of scripts need this form.
+    Its graph is the program's. Runners of scripts need this form. Behind the tensors it takes the objects among the
+    arguments that hold tensors and that pytree does not open, such as a cache: an exporter takes or refuses them
+    itself. Each run is given copies (`fresh`).
     """
 
     def __init__(
@@ -48,11 +54,17 @@ class FlatProgram(torch.nn.Module):
             self.held = torch.nn.ModuleList(module for _, module in modules_of(program))
         self.training = getattr(program, "training", True)
         given, self._structure = modules.tree_flatten((tuple(args), dict(kwargs)))
-        self._given = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in given]
-        self._places = [place for place, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)]
+        objects = [place for place, leaf in enumerate(given) if not isinstance(leaf, _PLAIN) and tensors_within(leaf)]
+        self._given = [
+            None if place in objects or isinstance(leaf, torch.Tensor) else leaf for place, leaf in enumerate(given)
+        ]
+        self._kept = [place for place, leaf in enumerate(self._given) if not isinstance(leaf, _PLAIN)]
+        self._places = [place for place, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)] + objects
         #: The tensors among the arguments, in order, and their names.
         self.tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
         self.names = tensor_names(program, args, kwargs)
+        self._objects = [given[place] for place in objects]
+        self._pristine = list(self._given)
         #: What tracing warned of so far: the user's line and the first sentence of each.
         self.warned: list[tuple[str, str]] = []
         #: Names of the tensors that the last run was fed and has written to.
@@ -64,21 +76,29 @@ class FlatProgram(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Returns the tensors that the program returns."""
-        args, kwargs = self.arguments(tensors)
+        args, kwargs = self._unflattened(tensors)
         return _tensors(self.program(*args, **kwargs))
 
     def arguments(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns the program's arguments with these tensors in the places of its own."""
+        """Returns the program's arguments with these tensors in the places of its own. They are for no run: its other
+        arguments are no copies."""
+        return self._unflattened((*tensors, *self._objects))
+
+    def _unflattened(self, fed: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments that `fresh` gave one by one."""
         given = list(self._given)
-        for place, tensor in zip(self._places, tensors, strict=True):
-            given[place] = tensor
+        for place, one in zip(self._places, fed, strict=True):
+            given[place] = one
         args, kwargs = modules.tree_unflatten(given, self._structure)
         return args, kwargs
 
     def alike(self, other: FlatProgram) -> bool:
         """Whether the arguments of both have the same structure, shapes, dtypes and values that are no tensors."""
         forms = [[(each.shape, each.dtype) for each in side.tensors] for side in (self, other)]
-        return forms[0] == forms[1] and self._structure == other._structure and self._given == other._given
+        pairs = zip(self._given, other._given, strict=False)
+        same = all(a is b or (isinstance(a, _PLAIN) and type(a) is type(b) and a == b) for a, b in pairs)
+        bare = not self._objects and not other._objects
+        return forms[0] == forms[1] and self._structure == other._structure and same and bare
 
     def matched(
         self, inputs: Sequence[tuple[str, Sequence[Any]]], tensors: Sequence[torch.Tensor]
@@ -104,6 +124,7 @@ class FlatProgram(torch.nn.Module):
             if number not in taken and name in self.names and self.names.index(name) not in taken.values():
                 taken[number] = self.names.index(name)
         left = [number for number in range(len(inputs)) if number not in taken]
+        tensors = tensors[: len(self.names)]
         free = [place for place in range(len(tensors)) if place not in taken.values()]
         if left and len(left) != len(free):
             wanted = ", ".join(name or "(no name)" for name, _ in inputs)
@@ -146,13 +167,21 @@ class FlatProgram(torch.nn.Module):
         fixed: Mapping[str, Array] = getattr(self.program, "fixed_inputs", {})
         return {name: to_torch(array).clone() for name, array in fixed.items()}
 
-    def fresh(self) -> tuple[torch.Tensor, ...]:
-        """Returns new copies of the tensors among the arguments."""
-        return tuple(tensor.detach().clone() for tensor in self.tensors)
+    def fresh(self, tensors: Sequence[torch.Tensor] | None = None) -> tuple[Any, ...]:
+        """Returns new copies of the tensors among the arguments, and of the objects that hold tensors. What else a run
+        can change among the arguments is replaced by a copy of it as it was.
 
-    def written_of(self, fed: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> list[str]:
+        `tensors`: in place of those among the arguments.
+        """
+        kept = [self._pristine[place] for place in self._kept]
+        tensors, objects, kept = fresh_copy((self.tensors if tensors is None else list(tensors), self._objects, kept))
+        for place, one in zip(self._kept, kept, strict=True):
+            self._given[place] = one
+        return (*tensors, *objects)
+
+    def written_of(self, fed: Sequence[Any], given: Sequence[torch.Tensor]) -> list[str]:
         """Returns the names of tensors that are not as they were given."""
-        pairs = zip(self.names, fed, given, strict=True)
+        pairs = zip(self.names, fed, given, strict=False)
         return [name for name, now, before in pairs if not np.array_equal(_bytes(now), _bytes(before))]
 
     def other_tensors(self) -> list[torch.Tensor] | None:
@@ -181,9 +210,8 @@ class FlatProgram(torch.nn.Module):
 
 def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = None) -> list[Array]:
     """Returns the outputs in eager mode. `tensors`: in place of those among the arguments."""
-    given = program.fresh() if tensors is None else [tensor.clone() for tensor in tensors]
     with as_it_was(program.program), torch.no_grad(), users_code():
-        return arrays_of(program(*given))
+        return arrays_of(program(*program.fresh(tensors)))
 
 
 def sensitivity(program: FlatProgram) -> float:
@@ -228,7 +256,7 @@ class TwoCalls:
 def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]], None]) -> TwoCalls:
     """Calls the program twice in eager mode, with the same random numbers. `around_second`: makes the second call."""
     calls: list[list[Array]] = []
-    fed: list[tuple[torch.Tensor, ...]] = []
+    fed: list[tuple[Any, ...]] = []
 
     def call() -> None:
         fed.append(program.fresh())
@@ -260,13 +288,15 @@ def run_by(
     this program, kept for the next run; a run with what was exported before feeds `later` at once.
     """
     asked, again = 0, bool(exports)
-    fed: tuple[torch.Tensor, ...] | None = None
+    fed: tuple[Any, ...] | None = None
 
-    def fresh() -> tuple[torch.Tensor, ...]:
+    def fresh() -> tuple[Any, ...]:
         nonlocal asked, fed
         asked += 1
         first = asked == 1 and not again
-        fed = program.fresh() if later is None or first else tuple(tensor.clone() for tensor in later)
+        fed = program.fresh(None if first else later)
+        if not first and ".numpy()" in runner.run:
+            fed = tuple(each.detach() if isinstance(each, torch.Tensor) else each for each in fed)
         return fed
 
     try:

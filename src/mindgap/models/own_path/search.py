@@ -13,6 +13,7 @@ import torch
 
 from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
+from mindgap.models.capture.deep_copies import fresh_copy
 from mindgap.models.capture.errors import CaptureError
 from mindgap.models.capture.module_calls import WHOLE, call_inside, module_calls
 from mindgap.models.capture.origin import current_origin
@@ -47,7 +48,8 @@ def first_part(
     failure counts as a difference.
     """
     until = time.monotonic() + seconds
-    calls = [call.path for call in module_calls(program, args, kwargs, seconds / 4) if call.path != WHOLE]
+    given = fresh_copy((tuple(args), dict(kwargs)))
+    calls = [call.path for call in module_calls(program, *given, seconds / 4) if call.path != WHOLE]
     # A parametrisation makes a weight, and is no part of the program's own.
     paths = [path for path in calls if "parametrizations" not in path.split(".")]
     found = Located("", type(program).__name__)

@@ -1,0 +1,157 @@
+"""Copies programs and arguments deeply. What Python cannot copy is shared with the original, and named."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from mindgap.aten.tape import clone_strided
+from mindgap.aten.torch_private.fake_tensors import storage_id
+from mindgap.models.capture.errors import CaptureError
+
+#: Shared without a word: a run changes nothing of them.
+_HARMLESS: Final = (types.ModuleType, type(threading.Lock()), type(threading.RLock()), Mapping)
+_ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, type, torch.Tensor)
+#: Attributes of a module that hold its parts by name.
+_TABLES: Final = ("_modules", "_parameters", "_buffers")
+#: Bytes of memory around a view that are copied with it, so that other views of it share the copy.
+_MOST_AROUND: Final = 64 << 20
+
+Put = Callable[[torch.Tensor], torch.Tensor]
+
+
+class TensorSwap(TorchFunctionMode):
+    """Replaces the tensors during a deep copy by other tensors."""
+
+    def __init__(self, put: Put) -> None:
+        super().__init__()
+        self._put = put
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__deepcopy__:  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
+            return self._put(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
+    """Copies deeply. Parts that Python cannot copy, such as files, locks and mappings that refuse writes, are shared.
+
+    `memo`: as of `copy.deepcopy`; it has each shared part under the part's own id. Raises `CaptureError` where
+    `TensorSwap` does.
+    """
+    while True:
+        attempt = dict(memo)  # an attempt that fails leaves half-made copies
+        try:
+            made = copy.deepcopy(value, attempt)
+        except (CaptureError, MemoryError):
+            raise
+        except Exception:  # what classes of users raise
+            for _, part in uncopied(value, memo) or [("", value)]:
+                read_only = isinstance(part, types.MappingProxyType)
+                memo[id(part)] = types.MappingProxyType(deep_copy(dict(part), memo)) if read_only else part  # pyright: ignore[reportUnknownArgumentType] # any mapping
+            continue
+        memo.update(attempt)
+        return made
+
+
+def uncopied(value: Any, memo: Mapping[int, Any] | None = None, path: str = "") -> list[tuple[str, Any]]:
+    """Returns path and value of the innermost parts that Python cannot copy."""
+    with TensorSwap(lambda tensor: tensor):
+        return [*_uncopied(value, dict(memo or {}), path, set())]
+
+
+def shared_names(value: Any) -> list[str]:
+    """Returns the path and the class of each part that a copy shares, and that a run may use up or change."""
+    found = [(path, part) for path, part in uncopied(value) if not isinstance(part, _HARMLESS)]
+    return [f"{path} ({type(part).__name__})" for path, part in found]
+
+
+def fresh_copy(value: Any) -> Any:
+    """Copies arguments for one run: tensors with their strides, gradient flag, subclass, and the memory that they
+    share; containers; objects of any class with what they hold."""
+    with torch.no_grad(), TensorSwap(_TensorCopies().of):
+        return deep_copy(value, {})
+
+
+def tensors_within(value: Any) -> list[torch.Tensor]:
+    """Returns the tensors that a value is or holds, in objects of any class too."""
+    found: list[torch.Tensor] = []
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        found.append(tensor)
+        return tensor
+
+    with TensorSwap(note):
+        deep_copy(value, {})
+    return found
+
+
+class _TensorCopies:
+    """Copies tensors. Views of one memory become views of one copy of it."""
+
+    def __init__(self) -> None:
+        #: Each memory, which keeps its id, and its copy.
+        self._memories: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns the copy of a tensor."""
+        plain = is_strided(tensor) and tensor.device.type != "meta" and not (tensor.is_conj() or tensor.is_neg())
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not plain:
+            return _copy_of_other_kind(tensor)
+        old = tensor.untyped_storage()
+        if old.nbytes() > tensor.nbytes + _MOST_AROUND:
+            made = clone_strided(tensor.detach())
+        else:
+            _, new = self._memories.setdefault(storage_id(tensor), (old, old.clone()))
+            made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+            made.set_(new, tensor.storage_offset(), tensor.shape, tensor.stride())  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownMemberType] # typed too narrowly
+        made = torch.nn.Parameter(made, False) if isinstance(tensor, torch.nn.Parameter) else made
+        made.requires_grad_(tensor.requires_grad)
+        vars(made).update(vars(tensor))
+        return made
+
+
+def is_strided(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is strided memory of plain numbers."""
+    return tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested
+
+
+def _copy_of_other_kind(tensor: torch.Tensor) -> torch.Tensor:
+    """The copy of a tensor of a subclass or another layout."""
+    try:
+        return copy.deepcopy(tensor)
+    except (RuntimeError, NotImplementedError):  # a result of an operator, to PyTorch
+        return tensor.detach().clone()
+
+
+def _uncopied(value: Any, memo: dict[int, Any], path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, _ATOMS) or id(value) in memo or id(value) in seen:
+        return
+    seen.add(id(value))
+    try:
+        copy.deepcopy(value, dict(memo))
+    except Exception:  # what classes of users raise
+        inner = [
+            each
+            for name, part in _parts(value)
+            for each in _uncopied(part, memo, ".".join(filter(None, (path, name))), seen)
+        ]
+        yield from inner or [(path, value)]
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from ((str(key), part) for key, part in value.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any mapping
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from ((str(number), part) for number, part in enumerate(value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any sequence
+    held: dict[str, Any] = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        slots: Any = vars(kind).get("__slots__", ())
+        held |= {name: getattr(value, name, None) for name in ((slots,) if isinstance(slots, str) else slots)}
+    yield from (("" if name in _TABLES else name, part) for name, part in held.items())
