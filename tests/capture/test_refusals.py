@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import itertools
 import random
-import threading
 import time
 from typing import Any
 
@@ -152,7 +151,8 @@ def test_arguments_that_share_memory_and_are_written_to(store: TensorStore) -> N
 @pytest.mark.parametrize(("program", "args", "reason"), [
     (lambda x: None, (X,), "returns no tensor"), (lambda x: x, (X.to_sparse(),), "layout"),
     (lambda x: x, (torch.quantize_per_tensor(X, 0.1, 0, torch.qint8),), "qint8"),
-    (lambda lock, x: x, (threading.Lock(), X), "cannot copy"),
+    (lambda lines, x: x, (open(__file__), X), r"lines \(TextIOWrapper\) cannot be copied"),
+    (lambda steps, x: x, ((each for each in range(3)), X), r"steps \(generator\) cannot be copied"),
     (lambda x: x, (torch.zeros(2, device="meta"),), "no values"),
 ])  # fmt: skip
 def test_programs_and_arguments_of_the_wrong_kind(program: Any, args: Any, reason: str, store: TensorStore) -> None:

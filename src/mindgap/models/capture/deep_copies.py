@@ -6,7 +6,7 @@ import copy
 import threading
 import types
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -34,7 +34,8 @@ class TensorSwap(TorchFunctionMode):
         self._put = put
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.__deepcopy__:  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
+        # A parameter copies itself by `clone` of its data.
+        if func in (torch.Tensor.__deepcopy__, torch.Tensor.clone):  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
             return self._put(args[0])
         return func(*args, **(kwargs or {}))
 
@@ -53,11 +54,18 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
             raise
         except Exception:  # what classes of users raise
             for _, part in uncopied(value, memo) or [("", value)]:
-                read_only = isinstance(part, types.MappingProxyType)
-                memo[id(part)] = types.MappingProxyType(deep_copy(dict(part), memo)) if read_only else part  # pyright: ignore[reportUnknownArgumentType] # any mapping
+                memo[id(part)] = _read_only_copy(part, memo) if _is_proxy(part) else part
             continue
         memo.update(attempt)
         return made
+
+
+def _is_proxy(value: Any) -> bool:
+    return isinstance(value, types.MappingProxyType)
+
+
+def _read_only_copy(held: Any, memo: dict[int, Any]) -> types.MappingProxyType[Any, Any]:
+    return types.MappingProxyType(deep_copy(dict(held), memo))
 
 
 def uncopied(value: Any, memo: Mapping[int, Any] | None = None, path: str = "") -> list[tuple[str, Any]]:
@@ -127,7 +135,7 @@ def _copy_of_other_kind(tensor: torch.Tensor) -> torch.Tensor:
     try:
         return copy.deepcopy(tensor)
     except (RuntimeError, NotImplementedError):  # a result of an operator, to PyTorch
-        return tensor.detach().clone()
+        return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
 def _uncopied(value: Any, memo: dict[int, Any], path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -146,12 +154,13 @@ def _uncopied(value: Any, memo: dict[int, Any], path: str, seen: set[int]) -> It
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        yield from ((str(key), part) for key, part in value.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any mapping
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        yield from ((str(number), part) for number, part in enumerate(value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any sequence
+    kind = cast("Any", type(value))
+    if issubclass(kind, Mapping):
+        yield from ((str(key), part) for key, part in value.items())
+    elif issubclass(kind, (list, tuple, set, frozenset)):
+        yield from ((str(number), part) for number, part in enumerate(value))
     held: dict[str, Any] = dict(getattr(value, "__dict__", {}))
-    for kind in type(value).__mro__:
-        slots: Any = vars(kind).get("__slots__", ())
+    for one in kind.__mro__:
+        slots: Any = vars(one).get("__slots__", ())
         held |= {name: getattr(value, name, None) for name in ((slots,) if isinstance(slots, str) else slots)}
     yield from (("" if name in _TABLES else name, part) for name, part in held.items())

@@ -265,7 +265,7 @@ class ValueTable:
     def _add_constant(self, tensor: torch.Tensor) -> None:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) or not is_strided(tensor):
             raise CaptureError(
-                f"a {type(tensor).__name__} of layout {tensor.layout} and dtype {tensor.dtype}; graphs hold strided ones",
+                f"a {type(tensor).__name__} of layout {tensor.layout} and dtype {tensor.dtype}; graphs hold strided",
                 current_line(),
             )
         count = sum(source.role == "constant" for source in self.recorded.inputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import linecache
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance
 from mindgap.models.capture.deep_copies import fresh_copy, tensors_within
 from mindgap.models.capture.origin import users_line_in
-from mindgap.models.capture.program import leaves, modules_of, tensor_names
+from mindgap.models.capture.program import bound_arguments, leaves, modules_of, tensor_names
 from mindgap.models.capture.users_code import users_code
 from mindgap.models.corpus.source import one_line
 from mindgap.models.own_path.failures import EXPORTS, RUNNER_FILE, Failure, InputsNotMatched, failure_of
@@ -43,9 +43,10 @@ class FlatProgram(torch.nn.Module):
 
     def __init__(
         self, program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any],
-        input_map: Sequence[tuple[str, str]] = (),
+        input_map: Sequence[tuple[str, str]] = (), filled: Collection[int] = (),
     ) -> None:  # fmt: skip
-        """`input_map`: (argument, input of a model file) where their names differ. An input may be its number."""
+        """`input_map`: (argument, input of a model file) where their names differ. An input may be its number.
+        `filled`: the places of leaves that a run puts tensors into (`places_filled`)."""
         super().__init__()
         self.program = program
         self.input_map = tuple(input_map)
@@ -54,16 +55,18 @@ class FlatProgram(torch.nn.Module):
             self.held = torch.nn.ModuleList(module for _, module in modules_of(program))
         self.training = getattr(program, "training", True)
         given, self._structure = modules.tree_flatten((tuple(args), dict(kwargs)))
-        objects = [place for place, leaf in enumerate(given) if not isinstance(leaf, _PLAIN) and tensors_within(leaf)]
+        opaque = [place for place, leaf in enumerate(given) if not isinstance(leaf, _PLAIN)]
+        objects = [place for place in opaque if place in filled or tensors_within(given[place])]
+        self._kept = [place for place in opaque if place not in objects]
         self._given = [
             None if place in objects or isinstance(leaf, torch.Tensor) else leaf for place, leaf in enumerate(given)
         ]
-        self._kept = [place for place, leaf in enumerate(self._given) if not isinstance(leaf, _PLAIN)]
         self._places = [place for place, leaf in enumerate(given) if isinstance(leaf, torch.Tensor)] + objects
         #: The tensors among the arguments, in order, and their names.
         self.tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
         self.names = tensor_names(program, args, kwargs)
-        self._objects = [given[place] for place in objects]
+        #: Objects among the arguments that hold tensors, or are given some by a run.
+        self.objects = [given[place] for place in objects]
         self._pristine = list(self._given)
         #: What tracing warned of so far: the user's line and the first sentence of each.
         self.warned: list[tuple[str, str]] = []
@@ -76,15 +79,15 @@ class FlatProgram(torch.nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Returns the tensors that the program returns."""
-        args, kwargs = self._unflattened(tensors)
+        args, kwargs = self.unflattened(tensors)
         return _tensors(self.program(*args, **kwargs))
 
     def arguments(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns the program's arguments with these tensors in the places of its own. They are for no run: its other
         arguments are no copies."""
-        return self._unflattened((*tensors, *self._objects))
+        return self.unflattened((*tensors, *self.objects))
 
-    def _unflattened(self, fed: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def unflattened(self, fed: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments that `fresh` gave one by one."""
         given = list(self._given)
         for place, one in zip(self._places, fed, strict=True):
@@ -97,7 +100,7 @@ class FlatProgram(torch.nn.Module):
         forms = [[(each.shape, each.dtype) for each in side.tensors] for side in (self, other)]
         pairs = zip(self._given, other._given, strict=False)
         same = all(a is b or (isinstance(a, _PLAIN) and type(a) is type(b) and a == b) for a, b in pairs)
-        bare = not self._objects and not other._objects
+        bare = not self.objects and not other.objects
         return forms[0] == forms[1] and self._structure == other._structure and same and bare
 
     def matched(
@@ -174,10 +177,15 @@ class FlatProgram(torch.nn.Module):
         `tensors`: in place of those among the arguments.
         """
         kept = [self._pristine[place] for place in self._kept]
-        tensors, objects, kept = fresh_copy((self.tensors if tensors is None else list(tensors), self._objects, kept))
+        given = self.tensors if tensors is None else list(tensors)
+        fed, objects, kept = fresh_copy((given, self.objects, kept))
         for place, one in zip(self._kept, kept, strict=True):
             self._given[place] = one
-        return (*tensors, *objects)
+        return (*fed, *objects)
+
+    def places_filled(self) -> list[int]:
+        """Returns the places of arguments that held no tensor before the last run, and do now."""
+        return [place for place in self._kept if tensors_within(self._given[place])]
 
     def written_of(self, fed: Sequence[Any], given: Sequence[torch.Tensor]) -> list[str]:
         """Returns the names of tensors that are not as they were given."""
@@ -242,6 +250,7 @@ class TwoCalls:
 
     written: the tensors among the arguments that a call writes to.
     draws: the first call draws random numbers.
+    filled: as of `FlatProgram`. grown: the names of arguments that are no tensors and that a call changes.
     changes: what the second call changes in the program, or else the first one: the path of a buffer or an attribute,
         and the user's line.
     """
@@ -250,6 +259,8 @@ class TwoCalls:
     second: list[Array]
     written: list[str]
     draws: bool
+    filled: list[int]
+    grown: list[str]
     changes: list[tuple[str, str]]
 
 
@@ -257,11 +268,15 @@ def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]]
     """Calls the program twice in eager mode, with the same random numbers. `around_second`: makes the second call."""
     calls: list[list[Array]] = []
     fed: list[tuple[Any, ...]] = []
+    grown: list[str] = []
 
     def call() -> None:
         fed.append(program.fresh())
+        args, kwargs = program.unflattened(fed[-1])
+        given = State(None, bound_arguments(program.program, args, kwargs))
         with torch.no_grad(), users_code():
-            calls.append(arrays_of(program(*fed[-1])))
+            calls.append(arrays_of(program.program(*args, **kwargs)))
+        grown.extend(name for name, _ in given.changes({}))
 
     with as_it_was(program.program) as before:
         random = torch.random.get_rng_state()
@@ -272,9 +287,9 @@ def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]]
         torch.random.set_rng_state(random)
         around_second(call)
         written = program.written_of(fed[0], program.tensors)
-        return TwoCalls(
-            calls[0], calls[1], written, draws, between.changes(writes.lines) or before.changes(writes.lines)
-        )
+        changes = between.changes(writes.lines) or before.changes(writes.lines)
+        filled, unique = program.places_filled(), [*dict.fromkeys(grown)]
+        return TwoCalls(calls[0], calls[1], written, draws, filled, unique, changes)
 
 
 def run_by(

@@ -39,6 +39,7 @@ class OwnRun:
         others than the first call's. `changes`: the buffers and attributes that a call changes, and the user's line.
     unwritten: arguments that the program writes to in place, and its export does not.
     draws: the program draws random numbers.
+    grown: arguments that a call changes: in place, by other elements of a container, by other fields of an object.
     """
 
     platform: PlatformName
@@ -71,6 +72,7 @@ class OwnRun:
     changes: tuple[tuple[str, str], ...] = ()
     unwritten: tuple[str, ...] = ()
     draws: bool = False
+    grown: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -187,4 +189,5 @@ def own_run(
         second_outputs=found.get("second_outputs", ()), second_eager=found.get("second_eager", ()),
         changes=tuple((each[0], each[1]) for each in header.get("changes", ())),
         unwritten=tuple(header.get("unwritten", ())), draws=bool(header.get("draws")),
+        grown=tuple(header.get("grown", ())),
     )  # fmt: skip

@@ -48,12 +48,12 @@ def first_part(
     failure counts as a difference.
     """
     until = time.monotonic() + seconds
-    given = fresh_copy((tuple(args), dict(kwargs)))
-    calls = [call.path for call in module_calls(program, *given, seconds / 4) if call.path != WHOLE]
-    # A parametrisation makes a weight, and is no part of the program's own.
-    paths = [path for path in calls if "parametrizations" not in path.split(".")]
     found = Located("", type(program).__name__)
     shown = FlatProgram(program, args, kwargs), None if later is None else FlatProgram(program, *later)
+    given, named = fresh_copy((tuple(args), dict(kwargs)))
+    calls = [call.path for call in module_calls(program, given, named, seconds / 4) if call.path != WHOLE]
+    # A parametrisation makes a weight, and is no part of the program's own.
+    paths = [path for path in calls if "parametrizations" not in path.split(".")]
     left = _children("", paths)
     while left:
         path = left.pop(0)

@@ -1,26 +1,45 @@
-"""What a program holds and may change in a call: buffers, and attributes of its modules in Python."""
+"""What a program or its arguments hold and may change in a call: tensors, containers, attributes of objects."""
 
 from __future__ import annotations
 
 import ast
+import collections
 import contextlib
 import copy
 import inspect
+import io
 import os
+import pickle
+import random
+import sys
 import textwrap
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import types
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, cast
 
+import numpy as np
 import torch
 
 from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode, storage_id
 from mindgap.aten.torch_private.modules import put_buffer
+from mindgap.models.capture.deep_copies import is_strided
 from mindgap.models.capture.origin import current_line, is_torchs
 from mindgap.models.capture.program import modules_of
+from mindgap.models.capture.replay_check import same_bits
 
 #: Attributes that PyTorch itself keeps in a module.
 _PYTORCHS: Final = frozenset(torch.nn.Module().__dict__)
-_CONTAINERS: Final = (list, dict, set)
+#: Containers whose own methods, and no others of a subclass, restore what they hold.
+_CONTAINERS: Final = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
+#: What has nothing that a call may change.
+_CLOSED: Final = (
+    type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, type, types.ModuleType,
+    types.FunctionType, types.MethodType, types.BuiltinFunctionType,
+)  # fmt: skip
+#: Objects that are looked into.
+_MOST: Final = 20_000
 
 
 def _modules(program: Any) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -29,35 +48,60 @@ def _modules(program: Any) -> Iterator[tuple[str, torch.nn.Module]]:
             yield ".".join(part for part in (prefix, path) if part), module
 
 
-class State:
-    """The buffers, training modes and attributes in Python of a program's modules, as they were."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part as it was. `owner`, `name`: the module and its attribute that hold it. `is_changed`; `restore`."""
 
-    def __init__(self, program: Any) -> None:
-        self._modules = [*_modules(program)]
+    path: str
+    owner: Any
+    name: str
+    is_changed: Callable[[], bool]
+    restore: Callable[[], object]
+
+
+class State:
+    """The buffers, training modes and attributes in Python of a program's modules, as they were, and what these hold.
+
+    Left alone is what cannot be restored for certain: parameters, tensors that are not strided, containers of other
+    classes, objects of the standard library.
+    """
+
+    def __init__(self, program: Any, arguments: Mapping[str, Any] | None = None) -> None:
+        """`arguments`: by name, in place of a program."""
+        self._modules: list[tuple[str, torch.nn.Module]] = [] if arguments is not None else [*_modules(program)]
         self._buffers = [
-            (f"{path}.{name}".removeprefix("."), module, name, buffer, buffer.clone())
+            (f"{path}.{name}".removeprefix("."), module, name, buffer)
             for path, module in self._modules
             for name, buffer in module.named_buffers(recurse=False)
         ]
+        self._parts: list[_Part] = []
+        self._seen: dict[int, Any] = {id(module): module for _, module in self._modules}
+        for path, module, name, buffer in self._buffers:
+            self._tensor(buffer, path, module, name)
         self._modes = [module.training for _, module in self._modules]
         self._attributes = [_attributes(module) for _, module in self._modules]
+        for (path, module), attributes in zip(self._modules, self._attributes, strict=True):
+            for name, value in attributes.items():
+                self._look_into(value, f"{path}.{name}".removeprefix("."), module, name)
+        for name, value in (arguments or {}).items():
+            self._look_into(value, name, None, name)
 
     def restore(self) -> None:
         """Makes it all as it was."""
-        with torch.no_grad():
-            for _, module, name, buffer, saved in self._buffers:
-                # A call may copy into it, or put another tensor into its place.
-                buffer.copy_(saved)
-                put_buffer(module, name, buffer)
+        for _, module, name, buffer in self._buffers:
+            # A call may put another tensor into its place.
+            put_buffer(module, name, buffer)
         for (_, module), mode, attributes in zip(self._modules, self._modes, self._attributes, strict=True):
-            module.training = mode
             held = vars(module)
+            if module.training != mode:
+                module.training = mode
             for name in held.keys() - _PYTORCHS - attributes.keys():
                 del held[name]
-            for name, (value, content) in attributes.items():
-                held[name] = value
-                if _is_container(value):
-                    _refill(value, content)
+            held |= attributes
+        with torch.no_grad():
+            for part in self._parts:
+                if part.is_changed():
+                    part.restore()
 
     @contextlib.contextmanager
     def writes(self) -> Generator[BufferWrites]:
@@ -66,7 +110,7 @@ class State:
         Eager `torch.cond` and `while_loop` compile themselves. While a mode is active PyTorch's compiler skips their
         code, and does so for the rest of the process, in which they cannot be exported then.
         """
-        noted = BufferWrites([(path, buffer) for path, _, _, buffer, _ in self._buffers])
+        noted = BufferWrites([(path, buffer) for path, _, _, buffer in self._buffers])
         with torch.compiler.set_stance("force_eager"), noted:
             yield noted
 
@@ -75,16 +119,129 @@ class State:
 
         `lines`: those that are known, by path.
         """
-        found: list[tuple[str, str]] = []
-        for path, module, name, _, saved in self._buffers:
-            now = getattr(module, name, None)
-            if not isinstance(now, torch.Tensor) or now.shape != saved.shape or not torch.equal(now, saved):
-                found.append((path, lines.get(path) or _line_of(module, name)))
+        changed: dict[str, tuple[Any, str]] = {}
+        for path, module, name, buffer in self._buffers:
+            if getattr(module, name, None) is not buffer:
+                changed[path] = module, name
+        for part in self._parts:
+            if part.path not in changed and part.is_changed():
+                changed[part.path] = part.owner, part.name
         for (path, module), attributes in zip(self._modules, self._attributes, strict=True):
             for name, value in vars(module).items():
-                if name not in _PYTORCHS and _is_changed(value, attributes.get(name)):
-                    found.append((f"{path}.{name}".removeprefix("."), _line_of(module, name)))
-        return found
+                if name not in _PYTORCHS and _is_other(value, attributes.get(name, attributes)):
+                    changed.setdefault(f"{path}.{name}".removeprefix("."), (module, name))
+        return [
+            (path, lines.get(path) or ("" if owner is None else _line_of(owner, name)))
+            for path, (owner, name) in changed.items()
+        ]
+
+    def _look_into(self, value: Any, path: str, owner: Any, name: str) -> None:
+        """Saves what an attribute or an argument holds: containers, fields of objects, tensors, positions."""
+        left: list[Any] = [value]
+        while left and len(self._seen) < _MOST:
+            one = left.pop()
+            if isinstance(one, _CLOSED) or id(one) in self._seen:
+                continue
+            self._seen[id(one)] = one
+            if isinstance(one, torch.Tensor):
+                self._tensor(one, path, owner, name)
+            elif (position := _position_of(one)) is not None:
+                self._parts.append(_positioned(*position, path, owner, name))
+            elif issubclass(type(one), tuple):
+                left += one
+            elif type(one) in _CONTAINERS:
+                self._parts.append(_container(one, path, owner, name))
+                left += one.values() if hasattr(one, "values") else one
+            elif (fields := _fields_of(one)) is not None:
+                self._parts.append(_container(fields, path, owner, name))
+                left += fields.values()
+            elif one is value and owner is not None and (repeated := _iterator(one, path, owner, name)) is not None:
+                self._parts.append(repeated)
+
+    def _tensor(self, tensor: torch.Tensor, path: str, owner: Any, name: str) -> None:
+        """Saves the elements of a strided tensor that is no parameter."""
+        self._seen[id(tensor)] = tensor
+        if type(tensor) is not torch.Tensor or not is_strided(tensor) or tensor.device.type == "meta":
+            return
+        saved = tensor.detach().clone()
+
+        def restore() -> None:
+            with torch.inference_mode(tensor.is_inference()):
+                if tensor.shape != saved.shape or tensor.dtype != saved.dtype:
+                    tensor.data = saved.clone()
+                else:
+                    tensor.detach().copy_(saved)
+
+        self._parts.append(_Part(path, owner, name, lambda: not same_bits(tensor, saved), restore))
+
+
+def _container(held: Any, path: str, owner: Any, name: str) -> _Part:
+    """What a container holds. Its own class restores it: a subclass may refuse, or do more."""
+    saved: list[Any] = [*(held.items() if hasattr(held, "items") else held)]
+
+    def is_changed() -> bool:
+        return _elements(held) != before
+
+    def restore() -> None:
+        held.clear()
+        (held.extend if hasattr(held, "extend") else held.update)(saved)
+
+    before = _elements(held)
+    return _Part(path, owner, name, is_changed, restore)
+
+
+def _positioned(save: Callable[[], Any], load: Callable[[Any], object], path: str, owner: Any, name: str) -> _Part:
+    before = save()
+    return _Part(path, owner, name, lambda: pickle.dumps(save()) != pickle.dumps(before), lambda: load(before))
+
+
+def _position_of(one: Any) -> tuple[Callable[[], Any], Callable[[Any], object]] | None:
+    """How the state of a generator of random numbers, of an array, or of a file that is read, is saved and loaded."""
+    if isinstance(one, torch.Generator):
+        return one.get_state, one.set_state
+    if isinstance(one, random.Random):
+        return one.getstate, one.setstate
+    if isinstance(one, np.random.RandomState):
+        return one.get_state, one.set_state
+    if isinstance(one, np.random.Generator):
+        return lambda: one.bit_generator.state, lambda state: setattr(one.bit_generator, "state", state)
+    if issubclass(type(one), np.ndarray) and one.flags.writeable and not one.dtype.hasobject:
+        return one.copy, partial(np.copyto, one)
+    if isinstance(one, io.IOBase) and not one.closed and one.seekable():
+        return partial(_told, one), one.seek
+    return None
+
+
+def _told(file: io.IOBase) -> int:
+    try:
+        return file.tell()
+    except OSError:  # a text file tells no position while it is iterated over
+        return -1
+
+
+def _fields_of(one: Any) -> dict[str, Any] | None:
+    """The attributes of an object of a user's or a library's class; None for one that has none of its own."""
+    package = type(one).__module__.partition(".")[0]
+    own = not isinstance(one, torch.nn.Module) and package == "torch"
+    if isinstance(one, torch.jit.ScriptModule) or own or (package in sys.stdlib_module_names and package != "types"):  # pyright: ignore[reportPrivateImportUsage] # documented
+        return None
+    try:
+        fields = object.__getattribute__(one, "__dict__")
+    except AttributeError:
+        return None
+    return cast("dict[str, Any]", fields) if type(fields) is dict else None
+
+
+def _iterator(one: Any, path: str, owner: Any, name: str) -> _Part | None:
+    """An iterator of Python's own, which an attribute gets again as it was."""
+    if not issubclass(type(one), Iterator) or type(one).__module__ not in ("builtins", "itertools"):
+        return None
+    try:
+        saved = copy.copy(one)
+    except TypeError:  # a generator
+        return None
+    held = cast("dict[str, Any]", vars(owner))
+    return _Part(path, owner, name, lambda: held.get(name) is one, lambda: held.update({name: copy.copy(saved)}))
 
 
 class BufferWrites(TorchDispatchMode):
@@ -115,46 +272,32 @@ def _memory(tensor: torch.Tensor) -> int | None:
     """What tensors of the same memory have in common; None for a layout without one."""
     try:
         return storage_id(tensor)
-    except (RuntimeError, NotImplementedError):
+    except (RuntimeError, NotImplementedError, ValueError):  # ValueError: of a lazy module
         return None
 
 
 @contextlib.contextmanager
 def as_it_was(program: Any) -> Generator[State]:
     """Restores what a program holds, and the random state, after what runs within."""
-    state = State(program)
+    state, python, legacy = State(program), random.getstate(), np.random.get_state()
     try:
         with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
             yield state
     finally:
         state.restore()
+        random.setstate(python)
+        np.random.set_state(legacy)
 
 
-def _attributes(module: torch.nn.Module) -> dict[str, tuple[Any, Any]]:
-    """The attributes of a module in Python: each value, and a shallow copy of it if it is a container."""
-    held: dict[str, Any] = {name: value for name, value in vars(module).items() if name not in _PYTORCHS}
-    return {name: (value, copy.copy(value) if _is_container(value) else None) for name, value in held.items()}
+def _attributes(module: torch.nn.Module) -> dict[str, Any]:
+    """The attributes of a module in Python."""
+    return {name: value for name, value in vars(module).items() if name not in _PYTORCHS}
 
 
-def _is_container(value: Any) -> bool:
-    return isinstance(value, _CONTAINERS)
-
-
-def _refill(value: Any, content: Any) -> None:
-    value.clear()
-    refill = value.extend if hasattr(value, "extend") else value.update
-    refill(content)
-
-
-def _is_changed(value: Any, before: tuple[Any, Any] | None) -> bool:
-    if before is None:
-        return True
-    old = before[0] if before[1] is None else before[1]
+def _is_other(value: Any, before: Any) -> bool:
     if isinstance(value, (bool, int, float, str)):
-        return type(value) is not type(old) or value != old
-    if _is_container(value):
-        return _elements(value) != _elements(old)
-    return value is not old
+        return type(value) is not type(before) or value != before
+    return value is not before
 
 
 def _elements(held: Any) -> list[int]:

@@ -96,6 +96,7 @@ class Programs:
         self._eager: list[Array] = []
         self._second: list[Array] = []
         self._written: list[str] = []
+        self._filled: list[int] = []
         #: The arguments with which the programs of a group are exported, by their source, and these exports.
         self._first: tuple[str, tuple[Any, ...], Mapping[str, Any]] | None = None
         self._exports: dict[str, dict[str, Any]] = {}
@@ -123,7 +124,9 @@ class Programs:
             first, answer["first"] = None, False
             found = run_by(program, runner)
         if isinstance(found, Failure):
-            return {**answer, "failure": dataclasses.asdict(found)}, []
+            # That an exporter takes no such argument has nothing to do with what the program asks.
+            asked: Any = [] if program.objects else answer["asked"]
+            return {**answer, "asked": asked, "failure": dataclasses.asdict(found)}, []
         warned = (first or program).warned
         if header["first"]:
             # A run of what was exported before warns of nothing.
@@ -259,14 +262,18 @@ class Programs:
         from mindgap.models.own_path.program_run import FlatProgram
 
         pairs = [(argument, given) for argument, given in header.get("input_map", ())]
-        return FlatProgram(self._program(header["source"]).program, args, kwargs, pairs)
+        return FlatProgram(self._program(header["source"]).program, args, kwargs, pairs, self._filled)
 
     def locate(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Finds the first submodule that shows a difference or a failure by itself."""
+        from mindgap.models.own_path.runs import Located
         from mindgap.models.own_path.search import first_part
         from mindgap.models.own_path.sizes import sizes_of
 
         flat, runner = self._flat(header), requested_runner(header)
+        if header["apart"] is None and flat.objects:
+            # What an exporter refuses is an argument, and submodules are given others.
+            return {"kind": "located", **dataclasses.asdict(Located("", type(flat.program).__name__))}, ()
         given, later = flat, None
         if header["first"]:
             first = self._first_of_group(header, flat)
@@ -294,11 +301,13 @@ class Programs:
             # The second call's: what modules ask while they are imported is no question of the program.
             calls = run_twice(flat, lambda call: asked.extend(questions(flat, call)))
             self._eager, self._second, self._written = calls.first, calls.second, calls.written
+            self._filled = calls.filled
             self._facts = {
                 "changes": [list(each) for each in calls.changes],
                 "asked": [[each.function, each.place] for each in asked],
                 "training": list(training_modules(built.program)),
                 "draws": calls.draws,
+                "grown": calls.grown,
                 "dynamic": built.dynamic_shapes is not None,
             }
             self._source = source
