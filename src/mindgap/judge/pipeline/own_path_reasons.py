@@ -134,6 +134,9 @@ def led_by(row: Row, faults: Sequence[Fault]) -> Row:
 def own_path_of(run: OwnRun, status: OwnPathStatus, detail: str) -> OwnPath:
     """Returns what a row says of a program's own export."""
     asked = tuple(question_words(*each) for each in run.asked)
+    if run.grown:
+        copies = f"a call changes {', '.join(run.grown)}, so that each run was given copies"
+        detail = "; ".join(filter(None, (detail, copies)))
     return OwnPath(status, run.way, detail, asked, run.training, run.seconds)
 
 
