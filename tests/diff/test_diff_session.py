@@ -16,7 +16,7 @@ import torch
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.models.capture import capture
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.models.own_path.runs import OwnRun, Sensitivity
 from mindgap.models.sources.client import FileUntranslated, ProgramRefused
 from mindgap.platforms.name import PlatformName
 from mindgap.results.settings import RunSettings
@@ -158,8 +158,8 @@ class _File(_Waited):
     def locate(self, *_: object) -> None:
         pass
 
-    def sensitivity(self, *_: object) -> float:
-        return 0.0
+    def sensitivity(self, *_: object) -> Sensitivity:
+        return Sensitivity(0.0)
 
 
 @pytest.mark.parametrize("error", [ProgramRefused, FileUntranslated])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -248,7 +250,13 @@ def test_how_far_rounding_of_arguments_and_parameters_leads_is_measured() -> Non
     before = layer.weight.detach().clone()
     calm = sensitivity(FlatProgram(layer, (torch.randn(4, 8),), {}))
     jumping = sensitivity(FlatProgram(lambda x: (x > 1).float(), (torch.ones(64),), {}))
-    assert 0 < calm < 1e-4 and jumping == 1.0 and torch.equal(layer.weight, before)
+    assert 0 < calm.exact < calm.moved < 1e-4 and jumping.moved == 1.0 and jumping.exact == 0.0
+    assert torch.equal(layer.weight, before) and layer.weight.dtype == torch.float32
+
+
+def test_a_program_that_does_not_take_float64_is_not_measured_in_it() -> None:
+    weight = torch.randn(8, 8)
+    assert sensitivity(FlatProgram(lambda x: x @ weight, (torch.randn(4, 8),), {})).exact == math.inf
 
 
 def test_a_long_message_ends_with_a_sentence_or_a_word() -> None:

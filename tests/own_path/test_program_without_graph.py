@@ -4,6 +4,7 @@ runs are compared with each other."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.file_rows import rows_of_file
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.own_path_reasons import submodule_culprit
-from mindgap.models.own_path.runs import Located, OwnRun
+from mindgap.models.own_path.runs import Located, OwnRun, Sensitivity
 from mindgap.platforms.name import parse
 from mindgap.results.advice import _of_export, advised
 from mindgap.results.rows import FIXED, Row
@@ -23,11 +24,11 @@ RIGHT = np.linspace(-1, 1, 8, dtype=np.float32)
 RUN = OwnRun(PLATFORM, "torch.jit.trace", (RIGHT,), (RIGHT,))
 
 
-def row(sensitivity: float = 0.0, **changes: object) -> Row:
+def row(sensitivity: float = 0.0, exact: float = math.inf, **changes: object) -> Row:
     """The row of a run like `RUN`, in whose program submodule `peak` is at fault."""
     run = dataclasses.replace(RUN, **changes)  # pyright: ignore[reportArgumentType] # any field
     found = Located("peak", "Peak", line="model.py:4")
-    return row_without_graph("m", PLATFORM, run, lambda _: found, lambda: sensitivity)
+    return row_without_graph("m", PLATFORM, run, lambda _: found, lambda: Sensitivity(sensitivity, exact))
 
 
 def off(by: float) -> tuple[np.ndarray, ...]:
@@ -47,7 +48,7 @@ def test_nan_for_infinity_is_no_equal_output() -> None:
 
 @pytest.mark.parametrize(
     ("apart", "sensitivity", "verdict"),
-    [(1e-5, 0.0, None), (0.5, 0.0, "export"), (0.5, 0.1, None), (0.5, 0.01, "export")],
+    [(1e-5, 0.0, None), (0.5, 0.0, "export"), (0.5, 0.1, None), (0.5, 0.01, "export"), (0.5, math.inf, None)],
 )
 def test_what_rounding_of_the_arguments_does_not_reach_is_a_finding(
     apart: float, sensitivity: float, verdict: str | None
@@ -57,6 +58,14 @@ def test_what_rounding_of_the_arguments_does_not_reach_is_a_finding(
     assert f"{apart:.2g} of the largest magnitude off eager mode" in found.detail
     if verdict:
         assert found.culprit is not None and found.culprit.label == "peak (model.py:4)"
+
+
+@pytest.mark.parametrize(("moved", "exact"), [(1e-5, math.inf), (0.0, 1e-5), (math.inf, 1e-5)])
+def test_what_eager_mode_is_from_itself_is_rounding_on_weaker_evidence(moved: float, exact: float) -> None:
+    found = row(moved, exact, outputs=off(2e-5))
+    assert found.verdict == "rounding" and not found.unjudged and found.own_path is not None
+    assert found.own_path.status == "rounding" and [weak.missing for weak in found.weaknesses] == ["captured graph"]
+    assert row(moved, exact, outputs=off(1e-4)).verdict is None
 
 
 def test_random_numbers_are_not_judged_and_shapes_are() -> None:
@@ -84,7 +93,7 @@ def test_a_failure_is_one_and_what_was_not_fed_was_not_run() -> None:
     failed = row(outputs=None, reason="RuntimeError: no", step="torch.jit.trace", line="model.py:9")
     assert failed.verdict == "failed" and "model.py:9" in failed.detail
     assert row(outputs=None, fed=False, reason="a complex argument").status == "not_run"
-    assert row_without_graph("m", PLATFORM, None, lambda _: None, lambda: 0.0).status == "not_run"
+    assert row_without_graph("m", PLATFORM, None, lambda _: None, Sensitivity).status == "not_run"
 
 
 def test_runs_of_a_file_without_a_translation_are_compared_with_each_other() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import typer
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.graph import Array, Graph, MindgapError, TensorStore
 from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference, SizedRuns
+from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName
@@ -116,7 +115,7 @@ class UserProgram:
     def eager_again(self, platform: PlatformName) -> Sequence[Array]:
         return self.client.eager_again(self.source, platform)
 
-    def sensitivity(self, platform: PlatformName) -> float:
+    def sensitivity(self, platform: PlatformName) -> Sensitivity:
         return self.client.sensitivity(self.source, platform)
 
     def probe(
@@ -157,8 +156,8 @@ class _LeftOut:
     def eager_again(self, platform: PlatformName) -> Sequence[Array]:
         return ()
 
-    def sensitivity(self, platform: PlatformName) -> float:
-        return math.inf
+    def sensitivity(self, platform: PlatformName) -> Sensitivity:
+        return Sensitivity()
 
     def probe(self, platform: PlatformName, arrays: Sequence[Array]) -> None:
         return None

@@ -17,10 +17,11 @@ from mindgap.graph.graph import DecisionKind
 #: - `replay`: replays with rounding noise do not cover a value.
 #: - `independent fault`: whether the operator is a fault beside the others was not decided.
 #: - `dtype policy`: whether a dtype policy of the platform explains every difference was not decided.
+#: - `captured graph`: the program has none; its outputs were bounded by runs of the program.
 #: - `fallback check`: whether the operator ran on the platform's device or on the CPU was not to be seen.
 Missing = Literal[
     "bound rule", "float64 reference", "independent implementation", "replay", "independent fault", "dtype policy",
-    "fallback check",
+    "captured graph", "fallback check",
 ]  # fmt: skip
 
 

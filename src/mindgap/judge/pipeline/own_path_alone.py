@@ -9,24 +9,32 @@ from typing import Final
 
 from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance, not_finite
+from mindgap.graph.compare.verdict import Weakness
 from mindgap.judge.pipeline.own_path import Against, Locate, fault_of, second_compared
 from mindgap.judge.pipeline.own_path_reasons import draws_words, forms, own_path_of, with_fault
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.models.own_path.runs import OwnRun, Sensitivity
 from mindgap.models.own_path.sizes import FAR
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import FIXED, NO_GRAPH, Row
 
 #: Outputs that are further off than this many times what eager mode moves by (`sensitivity`) are a finding.
 _BEYOND: Final = 16.0
+#: Outputs that are no further off than this many times that, or than eager mode is from float64, are rounding.
+_WITHIN: Final = 4.0
+_BOUNDED: Final = (
+    "without a captured graph the bound is how far eager mode is from float64, and moves with its arguments and "
+    "parameters"
+)
 
 
 def row_without_graph(
-    name: str, platform: PlatformName, run: OwnRun | None, locate: Locate, sensitivity: Callable[[], float]
+    name: str, platform: PlatformName, run: OwnRun | None, locate: Locate, sensitivity: Callable[[], Sensitivity]
 ) -> Row:
     """Returns the row of a program that cannot be captured, by what its own export gave.
 
-    Equal bits are `identical`. A failure, other shapes or dtypes, and what is further off than rounding of the
-    program's arguments and parameters leads (`sensitivity`), are findings. Anything between is not judged.
+    Equal bits are `identical`. What is no further off than eager mode is from itself in float64 (`sensitivity`), or
+    moves if arguments and parameters are rounded, is `rounding`, on weaker evidence. A failure, other shapes or dtypes,
+    and what is much further off than that, are findings. Anything between is not judged.
     """
     if run is None or not run.fed:
         why = run.reason if run is not None else "this platform exports nothing"
@@ -41,7 +49,15 @@ def row_without_graph(
     if apart == 0.0:
         about = own_path_of(run, "same", "")
         return replace(measured(row, ours, expected), verdict="identical", own_path=about)
-    if apart < FAR or (apart < math.inf and (run.draws or apart <= _BEYOND * sensitivity())):
+    off = Sensitivity() if run.draws or apart == math.inf else sensitivity()
+    within = max([_WITHIN * each for each in (off.moved, off.exact) if each < math.inf], default=0.0)
+    if against == "eager" and apart <= within:
+        about = own_path_of(run, "rounding", f"{text}; {_BOUNDED}")
+        weak = (Weakness(-1, "the whole program", "captured graph", _BOUNDED),)
+        return replace(
+            measured(row, ours, expected), verdict="rounding", detail=about.detail, own_path=about, weaknesses=weak
+        )
+    if apart < FAR or (apart < math.inf and (run.draws or apart <= _BEYOND * off.moved)):
         detail = f"{text}; {draws_words(()) if run.draws else NO_GRAPH}"
         return replace(
             measured(row, ours, expected), unjudged=True, detail=f"not judged: {detail}",

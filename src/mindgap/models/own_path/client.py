@@ -26,7 +26,16 @@ from mindgap.models.own_path.runners import (
     runner_json,
     way_of,
 )
-from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference, SizedRuns, file_nodes_of, own_run
+from mindgap.models.own_path.runs import (
+    FileNodes,
+    Located,
+    OwnRun,
+    Sensitivity,
+    ShownDifference,
+    SizedRuns,
+    file_nodes_of,
+    own_run,
+)
 from mindgap.models.own_path.sizes import DynamicSize, SizeRun
 from mindgap.models.sources.client import ProgramRaised, users_line
 from mindgap.platforms.environments import Environment
@@ -249,11 +258,12 @@ class OwnPathClient:
         frame = self._ask_of_program("eager", source, platform)
         return () if frame is None else frame.arrays
 
-    def sensitivity(self, source: str, platform: PlatformName) -> float:
-        """Returns how far the program's outputs move in eager mode with its arguments and parameters
-        (`program_run.sensitivity`); infinity where that is not known."""
+    def sensitivity(self, source: str, platform: PlatformName) -> Sensitivity:
+        """Returns how far the program's outputs are from themselves in eager mode (`program_run.sensitivity`)."""
         frame = self._ask_of_program("sensitivity", source, platform)
-        return math.inf if frame is None else float(frame.header["apart"])
+        if frame is None:
+            return Sensitivity()
+        return Sensitivity(float(frame.header["moved"]), float(frame.header["exact"]))
 
     def _ask_of_program(self, kind: str, source: str, platform: PlatformName) -> Frame | None:
         """Asks about a program that ran; None where that fails."""

@@ -12,7 +12,7 @@ from typing import Any
 from mindgap.graph import Array, MindgapError
 from mindgap.models.own_path.client import AGAIN_S, SEARCH_S
 from mindgap.models.own_path.runners import NoOwnPath, program_runner_of, runner_json, way_of
-from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference, SizedRuns, own_run
+from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns, own_run
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment
 from mindgap.platforms.registry import find
@@ -73,13 +73,13 @@ class ProgramHere:
         """None: a program of this process is not built again."""
         return ()
 
-    def sensitivity(self, platform: PlatformName) -> float:
-        """Returns how far the outputs move in eager mode with arguments and parameters."""
+    def sensitivity(self, platform: PlatformName) -> Sensitivity:
+        """Returns how far the outputs are from themselves in eager mode."""
         from mindgap.aten.state import TORCH_STATE
 
         with TORCH_STATE:
             header, _ = self._programs.sensitivity({"source": ""})
-        return float(header["apart"])
+        return Sensitivity(float(header["moved"]), float(header["exact"]))
 
     def probe(self, platform: PlatformName, arrays: Sequence[Array]) -> None:
         """None: a program of this process is no model file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import math
 import warnings
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.torch_private import modules
-from mindgap.graph import Array
+from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.metrics import distance
 from mindgap.models.capture.deep_copies import fresh_copy, tensors_within
 from mindgap.models.capture.origin import users_line_in
@@ -21,11 +22,16 @@ from mindgap.models.capture.program import bound_arguments, leaves, modules_of, 
 from mindgap.models.capture.users_code import users_code
 from mindgap.models.corpus.source import one_line
 from mindgap.models.own_path.failures import EXPORTS, RUNNER_FILE, Failure, InputsNotMatched, failure_of
+from mindgap.models.own_path.runs import Sensitivity
 from mindgap.models.own_path.state import State, as_it_was
 from mindgap.platforms.script_runner import ScriptRunner
 
-#: By how much `sensitivity` moves each element: eight units in the last place of float32.
-_MOVED: Final = 2.0**-20
+#: By how many units in the last place `sensitivity` moves each element.
+_MOVED_UNITS: Final = 8.0
+#: What a program raises that mixes float64 with a dtype of its own.
+_NOT_IN_FLOAT64: Final = (
+    RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, KeyError, AttributeError, MindgapError,
+)  # fmt: skip
 
 #: Values that no run can change.
 _PLAIN: Final = (type(None), bool, int, float, complex, str, bytes, torch.Tensor, torch.dtype, torch.device, torch.Size)
@@ -222,15 +228,19 @@ def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = N
         return arrays_of(program(*program.fresh(tensors)))
 
 
-def sensitivity(program: FlatProgram) -> float:
-    """Returns how far the outputs in eager mode move, of the largest magnitude, if arguments and parameters move by
-    `_MOVED` of each element."""
-    expected, generator = run_eagerly(program), torch.Generator().manual_seed(0)
+def sensitivity(program: FlatProgram) -> Sensitivity:
+    """Returns how far the outputs in eager mode move, and how far they are from those in float64."""
+    expected = run_eagerly(program)
+    return Sensitivity(_moved(program, expected), _apart_in_float64(program, expected))
+
+
+def _moved(program: FlatProgram, expected: Sequence[Array]) -> float:
+    generator = torch.Generator().manual_seed(0)
 
     def move(tensor: torch.Tensor) -> None:
         if tensor.is_floating_point():
             signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
-            tensor.mul_((1 + _MOVED * signs).to(tensor.dtype))
+            tensor.mul_((1 + _MOVED_UNITS * torch.finfo(tensor.dtype).eps * signs).to(tensor.dtype))
 
     given, parameters = program.fresh(), [*program.parameters()]
     before = [parameter.detach().clone() for parameter in parameters]
@@ -242,6 +252,28 @@ def sensitivity(program: FlatProgram) -> float:
         finally:
             for parameter, saved in zip(parameters, before, strict=True):
                 parameter.copy_(saved)
+
+
+def _apart_in_float64(program: FlatProgram, expected: Sequence[Array]) -> float:
+    """How far the outputs are from those with arguments, parameters and buffers in float64; infinity where the program
+    does not take these."""
+    given = [tensor.double() if _is_narrower(tensor) else tensor for tensor in program.fresh()]
+    held = [(each, each.data) for each in (*program.parameters(), *program.buffers()) if _is_narrower(each)]
+    try:
+        for each, data in held:
+            each.data = data.double()
+        exact = run_eagerly(program, given)
+    except _NOT_IN_FLOAT64:
+        return math.inf
+    finally:
+        for each, data in held:
+            each.data = data
+    pairs = [(a.astype(b.dtype), b) for a, b in zip(exact, expected, strict=False) if a.shape == b.shape]
+    return distance(expected, [a for a, _ in pairs])
+
+
+def _is_narrower(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.itemsize < 8 and not tensor.is_sparse
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -98,6 +99,18 @@ class Located:
     complete: bool = True
     step: str = ""
     line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How far the outputs of a program are from themselves in eager mode, of the largest magnitude.
+
+    moved: if arguments and parameters move by eight units in the last place; infinity where that is not known.
+    exact: if it computes in float64; infinity where it cannot.
+    """
+
+    moved: float = math.inf
+    exact: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,10 +240,10 @@ class Programs:
         return {"kind": "eager"}, run_eagerly(FlatProgram(built.program, built.args, built.kwargs))
 
     def sensitivity(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
-        """Measures how far the outputs of a program move in eager mode with its arguments and parameters."""
+        """Measures how far the outputs of a program are from themselves in eager mode."""
         from mindgap.models.own_path.program_run import sensitivity
 
-        return {"kind": "sensitivity", "apart": sensitivity(self._flat(header))}, ()
+        return {"kind": "sensitivity", **dataclasses.asdict(sensitivity(self._flat(header)))}, ()
 
     def _dimensions(self, flat: FlatProgram, header: Mapping[str, Any]) -> DynamicDimensions:
         """The dynamic dimensions that the user asks for, or else those that the source declares."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from mindgap.graph import Array, Graph
-from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference, SizedRuns
+from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
@@ -33,9 +33,8 @@ class OwnProgram(Protocol):
         """Builds the program again and returns its outputs in eager mode; none where that fails."""
         ...
 
-    def sensitivity(self, platform: PlatformName) -> float:
-        """Returns how far the outputs move in eager mode if arguments and parameters move by eight units in the last
-        place of float32; infinity where that is not known."""
+    def sensitivity(self, platform: PlatformName) -> Sensitivity:
+        """Returns how far the outputs are from themselves in eager mode."""
         ...
 
     def probe(
