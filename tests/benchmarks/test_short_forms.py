@@ -58,6 +58,7 @@ SHORT_FORMS = (
         r"onnx: \d+ read, \d+ refused, 0 untyped",
     ),
     ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
+    ShortForm("everyday.py", "--only vision:perceptron -p cpu/jit", "1 things, 1 rows, 0 wrong"),
     ShortForm("export_speed.py", "--runs 1", r"[\d.]+ s before, [\d.]+ s after"),
     ShortForm(
         "export_time.py", "bert --islands 3 --steps 1",

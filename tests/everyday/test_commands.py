@@ -1,0 +1,135 @@
+"""Each row of README's table of commands, once on a small real input, its output read."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import Ran, mindgap
+
+NET = """
+import torch
+
+
+def make():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 3))
+    return net.eval(), (torch.randn(4, 8),)
+
+
+def ends_wrong():
+    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()).eval(), (torch.ones(2, 4),)
+
+
+def classifier():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3)).eval(), (torch.randn(2, 3, 2, 2),)
+"""
+FAULTY = "faulty/eager@faults=faults.toml"
+FAULTS = '[[fault]]\nkind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.tanh*" }\n'
+PLAN = """
+seed = 3
+catalogue = "catalogue"
+[variants]
+count = 12
+sizes = [{ nodes = 8, share = 1.0 }]
+mutated = 0.25
+[platforms]
+"cpu/jit" = {}
+"faulty/eager@faults=faults.toml" = {}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "faults.toml").write_text(FAULTS)
+    (tmp_path / "plan.toml").write_text(PLAN)
+    return tmp_path
+
+
+def ok(ran: Ran, *expected: str, status: int = 0) -> Ran:
+    assert ran.status == status, ran.err[-1500:] + ran.out[-500:]
+    assert "Traceback" not in ran.err, ran.err
+    for each in expected:
+        assert re.search(each, ran.out), f"{each!r} is not in\n{ran.out[-3000:]}"
+    return ran
+
+
+def test_platforms_environments_and_cache(here: Path) -> None:
+    ok(mindgap("platforms", cwd=here), r"cpu/jit", r"onnxruntime/cpu", r"openvino/cpu")
+    ok(mindgap("env", "recipes", cwd=here), r"iree", r"executorch")
+    ok(mindgap("env", "list", cwd=here))
+    ok(mindgap("cache", cwd=here), r"\d")
+
+
+@pytest.mark.nightly
+def test_diff_writes_every_form(here: Path) -> None:
+    written = ("--html", "page.html", "--junit", "junit.xml", "--sarif", "found.sarif", "--metrics")
+    ran = mindgap("diff", "net.py:make", "-p", "cpu/jit", "-p", "onnxruntime/cpu", *written, cwd=here, own_path=True)
+    ok(ran, r"net:make", r"onnxruntime/cpu +(rounding|identical)")
+    assert "<html" in (here / "page.html").read_text() and "<testsuite" in (here / "junit.xml").read_text()
+    assert json.loads((here / "found.sarif").read_text())["version"] == "2.1.0"
+    saved = ok(mindgap("diff", "net.py:make", "-p", "cpu/jit", "--json", cwd=here)).out
+    (here / "report.json").write_text(saved)
+    ok(mindgap("report", "report.json", "-o", "again.html", cwd=here))
+    assert "net:make" in (here / "again.html").read_text()
+
+
+@pytest.mark.nightly
+def test_a_fault_is_followed_reduced_and_accepted(here: Path) -> None:
+    ok(mindgap("diff", "net.py:ends_wrong", "-p", FAULTY, cwd=here), r"discrepant", r"aten.tanh|tanh", status=1)
+    baseline = ("--baseline", "known.json")
+    ok(mindgap("diff", "net.py:ends_wrong", "-p", FAULTY, *baseline, "--update-baseline", cwd=here))
+    ok(mindgap("diff", "net.py:ends_wrong", "-p", FAULTY, *baseline, cwd=here))
+    ok(mindgap("trace", "net.py:ends_wrong", "-p", FAULTY, cwd=here), r"tanh")
+    ok(mindgap("reduce", "net.py:ends_wrong", "-p", FAULTY, "--out", "reduced", cwd=here), r"tanh", status=1)
+    assert [*(here / "reduced").iterdir()]
+
+
+@pytest.mark.nightly
+def test_one_platform_is_compared_with_itself(here: Path) -> None:
+    ok(mindgap("metamorphic", "net.py:make", "-p", "cpu/jit", cwd=here), r"cpu/jit")
+    ok(mindgap("invariance", "net.py:make", "-p", "cpu/eager", cwd=here), r"batch")
+    ok(mindgap("repeats", "softmax", "-p", "cpu/eager", "--runs", "20", cwd=here), r"softmax")
+
+
+@pytest.mark.nightly
+def test_what_platforms_and_packages_take(here: Path) -> None:
+    ok(mindgap("coverage", "onnxruntime/cpu", "--static", cwd=here), r"onnxruntime")
+    ran = mindgap("portability", "net.py", "-p", "onnxruntime/cpu", cwd=here)
+    assert ran.status in (0, 1) and "Linear" in ran.out, ran.err
+    assert mindgap("env", "create", "same", "--python", sys.executable, cwd=here).status == 0
+    ok(mindgap("upgrade", "net.py:make", "--from", "same", "-p", "cpu/jit", cwd=here), r"same")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_a_catalogue_its_variants_and_a_campaign(here: Path) -> None:
+    ok(mindgap("capture", "net.py:ends_wrong", "-o", "net.mindgap", cwd=here))
+    ok(mindgap("diff", "net.mindgap", "-p", "cpu/jit", cwd=here), r"identical")
+    ok(mindgap("corpus", "build", "catalogue", "net.py:make", "net.py:ends_wrong", "-j", "1", cwd=here))
+    ok(mindgap("corpus", "list", "catalogue", cwd=here), r"net\.py:make|net:make")
+    ok(mindgap("corpus", "stats", "catalogue", cwd=here), r"aten")
+    ok(mindgap("synth", "catalogue", "-n", "3", cwd=here))
+    ran = mindgap("campaign", "run", "plan.toml", "--out", "run", "--no-coverage", "--no-support", cwd=here)
+    assert ran.status in (0, 1) and "Traceback" not in ran.err, ran.err
+    ok(mindgap("campaign", "findings", "run", cwd=here), r"tanh|0 ", status=ran.status)
+    ok(mindgap("campaign", "status", "run", cwd=here))
+    ok(mindgap("study", "gap", "run", cwd=here), r"cpu/jit")
+
+
+@pytest.mark.nightly
+def test_studies(here: Path) -> None:
+    import numpy as np
+
+    ok(mindgap("study", "speed", "net.py:make", "-p", "cpu/jit", cwd=here), r"cpu/jit")
+    generator = np.random.default_rng(0)
+    np.savez(here / "data.npz", x=generator.random((12, 3, 2, 2), np.float32), y=np.arange(12) % 3)
+    ran = mindgap("study", "task", "net.py:classifier", "data.npz", "-p", "cpu/jit", cwd=here)
+    assert ran.status in (0, 1, 2) and "Traceback" not in ran.err, ran.err
+    assert ran.status != 2 or ran.err.startswith("mindgap:"), ran.err
