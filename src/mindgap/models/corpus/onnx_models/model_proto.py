@@ -149,3 +149,27 @@ def constant_of(node: Any) -> torch.Tensor:
     if isinstance(value, bytes) or (isinstance(value, list) and value and isinstance(value[0], bytes)):
         raise Untranslated("a value of type string, which graphs do not hold")
     return value if isinstance(value, torch.Tensor) else torch.tensor(value)
+
+
+def repeated_graph(node: Any, inputs: int, outputs: int) -> Any:
+    """Returns the graph that a node repeats. Raises `Untranslated` for one without so many inputs, or fewer outputs."""
+    graph = next(subgraphs(node), None)
+    if graph is None or len(graph.input) != inputs or len(graph.output) < outputs:
+        raise Untranslated(f"it has no graph of {inputs} inputs and at least {outputs} outputs")
+    return graph
+
+
+def has_one_condition(graph: Any) -> bool:
+    """Whether the graph of a loop computes its condition from constants, and from the condition before it, only: where
+    it is true once, it is true each time."""
+    made = {name: node for node in graph.node for name in node.output}
+    changing = {graph.input[0].name, *(each.name for each in graph.input[2:])}
+    left, seen = [graph.output[0].name], set[str]()
+    while left:
+        name = left.pop()
+        if name in changing:
+            return False
+        if name in made and name not in seen:
+            left += used_names(made[name])
+        seen.add(name)
+    return True

@@ -102,6 +102,8 @@ def _coordinates(node: OnnxNode, axis: _Axis) -> tuple[Array, Array]:
         found = start * last + (
             y * 0 + (end - start) * last / 2 if wide == 1 else y * (end - start) * last / (wide - 1)
         )
+    elif placed == b"tf_half_pixel_for_nn":
+        found = (y + 0.5) / axis.scale
     elif placed == b"half_pixel_symmetric":
         found = axis.before / 2 * (1 - axis.after / wide) + centred
     else:

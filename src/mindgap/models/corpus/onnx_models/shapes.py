@@ -283,10 +283,11 @@ def stack(node: OnnxNode, *operands: Tensor) -> Tensor:
 @translates("mindgap.Select")
 def select(node: OnnxNode, x: Tensor) -> Tensor:
     """What an iteration of `Scan` gets of a scanned input."""
-    return x.select(0, node.get("index")).clone()
+    return x.select(node.get("axis"), node.get("index")).clone()
 
 
-@translates("OptionalGetElement")
-def optional_get_element(_: OnnxNode, x: Tensor) -> Tensor:
-    """An optional value that is there."""
-    return x.clone()
+@translates("mindgap.Piece")
+def piece(node: OnnxNode, x: Tensor) -> Tensor:
+    """One tensor of `SplitToSequence`."""
+    found = x.narrow(node.get("axis"), node.get("index"), node.get("size"))
+    return found.clone() if node.get("keepdims") else found.squeeze(node.get("axis")).clone()

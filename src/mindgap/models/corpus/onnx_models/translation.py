@@ -15,15 +15,17 @@ from mindgap.models.corpus.onnx_models.model_proto import (
     attributes_of,
     constant_of,
     domain_of,
+    has_one_condition,
     initial_value,
     initial_values,
     node_name,
     op_of,
+    repeated_graph,
     subgraphs,
     unique_name,
-    used_names,
 )
 from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, ConstantResults, OnnxNode
+from mindgap.models.corpus.onnx_models.sequences import SEQUENCE_OPERATORS, translate_sequence
 from mindgap.models.corpus.translated_model import (
     MissingTranslation,
     TranslatedModel,
@@ -43,6 +45,7 @@ for _family in (
     "quantised",
     "microsoft",
     "attention",
+    "machine_learning",
 ):
     importlib.import_module(f"mindgap.models.corpus.onnx_models.{_family}")  # each registers its translations
 
@@ -50,6 +53,8 @@ for _family in (
 _OF_SHAPES: Final = frozenset({"Shape", "Size"})
 #: Operators that hold graphs -> operands that decide which of their nodes run, and how often.
 _CONTROL: Final[Mapping[str, tuple[int, ...]]] = {"If": (0,), "Loop": (0, 1), "Scan": ()}
+#: Operators that are resolved while the model is translated -> operands that must be known.
+_KNOWN: Final = {**_CONTROL, **SEQUENCE_OPERATORS}
 _ITERATIONS: Final = 1000
 #: A trip count that no loop reaches, such as the largest int64.
 _ENDLESS: Final = 1 << 31
@@ -77,6 +82,8 @@ def translated(
     work.run(model.graph.node, _Scope({}, ""))
     outputs = [value.name for value in model.graph.output]
     for name in outputs:
+        if name in work.sequences:
+            raise MissingTranslation(f"output {name} is a sequence")
         if name not in work.values:
             raise Untranslated(f"output {name} is given by no node")
     if all(name in work.known for name in outputs):
@@ -99,7 +106,7 @@ def bakeable(model: Any, given: Mapping[str, torch.Tensor]) -> set[str]:
 def is_translated(node: Any) -> bool:
     """Whether there is a translation of the node's operator."""
     op = op_of(node)
-    return op in TRANSLATIONS or op in _OF_SHAPES or op in _CONTROL or op == "Constant"
+    return op in TRANSLATIONS or op in _OF_SHAPES or op in _KNOWN or op == "Constant"
 
 
 def structural_names(nodes: Sequence[Any]) -> set[str]:
@@ -112,35 +119,11 @@ def structural_names(nodes: Sequence[Any]) -> set[str]:
             found |= structural_names(graph.node)
         if op in _OF_SHAPES or op == "Constant":
             continue
-        positions: Iterable[int] = TRANSLATIONS[op].structural if op in TRANSLATIONS else _CONTROL.get(op, ())
+        positions: Iterable[int] = TRANSLATIONS[op].structural if op in TRANSLATIONS else _KNOWN.get(op, ())
         if any(name in found for name in node.output):
             positions = range(len(node.input))
         found.update(node.input[i] for i in positions if i < len(node.input) and node.input[i])
     return found
-
-
-def _body(node: Any, inputs: int, outputs: int) -> Any:
-    """Returns the graph that a node repeats. Raises `Untranslated` for one without so many inputs, or fewer outputs."""
-    graph = next(subgraphs(node), None)
-    if graph is None or len(graph.input) != inputs or len(graph.output) < outputs:
-        raise Untranslated(f"it has no graph of {inputs} inputs and at least {outputs} outputs")
-    return graph
-
-
-def _one_condition(graph: Any) -> bool:
-    """Whether the graph of a loop computes its condition from constants, and from the condition before it, only: where
-    it is true once, it is true each time."""
-    made = {name: node for node in graph.node for name in node.output}
-    changing = {graph.input[0].name, *(each.name for each in graph.input[2:])}
-    left, seen = [graph.output[0].name], set[str]()
-    while left:
-        name = left.pop()
-        if name in changing:
-            return False
-        if name in made and name not in seen:
-            left += used_names(made[name])
-        seen.add(name)
-    return True
 
 
 class _Scope:
@@ -163,7 +146,7 @@ class _Scope:
 
 class _Translation:
     """What is known while a model is translated. `values`: of all names so far; `known`: those that no input changes;
-    `folded`: those of them that become constants of the program."""
+    `folded`: those of them that become constants of the program; `sequences`: the values that each sequence holds."""
 
     def __init__(
         self, model: Any, given: Mapping[str, torch.Tensor], on_node: OnNode | None, baked: set[str],
@@ -175,6 +158,7 @@ class _Translation:
         self.values: dict[str, torch.Tensor] = {**self.initial, **given}
         self.known = baked | (set(self.initial) - set(given))
         self.folded = set(baked)
+        self.sequences: dict[str, tuple[str, ...]] = {}
         self.steps: list[TranslatedNode] = []
         self.names: set[str] = set()
 
@@ -190,12 +174,14 @@ class _Translation:
     def run(self, nodes: Sequence[Any], scope: _Scope) -> None:
         for index, node in enumerate(nodes):
             op = op_of(node)
-            name = self._named(f"{scope.prefix}{node_name(node, index)}")
+            name = self.named(f"{scope.prefix}{node_name(node, index)}")
             try:
                 if op == "Constant":
-                    self._keep(scope.bind(node.output[0]), constant_of(node), folded=True)
+                    self.keep(scope.bind(node.output[0]), constant_of(node), folded=True)
                 elif op in _OF_SHAPES:
-                    self._keep(scope.bind(node.output[0]), self._fact(node, scope), folded=True)
+                    self.keep(scope.bind(node.output[0]), self._fact(node, scope), folded=True)
+                elif op in SEQUENCE_OPERATORS:
+                    translate_sequence(self, node, name, scope)
                 elif op in _CONTROL:
                     {"If": self._if, "Loop": self._loop, "Scan": self._scan}[op](node, name, scope)
                 else:
@@ -203,23 +189,23 @@ class _Translation:
             except Untranslated as error:
                 raise (error if error.located else error.at(name, op)) from error
 
-    def _named(self, name: str) -> str:
+    def named(self, name: str) -> str:
         return unique_name(name, self.names)
 
-    def _keep(self, name: str, tensor: torch.Tensor, folded: bool) -> None:
+    def keep(self, name: str, tensor: torch.Tensor, folded: bool) -> None:
         self.values[name] = tensor
         self.known.add(name)
         if folded:
             self.folded.add(name)
 
-    def _value(self, name: str, scope: _Scope) -> torch.Tensor:
+    def value(self, name: str, scope: _Scope) -> torch.Tensor:
         found = scope.of(name)
         if found not in self.values:
             raise Untranslated(f"operand {name} is given by no node before it")
         return self.values[found]
 
     def _fact(self, node: Any, scope: _Scope) -> torch.Tensor:
-        shape, attributes = tuple(self._value(node.input[0], scope).shape), attributes_of(node)
+        shape, attributes = tuple(self.value(node.input[0], scope).shape), attributes_of(node)
         if node.op_type == "Size":
             return torch.tensor(int(np.prod(shape, dtype=np.int64)))
         return torch.tensor(shape[slice(attributes.get("start", 0), attributes.get("end"))], dtype=torch.int64)
@@ -232,20 +218,20 @@ class _Translation:
         for position, each in enumerate(node.input):
             found = scope.of(each) if each else ""
             if each:
-                self._value(each, scope)  # it is there
+                self.value(each, scope)  # it is there
             if not each or position not in TRANSLATIONS[op].structural:
                 operands.append(found)
                 continue
             if found not in self.known:
                 raise MissingTranslation(f"operand {position} of {node.op_type} is computed from the inputs")
-            structural[position] = to_numpy(self._value(each, scope))
+            structural[position] = to_numpy(self.value(each, scope))
             operands.append("")
         wanted = tuple(bool(each) for each in node.output)
         one = OnnxNode(op, attributes_of(node), structural, wanted, self.opsets.get(domain_of(node), 1), name)
         outputs = [scope.bind(each) if each else "" for each in node.output]
-        results = self._ran(one, operands, outputs, [scope.of(each) for each in node.input if each])
+        results = self.ran(one, operands, outputs, [scope.of(each) for each in node.input if each])
         if self.on_node is not None:
-            given = [self._value(each, scope) if each else None for each in node.input]
+            given = [self.value(each, scope) if each else None for each in node.input]
             self.on_node(node, given, [results.get(each) for each in outputs])
 
     def _note(self, step: TranslatedNode, results: Mapping[str, torch.Tensor], operands: Sequence[str]) -> None:
@@ -260,7 +246,7 @@ class _Translation:
         else:
             self.steps.append(step)
 
-    def _ran(
+    def ran(
         self, node: OnnxNode, operands: Sequence[str], outputs: Sequence[str], read: Sequence[str]
     ) -> dict[str, torch.Tensor]:
         """Runs a node and notes it. `read`: all its operands; `operands` has "" in the place of those that are left out
@@ -279,7 +265,7 @@ class _Translation:
         if position >= len(node.input) or not node.input[position]:
             return None
         name = node.input[position]
-        value = self._value(name, scope)
+        value = self.value(name, scope)
         if scope.of(name) not in self.known:
             decided = "which branch" if node.op_type == "If" else "how often it"
             raise MissingTranslation(f"the values of the inputs decide {decided} runs")
@@ -296,26 +282,29 @@ class _Translation:
         inner = scope.inner(name)
         self.run(graph.node, self._initialised(graph, inner))
         for given, result in zip(graph.output, node.output, strict=True):
-            self._alias(inner.of(given.name), result, scope)
+            self.alias(inner.of(given.name), result, scope)
 
-    def _alias(self, name: str, result: str, scope: _Scope) -> None:
+    def alias(self, name: str, result: str, scope: _Scope) -> None:
         """Gives a value a second name, that of a result of the node around it."""
+        if name in self.sequences:
+            self.sequences[scope.bind(result)] = self.sequences[name]
+            return
         if name not in self.values:
             raise Untranslated(f"{name}, an output of its graph, is given by no node")
         target = scope.bind(result)
-        one = OnnxNode("Identity", {}, {}, (True,), name=self._named(f"{target}/output"))
-        self._ran(one, (name,), (target,), (name,))
+        one = OnnxNode("Identity", {}, {}, (True,), name=self.named(f"{target}/output"))
+        self.ran(one, (name,), (target,), (name,))
 
     def _initialised(self, graph: Any, scope: _Scope) -> _Scope:
         for one in graph.initializer:
-            self._keep(scope.bind(one.name), initial_value(one), folded=True)
+            self.keep(scope.bind(one.name), initial_value(one), folded=True)
         return scope
 
     def _loop(self, node: Any, name: str, scope: _Scope) -> None:
         carries = max(len(node.input) - 2, 0)
-        graph = _body(node, 2 + carries, 1 + carries)
+        graph = repeated_graph(node, 2 + carries, 1 + carries)
         count, going = self._decision(node, 0, scope), self._decision(node, 1, scope)
-        endless = (count is None or count >= _ENDLESS) and _one_condition(graph)
+        endless = (count is None or count >= _ENDLESS) and has_one_condition(graph)
         carried = [scope.of(each) for each in node.input[2:]]
         collected: list[list[str]] = [[] for _ in graph.output[1 + len(carried) :]]
         index = 0
@@ -324,8 +313,8 @@ class _Translation:
                 raise MissingTranslation(f"more than {_ITERATIONS} iterations")
             inner = scope.inner(f"{name}#{index}")
             self._initialised(graph, inner)
-            self._keep(inner.bind(graph.input[0].name), torch.tensor(index), folded=True)
-            self._keep(inner.bind(graph.input[1].name), torch.tensor(True), folded=True)
+            self.keep(inner.bind(graph.input[0].name), torch.tensor(index), folded=True)
+            self.keep(inner.bind(graph.input[1].name), torch.tensor(True), folded=True)
             for given, value in zip(graph.input[2:], carried, strict=True):
                 inner.names[given.name] = value
             self.run(graph.node, inner)
@@ -345,7 +334,7 @@ class _Translation:
             index += 1
         for value, result in zip(carried, node.output, strict=False):
             if result:
-                self._alias(value, result, scope)
+                self.alias(value, result, scope)
         for values, result in zip(collected, node.output[len(carried) :], strict=False):
             if result:
                 self._stack(values, result, name, scope)
@@ -354,25 +343,27 @@ class _Translation:
         if not values:
             raise Untranslated("it collects nothing: no iteration runs")
         target = scope.bind(result)
-        one = OnnxNode("mindgap.Stack", {"axis": axis}, {}, (True,), name=self._named(f"{name}/{result}"))
-        self._ran(one, tuple(values), (target,), values)
+        one = OnnxNode("mindgap.Stack", {"axis": axis}, {}, (True,), name=self.named(f"{name}/{result}"))
+        self.ran(one, tuple(values), (target,), values)
 
     def _scan(self, node: Any, name: str, scope: _Scope) -> None:
         if self.opsets.get("", 9) < 9:
             raise Untranslated("of before operator set 9")
-        attributes = {each.name: each for each in node.attribute}
-        if any(any(attributes[each].ints) for each in attributes if each.endswith(("_axes", "_directions"))):
-            raise Untranslated("along an axis other than the first, or backwards")
-        count = attributes["num_scan_inputs"].i if "num_scan_inputs" in attributes else 0
+        attributes = {each.name: [*each.ints] for each in node.attribute}
+        count = next((int(each.i) for each in node.attribute if each.name == "num_scan_inputs"), 0)
         if not 0 < count <= len(node.input):
             raise Untranslated(f"num_scan_inputs is {count}, and it has {len(node.input)} operands")
-        graph = _body(node, len(node.input), len(node.input) - count)
+        graph = repeated_graph(node, len(node.input), len(node.input) - count)
         states = [scope.of(each) for each in node.input[: len(node.input) - count]]
         scanned = [scope.of(each) for each in node.input[len(states) :]]
-        operands = [self._value(each, scope) for each in node.input[len(states) :]]
-        if len({operand.shape[:1] for operand in operands}) != 1 or not operands[0].dim():
+        operands = [self.value(each, scope) for each in node.input[len(states) :]]
+        axes: list[int] = attributes.get("scan_input_axes", [0] * count)
+        directions: list[int] = attributes.get("scan_input_directions", [0] * count)
+        if not all(-each.dim() <= axis < each.dim() for each, axis in zip(operands, axes, strict=True)):
+            raise Untranslated("what it scans lacks an axis")
+        if len({operand.shape[axis] for operand, axis in zip(operands, axes, strict=True)}) != 1:
             raise Untranslated("what it scans has no common length")
-        length = operands[0].shape[0]
+        length = int(operands[0].shape[axes[0]])
         if length > _ITERATIONS:
             raise MissingTranslation(f"more than {_ITERATIONS} iterations")
         collected: list[list[str]] = [[] for _ in graph.output[len(states) :]]
@@ -380,8 +371,9 @@ class _Translation:
             inner = self._initialised(graph, scope.inner(f"{name}#{index}"))
             for given, value in zip(graph.input[: len(states)], states, strict=True):
                 inner.names[given.name] = value
-            for given, value in zip(graph.input[len(states) :], scanned, strict=True):
-                self._select(value, inner.bind(given.name), index)
+            for place, (given, value) in enumerate(zip(graph.input[len(states) :], scanned, strict=True)):
+                at = length - 1 - index if directions[place] else index
+                self._select(value, inner.bind(given.name), at, axes[place])
             self.run(graph.node, inner)
             found = [inner.of(each.name) for each in graph.output]
             states = found[: len(states)]
@@ -389,11 +381,14 @@ class _Translation:
                 values.append(each)
         for value, result in zip(states, node.output, strict=False):
             if result:
-                self._alias(value, result, scope)
-        for values, result in zip(collected, node.output[len(states) :], strict=False):
+                self.alias(value, result, scope)
+        results = len(graph.output) - len(states)
+        turned: list[int] = attributes.get("scan_output_directions", [0] * results)
+        along: list[int] = attributes.get("scan_output_axes", [0] * results)
+        for place, (values, result) in enumerate(zip(collected, node.output[len(states) :], strict=False)):
             if result:
-                self._stack(values, result, name, scope)
+                self._stack(values[:: -1 if turned[place] else 1], result, name, scope, along[place])
 
-    def _select(self, value: str, target: str, index: int) -> None:
-        one = OnnxNode("mindgap.Select", {"index": index}, {}, (True,), name=self._named(target))
-        self._ran(one, (value,), (target,), (value,))
+    def _select(self, value: str, target: str, index: int, axis: int) -> None:
+        one = OnnxNode("mindgap.Select", {"index": index, "axis": axis}, {}, (True,), name=self.named(target))
+        self.ran(one, (value,), (target,), (value,))
