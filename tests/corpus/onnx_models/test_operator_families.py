@@ -31,7 +31,8 @@ LINEAR = {"coefficients": COEFFICIENTS, "intercepts": [0.1, 0.2, 0.3]}
 CASES: dict[str, tuple[str, dict[str, Any], list[Array], int]] = {
     "trees": ("TreeEnsembleRegressor", {**TREES, **TARGETS, "n_targets": 3}, [X], 1),
     "trees_of_doubles": ("TreeEnsembleRegressor", {**TREES, **TARGETS, "n_targets": 3}, [X.astype(np.float64)], 1),
-    "trees_missing": ("TreeEnsembleRegressor", {**TREES, **TARGETS, "n_targets": 3, "aggregate_function": "AVERAGE", "nodes_missing_value_tracks_true": [1, 0, 0, 0, 0, 1, 0, 0]}, [HOLES], 1),
+    "trees_missing": ("TreeEnsembleRegressor", {**TREES, **TARGETS, "n_targets": 3, "aggregate_function": "AVERAGE",
+        "nodes_missing_value_tracks_true": [1, 0, 0, 0, 0, 1, 0, 0]}, [HOLES], 1),
     "tree_classes": ("TreeEnsembleClassifier", {**TREES, **CLASSES, "classlabels_int64s": [5, 1, 2],
         "post_transform": "SOFTMAX"}, [X], 2),
     "linear_classes": ("LinearClassifier", {**LINEAR, "classlabels_ints": [3, 4, 5], "post_transform": "LOGISTIC"},
