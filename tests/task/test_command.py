@@ -64,12 +64,26 @@ def test_text_groups_platforms_with_the_same_flips() -> None:
     assert "50.00 % (9.5–90.5)" in text and "2 other form" in text
 
 
+def test_a_sample_that_is_not_a_number_costs_itself_alone(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    labels = np.arange(6) % 3
+    x = np.eye(3, dtype=np.float32)[labels]
+    x[4, 1] = np.nan
+    np.savez(tmp_path / "data.npz", x=x, labels=labels)
+    ran = mindgap("study", "task", "model.py:make", "data.npz", "-p", "cpu/jit", "--batch", "2", cwd=tmp_path)
+    assert ran.status == 2 and "5 samples, 1 left out" in ran.out and "0.00 %" in ran.out
+    assert ran.err.splitlines()[-1] == (
+        "mindgap: sample 4 is left out: the reference's outputs are not finite (NaN or infinities)"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--form", "int8"], "--form int8: write NAME=SOURCE"),
         (["--form", "a=b.py:c", "--form", "a=d.py:e"], "--form a=d.py:e: write NAME=SOURCE with a name of its own"),
         (["--std", "0"], "--std 0: it divides"),
+        (["--classes", "cat"], "--classes cat: give a file with a class a line"),
         (["--mean", "a,b"], "--mean a,b: give numbers separated by commas"),
         (["--html", "absent/page.html"], "there is no directory absent"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from mindgap.graph import MindgapError
+from mindgap.models.sources.preprocessing import Preprocessing, preprocessing_of
 from mindgap.workflows.task.dataset_client import DatasetClient, DatasetFacts
 from mindgap.workflows.task.datasets import EndOfDataset, open_dataset, read_example
 from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample, picture_of
@@ -67,6 +68,48 @@ def test_a_folder_of_images_is_scaled_and_normalised(tmp_path: Path) -> None:
         found.example(3)
     whole = open_dataset(str(tmp_path), [InputForm("x", (3, 8, 8), "uint8")], PLAIN)
     assert whole.example(2).inputs[0][0].max() > 250 and whole.example(2).inputs[0][1:].max() < 5
+
+
+def test_images_are_prepared_as_the_models_library_does(tmp_path: Path) -> None:
+    tall = np.zeros((40, 20), np.uint8)
+    tall[15:25, 5:15] = 200
+    for name in ("dog", "cat"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(tall).save(tmp_path / name / "a.png")
+    forms = [InputForm("x", (1, 10, 10), "float32")]
+    own = Preprocessing("a file", 0.5, "nearest", (0.1,), (0.2,))
+    cut = open_dataset(str(tmp_path), forms, Pixels(own=own)).example(0).inputs[0]
+    assert np.allclose(cut, (200 / 255 - 0.1) / 0.2), "the centre of the shorter side of 20, which is not resized"
+    assert np.allclose(
+        open_dataset(str(tmp_path), forms, Pixels((0.5,), (), own)).example(0).inputs[0], 200 / 255 - 0.5
+    )
+    stretched = open_dataset(str(tmp_path), forms, PLAIN).example(0).inputs[0]
+    assert stretched[0, 0, 0] == 0 and stretched.max() > 0.7
+    assert "0.5 of the shorter side, is cut out, mean 0.1, std 0.2" in Pixels(own=own).words
+
+
+def test_labels_of_folders_are_those_of_the_models_classes(tmp_path: Path) -> None:
+    image(tmp_path / "dog" / "a.png", 1)
+    image(tmp_path / "cat" / "a.png", 2)
+    found = open_dataset(str(tmp_path), FORMS, PLAIN, ["ant", "cat", "cow", "dog"])
+    assert (found.classes[1], [found.example(n).labels for n in (0, 1)]) == ("cat", [(1,), (3,)])
+    with pytest.raises(MindgapError, match="the folder dog is none of the classes"):
+        open_dataset(str(tmp_path), FORMS, PLAIN, ["ant", "cat"])
+    with pytest.raises(MindgapError, match="--classes gives the folders"):
+        open_dataset(str(tmp_path / "a.npz"), FORMS, PLAIN, ["ant", "cat"])
+
+
+def test_the_preprocessing_of_libraries_is_read(tmp_path: Path) -> None:
+    timms = {"mean": (0.5,), "std": (0.25,), "crop_pct": 0.875, "interpolation": "bicubic", "crop_mode": "center"}
+    found = preprocessing_of(SimpleNamespace(pretrained_cfg=timms))
+    assert found == Preprocessing("timm's configuration of the model", 0.875, "bicubic", (0.5,), (0.25,))
+    model = SimpleNamespace(config=SimpleNamespace(_name_or_path=str(tmp_path)))
+    assert preprocessing_of(model) is preprocessing_of(object()) is None
+    held = {"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": {"height": 224, "width": 224}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**held, "resample": 3, "image_mean": [0.5] * 3}))
+    assert preprocessing_of(model) == Preprocessing("preprocessor_config.json", 0.875, "bicubic", (0.5,) * 3, ())
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": 224, "do_normalize": False}))
+    assert preprocessing_of(model) == Preprocessing("preprocessor_config.json")
 
 
 def test_a_callable_is_streamed_from_any_number(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ complaints on standard error, and an exit status. Decides nothing that the API d
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import threading
@@ -14,6 +15,9 @@ from typing import Final
 
 #: Commands that start several workers in any case.
 _WITH_WORKERS: Final = frozenset(("diff", "trace", "metamorphic", "invariance", "reduce", "portability"))
+
+#: The lowest status of a command that a signal ended.
+_INTERRUPTED: Final = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,8 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     from mindgap.cli.app import main as run
 
     status = run(given)
-    if argv is None and any(each.name.startswith("mindgap-") and not each.daemon for each in threading.enumerate()):
-        # A comparison was cut short (Ctrl-C, `--budget`) within an operator. Python would wait for its thread.
+    working = any(each.name.startswith("mindgap-") and not each.daemon for each in threading.enumerate())
+    if argv is None and (working or status >= _INTERRUPTED):
+        # A comparison was cut short (Ctrl-C, `--budget`) within an operator. Python would wait for its thread; and
+        # extension modules would print as leaks what daemon threads hold.
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

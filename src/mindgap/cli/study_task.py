@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -15,7 +16,7 @@ from mindgap.cli.sources import only_program, source_client, with_options
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.study_task_tables import print_task
 from mindgap.graph import MindgapError, default_tensor_store
-from mindgap.models.sources.client import SourceClient
+from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.registry import canonical
 from mindgap.results.predictions import TaskResult
 from mindgap.results.store import Store
@@ -56,6 +57,13 @@ def task(
     ] = 1,
     mean: Annotated[str, typer.Option(metavar="0.5,…", help="Of pixels in 0..1, subtracted, by channel.")] = "",
     std: Annotated[str, typer.Option(metavar="0.5,…", help="Of pixels, divided by, by channel.")] = "",
+    classes: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|A,B,…",
+            help="The model's classes in its order, one a line or separated by commas: labels of a folder's folders.",
+        ),
+    ] = "",
     max_flips: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Exit with status 1 if more samples flip on a platform.")
     ] = None,
@@ -88,13 +96,16 @@ def task(
     sources = {name: _source(each, options or [], batch) for name, each in {"": model, **_forms(forms or [])}.items()}
     settings = TaskSettings(samples, near, origins, seconds(deadline))
     kept, tensors = None if store is None else Store(store), default_tensor_store()
+    named = _classes(classes)
     with result_stream() as out:
         with source_client(tensors, settings.deadline_s, None) as client:
-            graphs = [_form(client, name, source) for name, source in sources.items()]
+            opened = {name: only_program(client, source) for name, source in sources.items()}
+            pixels = replace(pixels, own=client.preprocessing(opened[""], 0))
+            graphs = [_form(client, name, each) for name, each in opened.items()]
         with counting() as tick:
             found = run_task(
                 graphs, platforms, dataset, model=model, reference=reference, settings=settings, pixels=pixels,
-                store=kept, tensors=tensors,
+                store=kept, tensors=tensors, classes=named,
                 tell=lambda done, total, text: tick(done, total or done, text or "samples"),
             )  # fmt: skip
         if html is not None:
@@ -128,7 +139,7 @@ def _write_csv(folder: Path, found: TaskResult) -> None:
 
 def _status(found: TaskResult, max_flips: int | None) -> Exit:
     """Says on standard error what did not run and what is over the limit. Returns the exit status."""
-    from mindgap.studies.task.study import dataset_problem
+    from mindgap.studies.task.study import dataset_problem, unnamed_classes
 
     for column, why in found.failures.items():
         complain(f"not run: {why if why.startswith(column.name) else f'{column.name}: {why}'}")
@@ -138,6 +149,12 @@ def _status(found: TaskResult, max_flips: int | None) -> Exit:
             break
         complain(f"sample {sample} is left out: {why}")
     status = Exit.WRONG_USE if found.failures or found.problems else Exit.NOTHING_FOUND
+    if unnamed := unnamed_classes(found):
+        complain(
+            f"the reference's label of {unnamed} of {len(found.truths)} samples is none of the dataset's "
+            f"{len(found.classes)} classes ({', '.join(found.classes[:3])}…): the errors are of other labels than the "
+            "model's; --classes gives the model's classes in its order"
+        )
     if wanting := dataset_problem(found):
         complain(wanting)
         status = Exit.WRONG_USE
@@ -157,10 +174,22 @@ def _status(found: TaskResult, max_flips: int | None) -> Exit:
     return status
 
 
-def _form(client: SourceClient, name: str, source: str) -> ModelForm:
+def _form(client: SourceClient, name: str, opened: OpenedSource) -> ModelForm:
     from mindgap.workflows.task.columns import ModelForm
 
-    return ModelForm(name, source, client.capture(only_program(client, source), 0))
+    return ModelForm(name, opened.source, client.capture(opened, 0))
+
+
+def _classes(given: str) -> tuple[str, ...]:
+    """Parses `--classes`. Raises `MindgapError` for a file that cannot be read, and for one name alone."""
+    try:
+        text = Path(given).read_text(encoding="utf-8") if given and Path(given).is_file() else given.replace(",", "\n")
+    except (OSError, ValueError) as error:
+        raise MindgapError(f"--classes {given}: it cannot be read: {error}") from None
+    found = tuple(name for line in text.splitlines() if (name := line.strip()))
+    if given and (len(found) < 2 or len(set(found)) < len(found)):
+        raise MindgapError(f"--classes {given}: give a file with a class a line, or two different names or more: A,B")
+    return found
 
 
 def _source(source: str, options: Sequence[str], batch: int) -> str:

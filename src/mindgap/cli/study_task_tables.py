@@ -101,7 +101,8 @@ def _grid(found: TaskResult, rows: list[dict[str, Any]]) -> Grid:
 def _cells(row: dict[str, Any], names: list[str], labels: bool, found: TaskResult) -> list[str]:
     if "failure" in row:
         return [row["column"], "not run"]
-    cells = [row["column"], *(_figure(row, name) for name in names)]
+    narrow = f" in {row['precision']}" if row["precision"] else ""
+    cells = [row["column"] + narrow, *(_figure(row, name) for name in names)]
     if row["column"] == found.reference.name:
         cells += ["–"] * (4 if labels else 1)
     else:

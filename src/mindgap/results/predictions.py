@@ -124,6 +124,7 @@ class TaskResult:
     """What was found. columns: the reference first. classes: names of labels, empty without.
 
     predictions: by column and sample. failures: why a column does not run. problems: why samples are left out.
+    precision: the dtype in which a column is known to compute, where that is narrower than declared.
     notes: what a reader has to know. pictures: of samples that flip, as `data:` addresses.
     """
 
@@ -140,6 +141,7 @@ class TaskResult:
     failures: dict[ComparedForm, str] = field(default_factory=dict[ComparedForm, str])
     flips: list[Flip] = field(default_factory=list[Flip])
     near_ties: list[NearTie] = field(default_factory=list[NearTie])
+    precision: dict[ComparedForm, str] = field(default_factory=dict[ComparedForm, str])
     notes: list[str] = field(default_factory=list[str])
     pictures: dict[int, str] = field(default_factory=dict[int, str])
     taken_over: int = 0

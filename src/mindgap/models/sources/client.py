@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.graph import Array, Graph, MindgapError, TensorStore, decode
+from mindgap.models.sources.preprocessing import Preprocessing, preprocessing_from
 from mindgap.models.sources.worker import OpenedProgram
 from mindgap.platforms.environments import Environment
 from mindgap.run.channel import Frame
@@ -35,6 +36,7 @@ _WAY_ON_S: Final = 20.0
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+) in ')
 _STAGES: Final = {
     "open": "opening it",
+    "preprocessing": "building it",
     "build": "building it",
     "capture": "capturing it",
     "capturable_submodules": "running its submodules",
@@ -134,6 +136,14 @@ class SourceClient:
             self._reopen(opened)
             frame = self._ask({"kind": "build", "key": opened.key, "index": index}, opened.source)
         return int(frame.header["weights"])
+
+    def preprocessing(self, opened: OpenedSource, index: int) -> Preprocessing | None:
+        """Returns how the library of a program prepares images for it; None where that is not known. Before its
+        capture. Raises as `build` does."""
+        with self._lock:
+            self._reopen(opened)
+            frame = self._ask({"kind": "preprocessing", "key": opened.key, "index": index}, opened.source)
+        return None if frame.header["found"] is None else preprocessing_from(frame.header["found"])
 
     def capture(
         self, opened: OpenedSource, index: int, *, backward: bool = False, optimizer: Optimizer | None = None

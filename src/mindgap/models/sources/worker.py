@@ -68,6 +68,7 @@ def source_service(_: Channel, tensors: str) -> Service:
     answers = {
         "open": sources.open, "build": sources.build, "capture": sources.capture,
         "capturable_submodules": sources.capturable_submodules, "generate": sources.generate,
+        "preprocessing": sources.preprocessing,
     }  # fmt: skip
     return Service({kind: answering(answer) for kind, answer in answers.items()})
 
@@ -120,6 +121,19 @@ class _Sources:
             programs[index] = dataclasses.replace(one, make=partial(_told_again, built, notes))
             weights = built.weight_bytes
         return {"kind": "built", "weights": weights}, ()
+
+    def preprocessing(self, header: Mapping[str, Any]) -> Answer:
+        """Builds a program of an opened source, and tells how its library prepares images for it."""
+        from mindgap.models.corpus import Program
+        from mindgap.models.sources.preprocessing import preprocessing_of
+
+        self.build(header)
+        index: int = header["index"]
+        one = self._opened[header["key"]][index]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its capture tells them
+            found = preprocessing_of(one.make().program) if isinstance(one, Program) else None
+        return {"kind": "preprocessing", "found": None if found is None else dataclasses.asdict(found)}, ()
 
     def capture(self, header: Mapping[str, Any]) -> Answer:
         """Captures a program of an opened source, once."""

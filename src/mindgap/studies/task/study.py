@@ -49,6 +49,7 @@ def column_facts(found: TaskResult, column: ComparedForm) -> dict[str, Any]:
     """Returns the figures of one column; None where it did not run."""
     mine = found.predictions.get(column, {})
     facts: dict[str, Any] = {"column": column.name, "way": column.way, "samples": len(mine)}
+    facts["precision"] = found.precision.get(column, "")
     if column in found.failures or not mine:
         return {**facts, "failure": found.failures.get(column, "it has no sample")}
     truths = {sample: found.truths[sample] for sample in mine}
@@ -227,6 +228,13 @@ def dataset_problem(found: TaskResult) -> str:
     if found.task == "detection" and not labels:
         return "no sample has a true box: average precision is not defined"
     return ""
+
+
+def unnamed_classes(found: TaskResult) -> int:
+    """Counts the samples whose best label on the reference is none of the dataset's classes: its labels are probably
+    not the model's."""
+    mine = found.predictions.get(found.reference, {}).values()
+    return sum(one.labels[0] >= len(found.classes) for one in mine if one.labels) if found.classes else 0
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ them. Its result for the example is compared bit by bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -78,7 +78,8 @@ def kernel_choices(
     graphs: Mapping[int, Graph], given: Mapping[int, Array], size: int, platform: PlatformName, execute: Execute,
     deadline_s: float, within_rounding: bool = True,
 ) -> tuple[list[KernelChoice], str]:  # fmt: skip
-    """Returns the operators, in execution order, and why there are none where there are none.
+    """Returns the operators, and why there are none where there are none: those whose results are far apart first,
+    then by execution order.
 
     `graphs`: of the model by batch size (or number of tokens), the smallest that of the example alone. `given`: the
     inputs of the graph of `size`, the first example of which is compared. `within_rounding`: the answers are, so that
@@ -99,7 +100,7 @@ def kernel_choices(
     if not differing:
         return [], "no operator alone gives other bits: the difference comes from several that the platform runs as one"
     groups: dict[tuple[str, tuple[tuple[int, ...], ...]], list[int]] = {}
-    for index in differing:
+    for index in sorted(differing, key=lambda index: not _far(here[index], there[index])):
         groups.setdefault((alone.nodes[index].op, _shapes(batch, index)), []).append(index)
     found: list[KernelChoice] = []
     for (op, shapes), members in list(groups.items())[:_MOST]:
@@ -168,14 +169,26 @@ def _differs(here: tuple[Array, ...] | None, there: tuple[Array, ...] | None, wi
     """Whether the example's results differ in bits, and are results of the same example."""
     if here is None or there is None or len(here) != len(there):
         return False
+    return any(
+        digest_array(one) != digest_array(part) and (not within_rounding or _alike(one, part))
+        for one, part in _parts_of_example(here, there)
+    )
+
+
+def _far(here: tuple[Array, ...], there: tuple[Array, ...]) -> bool:
+    """Whether a result is another for the example, and not the same with other roundings."""
+    return any(not _alike(one, part) for one, part in _parts_of_example(here, there))
+
+
+def _parts_of_example(here: tuple[Array, ...], there: tuple[Array, ...]) -> Iterator[tuple[Array, Array]]:
+    """Yields each result of the example alone with its part of the batch's. A result of one shape at both sizes, such
+    as a mean over the batch, is the example's as a whole."""
     for one, many in zip(here, there, strict=True):
         axis = batch_axis(one.shape, many.shape)
-        if axis is None:
-            continue
-        part = np.ascontiguousarray(np.take(many, range(one.shape[axis]), axis))
-        if digest_array(one) != digest_array(part) and (not within_rounding or _alike(one, part)):
-            return True
-    return False
+        if axis is not None:
+            yield one, np.ascontiguousarray(np.take(many, range(one.shape[axis]), axis))
+        elif one.shape == many.shape:
+            yield one, many
 
 
 def _alike(one: Array, other: Array) -> bool:

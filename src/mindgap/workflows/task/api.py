@@ -29,10 +29,12 @@ def run_task(
     forms: Sequence[ModelForm], platforms: Sequence[str], dataset: str, *, model: str = "model",
     reference: str = "cpu/eager", settings: TaskSettings | None = None, pixels: Pixels | None = None,
     store: Store | None = None, tensors: TensorStore | None = None, tell: Progress | None = None,
+    classes: Sequence[str] = (),
 ) -> TaskResult:  # fmt: skip
     """Runs every form on every platform over a dataset, and looks into the samples whose answer is another.
 
     `forms`: the model itself, named "", first. `store`: keeps predictions; a run that was cut goes on from there.
+    `classes`: the model's, in its order, by which the names of a dataset's folders get their labels.
     Raises `MindgapError` where a platform is not available, `platforms` names the reference alone, the dataset cannot
     be opened, the outputs do not answer the task, or the reference does not run.
     """
@@ -47,7 +49,7 @@ def run_task(
     facts_of(named, reference=named[0], skip_unavailable=False)
     with (
         OwnPathClient(settings.deadline_s) as files,
-        DatasetClient(dataset, forms[0].input_forms(), pixels, settings.deadline_s) as reader,
+        DatasetClient(dataset, forms[0].input_forms(), pixels, settings.deadline_s, classes) as reader,
         WorkerPool(named, tensors=tensors) as pool,
     ):
         columns = _columns(forms, named, files)
@@ -56,6 +58,8 @@ def run_task(
         by_name = {form.name: form for form in forms}
         run = TaskRun(by_name, columns, reader, pool, files, kept, settings, tell or _silent, model)
         found = run.run()
+        if reader.facts.images:
+            found.note(pixels.words)
         FlipSearch(run, found, tensors).search()
         kept.end(found.flips, found.near_ties, found.seconds)
     return found

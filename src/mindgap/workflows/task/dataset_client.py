@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Array, MindgapError
@@ -24,11 +24,13 @@ _START_S: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
-    """What is known of a dataset before it is read. count: None where only reading tells."""
+    """What is known of a dataset before it is read. count: None where only reading tells. images: its inputs are made
+    of images."""
 
     task: Task
     count: int | None
     classes: tuple[str, ...]
+    images: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +49,17 @@ class Examples:
 class DatasetClient:
     """Reads one dataset. Use as a context manager: leaving it ends the process."""
 
-    def __init__(self, dataset: str, forms: Sequence[InputForm], pixels: Pixels, deadline_s: float) -> None:
-        """Raises `MindgapError` where it cannot be opened."""
+    def __init__(
+        self, dataset: str, forms: Sequence[InputForm], pixels: Pixels, deadline_s: float, classes: Sequence[str] = ()
+    ) -> None:
+        """`classes`: the model's, in its order. Raises `MindgapError` where the dataset cannot be opened."""
         self.dataset = dataset
         self._limits = RequestLimits(deadline_s)
         start = WorkerStart("mindgap.workflows.task.dataset_worker:dataset_service", dict(os.environ), forks=True)
         self._client = WorkerClient(start, {}, RequestLimits(_START_S))
         self._asked: dict[str, Any] = {
             "kind": "open", "dataset": dataset, "forms": [[form.name, form.shape, form.dtype] for form in forms],
-            "mean": pixels.mean, "std": pixels.std,
+            "mean": pixels.mean, "std": pixels.std, "own": pixels.own and asdict(pixels.own), "classes": list(classes),
         }  # fmt: skip
         #: How many examples of a stream the process has read since it began one.
         self._passed = 0
@@ -64,7 +68,7 @@ class DatasetClient:
         except BaseException:
             self.close()
             raise
-        self.facts = DatasetFacts(header["task"], header["count"], tuple(header["classes"]))
+        self.facts = DatasetFacts(header["task"], header["count"], tuple(header["classes"]), header["images"])
 
     def read(self, start: int, count: int) -> Examples:
         """Reads examples from a number on. Raises `MindgapError` where the dataset itself fails."""

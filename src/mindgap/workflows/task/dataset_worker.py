@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from mindgap.models.sources.preprocessing import preprocessing_from
 from mindgap.models.sources.worker import answering
 from mindgap.run.server import Answer, Channel, Service
 from mindgap.workflows.task.datasets import (
@@ -48,9 +49,11 @@ class _Reader:
     def open(self, header: Mapping[str, Any]) -> Answer:
         """Opens a dataset."""
         forms = [InputForm(name, tuple(shape), dtype) for name, shape, dtype in header["forms"]]
-        pixels = Pixels(tuple(header["mean"]), tuple(header["std"]))
-        found = self._dataset = open_dataset(header["dataset"], forms, pixels)
-        return {"kind": "opened", "task": found.task, "count": found.count, "classes": list(found.classes)}, ()
+        own = header["own"] and preprocessing_from(header["own"])
+        pixels = Pixels(tuple(header["mean"]), tuple(header["std"]), own)
+        found = self._dataset = open_dataset(header["dataset"], forms, pixels, header["classes"])
+        facts = {"task": found.task, "count": found.count, "classes": list(found.classes), "images": found.images}
+        return {"kind": "opened", **facts}, ()
 
     def read(self, header: Mapping[str, Any]) -> Answer:
         """Reads examples."""

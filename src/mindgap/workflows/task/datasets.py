@@ -41,11 +41,13 @@ class EndOfDataset(IndexError):
 
 
 class Dataset(Protocol):
-    """Examples by number. classes: names of the labels, empty where they have none. count: None where not known."""
+    """Examples by number. classes: names of the labels, empty where they have none. count: None where not known.
+    images: its inputs are made of images."""
 
     task: Task
     classes: tuple[str, ...]
     count: int | None
+    images: bool
 
     def example(self, number: int) -> DatasetExample:
         """Reads an example. Raises `UnreadableExample` for one that is damaged, `EndOfDataset` after the last."""
@@ -82,9 +84,14 @@ def whole_label(value: Any) -> int:
         raise UnreadableExample(f"its label is {value!r:.60}: give a whole number") from None
 
 
-def open_dataset(text: str, forms: Sequence[InputForm], pixels: Pixels) -> Dataset:
-    """Opens a dataset. `forms`: the model's inputs. Raises `MindgapError` for one that is absent, empty or misfits."""
+def open_dataset(text: str, forms: Sequence[InputForm], pixels: Pixels, classes: Sequence[str] = ()) -> Dataset:
+    """Opens a dataset. `forms`: the model's inputs. `classes`: the model's, by which a folder's names get their labels.
+
+    Raises `MindgapError` for one that is absent, empty or misfits.
+    """
     scheme, _, rest = text.partition(":")
+    if classes and not Path(text).is_dir():
+        raise MindgapError(f"--classes gives the folders of a dataset their labels: {text} is no folder of images")
     if scheme == "torchvision" and rest:
         from mindgap.workflows.task.torchvision_datasets import open_torchvision
 
@@ -98,7 +105,7 @@ def open_dataset(text: str, forms: Sequence[InputForm], pixels: Pixels) -> Datas
         _refuse(pixels, text)
         return Arrays(path, forms)
     if path.is_dir():
-        return ImageFolder(path, forms, pixels)
+        return ImageFolder(path, forms, pixels, classes)
     if ":" in text:
         _refuse(pixels, text)
         return Streamed(text, forms, _callable(text))
@@ -121,6 +128,7 @@ class Arrays:
     """
 
     classes: tuple[str, ...] = ()
+    images: bool = False
 
     def __init__(self, path: Path, forms: Sequence[InputForm]) -> None:
         """Raises `MindgapError` for a file that is none, or does not fit the model's inputs."""
@@ -236,16 +244,20 @@ class ImageFolder:
     """A folder with a folder of images for each class. Labels are the places of their names in alphabetical order."""
 
     task: Task = "classification"
+    images: bool = True
 
-    def __init__(self, path: Path, forms: Sequence[InputForm], pixels: Pixels) -> None:
-        """Raises `MindgapError` for a folder without images, of one class, or with an empty class. Names with a dot in
-        front (`.ipynb_checkpoints`) do not count."""
+    def __init__(self, path: Path, forms: Sequence[InputForm], pixels: Pixels, classes: Sequence[str] = ()) -> None:
+        """`classes`: the model's, in its order, among which the names of folders are looked up. Raises `MindgapError`
+        for a folder without images, of one class, or with an empty class. Names with a dot in front
+        (`.ipynb_checkpoints`) do not count."""
         self._form, self._pixels = one_image(path, forms, pixels), pixels
         folders = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
-        self.classes = tuple(each.name for each in folders)
+        self.classes = tuple(classes or (each.name for each in folders))
+        if unknown := [each.name for each in folders if each.name not in self.classes]:
+            raise MindgapError(f"dataset {path}: the folder {unknown[0]} is none of the classes of --classes")
         self._files = [
-            (file, label)
-            for label, folder in enumerate(folders)
+            (file, self.classes.index(folder.name))
+            for folder in folders
             for file in sorted(folder.rglob("*"))
             if file.suffix.lower() in IMAGE_SUFFIXES
             and not any(part.startswith(".") for part in file.relative_to(folder).parts)
@@ -254,7 +266,7 @@ class ImageFolder:
         if not self._files:
             raise MindgapError(f"dataset {path}: it is empty: there is no image in a folder of it (CLASS/IMAGE.png)")
         full = {label for _, label in self._files}
-        if empty := [name for label, name in enumerate(self.classes) if label not in full]:
+        if empty := [each.name for each in folders if self.classes.index(each.name) not in full]:
             raise MindgapError(
                 f"dataset {path}: the folder {empty[0]} has no image, and counts as a class: move it away, or fill it"
             )
@@ -297,6 +309,7 @@ class Streamed:
 
     classes: tuple[str, ...] = ()
     count: int | None = None
+    images: bool = False
 
     def __init__(self, name: str, forms: Sequence[InputForm], make: Callable[[], Any]) -> None:
         """`make`: returns the iterable. Raises `MindgapError` for one that is empty, or yields something else."""

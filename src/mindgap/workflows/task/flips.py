@@ -124,6 +124,10 @@ class FlipSearch:
         """Fills in flips, near ties and pictures of the result."""
         found = self.found
         live = [c for c in found.columns if c not in found.failures and c != found.reference]
+        for column in live:
+            if narrow := narrow_arithmetic(self.run.pool.describe(parse(column.platform)), self.run.forms[column.form]):
+                found.precision[column] = narrow.computed
+                found.note(f"{column.name}: {narrow.words}")
         flips = [(column, flip) for column in live for flip in flips_of(found, column)]
         judged: dict[int, Flip] = {}
         # By batch, then by form: each is read and evaluated once.

@@ -90,6 +90,7 @@ class Saved:
         elif pixels.mean or pixels.std:
             raise MindgapError(f"dataset hf:{folder}: --mean and --std are for images, and it has arrays")
         self._label, self._image = label, image
+        self.images = image is not None
         self.classes = _classes(folder, table, label)
         self.count: int | None = table.num_rows
         if not self.count:

@@ -17,8 +17,12 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Array, MindgapError
+from mindgap.models.sources.preprocessing import Preprocessing
 
 IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+
+
+_STRETCHED: Final = Preprocessing("")
 
 
 class UnreadableExample(MindgapError):
@@ -36,10 +40,34 @@ class InputForm:
 
 @dataclass(frozen=True, slots=True)
 class Pixels:
-    """How pixels in 0..1 are normalised: (pixel - mean) / std, by channel. Empty: not at all."""
+    """How pixels in 0..1 are normalised: (pixel - mean) / std, by channel. Empty: as `own` has it, or not at all.
+
+    own: how the model's library prepares images; None where that is not known: they are stretched to the input.
+    """
 
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    own: Preprocessing | None = None
+
+    @property
+    def words(self) -> str:
+        """What is done to images, for a note."""
+        if self.own is None:
+            return "images are stretched to the model's input: how its library prepares images is not known"
+        cut = f"the centre, {self.own.crop_share:.3g} of the shorter side, is cut out" if self.own.crop_share else ""
+        mean, std = (" ".join(f"{each:g}" for each in sides) for sides in self.normalised)
+        return (
+            f"images are prepared by {self.own.origin}: {self.own.filter}, {cut or 'stretched to the input'}"
+            f"{f', mean {mean}, std {std}' if mean else ''}"
+        )
+
+    @property
+    def normalised(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation."""
+        own = self.own
+        if self.mean or self.std or own is None:
+            return self.mean, self.std
+        return own.mean, own.std
 
 
 def fitted(array: Array, form: InputForm) -> Array:
@@ -75,8 +103,7 @@ def image_array(image: Any, form: InputForm, pixels: Pixels) -> Array:
     try:
         opened = pillow.open(image) if isinstance(image, Path) else image
         opened = opened.convert("L" if channels == 1 else "RGB")
-        if opened.size != (width, height):
-            opened = opened.resize((width, height), pillow.Resampling.BILINEAR)
+        opened = _resized(opened, width, height, pixels.own or _STRETCHED, pillow)
         held = np.asarray(opened).reshape(height, width, channels).transpose(2, 0, 1)
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         # Pillow raises SyntaxError for a broken PNG.
@@ -86,13 +113,27 @@ def image_array(image: Any, form: InputForm, pixels: Pixels) -> Array:
     if np.dtype(form.dtype).kind in "iu":
         return np.ascontiguousarray(held, form.dtype)
     scaled = held.astype(np.float64) / 255
-    if pixels.mean or pixels.std:
-        mean = np.asarray(pixels.mean or [0.0] * channels).reshape(-1, 1, 1)
-        std = np.asarray(pixels.std or [1.0] * channels).reshape(-1, 1, 1)
+    means, deviations = pixels.normalised
+    if means or deviations:
+        mean = np.asarray(means or [0.0] * channels).reshape(-1, 1, 1)
+        std = np.asarray(deviations or [1.0] * channels).reshape(-1, 1, 1)
         if len(mean) not in (1, channels) or len(std) not in (1, channels):
             raise MindgapError(f"--mean and --std: give 1 or {channels} numbers, one for each channel")
         scaled = (scaled - mean) / std
     return np.ascontiguousarray(scaled, form.dtype)
+
+
+def _resized(image: Any, width: int, height: int, how: Preprocessing, pillow: Any) -> Any:
+    """Returns a PIL image of the input's size: stretched, or the centre of one whose proportions are kept."""
+    kind = pillow.Resampling[how.filter.upper()]
+    if not how.crop_share:
+        return image if image.size == (width, height) else image.resize((width, height), kind)
+    # As torchvision resizes to a shorter side, and cuts out the centre.
+    scale = max(int(width / how.crop_share) / image.width, int(height / how.crop_share) / image.height)
+    wide, high = (max(int(side * scale + 1e-6), least) for side, least in zip(image.size, (width, height), strict=True))
+    image = image if image.size == (wide, high) else image.resize((wide, high), kind)
+    left, top = round((wide - width) / 2), round((high - height) / 2)
+    return image.crop((left, top, left + width, top + height))
 
 
 def picture_of(array: Array) -> str:

@@ -78,11 +78,12 @@ class NarrowArithmetic:
     """How a platform computes floats of a graph in fewer bits than declared.
 
     words: for a note. growth: by how much its roundings are larger, in the first order; infinite where this is not
-    known.
+    known. computed: the dtype, or `quantised`.
     """
 
     words: str
     growth: float
+    computed: str
 
 
 def narrow_arithmetic(described: Mapping[str, Any], form: ModelForm) -> NarrowArithmetic | None:
@@ -91,11 +92,12 @@ def narrow_arithmetic(described: Mapping[str, Any], form: ModelForm) -> NarrowAr
     `described`: of the platform's worker; `dtypes` as `platforms.dtype_policy` measures them, or `quantised`.
     """
     if quantised := described.get("quantised"):
-        return NarrowArithmetic(f"the platform quantises the model ({quantised})", np.inf)
+        return NarrowArithmetic(f"the platform quantises the model ({quantised})", np.inf, "quantised")
     found: list[NarrowArithmetic] = []
     for policy in policies_of(described.get("dtypes", {}), form.graph):
         if policy.declared in FORMATS and policy.computed in FORMATS and policy.declared != policy.computed:
             what = f"products of {policy.declared}" if policy.products else policy.declared
             words = f"the platform computes {what} in {policy.computed}"
-            found.append(NarrowArithmetic(words, FORMATS[policy.computed].u / FORMATS[policy.declared].u))
+            growth = FORMATS[policy.computed].u / FORMATS[policy.declared].u
+            found.append(NarrowArithmetic(words, growth, policy.computed))
     return max(found, key=lambda each: each.growth, default=None)

@@ -152,7 +152,7 @@ class TaskRun:
                         for one in predictions_of(found.task, outputs, reference, [truth], places[truth.sample])
                     ]
                     if column == found.reference:
-                        _check_finite(made[column])
+                        good = _finite(made, good, problems, column)
                     elif column.form and found.task != "detection":
                         _note_scale(found, column, outputs[0], shares)
                 except MindgapError as error:
@@ -221,11 +221,14 @@ def _floats(array: Array) -> Array:
     return array.astype(np.float64)
 
 
-def _check_finite(predictions: Sequence[Prediction]) -> None:
-    """Raises `MindgapError` where the reference gives NaN: nothing can be compared with it."""
-    for one in predictions:
-        if not one.finite:
-            raise MindgapError(f"the reference's outputs of sample {one.sample} are not finite")
+def _finite(
+    made: dict[ComparedForm, list[Prediction]], truths: Sequence[Truth], problems: dict[int, str], column: ComparedForm
+) -> list[Truth]:
+    """Leaves out samples for which the reference gives NaN or infinities: nothing can be compared with it."""
+    bad = {one.sample for one in made[column] if not one.finite}
+    problems |= dict.fromkeys(sorted(bad), "the reference's outputs are not finite (NaN or infinities)")
+    made[column] = [one for one in made[column] if one.sample not in bad]
+    return [truth for truth in truths if truth.sample not in bad]
 
 
 def _note_scale(found: TaskResult, column: ComparedForm, logits: Array, shares: bool) -> None:

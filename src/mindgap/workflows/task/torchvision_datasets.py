@@ -43,6 +43,7 @@ class Indexed:
     """A dataset with a length whose examples are pairs of an image and a label, as torchvision's are."""
 
     task: Task = "classification"
+    images: bool = True
 
     def __init__(self, name: str, inner: Any, forms: Sequence[InputForm], pixels: Pixels) -> None:
         """Raises `MindgapError` for one without examples."""
