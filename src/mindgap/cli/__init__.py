@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None and (working or status >= _INTERRUPTED):
         # A comparison was cut short (Ctrl-C, `--budget`) within an operator. Python would wait for its thread; and
         # extension modules would print as leaks what daemon threads hold.
-        atexit._run_exitfuncs()
+        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage] (there is no public one: temporary files go)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
