@@ -139,3 +139,15 @@ def test_a_node_that_is_wrong_is_a_finding_of_a_file_without_a_graph() -> None:
     assert rows[0].blame == "platform" and rows[0].culprit is not None and rows[0].culprit.op == "Softmax"
     rows = rows_of_file("m", runs, "no translation", witness, lambda platform, _: FileNodes())
     assert [row.word for row in rows] == ["unjudged", "identical"]
+
+
+def test_the_script_of_a_node_shows_it_without_mindgap(tmp_path: Path) -> None:
+    from mindgap.findings.script.file_script import write_file_script
+
+    one = found(saved(tmp_path), "Softmax", folder=tmp_path)
+    held = dict(np.load(tmp_path / f"{one.file}.right.npz"))
+    right: dict[str, Any] = {name: array * 2 for name, array in held.items()}
+    np.savez(tmp_path / f"{one.file}.right.npz", **right)
+    script = write_file_script(tmp_path, one, PLATFORMS[0])
+    assert script.verified and "b: 8 of 8 elements are wrong" in script.said
+    assert "mindgap" not in script.path.read_text()

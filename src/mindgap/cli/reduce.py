@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -13,12 +13,17 @@ from mindgap.cli.numbers import finite
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.graph import Graph, MindgapError, default_tensor_store
+from mindgap.graph.compare.metrics import distance
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.models.own_path.client import OwnPathClient
+from mindgap.models.own_path.sizes import FAR
+from mindgap.models.sources.client import FileUntranslated
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.workflows.diff.platform_facts import facts_of
+from mindgap.workflows.diff.subject import Subject
 
 if TYPE_CHECKING:
     from mindgap.findings.reduction import ReductionLimits
@@ -68,11 +73,20 @@ def reduce(
         result_stream() as stream,
         WorkerPool([settings.reference, *wanted], tensors=tensors, grows=True) as pool,
         source_client(tensors, settings.deadline_s, capture_env) as client,
+        OwnPathClient(settings.deadline_s) as files,
     ):
         context = RunContext(pool.run, settings, tensors, pool.describe)
-        for subject in subjects(sources, options or [], client, backward):
+        for subject in subjects(sources, options or [], client, backward, None if backward else files):
             try:
                 graph = subject.captured()
+            except FileUntranslated as error:
+                tried = [_of_file(subject, None, platform, out, stream) for platform in wanted]
+                ran_files = [each for each in tried if each is not None]
+                found, compared = found + sum(ran_files), compared + len(ran_files)
+                if not ran_files:
+                    refused += 1
+                    complain(f"refused: {subject.name}: {error}")
+                continue
             except MindgapError as error:
                 refused += 1
                 complain(f"refused: {subject.name}: {error}")
@@ -94,6 +108,7 @@ def reduce(
                             continue
                         groups.append(ReducedGroup(summary, 1, (subject.name,)))
                     print(f"{subject.name} on {platform}: {text}", file=stream)
+                found += _of_file(subject, row, platform, out, stream) or 0
         if groups or ledger is not None:
             outputs.write(causes_of(groups), () if refused else ran - incomplete)
     if not compared:
@@ -101,6 +116,36 @@ def reduce(
     if found:
         return Exit.FINDINGS
     return Exit.WRONG_USE if refused else Exit.NOTHING_FOUND
+
+
+def _of_file(subject: Subject, row: Row | None, platform: PlatformName, out: Path, stream: TextIO) -> int | None:
+    """Cuts a model file that differs on a platform, and writes the first node with a script. Returns how many findings
+    that gives; None where the platform does not run the file. `row`: of its graph, where it has one."""
+    from mindgap.findings.script.file_script import write_file_script
+    from mindgap.judge.pipeline.file_faults import is_named
+
+    program = subject.program
+    run = program.run(platform) if program is not None and program.reads(platform) else None
+    if program is None or run is None or not run.fed:
+        return None
+    apart = None if run.outputs is None else 1.0
+    if row is not None and run.outputs is not None:
+        apart = distance(run.outputs, run.eager)
+        if apart < FAR:
+            return 0
+    folder = out / subject.name
+    nodes = program.wrong_nodes(platform, apart, folder=folder)
+    if row is not None and is_named(row, nodes):
+        return 0
+    if not nodes.nodes:
+        if row is not None and not row.finding:
+            complain(f"not reduced: {subject.name} on {platform}: {run.way} differs, and none of its nodes does alone")
+        return None if run.outputs is None else 0
+    script = write_file_script(folder, nodes, platform)
+    first = nodes.nodes[0]
+    state = "shows it" if script.verified else f"does not show it ({script.said})"
+    print(f"{subject.name} on {platform}: {first.name} ({first.op}): {script.path} {state}", file=stream)
+    return 1
 
 
 def _reduced(

@@ -201,4 +201,6 @@ def _written(cut: CutModel, places: Sequence[int], folder: Path) -> str:
     library.save(cut.part(places, cut.results(places[-1])), str(folder / f"{name}.onnx"))
     operands: dict[str, Any] = dict(cut.fed(places))
     np.savez(folder / f"{name}.npz", **operands)
+    right: dict[str, Any] = {each: cut.values[each] for each in cut.results(places[-1]) if each in cut.values}
+    np.savez(folder / f"{name}.right.npz", **right)
     return name

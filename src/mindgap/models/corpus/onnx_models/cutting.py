@@ -7,16 +7,19 @@ it that it takes for the same nodes of the whole. Its other operands are inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import torch
 
-from mindgap.aten.tensors import to_numpy
+from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Array
 from mindgap.models.corpus.onnx_models.model_proto import initial_value, node_name, op_of, used_names
 from mindgap.models.corpus.onnx_models.reference_check import FAULTY, FAULTY_BEFORE
+from mindgap.models.corpus.onnx_models.translation import bakeable, translated
 from mindgap.models.corpus.source import one_line
 from mindgap.models.corpus.translated_model import Untranslated
 
@@ -28,11 +31,15 @@ _RANDOM: Final = frozenset({
 
 @dataclass
 class CutModel:
-    """A completed model, and the values that are known so far, by name: inputs, weights, results of nodes."""
+    """A completed model, and the values that are known so far, by name: inputs, weights, results of nodes.
+
+    translated: results of nodes by their translation, for those that the evaluator does not have.
+    """
 
     model: Any
     folder: Path
     values: dict[str, Array]
+    translated: Mapping[str, Array] = field(default_factory=dict[str, Array])
     _weights: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
@@ -93,8 +100,15 @@ class CutModel:
         return numpy_helper.from_array(array, name)
 
     def evaluated(self, place: int, wide: bool = False) -> dict[str, Array] | str:
-        """Returns the results of a node by the reference evaluator, or why there are none. `wide`: of float32 operands
-        in float64."""
+        """Returns the results of a node by the reference evaluator, or else by its translation; or why there are none.
+        `wide`: of float32 operands in float64, by the evaluator."""
+        found = self._by_evaluator(place, wide)
+        names = self.results(place)
+        if isinstance(found, str) and not wide and self.op(place) not in _RANDOM:
+            return {name: self.translated[name] for name in names} if self.translated.keys() >= {*names} else found
+        return found
+
+    def _by_evaluator(self, place: int, wide: bool) -> dict[str, Array] | str:
         from onnx import reference
 
         node = self.model.graph.node[place]
@@ -121,9 +135,20 @@ class CutModel:
 
 def cut_model(path: Path, given: Mapping[str, Array]) -> CutModel | str:
     """Opens a model to cut it, or returns why it is not cut. `given`: its inputs."""
-    from mindgap.models.corpus.onnx_models.file import load_model
+    from mindgap.models.corpus.onnx_models.file import expanded, load_model
 
     try:
-        return CutModel(load_model(path), path.resolve().parent, dict(given))
+        cut = CutModel(load_model(path), path.resolve().parent, dict(given))
     except Untranslated as error:
         return str(error)
+    made: dict[str, Array] = {}
+
+    def on_node(node: Any, _: Sequence[Any], results: Sequence[Any]) -> None:
+        made.update({n: to_numpy(each) for n, each in zip(node.output, results, strict=True) if n and each is not None})
+
+    tensors = {name: to_torch(array) for name, array in given.items()}
+    weights = {name: to_torch(cut.values[name]) for name in cut.values if name not in given}
+    with suppress(Untranslated), torch.no_grad():  # what has no translation is evaluated, or not judged
+        translated(expanded(cut.model), tensors, on_node, bakeable(cut.model, tensors), weights)
+    cut.translated = made
+    return cut
