@@ -120,7 +120,7 @@ _MAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a_class": (lambda: (nn.Linear, (X,)), "itself raises TypeError: .*'out_features'"),
     "no_forward": (lambda: (type("Empty", (nn.Module,), {})(), (X,)), 'itself raises NotImplementedError: .*"forward"'),
     "meta": (lambda: (nn.Linear(4, 4, device="meta"), (X,)), "weight is on the meta device and has no values"),
-    "device": (lambda: (Forward(lambda m, x: x.to("cuda")), (X,)), "cuda"),
+    "device": (lambda: (Forward(lambda m, x: x.to("cuda")), (X,)), "itself raises .*CUDA"),
     "bad_attributes": (lambda: (BadAttributes(), (X,)), "it raised RuntimeError: there is no .*" + _LINE),
     "bad_parameters": (lambda: (BadParameters(), (X,)), "it raised RuntimeError: no parameters today" + _LINE),
     "interrupts": (lambda: (Forward(_raises(KeyboardInterrupt())), (X,)), "it raised KeyboardInterrupt" + _LINE),

@@ -41,6 +41,7 @@ from mindgap.cli.synth import synth
 from mindgap.cli.trace import trace
 from mindgap.cli.upgrade import upgrade
 from mindgap.graph import MindgapError
+from mindgap.graph.tensors import home
 from mindgap.run.log_setup import VARIABLE, configure_logging
 
 #: What a disk, a quota or permissions refuse: for the user to mend, and no failure of mindgap.
@@ -176,7 +177,7 @@ def _run(argv: Sequence[str] | None) -> int:
         sys.stderr.close()
         return Exit.NOTHING_FOUND
     except OSError as error:
-        if error.errno not in _SURROUNDINGS:
+        if error.errno not in _SURROUNDINGS and not _at_home(error.filename):
             return _failed()
         complain(
             f"{error.filename or 'a file'} cannot be used: {error.strerror}; "
@@ -185,6 +186,12 @@ def _run(argv: Sequence[str] | None) -> int:
         return Exit.WRONG_USE
     except Exception:
         return _failed()
+
+
+def _at_home(file: object) -> bool:
+    """Whether a file lies in, or on the way to, the home of mindgap, which MINDGAP_HOME names."""
+    ours = os.path.abspath(home())
+    return isinstance(file, str) and f"{os.path.abspath(file)}{os.sep}".startswith(f"{ours}{os.sep}")
 
 
 def _failed() -> Exit:

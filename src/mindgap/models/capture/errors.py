@@ -23,6 +23,17 @@ class ProgramError(CaptureError):
         self.line = line
 
 
+class NoValues(ProgramError):
+    """A tensor of the program, `name`, has no values: nothing can run it."""
+
+    def __init__(self, name: str) -> None:
+        CaptureError.__init__(
+            self,
+            f"{name} is on the meta device and has no values: give the module memory "
+            '(module.to_empty(device="cpu")), then load or initialise its weights',
+        )
+
+
 class SourceNote(UserWarning):
     """What a person is to know of a graph: what in it is not the program's own, or was not checked."""
 

@@ -10,7 +10,7 @@ import torch
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import Constant, Literal as LiteralBytes, Normal, Recipe, Stored, Uniform
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture.errors import CaptureError
+from mindgap.models.capture.errors import NoValues
 from mindgap.models.capture.recording import RecordedInput
 
 #: Up to this many bytes a tensor travels inside the graph.
@@ -22,15 +22,12 @@ SMALL_INTEGERS: Final = 1 << 16
 def recipe_for(
     source: RecordedInput, store: TensorStore | None, weights: Literal["stored", "seeded"], seed: int
 ) -> Recipe:
-    """Returns the recipe of a captured tensor. Raises `CaptureError` if it has no values and `weights` is "stored"."""
+    """Returns the recipe of a captured tensor. Raises `NoValues` if it has none and `weights` is "stored"."""
     tensor = source.real
     assert tensor is not None
     if tensor.device.type == "meta":
         if weights == "stored":
-            raise CaptureError(
-                f"{source.name} is on the meta device and has no values: give the module memory (module.to_empty("
-                'device="cpu")), then load or initialise its weights'
-            )
+            raise NoValues(source.name)
         return Normal(seed, 0.0, 0.02) if tensor.is_floating_point() else Constant(0)
     seeded = weights == "seeded" and source.role != "constant" and tensor.is_floating_point() and tensor.numel() > 0
     return _like(tensor, seed) if seeded else _bytes(tensor, store)
