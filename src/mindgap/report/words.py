@@ -182,7 +182,7 @@ def contradiction_notes(rows: Iterable[Row]) -> list[str]:
 
 def contradiction(each: Contradiction) -> str:
     """Explains in one line how an output does not fit others: operator, outputs, elements, the first of them."""
-    of = " and ".join(f"output {number}" for number in each.of)
+    of = " and ".join(f"output {number}" for number in each.of) or "the arguments"
     return (
         f"output {each.output} contradicts {of}: {each.op} of it gives something else in {each.count} of "
         f"{each.elements} elements; {each.example}"

@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class ChildProcess(Protocol):
@@ -50,6 +50,10 @@ class ChildProcess(Protocol):
         ...
 
 
+#: Makes the C library print why it aborts on standard error, and not on a terminal.
+PRINTS_LAST_WORDS: Final = {"LIBC_FATAL_STDERR_": "1"}
+
+
 class SpawnedProcess:
     """A process that a command line started in a session of its own, with three pipes."""
 
@@ -70,7 +74,7 @@ class SpawnedProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
-                env=dict(environment),
+                env={**PRINTS_LAST_WORDS, **environment},
                 start_new_session=True,
             )
         )

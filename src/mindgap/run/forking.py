@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from mindgap.run.child_process import PRINTS_LAST_WORDS
 from mindgap.run.fork_server import LONGEST
 
 _log = logging.getLogger(__name__)
@@ -339,7 +340,7 @@ def _started(socket_fd: int, environment: Mapping[str, str]) -> subprocess.Popen
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         pass_fds=[socket_fd],
-        env=environment,
+        env={**PRINTS_LAST_WORDS, **environment},
         start_new_session=True,
     )
 

@@ -26,6 +26,7 @@ from mindgap.models.capture.recorder import Recorder
 from mindgap.models.capture.recording import CallRecording, RecordedInput
 from mindgap.models.capture.replay_check import CheckSubject, Verify, checked, run_calls
 from mindgap.models.capture.tracing import fake_program, run_traced
+from mindgap.models.capture.unwritten_memory import refuse_unwritten_reads
 from mindgap.models.capture.users_code import blamed
 from mindgap.models.capture.wrappers import tell_compiled, unwrapped
 
@@ -87,6 +88,8 @@ def capture(
         graph, sources = assemble(recorded, returned, store, weights, name)
         run = partial(run_calls, reads=recorded.reads) if recorded.decisions else run_calls
         subject = CheckSubject(graph, sources, len(returned), program, args, kwargs or {}, run)
+        if verify is not False:
+            refuse_unwritten_reads(graph, program, args, kwargs or {})
         with blamed(program, args, kwargs or {}):
             graph, unproven = checked(subject, verify)
     if unproven:

@@ -53,7 +53,7 @@ def _failure(
     """Runs a copy of the program. Returns what it raises, and the user's line or the submodule; None if it raises
     nothing, or cannot be copied."""
     try:
-        copied = copy_program(program, args, kwargs, _fresh)
+        copied = copy_program(program, args, kwargs, fresh)
     except CaptureError:
         return None
     try:
@@ -67,6 +67,7 @@ def _failure(
     return None
 
 
-def _fresh(held: HeldTensor) -> torch.Tensor:
+def fresh(held: HeldTensor) -> torch.Tensor:
+    """Returns a copy of a tensor of a program. A parameter stays one, with or without gradient."""
     tensor = held.tensor.detach().clone()
     return torch.nn.Parameter(tensor, held.tensor.requires_grad) if held.role == "parameter" else tensor

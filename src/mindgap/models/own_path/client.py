@@ -37,7 +37,7 @@ from mindgap.models.own_path.runs import (
     own_run,
 )
 from mindgap.models.own_path.sizes import DynamicSize, SizeRun
-from mindgap.models.sources.client import ProgramRaised, users_line
+from mindgap.models.sources.client import ProgramRaised, abort_message, users_line
 from mindgap.platforms.environments import Environment
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, declared
@@ -113,7 +113,8 @@ class OwnPathClient:
             late = time.monotonic() >= self._until
             fed = not (isinstance(failed, CannotOpen) or self._stopped or busy or too_large or late)
             line = users_line(failed.tail)
-            reason = failed.message + (
+            why = abort_message(failed.tail)
+            reason = f"{failed.message}{f': {why}' if why else ''}" + (
                 f"; for {failed.waited_s:.0f} s of them other processes had the processors: give it longer (--deadline)"
                 if busy
                 else ""

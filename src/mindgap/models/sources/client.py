@@ -246,7 +246,8 @@ class SourceClient:
                 raise MindgapError(f"{source}: not run: the time budget was used up while {stage}") from None
             place = users_line(failed.tail)
             raise MindgapError(
-                f"{source}: {failed.message}{f' ({place})' if place else ''}: {_FAULTS[failed.fault]}"
+                f"{source}: {failed.message}{f' ({place})' if place else ''}: "
+                f"{abort_message(failed.tail) or _FAULTS[failed.fault]}"
             ) from None
         sys.stderr.write(worker.printed())
         if frame.header["kind"] != "failed":
@@ -254,6 +255,12 @@ class SourceClient:
         if frame.header["broken"]:
             raise RuntimeError(frame.header["broken"])
         raise _ERRORS[frame.header.get("refused", "")](str(frame.header["reason"]))
+
+
+def abort_message(tail: str) -> str:
+    """Returns the line in which a library said why it ended a process, before Python printed the stack; or ""."""
+    before, ended, _ = tail.partition("Fatal Python error: Aborted")
+    return (before.strip().splitlines() or [""])[-1] if ended else ""
 
 
 def users_line(tail: str) -> str:

@@ -1,0 +1,83 @@
+"""Finds programs whose outputs depend on memory that nothing wrote: `torch.empty` that is read before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mindgap.aten.operators import overload_name
+from mindgap.graph import Graph, MindgapError
+from mindgap.graph.operators import traits
+from mindgap.models.capture.errors import ProgramError
+from mindgap.models.capture.origin import current_line
+from mindgap.models.capture.program import copy_program, leaves
+from mindgap.models.capture.replay_check import same_bits
+from mindgap.models.capture.users_code import fresh
+
+#: The bytes that fill such memory: elements are 0, or 0.747 and large integers.
+_FILLS: Final = (0x00, 0x3F)
+#: Calls that are tried one by one.
+_MOST_CALLS: Final = 16
+
+
+class ReadsUnwrittenMemory(ProgramError):
+    """The outputs of a program depend on what memory held before."""
+
+    def __init__(self, line: str) -> None:
+        MindgapError.__init__(
+            self,
+            f"the program reads memory that it has not written{f' ({line})' if line else ''}: torch.empty returns "
+            "what the memory held before, so its outputs change from run to run; fill it first (torch.zeros)",
+        )
+        self.line = line
+
+
+class _Filled(TorchDispatchMode):
+    """Fills uninitialised tensors with a byte, that of one call with another. `lines`: of the calls, in order."""
+
+    def __init__(self, other: int | None = None, *, all_other: bool = False) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
+        self._other, self._all_other = other, all_other
+        self.lines: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and traits(overload_name(func)).returns_uninitialised:
+            byte = _FILLS[self._all_other or len(self.lines) == self._other]
+            memory: Any = result.untyped_storage()
+            memory.fill_(min(byte, 1) if result.dtype == torch.bool else byte)
+            self.lines.append(current_line())
+        return result
+
+
+def refuse_unwritten_reads(
+    graph: Graph, program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Raises `ReadsUnwrittenMemory` if the outputs of a program change with what uninitialised memory holds."""
+    if not any(traits(node.op).returns_uninitialised for node in graph.nodes):
+        return
+
+    def outputs(mode: _Filled) -> list[torch.Tensor] | None:
+        copied = copy_program(program, args, kwargs, fresh)
+        try:
+            with torch.random.fork_rng(devices=[]), mode:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
+                torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
+                result = copied.program(*copied.args, **copied.kwargs)
+        except Exception:  # values that the program refuses: it has read them, or the check tells why
+            return None
+        return [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
+
+    plain = _Filled()
+    expected = outputs(plain)
+    if expected is None or _alike(outputs(_Filled(all_other=True)), expected):
+        return
+    calls = range(min(len(plain.lines), _MOST_CALLS))
+    line = next((plain.lines[n] for n in calls if not _alike(outputs(_Filled(n)), expected)), "")
+    raise ReadsUnwrittenMemory(line)
+
+
+def _alike(outputs: Sequence[torch.Tensor] | None, expected: Sequence[torch.Tensor]) -> bool:
+    return outputs is not None and len(outputs) == len(expected) and all(map(same_bits, outputs, expected))
