@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from cli.command_line import mindgap
 from mindgap.graph.compare.culprit import DtypePolicy
-from mindgap.judge.pipeline.model_files import products_with_integers, quantised_operands
+from mindgap.judge.pipeline.model_files import policy_of_operands, products_with_integers
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import parse
 from mindgap.platforms.onnxruntime import backend as onnxruntime_backend
@@ -109,7 +109,7 @@ def test_products_with_integer_weights_are_counted() -> None:
         ([[1.0, 2.0, 0.0]], np.int8, [[1.0, 2.0]], False),
     ],
 )
-def test_quantised_operands_explain_what_eight_bits_do_and_no_more(
+def test_a_policy_of_operands_explains_what_eight_bits_do_and_no_more(
     runtimes: Any, weight: Any, floats: Any, explained: bool
 ) -> None:
     right = np.float32([[1.0, 2.0]])
@@ -117,12 +117,28 @@ def test_quantised_operands_explain_what_eight_bits_do_and_no_more(
         graph=_product(np.ones((2, 2), weight)),
         beyond_rounding=lambda platform, outputs: [not np.array_equal(outputs[0], right)],
         whole_reference=lambda: Outcome(parse("cpu/eager"), "", "ok", arrays=(right,)),
+        context=SimpleNamespace(dtypes=lambda platform: {}),
     )
     run = OwnRun(parse("onnxruntime/cpu"), "m.onnx", (np.float32(runtimes),), (right,), file=True)
-    found = quantised_operands(comparison, run, lambda other: OwnRun(other, "m.onnx", (np.float32(floats),), file=True))
+    found = policy_of_operands(comparison, run, lambda other: OwnRun(other, "m.onnx", (np.float32(floats),), file=True))
     assert (found is not None) == explained
     if found is not None:
         assert (found.verdict, found.blame) == ("reduced_precision", "platform")
+
+
+@pytest.mark.parametrize("narrow", ["bfloat16", ""])
+def test_a_measured_dtype_of_products_explains_a_file_that_is_right_without_it(narrow: str) -> None:
+    right = np.float32([[1.0, 2.0]])
+    comparison: Any = SimpleNamespace(
+        graph=_product(np.ones((2, 2), np.float64)),
+        beyond_rounding=lambda platform, outputs: [not np.array_equal(outputs[0], right)],
+        whole_reference=lambda: Outcome(parse("cpu/eager"), "", "ok", arrays=(right,)),
+        context=SimpleNamespace(dtypes=lambda platform: {"float32": {"matmul_in": narrow}}),
+    )
+    run = OwnRun(parse("openvino/cpu"), "m.onnx", (np.float32([[1.0, 1.99]]),), (right,), file=True)
+    answers = {"openvino/cpu@precision=f32": right}
+    found = policy_of_operands(comparison, run, lambda other: OwnRun(other, "m.onnx", (answers[other],), file=True))
+    assert (found.culprit if found else None) == (DtypePolicy("float32", narrow, True) if narrow else None)
 
 
 @pytest.mark.nightly

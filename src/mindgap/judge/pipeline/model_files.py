@@ -37,6 +37,8 @@ _INTEGERS: Final = frozenset({"int8", "uint8"})
 _STEP: Final = 1 / 127
 _LEAST_FAR: Final = 0.05
 _FURTHEST: Final = 0.25
+#: Dtypes of fewer bits in which platforms sum products of float32.
+_NARROW: Final = frozenset({"bfloat16", "float16"})
 #: Findings about a translated graph in floats that are not the file's on a platform that computes floats in fewer bits.
 _OF_FLOATS: Final = frozenset({"reduced_precision", "discrepant", "internal"})
 #: Dtypes of quantised values.
@@ -76,42 +78,57 @@ REFEREES: Final = {
 }
 
 
-def quantised_operands(
+def policy_of_operands(
     comparison: GraphComparison, run: OwnRun, run_program: Callable[[PlatformName], OwnRun | None]
 ) -> Fault | None:
-    """Returns the policy as a fault, where the program is right on the same platform with float operands; else None.
+    """Returns a platform's choice of fewer bits for operands of products as a fault, where the program is right on the
+    same platform without it; else None.
 
     The policy explains outputs of the reference's number, shapes and dtypes, finite where the reference is, and no
-    further off than 8 bits lead, of a graph that multiplies by integer weights.
+    further off than the choice leads: 8 bits, of a graph that multiplies by integer weights; or the dtype in which the
+    platform was measured to sum products of float32.
     `run`: what the program gave. `run_program`: runs it on another platform.
     """
-    from mindgap.judge.oracle import OracleError
-
     products = products_with_integers(comparison.graph)
+    narrow = str(comparison.context.dtypes(run.platform).get("float32", {}).get("matmul_in", ""))
+    steps = min(max(_LEAST_FAR, products * _STEP), _FURTHEST)
+    policies = {
+        _REMEDIES: (steps, bool(products), DtypePolicy("float32", _REMEDIES, True)),
+        "float32": (_LEAST_FAR, narrow in _NARROW, DtypePolicy("float32", narrow, True)),
+    }  # fmt: skip
     whole = comparison.whole_reference().arrays
-    if not products or not run.outputs or whole is None:
+    if not run.outputs or whole is None:
         return None
     apart = distance(run.outputs, whole[: len(run.outputs)])
-    if apart > min(max(_LEAST_FAR, products * _STEP), _FURTHEST):
-        return None
-    option = next((each.option for each in alternatives(run.platform) if each.remedies == _REMEDIES), None)
-    other = None if option is None else run_program(with_option(run.platform, option))
-    if option is None or other is None or not other.outputs or len(other.outputs) != len(run.outputs):
-        return None
+    for each in alternatives(run.platform):
+        furthest, possible, policy = policies.get(each.remedies, (0.0, False, DtypePolicy("float32")))
+        if possible and apart <= furthest and _is_right(comparison, run, run_program, each.option):
+            does = (
+                "quantises the float operands of products with integer weights to 8 bits"
+                if each.remedies == _REMEDIES else f"sums products of float32 in {narrow}"
+            )  # fmt: skip
+            detail = f"{run.words} {does}: {apart:.2g} of the largest magnitude, and rounding alone with {each.option}"
+            return Fault(policy, "reduced_precision", "platform", detail=detail)
+    return None
+
+
+def _is_right(
+    comparison: GraphComparison, run: OwnRun, run_program: Callable[[PlatformName], OwnRun | None], option: str
+) -> bool:
+    """Whether a program that is wrong on a platform is within rounding there with an option."""
+    from mindgap.judge.oracle import OracleError
+
+    other, whole = run_program(with_option(run.platform, option)), comparison.whole_reference().arrays or ()
+    if other is None or not other.outputs or run.outputs is None or len(other.outputs) != len(run.outputs):
+        return False
     rest = whole[len(run.outputs) :]
     try:
         # Where the first outputs are right, what is wrong is a second call, or other arguments.
         if not any(comparison.beyond_rounding(run.platform, (*run.outputs, *rest))):
-            return None
-        if any(comparison.beyond_rounding(run.platform, (*other.outputs, *rest))):
-            return None
+            return False
+        return not any(comparison.beyond_rounding(run.platform, (*other.outputs, *rest)))
     except OracleError:  # nothing says then that it is right
-        return None
-    detail = (
-        f"{run.words} quantises the float operands of products with integer weights to 8 bits: {apart:.2g} of the "
-        f"largest magnitude, and rounding alone with {option}"
-    )
-    return Fault(DtypePolicy("float32", _REMEDIES, products=True), "reduced_precision", "platform", detail=detail)
+        return False
 
 
 def products_with_integers(graph: Graph) -> int:

@@ -25,7 +25,7 @@ from mindgap.judge.pipeline.model_files import (
     is_referee,
     is_steps_off,
     of_the_file,
-    quantised_operands,
+    policy_of_operands,
 )  # fmt: skip
 from mindgap.judge.pipeline.own_path_reasons import (
     cleared,
@@ -123,8 +123,9 @@ def with_own_path(
     decides, blame = is_referee(row.platform), None
     # Nothing decides about itself; of a quantised LiteRT file other kernels do.
     if referee is not None and (not decides or Path(run.way).suffix == ".tflite"):
-        if status == "differs" and not decides and (policy := quantised_operands(comparison, run, referee)) is not None:
-            about = own_path_of(run, status, policy.detail)
+        open_ = status == "differs" or (status == "unjudged" and comparison.context.settings.judge)
+        if open_ and not decides and (policy := policy_of_operands(comparison, run, referee)) is not None:
+            about = own_path_of(run, "differs", policy.detail)
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
         ours = _sides(comparison, run, "reference")[0]
         if status == "differs" and is_order_of_dequantisation(comparison.graph, ours, compared.apart or 1.0):
