@@ -34,6 +34,12 @@ def fast_gelu(_: OnnxNode, x: Tensor, bias: Tensor | None = None) -> Tensor:
     return F.gelu(x if bias is None else x + bias, approximate="tanh")
 
 
+@translates("com.microsoft.GemmFastGelu")
+def gemm_fast_gelu(_: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    product = torch.matmul(x, weight)
+    return F.gelu(product if bias is None else product + bias, approximate="tanh")
+
+
 @translates("com.microsoft.QuickGelu")
 def quick_gelu(node: OnnxNode, x: Tensor) -> Tensor:
     return x * torch.sigmoid(x * node.get("alpha", 1.702))

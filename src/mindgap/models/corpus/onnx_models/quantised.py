@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from mindgap.models.corpus.onnx_models.attention import packed_attention
 from mindgap.models.corpus.onnx_models.layers import average_pool, conv
 from mindgap.models.corpus.onnx_models.node import OnnxNode, translates
 from mindgap.models.corpus.onnx_models.pointwise import dequantize, dynamic_quantize, quantize
@@ -147,6 +148,23 @@ def qlinear_mul(
     yz: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     return _requantised(_real(a, as_, az) * _real(b, bs, bz), ys, yz, a.dtype)
+
+
+@translates("com.microsoft.QLinearWhere")
+def qlinear_where(
+    _: OnnxNode, condition: Tensor, a: Tensor, as_: Tensor, az: Tensor, b: Tensor, bs: Tensor, bz: Tensor, ys: Tensor,
+    yz: Tensor,
+) -> Tensor:  # fmt: skip
+    return _requantised(torch.where(condition, _real(a, as_, az), _real(b, bs, bz)), ys, yz)
+
+
+@translates("com.microsoft.QAttention")
+def qattention(
+    node: OnnxNode, x: Tensor, w: Tensor, bias: Tensor, xs: Tensor, ws: Tensor, mask: Tensor | None = None,
+    xz: Tensor | None = None, wz: Tensor | None = None, past: Tensor | None = None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    qkv = matmul_integer_to_float(node, x, w, xs, ws, xz, wz, bias)
+    return packed_attention(node, qkv, mask, past)
 
 
 @translates("com.microsoft.QLinearSigmoid")
