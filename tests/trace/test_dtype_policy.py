@@ -17,7 +17,7 @@ from mindgap.judge.trace import dtype_policy
 from mindgap.judge.trace.judge import Judge
 from mindgap.judge.trace.judgement import Judgement
 from mindgap.run.outcome import Job
-from oracle.bench import PLATFORM, REFERENCE, Bench, Fault, build, normal
+from oracle.bench import PLATFORM, REFERENCE, Bench, Fault, build, fused_fault, normal
 
 NARROW = {"float64": {"computes_in": "float32", "returns": "float64"}}
 ONE_CAUSE = "dtype policy: float64 computed in float32"
@@ -419,3 +419,22 @@ def test_a_wrong_operator_that_changes_no_output_is_not_the_culprit() -> None:
     unknown = judged(graph, arrays, fault, {})
     assert unknown.culprit is not None and unknown.culprit.op == "aten.mm.default"
     assert {each.fault.culprit.op for each in unknown.faults if each.fault.culprit} == {"aten.mm.default"}
+
+
+def test_what_reads_wrapped_integers_and_decides_by_them_is_the_same_cause() -> None:
+    """int32 has no -2**40: its sign is that of what is left of it, and so is a comparison."""
+    stamps = np.array([-(2**40), 2**40, -5, 0, 2**62])
+    calls = [("a", "aten.abs.default", "i0"), ("s", "aten.sign.default", "i0"), ("g", "aten.gt.Scalar", "i0", 7)]
+    graph = build([stamps], calls, ["a", "s", "g"])
+    policy = {"int64": {"computes_in": "int32", "returns": "int64"}}
+    found = judged(graph, [stamps], computed_in(torch.int64, torch.int32), policy)
+    assert found.culprit is not None and found.culprit.op == "dtype policy: int64 computed in int32"
+    assert len(found.faults) == 1 and found.faults[0].fault.nodes == (0, 1, 2)
+
+
+def test_a_policy_explains_no_window_without_a_value_of_its_dtype() -> None:
+    arrays = [normal(8, 8), np.full((4,), 100, np.int8)]
+    calls = [("r", "aten.relu.default", "i0"), ("s", "aten.sigmoid.default", "r"), ("i", "aten.add.Tensor", "i1", "i1")]
+    graph = build(arrays, calls, ["s", "i"])
+    found = judged(graph, arrays, fused_fault, {"int8": {"computes_in": "int8", "overflow": "saturates"}})
+    assert found.culprit is not None and found.culprit.op == "aten.relu.default+aten.sigmoid.default"

@@ -114,19 +114,21 @@ class CulpritSearch:
         explanations = self._explanations_of(platform)
         local = self._own(platform, self._reference, public_only(seen.mine, seen.internal)) if explanations else []
         local = [one for one in local if not one.retyped]
+        asked = local if any(one.nodes == finding[0].nodes for one in local) else [*local, finding[0]]
         public = [not hidden for hidden in seen.internal]
         for explanation in explanations:
             # What changes no output explains none of the differences.
             beyond = [
                 one
-                for one in explanation.beyond(local, platform)
+                for one in explanation.beyond(asked, platform)
                 if one.nodes == finding[0].nodes or reaches(self._oracle, one.arrays, self._internal.values)
             ]
             if not beyond and all(explanation.outputs(run, public) for run in seen.runs):
                 return finding, explanation.policy
-            if beyond and len(beyond) < len(local):
+            alone = [one for one in beyond if len(one.nodes) == 1 and not one.whole]
+            if alone and len(alone) < len(local):
                 broken = _broken(public_only(seen.mine, seen.internal))
-                worse = self._culprit_alone(beyond[:MAX_TRIED], broken, platform)
+                worse = self._culprit_alone(alone[:MAX_TRIED], broken, platform)
                 finding = finding if worse is None else (worse, platform)
                 break
         failures += [f"{each.policy.culprit.op}: {each.undecided}" for each in explanations if each.undecided]

@@ -17,7 +17,7 @@ import torch
 
 from mindgap.aten.operators import packet_of
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
-from mindgap.graph import Graph, Labels, TensorSpec, dtype_name, kind_of, numpy_dtype
+from mindgap.graph import Graph, Labels, TensorSpec, dtype_name, kind_of, numpy_dtype, operands
 from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.graph.compare.verdict import Verdict
 from mindgap.graph.operators import traits
@@ -118,8 +118,8 @@ class Explanation:
         return self._operators[asked]
 
     def _operator(self, confirmed: Confirmed, platform: PlatformName) -> bool:
-        if len(confirmed.nodes) != 1:
-            return False
+        if len(confirmed.nodes) != 1 or confirmed.whole:
+            return not self._integers and self._touches(confirmed)
         if self.policy.products and not _sums_products(self._oracle.graph.nodes[confirmed.nodes[0]].op):
             return False
         single = self._singles.cut(confirmed.nodes)
@@ -147,6 +147,14 @@ class Explanation:
         except (OracleError, RuntimeError):
             # A view of bits, say, has no meaning in another dtype.
             return False
+
+    def _touches(self, confirmed: Confirmed) -> bool:
+        """Some value of a set of operators has the dtype of the policy. The outputs decide the rest. Of integers, whose
+        operators are exact, every one is asked by itself."""
+        graph = self._oracle.graph
+        values = {n for i in confirmed.nodes for n in (*operands(graph.nodes[i]), *graph.results(i))}
+        specs = graph.values if confirmed.whole else [graph.values[n] for n in values]
+        return any(spec is not None and spec.dtype == self.policy.declared for spec in specs)
 
     def outputs(self, arrays: Sequence[Array], public: Sequence[bool]) -> bool:
         """Every public output is what a computation in the narrower dtype may give. Integers are exact: what explains
@@ -247,18 +255,24 @@ class Explanation:
         return True
 
     def _integer_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
-        """The exact result, wrapped or cut off at the limits of the dtype that is computed in."""
+        """The exact result, wrapped or cut off at the limits of the dtype that is computed in, as operands may be."""
         computed = TORCH_DTYPES[self.policy.computed]
         limits = torch.iinfo(computed)
-        oracle = self._retyped(graph, [self._as(array, "int64") for array in inputs], "int64")
-        for slot, array in arrays.items():
-            exact = oracle.step.values[oracle.graph.first_value[0] + slot]
-            if exact.dtype != torch.int64 or tuple(exact.shape) != array.shape:
-                return False
-            got = to_torch(array).to(torch.int64)
-            if not bool(((got == exact.to(computed)) | (got == exact.clamp(limits.min, limits.max))).all()):
-                return False
-        return True
+        wide = [self._as(array, "int64") for array in inputs]
+
+        def ways(value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return value.to(computed).to(torch.int64), value.clamp(limits.min, limits.max)
+
+        for way in (None, 0, 1):
+            given = [a if way is None or a.dtype != np.int64 else to_numpy(ways(to_torch(a))[way]) for a in wide]
+            oracle = self._retyped(graph, given, "int64")
+            results = {slot: oracle.step.values[oracle.graph.first_value[0] + slot] for slot in arrays}
+            if all(
+                _is_one_of(arrays[slot], (exact, *(ways(exact) if exact.dtype == torch.int64 else ())))
+                for slot, exact in results.items()
+            ):
+                return True
+        return False
 
     def _retyped(
         self, graph: Graph, inputs: Sequence[Array], dtype: str, imposed: Decisions | None = None,
@@ -291,6 +305,15 @@ class Explanation:
         largest = torch.finfo(computed.dtype).max
         ended = torch.isinf(right) & (computed == largest * torch.sign(right))
         return to_numpy(torch.where(ended, right.to(computed.dtype), computed))
+
+
+def _is_one_of(array: Array, results: tuple[torch.Tensor, ...]) -> bool:
+    """Each element is that of one of these results: whole numbers, or truth values."""
+    if results[0].dtype not in (torch.int64, torch.bool) or tuple(results[0].shape) != array.shape:
+        return False
+    got = to_torch(array).to(torch.int64)
+    equal = [got == result.to(torch.int64) for result in results]
+    return bool(torch.stack(equal).any(0).all())
 
 
 def _sums_products(op: str) -> bool:
