@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 import torch
 
-from mindgap.aten.operators import packet_of
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.graph import Graph, Labels, TensorSpec, dtype_name, kind_of, numpy_dtype, operands
 from mindgap.graph.compare.culprit import DtypePolicy
@@ -208,7 +207,8 @@ class Explanation:
             return True
         if not self.policy.products:
             return any(self._within(graph, self._mixed(inputs, w), arrays, w) for w in self._wide(inputs))
-        # A kernel may round the factors alone, or what is added to the products too.
+        # A kernel may round the factors alone, or what is added to the products too. One that is composed of others
+        # (distances, recurrent cells) rounds between them, and has its result in the narrower dtype: that was tried.
         return any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
 
     def _wide(self, inputs: Sequence[Array]) -> Iterator[frozenset[int]]:
@@ -317,10 +317,7 @@ def _is_one_of(array: Array, results: tuple[torch.Tensor, ...]) -> bool:
 
 
 def _sums_products(op: str) -> bool:
-    if traits(op).contracts:
-        # Recurrent cells and distances do more than sum products.
-        return not packet_of(op).startswith(("gru", "lstm", "rnn_", "cdist", "_cdist", "_euclidean"))
-    return "dot_product_attention" in op
+    return traits(op).contracts or "dot_product_attention" in op
 
 
 def _output(graph: Graph, slot: int) -> TensorSpec | None:
