@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from mindgap.cli.tables import print_report
+from mindgap.graph.compare.verdict import Fault
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.own_path_reasons import submodule_culprit, with_fault
 from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.report.page import html_page
 from mindgap.results.report_json import decode_report
-from mindgap.results.rows import Report, Row
+from mindgap.results.rows import OwnPath, Report, Row
 from mindgap.results.settings import RunSettings
 from mindgap.workflows.selftest.subjects import graph_of
 from mindgap.workflows.selftest.trial import InProcessExecutor
@@ -75,3 +77,14 @@ def test_one_fault_is_one_line(tmp_path: Path) -> None:
     out = io.StringIO()
     print_report(found, out)
     assert out.getvalue().count("  culprit  ") == 1 and "1 finding\n" in out.getvalue()
+
+
+def test_a_confirmed_operator_comes_before_an_export_that_nothing_locates(tmp_path: Path) -> None:
+    """It led the row in one run of six: what reads unwritten memory is off by another amount each time."""
+    row, _ = report(tmp_path, {"gelu": NUDGE})
+    about = OwnPath("differs", "torch.compile")
+    for path, line, first in (("", "", "aten.gelu.default"), ("head", "", "submodule head"), ("", "m.py:4", "")):
+        export = Fault(submodule_culprit(path, line), "export", detail="torch.compile gives other outputs")
+        found = with_fault(row, export, about)
+        assert found.culprit is not None and found.culprit.op.startswith(first) and len(found.faults) == 2
+        assert (found.verdict == "export") == bool(path or line)

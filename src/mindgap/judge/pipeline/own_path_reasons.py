@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mindgap.graph import Array, Graph
-from mindgap.graph.compare.culprit import SubmoduleCulprit
+from mindgap.graph.compare.culprit import OperatorCulprit, SubmoduleCulprit
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.graph.graph import operands
@@ -145,12 +145,17 @@ def with_fault(
 ) -> Row:
     """Returns the row with one more fault. The worst comes first, and the metrics are its own.
 
+    Operators that are confirmed wrong come before an export that is off where no part of the program shows it: they
+    explain it, and what reads unwritten memory differs from run to run.
+
     `sides`: the outputs by the program's own way and the expected ones; None where there is no one pair of these.
     """
     from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
 
     faults = (*row.independent_faults, fault) if row.finding else (fault,)
-    first = min(faults, key=lambda each: SEVERITY.index(str(each.verdict)))
+    confirmed = [each for each in faults if isinstance(each.culprit, OperatorCulprit) and each.blame == "platform"]
+    ranked = confirmed if confirmed and _is_unlocated(fault) else faults
+    first = min(ranked, key=lambda each: SEVERITY.index(str(each.verdict)))
     ordered = (first, *(each for each in faults if each is not first))
     if first is fault:
         row = dataclasses.replace(
@@ -158,6 +163,12 @@ def with_fault(
             profiles={} if sides is None else fixed_tolerances(*sides),
         )  # fmt: skip
     return dataclasses.replace(led_by(row, ordered), own_path=about)
+
+
+def _is_unlocated(fault: Fault) -> bool:
+    """Whether an export is off, and neither a submodule nor a line shows it."""
+    culprit = fault.culprit
+    return fault.verdict == "export" and isinstance(culprit, SubmoduleCulprit) and not (culprit.path or culprit.label)
 
 
 def cleared(row: Row) -> Row:
