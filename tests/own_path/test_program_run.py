@@ -13,7 +13,7 @@ from mindgap.aten.torch_private.modules import put_buffer
 from mindgap.graph import MindgapError
 from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
-from mindgap.models.own_path.failures import Failure, _sentences
+from mindgap.models.own_path.failures import Failure, _message, _sentences
 from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly, run_twice, sensitivity
 from mindgap.models.own_path.search import first_part
 from mindgap.models.own_path.stages import step_at_fault
@@ -261,8 +261,8 @@ def test_a_program_that_does_not_take_float64_is_not_measured_in_it() -> None:
 
 def test_a_long_message_ends_with_a_sentence_or_a_word() -> None:
     assert _sentences("Short. Text") == "Short. Text"
-    assert _sentences(f"First sentence. {'word ' * 60}") == "First sentence."
-    assert _sentences("word " * 60) == f"{'word ' * 39}word …"
+    assert _sentences(f"First sentence. {'word ' * 100}") == "First sentence."
+    assert _sentences("word " * 100) == f"{'word ' * 79}word …"
 
 
 class Scaled(torch.nn.Module):
@@ -312,3 +312,9 @@ def test_what_a_program_holds_under_a_dotted_name_is_as_it_was() -> None:
         module._buffers["first.weight"] = torch.zeros(1)
         held += 1
     assert module._buffers["first.weight"] is held and held.tolist() == [0, 1, 2]
+
+
+def test_a_message_keeps_the_reason_and_of_a_path_the_name() -> None:
+    folder = "/data/" + "a_long_folder/" * 12
+    error = RuntimeError(f"Loading input model: {folder}m.onnx\nLoad model from {folder}m.onnx failed: no such domain")
+    assert _message([error]) == "RuntimeError: Load model from m.onnx failed: no such domain"

@@ -29,7 +29,7 @@ EXPORTS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace",
 #: Words of an exporter's report that stand before what is said of the program.
 _REPORT: Final = re.compile(
     r"^(?:Failed to .*|<class .*|\(Refer .*|.*\[Strategy\].*|##.*|Check '.*|Constraints violated.*|Exception from .*"
-    r"|FrontEnd API .*|Model wasn't .*|.*:|)$"
+    r"|FrontEnd API .*|Model wasn't .*|Loading input model.*|.*:|)$"
 )
 #: An operator as exporters and front ends name it.
 _OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")
@@ -45,7 +45,9 @@ _OWN_OPERATORS: Final = (
 _EXPORTERS: Final = ("onnxscript", "onnx_ir", "onnx")
 
 #: Characters of a message.
-_MOST_TEXT: Final = 200
+_MOST_TEXT: Final = 400
+#: The folders before the name of a file.
+_FOLDERS: Final = re.compile(r"(?<![\w.~/:])/(?:[^\s'\"<>:,;()\[\]/]+/)+(?=[^\s'\"<>:,;()\[\]/])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,5 +159,5 @@ def _message(causes: Sequence[BaseException]) -> str:
         for line in str(error).splitlines():
             if not _REPORT.match(line.strip()):
                 said = _FUNCTION.sub(r"\1", line.strip().removeprefix("-- "))
-                return f"{type(error).__name__}: {_sentences(shortened_paths(said)).rstrip('.:')}"
+                return f"{type(error).__name__}: {_sentences(_FOLDERS.sub('', shortened_paths(said))).rstrip('.:')}"
     return one_line(causes[0])
