@@ -207,7 +207,11 @@ class WorkerClient:
             worker.stage = stage or str(header["kind"])
             return worker.ask(header, arrays, limits)
 
-        return self.attempt(sent)
+        found = self.attempt(sent)
+        if found.header.get("spoiled"):
+            # What a program left in its global state would reach the next request.
+            self.close()
+        return found
 
     def charge(self, purpose: Purpose | None = None) -> None:
         """Accounts the process's processor time since the last charge."""

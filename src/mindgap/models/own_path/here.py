@@ -30,6 +30,7 @@ class ProgramHere:
     def run(self, platform: PlatformName) -> OwnRun | None:
         """Runs it. None for eager mode, which exports nothing."""
         from mindgap.aten.state import TORCH_STATE
+        from mindgap.aten.torch_private.process_state import undisturbed
         from mindgap.models.capture.errors import ProgramError
 
         started = time.perf_counter()
@@ -45,7 +46,7 @@ class ProgramHere:
             return None
         request = {"source": "", "runner": runner_json(runner), "again_s": AGAIN_S, "first": ""}
         try:
-            with TORCH_STATE, warnings.catch_warnings():
+            with TORCH_STATE, undisturbed(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 header, arrays = self._programs.run(request)
         except MindgapError as error:
@@ -60,10 +61,11 @@ class ProgramHere:
     def locate(self, platform: PlatformName, shown: ShownDifference) -> Located | None:
         """Finds the submodule that shows it by itself."""
         from mindgap.aten.state import TORCH_STATE
+        from mindgap.aten.torch_private.process_state import undisturbed
 
         runner = program_runner_of(find(platform)[0], platform)
         assert runner is not None, "only what ran is located"
-        with TORCH_STATE, warnings.catch_warnings():
+        with TORCH_STATE, undisturbed(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             asked: dict[str, Any] = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "sizes": []}
             header, _ = self._programs.locate({**asked, **dataclasses.asdict(shown)})
@@ -76,8 +78,9 @@ class ProgramHere:
     def sensitivity(self, platform: PlatformName) -> Sensitivity:
         """Returns how far the outputs are from themselves in eager mode."""
         from mindgap.aten.state import TORCH_STATE
+        from mindgap.aten.torch_private.process_state import undisturbed
 
-        with TORCH_STATE:
+        with TORCH_STATE, undisturbed():
             header, _ = self._programs.sensitivity({"source": ""})
         return Sensitivity(float(header["moved"]), float(header["exact"]))
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mindgap.graph import MindgapError, TensorStore, encode
-from mindgap.run.channel import Frame
+from mindgap.run.channel import Array, Frame
 from mindgap.run.server import Answer, Channel, Service
 
 if TYPE_CHECKING:
@@ -74,19 +74,41 @@ def source_service(_: Channel, tensors: str) -> Service:
 
 
 def answering(answer: Callable[[Mapping[str, Any]], Answer]) -> Callable[[Frame], Answer]:
-    """Answers a request with the reason of any failure. A user's code may raise anything, `SystemExit` among it."""
+    """Answers a request with the reason of any failure. A user's code may raise anything, `SystemExit` among it.
+
+    What the request left in this process's global state reaches no other program: it is restored, and the answer names
+    as `spoiled` what cannot be, so that the client replaces the process. Settings that a source makes without failing,
+    at its import as a rule, are made again for its later requests.
+    """
 
     def answered(frame: Frame) -> Answer:
+        from mindgap.aten.torch_private import process_state as state
+
+        source = str(frame.header.get("key") or frame.header.get("source"))
+        settings, within, drawn = state.settings(), state.transformations(), state.random_states()
+        state.set_all(_made_settings.get(source, {}))
+        arrays: Sequence[Array] = ()
         with _explained_exits():
             try:
-                return answer(frame.header)
+                header, arrays = answer(frame.header)
             except BaseException as error:
                 header = _failed(error)
                 # The frames of the traceback hold the model.
                 error.__traceback__ = None
-        return header, ()
+        left = [name for name, now in state.transformations().items() if now != within[name]]
+        if left:
+            return {**header, "spoiled": left}, arrays
+        if header["kind"] != "failed":
+            _made_settings[source] = {name: now for name, now in state.settings().items() if now != settings[name]}
+        state.set_all(settings)
+        state.set_random_states(drawn)
+        return header, arrays
 
     return answered
+
+
+#: By source: the settings of this process that its requests made.
+_made_settings: dict[str, dict[str, Any]] = {}
 
 
 class _Sources:

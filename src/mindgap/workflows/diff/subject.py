@@ -108,8 +108,9 @@ class Subject:
             return graph()
         # Imported late: a process that captures nothing itself needs no PyTorch for that.
         from mindgap.aten.state import TORCH_STATE
+        from mindgap.aten.torch_private.process_state import undisturbed
 
-        with TORCH_STATE:
+        with TORCH_STATE, undisturbed():
             return graph()
 
 

@@ -1,0 +1,139 @@
+"""The global state of this process that a user's program may leave changed: of PyTorch, of Python, random numbers."""
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# (most of it has no public getter)
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import sys
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+import torch._guards
+
+_C: Final[Any] = torch._C
+_guards: Final[Any] = torch._guards
+_forward: Final[Any] = torch.autograd.forward_ad
+_device_context: Final[Any] = torch._GLOBAL_DEVICE_CONTEXT
+
+
+def _set_environment(variables: Mapping[str, str]) -> None:
+    for name in os.environ.keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
+
+
+def _default_device() -> str:
+    # The public getter makes a tensor, which a mode that was left may refuse.
+    context = getattr(_device_context, "device_context", None)
+    return "" if context is None else str(context.device)
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+#: Settings that a program may make on purpose: getter and setter.
+_SETTINGS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]]] = {
+    "the default device": (_default_device, lambda device: torch.set_default_device(device or None)),
+    "the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+    "the gradient mode": (torch.is_grad_enabled, _C._set_grad_enabled),
+    "autocast": (lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+    "autocast's dtype": (lambda: torch.get_autocast_dtype("cpu"), lambda kind: torch.set_autocast_dtype("cpu", kind)),
+    "autocast's cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
+    "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "the number of threads": (torch.get_num_threads, torch.set_num_threads),
+    "the precision of products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "oneDNN": (_C._get_mkldnn_enabled, _C._set_mkldnn_enabled),
+    "anomaly detection": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    "the fast path of attention": (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    "numpy's treatment of errors": (np.geterr, lambda how: np.seterr(**how)),
+    "the working directory": (_folder, lambda folder: os.chdir(folder or "/")),
+    "environment variables": (lambda: dict(os.environ), _set_environment),
+    "the limit of recursion": (sys.getrecursionlimit, sys.setrecursionlimit),
+}
+#: Where code is within PyTorch's transformations, which code that ended has left, unless something went wrong.
+_WITHIN: Final[Mapping[str, Callable[[], Any]]] = {
+    "a function transform": lambda: _C._functorch.get_dynamic_layer_stack_depth(),
+    "a dispatch mode": lambda: _C._len_torch_dispatch_stack(),
+    "a function mode": lambda: _C._len_torch_function_stack() - bool(_default_device()),
+    "inference mode": torch.is_inference_mode_enabled,
+    "a trace": lambda: _C._get_tracing_state() is not None or _guards.TracingContext.try_get() is not None,
+    "a level of automatic differentiation": lambda: _forward._current_level,
+}
+
+
+@functools.cache
+def _exists(get: Callable[[], Any]) -> bool:
+    """Whether this version of PyTorch has a getter."""
+    try:
+        get()
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
+def settings() -> dict[str, Any]:
+    """Returns the settings that a program may make on purpose, by name."""
+    return {name: get() for name, (get, _) in _SETTINGS.items() if _exists(get)}
+
+
+def set_all(wanted: Mapping[str, Any]) -> None:
+    """Makes settings as they were."""
+    for name, value in wanted.items():
+        get, put = _SETTINGS[name]
+        if get() != value:
+            put(value)
+
+
+def transformations() -> dict[str, Any]:
+    """Returns where code is within PyTorch's transformations, by name."""
+    return {name: get() for name, get in _WITHIN.items() if _exists(get)}
+
+
+def random_states() -> tuple[Any, ...]:
+    """Returns the states of the generators of random numbers of PyTorch (on the CPU), Python and numpy."""
+    return torch.random.get_rng_state(), random.getstate(), np.random.get_state()
+
+
+def set_random_states(states: tuple[Any, ...]) -> None:
+    """Makes these states as they were."""
+    torch.random.set_rng_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])
+
+
+@contextlib.contextmanager
+def undisturbed() -> Generator[None]:
+    """Makes all of it as it was, whatever the code within leaves. Warns of what cannot be restored."""
+    before, within = settings(), transformations()
+    try:
+        yield
+    finally:
+        _leave(within)
+        left = [name for name, value in transformations().items() if value != within[name]]
+        if left:
+            warnings.warn(f"the program left this process within {' and '.join(left)}: start another", stacklevel=3)
+        else:
+            set_all(before)
+
+
+def _leave(within: Mapping[str, Any]) -> None:
+    """Leaves the transformations that were entered since."""
+    while _C._len_torch_function_stack() - bool(_default_device()) > within["a function mode"]:
+        _C._pop_torch_function_stack()
+    while _C._len_torch_dispatch_stack() > within["a dispatch mode"]:
+        _C._pop_torch_dispatch_stack(None)
+    if _C._functorch.get_dynamic_layer_stack_depth() > within["a function transform"]:
+        _C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(within["a function transform"])
+    if _C._get_tracing_state() is not None and not within["a trace"]:
+        _C._set_tracing_state(None)
