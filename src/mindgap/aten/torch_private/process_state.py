@@ -68,6 +68,10 @@ _WITHIN: Final[Mapping[str, Callable[[], Any]]] = {
     "a function mode": lambda: _C._len_torch_function_stack() - bool(_default_device()),
     "inference mode": torch.is_inference_mode_enabled,
     "a trace": lambda: _C._get_tracing_state() is not None or _guards.TracingContext.try_get() is not None,
+    "other dispatch keys": lambda: (
+        _C._dispatch_tls_local_include_set().raw_repr(),
+        _C._dispatch_tls_local_exclude_set().raw_repr(),
+    ),
     "a level of automatic differentiation": lambda: _forward._current_level,
 }
 
@@ -123,8 +127,20 @@ def undisturbed() -> Generator[None]:
         left = [name for name, value in transformations().items() if value != within[name]]
         if left:
             warnings.warn(f"the program left this process within {' and '.join(left)}: start another", stacklevel=3)
-        else:
-            set_all(before)
+        set_all(before)
+
+
+@contextlib.contextmanager
+def left_behind() -> Generator[None]:
+    """Leaves the transformations that code which raises has entered, so that they reach no handler of the error."""
+    within, device = transformations(), _default_device()
+    try:
+        yield
+    except BaseException:
+        _leave(within)
+        # It is a function mode too, and would be left in place of another.
+        set_all({"the default device": device})
+        raise
 
 
 def _leave(within: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
+from mindgap.aten.torch_private.process_state import left_behind
 from mindgap.graph import MindgapError
 from mindgap.models.capture.deep_copies import is_strided
 from mindgap.models.capture.errors import CaptureError
@@ -21,7 +22,7 @@ from mindgap.run.message_cleaning import message_of, one_line
 def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> Any:
     """Runs `call()` under `modes`. Raises `CaptureError` with the user's line for any exception, `SystemExit` too."""
     try:
-        with modes:
+        with modes, left_behind():
             return call()
     except CaptureError as error:
         if _in_nested_tensors(error):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from mindgap.aten.torch_private.process_state import left_behind
 from mindgap.graph import MindgapError
 from mindgap.models.capture.errors import CaptureError, ProgramError
 from mindgap.models.capture.neutral_settings import neutral_settings
@@ -20,7 +21,8 @@ from mindgap.run.message_cleaning import one_line
 def users_code() -> Generator[None]:
     """Raises what the code within raises as `ProgramError`, with the user's line and the exception's words."""
     try:
-        yield
+        with left_behind():
+            yield
     except MindgapError:
         raise
     except (Exception, SystemExit) as error:

@@ -335,6 +335,8 @@ class OwnPathClient:
             stage = f"running the program by {self._way(source, platform, runner)}"
             seconds = self._deadline_s * _slower(backend, self._capture_env)
             frame = client.ask(asked, arrays, RequestLimits(min(seconds, max(left, LEAST_S)), waits=True), stage)
+            if frame.header.get("spoiled"):
+                client.close()
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
             if broken:

@@ -250,6 +250,8 @@ class SourceClient:
                 f"{abort_message(failed.tail) or _FAULTS[failed.fault]}"
             ) from None
         sys.stderr.write(worker.printed())
+        if frame.header.get("spoiled"):
+            self._stop()
         if frame.header["kind"] != "failed":
             return frame
         if frame.header["broken"]:

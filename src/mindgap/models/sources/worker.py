@@ -97,7 +97,10 @@ def answering(answer: Callable[[Mapping[str, Any]], Answer]) -> Callable[[Frame]
                 error.__traceback__ = None
         left = [name for name, now in state.transformations().items() if now != within[name]]
         if left:
-            return {**header, "spoiled": left}, arrays
+            # An error of mindgap's own code there is a consequence.
+            reason = f"the program left its process within {' and '.join(left)}" if header.get("broken") else ""
+            blamed = {"reason": f"{reason}: {header['reason']}", "broken": ""} if reason else {}
+            return {**header, **blamed, "spoiled": left}, arrays
         if header["kind"] != "failed":
             _made_settings[source] = {name: now for name, now in state.settings().items() if now != settings[name]}
         state.set_all(settings)

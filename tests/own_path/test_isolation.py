@@ -1,0 +1,78 @@
+"""What one program leaves in its process reaches no other program: each is as it is alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import mindgap
+from mindgap.aten.torch_private import process_state
+from mindgap.graph import MindgapError, TensorStore
+from mindgap.models.own_path.client import OwnPathClient
+from mindgap.models.sources.client import SourceClient
+from mindgap.platforms.name import parse
+
+from . import raising
+
+FILE = str(Path(raising.__file__))
+JIT = parse("cpu/jit")
+NAMES = ["vmapped", "traced", "made", *raising.LEAVES]
+
+
+def _names(all_of_them: bool) -> list[str]:
+    return NAMES if all_of_them else ["vmapped", "level", "inference", "dtype"]
+
+
+@pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_program_runs_by_its_own_way_as_it_does_alone(all_of_them: bool) -> None:
+    with OwnPathClient(60.0) as client:
+        alone = client.run(f"{FILE}:plain", JIT)
+        assert alone is not None and alone.outputs is not None
+        for name in _names(all_of_them):
+            try:
+                left = client.run(f"{FILE}:{name}", JIT)
+                assert left is not None and left.outputs is None, name
+            except MindgapError:
+                pass
+            after = client.run(f"{FILE}:plain", JIT)
+            assert after is not None and after.outputs is not None, (name, after)
+            assert after.outputs[0].tobytes() == alone.outputs[0].tobytes(), name
+            assert after.eager[0].tobytes() == alone.eager[0].tobytes(), name
+
+
+@pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_program_is_captured_as_it_is_alone(tmp_path: Path, all_of_them: bool) -> None:
+    with SourceClient(TensorStore(tmp_path), 60.0) as client:
+        alone = client.capture(client.open(f"{FILE}:plain"), 0)
+        for name in _names(all_of_them):
+            try:
+                client.capture(client.open(f"{FILE}:{name}"), 0)
+            except MindgapError as error:
+                assert name not in ("vmapped", "traced"), (name, error)
+            assert client.capture(client.open(f"{FILE}:plain"), 0) == alone, name
+
+
+def test_a_file_that_sets_a_default_keeps_it_and_no_other_file_gets_it(tmp_path: Path) -> None:
+    (tmp_path / "double.py").write_text(
+        "import torch\ntorch.set_default_dtype(torch.float64)\n"
+        "def make(): return torch.nn.Linear(2, 2), (torch.ones(1, 2),)\n"
+    )
+    with SourceClient(TensorStore(tmp_path / "store"), 60.0) as client:
+        double, plain = client.open(f"{tmp_path}/double.py:make"), client.open(f"{FILE}:plain")
+        client.build(double, 0)
+        assert client.capture(plain, 0).inputs[0].spec.dtype == "float32"
+        assert {each.spec.dtype for each in client.capture(double, 0).inputs} == {"float64"}
+
+
+@pytest.mark.parametrize("name", ["dtype", "level", "inference", "device", "vmapped"])
+def test_a_program_of_the_python_api_leaves_this_process_as_it_was(name: str) -> None:
+    before, within = process_state.settings(), process_state.transformations()
+    model, args = getattr(raising, name)()
+    try:
+        mindgap.diff(model, args, platforms=["cpu/jit"], own_path=True)
+    except MindgapError as error:
+        assert "left" in str(error)
+    assert process_state.settings() == before and process_state.transformations() == within
+    assert torch.zeros(1).dtype == torch.float32
