@@ -151,3 +151,16 @@ def test_the_script_of_a_node_shows_it_without_mindgap(tmp_path: Path) -> None:
     script = write_file_script(tmp_path, one, PLATFORMS[0])
     assert script.verified and "b: 8 of 8 elements are wrong" in script.said
     assert "mindgap" not in script.path.read_text()
+
+
+def test_a_file_without_a_translation_runs(tmp_path: Path) -> None:
+    from mindgap.models.own_path.client import OwnPathClient
+
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    result = helper.make_tensor_value_info("y", TensorProto.INT64, None)
+    graph = helper.make_graph([helper.make_node("NonZero", ["x"], ["y"])], "g", [given], [result])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(made, str(tmp_path / "n.onnx"))
+    with OwnPathClient(60.0) as client:
+        run = client.run(str(tmp_path / "n.onnx"), PLATFORMS[0])
+    assert run is not None and run.outputs is not None and run.outputs[0].shape == (2, 6), run

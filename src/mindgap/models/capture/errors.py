@@ -34,6 +34,17 @@ class NoValues(ProgramError):
         )
 
 
+class ReplayDiffers(CaptureError):
+    """The graph gives other outputs than the program. `output`: the first of them."""
+
+    def __init__(self, output: str, which: str) -> None:
+        super().__init__(
+            f"output {output} replays differently on {which}: the program depends on something that is no input (a "
+            "value turned into a Python number or array, Python state, memory written behind PyTorch)"
+        )
+        self.output = output
+
+
 class SourceNote(UserWarning):
     """What a person is to know of a graph: what in it is not the program's own, or was not checked."""
 

@@ -28,7 +28,7 @@ from mindgap.models.capture import random_operators
 from mindgap.models.capture.control_flow import answered
 from mindgap.models.capture.data_dependent import READS
 from mindgap.models.capture.deep_copies import is_strided
-from mindgap.models.capture.errors import CaptureError
+from mindgap.models.capture.errors import CaptureError, ReplayDiffers
 from mindgap.models.capture.origin import user_line_of
 from mindgap.models.capture.program import HeldTensor, ProgramCopy, copy_program, leaves
 from mindgap.models.capture.recorder import compares_whole
@@ -216,10 +216,7 @@ def _compare_runs(
     whole = [*expected, *left.written]
     differing = _first_difference(names, whole, actual[: len(names)])
     if differing and not _agrees_again(subject, tape, tensors, names, whole, actual[: len(names)]):
-        raise CaptureError(
-            f"output {differing} replays differently on {which}: the program depends on something that is no input "
-            "(a value turned into a Python number or array, Python state, memory written behind PyTorch)"
-        )
+        raise ReplayDiffers(differing, which)
     for name in left.unexpected:
         raise CaptureError(f"the program writes to {name} in a way that the capture does not see")
 

@@ -10,7 +10,7 @@ from typing import Literal
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore
 from mindgap.models.capture import CaptureError, Optimizer, capture
-from mindgap.models.capture.errors import CompiledPart, PathTaken, QuantisedPart
+from mindgap.models.capture.errors import CompiledPart, PathTaken, QuantisedPart, ReplayDiffers
 from mindgap.models.capture.program_capture import UnprovenCapture
 from mindgap.models.capture.replay_check import Verify
 from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
@@ -20,7 +20,7 @@ from mindgap.models.corpus.program import Built, Captured, Program
 from mindgap.models.corpus.source import Source, SourceError, parse
 from mindgap.models.corpus.steps import StepLoop, steps_option, stepwise, with_tokens
 from mindgap.models.corpus.submodules import inside, submodule_of
-from mindgap.models.corpus.translated_model import NoTranslation, UntranslatedModel
+from mindgap.models.corpus.translated_model import NoTranslation, TranslatedModel, UntranslatedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,10 @@ def capture_built(
             for told in (CompiledPart, PathTaken, QuantisedPart):
                 warnings.simplefilter("default", told)
             return _captured(built, tensors, weights, verify, backward, optimizer)
+    except ReplayDiffers as error:
+        if isinstance(built.program, TranslatedModel):  # it has no Python of a user's
+            raise NoTranslation(f"PyTorch's kernels give output {error.output} otherwise each time") from error
+        raise
     except CaptureError:
         raise
     except MindgapError as error:

@@ -109,7 +109,8 @@ class Programs:
         from mindgap.models.own_path.program_run import run_by
 
         program, exports, runner = self._flat(header), dict[str, Any](), requested_runner(header)
-        why = _PACKED if _is_unpacked(program) and not header.get("file") else "" if self._eager else _NO_TENSOR
+        # A file without a translation has outputs, and stands for a program without.
+        why = "" if header.get("file") else _PACKED if _is_unpacked(program) else "" if self._eager else _NO_TENSOR
         if why:
             failure = dataclasses.asdict(Failure(why, ours=True))
             return {"kind": "ran", **self._facts, "failure": failure, "first": False}, []
