@@ -32,8 +32,9 @@ from mindgap.judge.trace.dtype_policy import Dtypes, detail_of_policy
 from mindgap.judge.trace.example import example
 from mindgap.judge.trace.failure import failing_part
 from mindgap.judge.trace.independent_faults import MAX_CARRIED, MAX_RUNS, FaultSearch, IndependentFault
-from mindgap.judge.trace.judgement import FoundFault, Judgement, OperatorAlone, near_culprit
+from mindgap.judge.trace.judgement import FoundFault, Judgement, OperatorAlone, at_places, near_culprit
 from mindgap.judge.trace.known_failures import KnownFailures
+from mindgap.judge.trace.masked_places import masked_places
 from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
 from mindgap.judge.trace.output_verdicts import (
     overall_verdict,
@@ -109,7 +110,9 @@ class Judge:
         try:
             self._prepare()
             unfit = contradictions(self.oracle.graph, self._inputs, ours, theirs, self._execute, self._reference)
-            return replace(self._judge(outcome, ours, theirs), contradictions=tuple(unfit))
+            found = replace(self._judge(outcome, ours, theirs), contradictions=tuple(unfit))
+            where = "" if found.verdict in CALM else masked_places(self._graph, self._inputs, ours, theirs)
+            return at_places(found, where)
         except OracleMemoryError:
             raise
         except OracleError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mindgap.graph import Graph
 from mindgap.graph.compare.culprit import Culprit, Example
@@ -56,6 +56,17 @@ class Judgement:
     around: tuple[DrawnNode, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     decisions: tuple[OtherDecision, ...] = ()
+
+
+def at_places(found: Judgement, places: str) -> Judgement:
+    """The judgement of a finding that says where it lies. `places`: empty where that is not known."""
+    if not places:
+        return found
+    first, *more = found.faults or (None,)
+    if first is None:
+        return replace(found, detail=f"{found.detail}; {places}")
+    detail = f"{first.fault.detail}; {places}"
+    return replace(found, detail=detail, faults=(replace(first, fault=replace(first.fault, detail=detail)), *more))
 
 
 def near_culprit(
