@@ -309,6 +309,34 @@ def test_an_export_finding_has_the_operators_of_its_submodule_and_no_command_tha
     assert [root.name for root in found] == [
         "resnet18: submodule stem, stem (net.py:3)", "resnet18: submodule head, head (net.py:9)"
     ]  # fmt: skip
+    elsewhere = dataclasses.replace(rows[3], platform=rows[1].platform)
+    (root,) = roots(dataclasses.replace(report, rows=(rows[3], elsewhere)))
+    assert len(root.platforms) == 2, "one submodule that two platforms' exports change is one cause"
+
+
+@pytest.mark.browser
+@needs_driver
+def test_a_narrow_window_shows_the_page_without_overlaps(browser: Browser, tmp_path: Path) -> None:
+    browser.open(html_page(with_the_graph_around(sample(), tmp_path / "net.py")), tmp_path)
+    size = browser.driver.get_window_size()
+    beyond = "return [document.documentElement.scrollWidth, window.innerWidth]"
+    overlaps = (
+        "return [...document.querySelectorAll('#all-rows > tbody:not([hidden]) > tr:first-child')].some(row => "
+        "{ const boxes = [...row.cells].map(cell => cell.getBoundingClientRect()); return boxes.some((a, i) => "
+        "boxes.some((b, j) => i < j && a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && "
+        "b.top < a.bottom - 1)); })"
+    )
+    try:
+        for width in (500, 800, 1400):
+            browser.driver.set_window_size(width, 900)
+            wide, window = browser.run(beyond)
+            assert wide <= window and not browser.run(overlaps), width
+        browser.driver.set_window_size(500, 900)
+        browser.run("document.querySelectorAll('#all-rows tr.detail').forEach(each => each.hidden = false)")
+        wide, window = browser.run(beyond)
+        assert wide <= window
+    finally:
+        browser.driver.set_window_size(size["width"], size["height"])
 
 
 @pytest.mark.browser

@@ -159,11 +159,13 @@ def roots(report: Report) -> list[Root]:
 
 
 def _cause_key(row: Row) -> CauseKey:
-    """The key of a row. Exports of two programs, or of two submodules, are not wrong for one cause."""
+    """The key of a row. Exports of two programs, or of two submodules, are not wrong for one cause; one submodule that
+    several exports change is."""
     key = cause_key_of_row(row)
     if not isinstance(row.culprit, SubmoduleCulprit):
         return key
-    return replace(key, signature=f"{row.model}: {row.culprit.op}, {row.culprit.label}".removesuffix(", "))
+    where = "the exported program" if row.verdict == "export" else key.where
+    return replace(key, where=where, signature=f"{row.model}: {row.culprit.op}, {row.culprit.label}".removesuffix(", "))
 
 
 def _cause_numbers(found: Iterable[Root]) -> dict[tuple[str, str], str]:

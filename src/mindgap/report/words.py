@@ -52,7 +52,6 @@ TERMS: Final[Mapping[str, str]] = {
     "variant": "a graph merged from regions, with its description",
     "reproducer": "a script that shows a finding without mindgap, verified when it did so twice; where there is none, "
     "a model file that mindgap runs",
-    "profile": "a fixed tolerance of the literature, shown beside the verdict",
 }
 
 #: Of the metrics below, distances over the elements that are finite on both sides.
