@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the marker."""
     config.addinivalue_line(
         "markers",
-        f"{_MARKER}(platforms, reference='cpu/eager', backward=False, deadline_s=300, own_path=False, "
+        f"{_MARKER}(platforms, reference='cpu/eager', backward=False, deadline_s=300, own_path=True, "
         "require_support=False, require_finite=False, allow=()): "
         "options of the fixture mindgap_diff, for a test, a class or a module",
     )

@@ -130,12 +130,12 @@ def test_inputs_that_the_arguments_do_not_fit_are_told(inputs: list[tuple[str, l
         flat.matched(inputs, flat.tensors)
 
 
-def test_the_python_api_takes_the_program_by_its_own_way_on_request() -> None:
+def test_the_python_api_takes_the_program_by_its_own_way() -> None:
     model, args = programs.frozen()
-    (row,) = mindgap.diff(model, args, platforms=["cpu/jit"], own_path=True).rows
+    (row,) = mindgap.diff(model, args, platforms=["cpu/jit"]).rows
     assert row.verdict == "export" and row.culprit is not None
     assert row.culprit.label.startswith("programs.py:")
-    (row,) = mindgap.diff(model, args, platforms=["cpu/jit"]).rows
+    (row,) = mindgap.diff(model, args, platforms=["cpu/jit"], own_path=False).rows
     assert row.verdict == "identical" and row.own_path is None
 
 

@@ -73,10 +73,12 @@ def test_each_fault_has_its_own_and_a_known_work_around_stays() -> None:
 
 
 def test_what_was_asked_for_is_left_out(session: Session) -> None:
-    (row,) = session.diff(linear(), (torch.randn(4, 32),), platforms=["cpu/eager@autocast=bfloat16"]).rows
+    (row,) = session.diff(
+        linear(), (torch.randn(4, 32),), platforms=["cpu/eager@autocast=bfloat16"], own_path=False
+    ).rows
     assert row.verdict == "reduced_precision" and row.advice.startswith("autocast=bfloat16 asks for it: leave it out")
     assert row.faults[0].advice == row.advice
-    (row,) = session.diff(linear(), (torch.randn(4, 32),), platforms=["cpu/eager"]).rows
+    (row,) = session.diff(linear(), (torch.randn(4, 32),), platforms=["cpu/eager"], own_path=False).rows
     assert row.verdict == "identical" and row.advice == ""
 
 
@@ -85,29 +87,33 @@ def test_a_refusals_alternative_runs(session: Session) -> None:
     def spectrum(x: torch.Tensor) -> torch.Tensor:
         return torch.fft.fft(x).abs()
 
-    (row,) = session.diff(spectrum, (torch.randn(8, 8),), platforms=["openvino/cpu"]).rows
+    (row,) = session.diff(spectrum, (torch.randn(8, 8),), platforms=["openvino/cpu"], own_path=False).rows
     assert row.status == "unsupported"
     (other,) = re.findall(r"openvino/cpu@\S+", row.advice)
-    (row,) = session.diff(spectrum, (torch.randn(8, 8),), platforms=[other]).rows
+    (row,) = session.diff(spectrum, (torch.randn(8, 8),), platforms=[other], own_path=False).rows
     assert row.status == "ok" and not row.finding
 
 
 @pytest.mark.nightly
 def test_a_dtype_that_a_platform_lacks(session: Session) -> None:
     wide = linear().double()
-    (row,) = session.diff(wide, (torch.randn(4, 32).double(),), platforms=["openvino/cpu@precision=f32"]).rows
+    (row,) = session.diff(
+        wide, (torch.randn(4, 32).double(),), platforms=["openvino/cpu@precision=f32"], own_path=False
+    ).rows
     assert row.culprit == DtypePolicy("float64", "float32") and "model.float()" in row.advice
-    (row,) = session.diff(wide.float(), (torch.randn(4, 32),), platforms=["openvino/cpu@precision=f32"]).rows
+    (row,) = session.diff(
+        wide.float(), (torch.randn(4, 32),), platforms=["openvino/cpu@precision=f32"], own_path=False
+    ).rows
     assert not row.finding
 
 
 @pytest.mark.nightly
 def test_openvinos_bfloat16(session: Session) -> None:
-    (row,) = session.diff(linear(), (torch.randn(4, 32),), platforms=["openvino/cpu"]).rows
+    (row,) = session.diff(linear(), (torch.randn(4, 32),), platforms=["openvino/cpu"], own_path=False).rows
     if row.culprit != BFLOAT16:
         pytest.skip(f"OpenVINO computes float32 as declared on this processor: {row.verdict}")
     (other,) = re.findall(r"openvino/cpu@[\w=,]+", row.advice)
-    (row,) = session.diff(linear(), (torch.randn(4, 32),), platforms=[other]).rows
+    (row,) = session.diff(linear(), (torch.randn(4, 32),), platforms=[other], own_path=False).rows
     assert not row.finding
 
 
@@ -124,9 +130,11 @@ def test_modules_in_training_mode_are_named() -> None:
 def test_eval_ends_what_training_mode_brings(session: Session) -> None:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
-    (row,) = session.diff(model, (torch.randn(2, 3, 16, 16),), platforms=["onnxruntime/cpu"]).rows
+    (row,) = session.diff(model, (torch.randn(2, 3, 16, 16),), platforms=["onnxruntime/cpu"], own_path=False).rows
     assert row.finding
-    (row,) = session.diff(model.eval(), (torch.randn(2, 3, 16, 16),), platforms=["onnxruntime/cpu"]).rows
+    (row,) = session.diff(
+        model.eval(), (torch.randn(2, 3, 16, 16),), platforms=["onnxruntime/cpu"], own_path=False
+    ).rows
     assert not row.finding
 
 
@@ -145,7 +153,7 @@ def test_non_finite_outputs_are_counted(session: Session) -> None:
     def division(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return x / 0.0, torch.log(x)
 
-    report = session.diff(division, (torch.tensor([-1.0, 1.0, 2.0]),), platforms=["cpu/jit"])
+    report = session.diff(division, (torch.tensor([-1.0, 1.0, 2.0]),), platforms=["cpu/jit"], own_path=False)
     (row,) = report.rows
     assert row.verdict == "identical" and not report.finite
     counts = [(each.output, each.count, each.elements) for each in row.non_finite]

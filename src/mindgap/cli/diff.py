@@ -38,6 +38,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.report.junit import Decision, fails_if_not_finite, no_decision
 from mindgap.report.words import not_finite
+from mindgap.results.settings import DEADLINE_S, OWN_PATH, REPEAT
 from mindgap.results.store import Store
 from mindgap.run.log_setup import is_verbose
 from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, Subject, diff_many
@@ -119,7 +120,7 @@ def diff(
             "--own-path/--no-own-path",
             help="Also take the program itself the way that each platform's users go, and compare.",
         ),
-    ] = True,
+    ] = OWN_PATH,
     artefacts: Annotated[
         list[str] | None,
         typer.Option(
@@ -159,8 +160,8 @@ def diff(
             "among the arguments), seq=1..128 (dimension 1 of each that has one), ARGUMENT.1=1..64.",
         ),
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = 2,
-    deadline: Deadline = 300.0,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = REPEAT,
+    deadline: Deadline = DEADLINE_S,
     budget: Annotated[
         str | None,
         typer.Option(

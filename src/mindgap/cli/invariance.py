@@ -21,6 +21,7 @@ from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
 from mindgap.models.sources.client import GeneratedText, OpenedSource, SourceClient
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
+from mindgap.results.settings import DEADLINE_S
 
 if TYPE_CHECKING:
     from mindgap.workflows.diff.decoding import Decoding
@@ -83,7 +84,7 @@ def invariance(
     html: Html = None,
     junit: Junit = None,
     store: StoreOption = None,
-    deadline: Deadline = 300.0,
+    deadline: Deadline = DEADLINE_S,
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a server: its model (default: the only).")
     ] = None,

@@ -12,6 +12,7 @@ from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.streams import result_stream, status_of
 from mindgap.graph import default_tensor_store
 from mindgap.platforms.name import parse
+from mindgap.results.settings import DEADLINE_S
 from mindgap.workflows.diff import RunSettings
 from mindgap.workflows.diff.metamorphic import metamorphic as run_metamorphic
 
@@ -30,7 +31,7 @@ def metamorphic(
     metrics: Metrics = False,
     html: Html = None,
     junit: Junit = None,
-    deadline: Deadline = 300.0,
+    deadline: Deadline = DEADLINE_S,
     jobs: Jobs = None,
 ) -> int:
     """Test a platform against itself. Each graph also runs in other forms that must give the same: nodes reordered,

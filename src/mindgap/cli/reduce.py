@@ -21,7 +21,7 @@ from mindgap.models.sources.client import FileUntranslated
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Row
-from mindgap.results.settings import RunSettings
+from mindgap.results.settings import DEADLINE_S, RunSettings
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import Subject
 
@@ -44,7 +44,7 @@ def reduce(
     limit: Annotated[
         float, typer.Option("--seconds", min=1, callback=finite, help="How long one finding may take.")
     ] = 120.0,
-    deadline: Deadline = 300.0,
+    deadline: Deadline = DEADLINE_S,
     ledger: LedgerFile = None,
     update_ledger: UpdateLedger = False,
     sarif: SarifFile = None,

@@ -16,6 +16,7 @@ from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.platforms.registry import canonical
 from mindgap.results.answer_rows import AnswerRow
+from mindgap.results.settings import DEADLINE_S
 
 if TYPE_CHECKING:
     from mindgap.report.answer_page import TableSection
@@ -82,7 +83,7 @@ def repeats(
     html: Html = None,
     junit: Junit = None,
     store: StoreOption = None,
-    deadline: Deadline = 300.0,
+    deadline: Deadline = DEADLINE_S,
 ) -> int:
     """Repeat single operators on each platform: distinct results, the probability of each, and what the platform's
     option for deterministic algorithms changes. Operators: those that PyTorch lists as non-deterministic, and those

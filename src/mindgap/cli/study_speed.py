@@ -18,7 +18,7 @@ from mindgap.cli.tables import console, plain_table
 from mindgap.graph import Graph, TensorStore
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.platforms.registry import canonical
-from mindgap.results.settings import RunSettings
+from mindgap.results.settings import DEADLINE_S, RunSettings
 
 if TYPE_CHECKING:
     from mindgap.models.sources.client import SourceClient
@@ -48,7 +48,7 @@ def speed(
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Every row, and every operator.")] = False,
-    deadline: Deadline = 300.0,
+    deadline: Deadline = DEADLINE_S,
     jobs: Jobs = 1,
 ) -> int:
     """Say which models are slower on a platform than in eager mode after compilation, and which are fast and wrong.

@@ -19,6 +19,7 @@ from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.registry import canonical
 from mindgap.results.predictions import TaskResult
+from mindgap.results.settings import DEADLINE_S
 from mindgap.results.store import Store
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def task(
     csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON on standard output.")] = False,
     options: Options = None,
-    deadline: Deadline = 300.0,
+    deadline: Deadline = DEADLINE_S,
 ) -> int:
     """Measure what platforms cost at the model's task: error, flipped labels, boxes, perplexity.
 

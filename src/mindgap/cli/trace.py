@@ -17,6 +17,7 @@ from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.streams import Exit, result_stream
 from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.results.settings import DEADLINE_S
 from mindgap.workflows.diff import Subject
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def trace(
     threads: Annotated[
         str | None, typer.Option(metavar="1,2,4", help="With --repeat: on how many threads, one after the other.")
     ] = None,
-    deadline: Deadline = 300.0,
+    deadline: Deadline = DEADLINE_S,
 ) -> int:
     """Follow a difference through a model: which value differs first, and how the distance grows from node to node.
 

@@ -21,6 +21,7 @@ from mindgap.findings.known import load_known
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.models.own_path.client import OwnPathClient
 from mindgap.platforms.environments import find
+from mindgap.results.settings import DEADLINE_S
 from mindgap.results.store import Store
 from mindgap.workflows.diff import DiffInterrupted, RunSettings, StoreNotWritten
 from mindgap.workflows.diff.upgrade import (
@@ -73,7 +74,7 @@ def upgrade(
     resume: Annotated[bool, typer.Option("--resume", help="Do not run what the store has of these versions.")] = False,
     baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="As for mindgap diff.")] = None,
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
-    deadline: Deadline = 300.0,
+    deadline: Deadline = DEADLINE_S,
     budget: Annotated[str | None, typer.Option(metavar="TIME", help="As for mindgap diff.")] = None,
     jobs: Jobs = None,
 ) -> int:

@@ -7,8 +7,9 @@ from typing import Any
 
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.platforms.name import CPU_EAGER
 from mindgap.results.rows import Report
-from mindgap.results.settings import RunSettings
+from mindgap.results.settings import DEADLINE_S, OWN_PATH, REPEAT, TRACE, RunSettings
 from mindgap.results.store import Store
 from mindgap.workflows.diff.session import Session
 from mindgap.workflows.diff.subject import OnProgress, Subject
@@ -22,14 +23,14 @@ def diff(
     kwargs: Mapping[str, Any] | None = None,
     *,
     platforms: Sequence[str],
-    reference: str = "cpu/eager",
-    trace: bool = True,
+    reference: str = CPU_EAGER,
+    trace: bool = TRACE,
     name: str = "",
-    repeat: int = 2,
-    deadline_s: float = 300.0,
+    repeat: int = REPEAT,
+    deadline_s: float = DEADLINE_S,
     tensors: TensorStore | None = None,
     backward: bool = False,
-    own_path: bool = False,
+    own_path: bool = OWN_PATH,
     reference_model: Callable[..., Any] | None = None,
     path_taken: bool = False,
 ) -> Report:
@@ -43,7 +44,8 @@ def diff(
     has the faults of all.
     `tensors` is where the weights are kept: by default the user's store for a graph that was captured before,
     and a temporary directory for a model. `own_path`: the model itself goes the way of each platform's users too
-    (`torch.onnx.export`, `torch.compile` and so on), as `mindgap diff` does; here in this process.
+    (`torch.onnx.export`, `torch.compile` and so on), as with `mindgap diff`; here in this process. A graph that was
+    captured before has no such way, nor have gradients.
     `path_taken`: where values decide in the model, the path that these arguments take is compared, and what would lead
     a platform another way (`mindgap.capture`).
     `backward`: the model's gradients are compared too (`capture_kernels`).

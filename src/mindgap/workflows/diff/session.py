@@ -27,7 +27,7 @@ from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.platforms.registry import canonical
 from mindgap.results.recording import Recording, recording
 from mindgap.results.rows import PlatformFacts, Report
-from mindgap.results.settings import RunSettings
+from mindgap.results.settings import DEADLINE_S, OWN_PATH, REPEAT, TRACE, RunSettings
 from mindgap.results.store import Store, StoreError
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
@@ -105,12 +105,12 @@ class Session:
         *,
         platforms: Sequence[str],
         reference: str = CPU_EAGER,
-        trace: bool = True,
+        trace: bool = TRACE,
         name: str = "",
-        repeat: int = 2,
-        deadline_s: float = 300.0,
+        repeat: int = REPEAT,
+        deadline_s: float = DEADLINE_S,
         backward: bool = False,
-        own_path: bool = False,
+        own_path: bool = OWN_PATH,
         reference_model: Callable[..., Any] | None = None,
         path_taken: bool = False,
     ) -> Report:
@@ -133,7 +133,7 @@ class Session:
             subjects: list[Subject] = []
             sets = _sets(args)
             for number, given in enumerate(sets, 1):
-                program = None if not own_path else self._program(model, given, kwargs, backward)
+                program = self._program(model, given, kwargs) if own_path and not backward else None
                 label, group = (f"{called} (arguments {number})", called) if len(sets) > 1 else (called, "")
                 floats = None
                 if reference_model is not None:
@@ -262,10 +262,10 @@ class Session:
         return self._facts[key]
 
     def _program(
-        self, model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, backward: bool
-    ) -> OwnProgram:
-        if isinstance(model, Graph) or backward:
-            raise MindgapError("own_path=True takes a model, without backward=True: a graph has no export of its own")
+        self, model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None
+    ) -> OwnProgram | None:
+        if isinstance(model, Graph):
+            return None
         from mindgap.models.own_path.here import ProgramHere
 
         return ProgramHere(model, args, kwargs or {})
