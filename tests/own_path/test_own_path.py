@@ -433,7 +433,9 @@ def test_a_file_that_runs_where_its_translation_fails_is_judged(
     comparison: Any = SimpleNamespace(
         graph=graph, beyond_rounding=lambda *given: [beyond],
         whole_reference=lambda: Outcome(parse("cpu/eager"), "", "ok", arrays=(right,)),
-        context=SimpleNamespace(settings=SimpleNamespace(judge=True), run=lambda *given: failed),
+        context=SimpleNamespace(
+            settings=SimpleNamespace(judge=True), run=lambda *given: failed, dtypes=lambda platform: {}
+        ),
     )  # fmt: skip
     run = OwnRun(parse(ONNX), "m.onnx", (np.float32(runtimes),), (right,), file=True, source_file=True)
     row = Row("m", parse(ONNX), "compile_error", "failed", message="no Round", blame="platform")

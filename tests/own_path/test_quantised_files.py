@@ -286,14 +286,20 @@ def test_values_that_are_not_shown_decide_nothing(quantised_model: Path, capture
     (x,) = [a for a, g in zip(materialise_all(captured, None), captured.inputs, strict=True) if g.role == "input"]
     (right,) = probe(REFEREE, [x])[0]
 
-    def hidden(name: PlatformName, arrays: Sequence[Array]) -> tuple[tuple[Array, ...], Integers]:
-        (output,), integers = probe(name, arrays)
-        return (output + np.float32(0.25),), {"first": integers["first"]}
+    def hidden(off: float) -> Any:
+        def probed(name: PlatformName, arrays: Sequence[Array]) -> tuple[tuple[Array, ...], Integers]:
+            (output,), integers = probe(name, arrays)
+            moved = output + np.float32(0 if name == REFEREE else off * np.abs(right).max())
+            return (moved,), {"first": integers["first"]}
 
-    found = with_probe(captured, hidden, right)
+        return probed
+
+    found = with_probe(captured, hidden(0.1), right)
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
     assert found.word == "unjudged" and found.detail.startswith("not judged: ")
     assert "the integers of QuantizeLinear_7 (QuantizeLinear) are not shown" in found.own_path.detail
+    far = with_probe(captured, hidden(0.2), right)
+    assert far.verdict == "export" and "the runtime is wrong" in far.detail, "no step of 8 bits leads there"
 
 
 def test_a_quantised_litert_file_is_never_an_export_finding(

@@ -9,6 +9,7 @@ the choice is the cause.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,8 @@ _QUANTISED: Final = frozenset({"int8", "uint8", "int16", "uint16"})
 BY_STEPS: Final = (
     "The file is quantised: right kernels may give integers that are a step apart, and what follows may enlarge that"
 )
+#: No sum of steps that right kernels take early is further off.
+_STEPS: Final = 32
 #: Four roundings of float32 to nearest.
 _ORDER: Final = 4 * 2.0**-24
 #: The reference takes the side that is nearer to it by this factor.
@@ -167,7 +170,13 @@ def is_referee(platform: PlatformName) -> bool:
 def is_narrow(comparison: GraphComparison, platform: PlatformName) -> bool:
     """Returns whether a platform was measured to compute float32 in fewer bits. The translated graph of a quantised
     file spells out in floats what such a platform is given in integers, and its findings are not the file's."""
-    return comparison.context.dtypes(platform).get("float32", {}).get("computes_in") in ("float16", "bfloat16")
+    return comparison.context.dtypes(platform).get("float32", {}).get("computes_in") in _NARROW
+
+
+def is_declared(comparison: GraphComparison, platform: PlatformName) -> bool:
+    """Returns whether a platform was measured to compute float32 and its products in float32."""
+    known = comparison.context.dtypes(platform).get("float32", {})
+    return known.get("computes_in") == "float32" and known.get("matmul_in", "float32") == "float32"
 
 
 def is_quantised(graph: Graph) -> bool:
@@ -177,6 +186,16 @@ def is_quantised(graph: Graph) -> bool:
         for node in graph.nodes for spec in node.outputs
     )  # fmt: skip
     return made or any(each.role == "input" and each.spec.dtype in _QUANTISED for each in graph.inputs)
+
+
+def reach_of_steps(graph: Graph) -> float:
+    """Returns how far steps that right kernels take early may lead, of the largest magnitude: `_STEPS` of the coarsest
+    quantised type. Infinity where a graph has none."""
+    from mindgap.aten.functional import functionalize  # imports PyTorch
+    from mindgap.judge.quantised import quantised_values
+
+    widths = [each.high - each.low for each in quantised_values(functionalize(graph).graph)]
+    return _STEPS / min(widths) if widths else math.inf
 
 
 def has_quantised_values(graph: Graph) -> bool:

@@ -18,6 +18,7 @@ from mindgap.judge.pipeline.model_files import (
     BY_STEPS,
     decided_by_reference,
     has_quantised_values,
+    is_declared,
     is_narrow,
     is_of_translation,
     is_order_of_dequantisation,
@@ -26,6 +27,7 @@ from mindgap.judge.pipeline.model_files import (
     is_steps_off,
     of_the_file,
     policy_of_operands,
+    reach_of_steps,
 )  # fmt: skip
 from mindgap.judge.pipeline.own_path_reasons import (
     cleared,
@@ -149,7 +151,9 @@ def with_own_path(
             status = "unjudged" if steps_off and not quantised.decided else status
         if status == "differs" and compared.against == "reference" and not _other_forms(comparison, run):
             if quantised is not None:
-                status = "unjudged"
+                # Further off than steps lead, the outputs alone tell.
+                far = (compared.apart or 0.0) > reach_of_steps(comparison.graph)
+                status = "differs" if far and not decides else "unjudged"
             elif Path(run.way).suffix == ".tflite" and is_quantised(comparison.graph):
                 status, detail = "unjudged", f"{detail}. {BY_STEPS}"
         if status == "differs" and not decides:
@@ -318,7 +322,11 @@ def _outputs_compared(comparison: GraphComparison, row: Row, run: OwnRun, refere
             graphs = _graphs_own(comparison, row.platform)
             if graphs is not None and forms(graphs[: len(ours)]) != forms(ours):
                 graphs = None  # nothing is near to what has another dtype or shape
-            if graphs is None and apart < _PRECISION:
+            if (
+                graphs is None
+                and apart < _PRECISION
+                and not (run.source_file and is_declared(comparison, row.platform))
+            ):
                 why = "no captured graph here tells the export from the platform's precision"
                 return _Compared("unjudged", f"{far_words(run, apart, 'the reference')}; {why}", apart)
             if graphs is None:

@@ -145,7 +145,10 @@ def conv_2d(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | None = N
     def product(x: Tensor, weight: Tensor) -> Tensor:
         return run(x, weight.permute(0, 3, 1, 2))
 
-    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), 3, True, sums=6)
+    # LiteRT's kernel of floats with one scale for all weights is its older one, without a zero point.
+    quantisation = node.operand(1).quantisation
+    by_channel = quantisation is not None and len(quantisation.scales) > 1
+    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), 3, by_channel, sums=6)
 
 
 @translates("DEPTHWISE_CONV_2D")
