@@ -318,3 +318,10 @@ def test_a_message_keeps_the_reason_and_of_a_path_the_name() -> None:
     folder = "/data/" + "a_long_folder/" * 12
     error = RuntimeError(f"Loading input model: {folder}m.onnx\nLoad model from {folder}m.onnx failed: no such domain")
     assert _message([error]) == "RuntimeError: Load model from m.onnx failed: no such domain"
+
+
+def test_other_arguments_of_unsigned_integers_have_another_order() -> None:
+    program = FlatProgram(lambda x: x, (torch.tensor([3, 1, 2, 9, 4], dtype=torch.uint16),), {})
+    others = program.other_tensors()
+    assert others is not None and sorted(others[0].tolist()) == [1, 2, 3, 4, 9] != others[0].tolist()
+    assert FlatProgram(lambda x: x, (torch.arange(4, dtype=torch.int64).to(torch.uint16),), {}).other_tensors() is None

@@ -204,20 +204,23 @@ class FlatProgram(torch.nn.Module):
         Integers have another order. Floats are drawn with replacement without the largest: a maximum, a mean or a norm
         of them is another too. Sorted integers and booleans stay: offsets, positions and masks keep their form.
         """
+        from mindgap.aten.tensors import to_torch
+
         generator = torch.Generator().manual_seed(0)
         found = [tensor.detach().clone() for tensor in self.tensors]
         changed = False
         for tensor in found:
             flat = tensor.reshape(-1)
             held = not (tensor.is_floating_point() or tensor.is_complex())
-            if flat.numel() < 2 or tensor.dtype == torch.bool or (held and bool((flat[1:] >= flat[:-1]).all())):
+            values = _array(flat)  # PyTorch compares no unsigned integers of more than 8 bits
+            if flat.numel() < 2 or tensor.dtype == torch.bool or (held and bool((values[1:] >= values[:-1]).all())):
                 continue
             if held:
-                mixed = flat[torch.randperm(flat.numel(), generator=generator)]
+                mixed = to_torch(values[torch.randperm(flat.numel(), generator=generator).numpy()])
             else:
                 kept = flat[torch.arange(flat.numel()) != flat.abs().argmax()]
                 mixed = kept[torch.randint(kept.numel(), (flat.numel(),), generator=generator)]
-            changed = changed or not torch.equal(mixed, flat)
+            changed = changed or not np.array_equal(_bytes(mixed), _bytes(flat))
             tensor.copy_(mixed.reshape(tensor.shape))
         return found if changed else None
 

@@ -21,6 +21,11 @@ TABLE: Final = MessageTable(
             "ONNX Runtime's typed status: it has no kernel for this operator, operator set or dtype",
         ),
         refusal(
+            "format version missing",
+            r"Unsupported model IR version",
+            "the file is of a newer format than this version of ONNX Runtime reads",
+        ),
+        refusal(
             "no provider for a node",
             r"IsNodeCompatibleWithProvider",
             "no provider of the session took the node: ONNX Runtime finds it while it places copies between them",

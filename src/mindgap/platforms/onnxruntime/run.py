@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import onnxruntime
@@ -44,7 +44,11 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     session = onnxruntime.InferenceSession("FILE", options)
     inputs = [(given.name, given.shape) for given in session.get_inputs()]
     feeds = {name: tensor.numpy() for name, tensor in model.matched(inputs, fresh())}
-    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+    found: list[Any] = [*session.run(None, feeds)]
+    # A sequence of maps, as of ZipMap, is a table of their values.
+    maps = [isinstance(each, list) and len(each) > 0 and isinstance(each[0], dict) for each in found]
+    tables = [[[*row.values()] for row in each] if of_maps else each for each, of_maps in zip(found, maps, strict=True)]
+    return [torch.as_tensor(each) for each in tables]
 
 
 def run_file_with_float_activations(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
