@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import MODELS, mindgap
-from mindgap.cli.tables import print_report
+from mindgap.cli.tables import print_report, remark
 from mindgap.graph.compare.culprit import DtypePolicy, Example, culprit_of
-from mindgap.graph.compare.verdict import Fault, Weakness
+from mindgap.graph.compare.row_metrics import RowMetrics
+from mindgap.graph.compare.verdict import Fault, Verdict, Weakness
 from mindgap.platforms.name import parse
 from mindgap.report.finding_blocks import blocks, reason
 from mindgap.results.drawn_graph import DrawnNode
@@ -231,3 +232,15 @@ def test_a_row_that_was_not_judged_says_why_behind_its_set_of_arguments() -> Non
     row = Row("m", parse("cpu/jit"), "ok", None, detail="arguments 2 (arguments 1: unjudged): not judged: 0.1 off")
     assert reason(replace(row, unjudged=True)) == "arguments 2 (arguments 1: unjudged): 0.1 off"
     assert reason(replace(row, detail="not judged: 0.1 off")) == "0.1 off"
+
+
+def test_a_calm_row_whose_results_are_others_altogether_gives_the_reason() -> None:
+    cases: tuple[tuple[Verdict, RowMetrics, bool], ...] = (
+        ("rounding", RowMetrics(relative_error=0.6, n_differing=4), True),
+        ("rounding", RowMetrics(relative_error=1e-7, n_differing=4), False),
+        ("rounding", RowMetrics(relative_error=1e-7, inf_mismatch=1), True),
+        ("ill_conditioned", RowMetrics(relative_error=0.6), True),
+    )
+    for verdict, measured, shown in cases:
+        row = Row("m", parse("cpu/jit"), "ok", verdict, metrics=measured, detail="the order of aten.topk.default")
+        assert (remark(row) == row.detail) == shown

@@ -195,7 +195,7 @@ def remark(row: Row, verbose: bool = False) -> str:
         return _culprit(row)
     if row.verdict is None:
         return reason(row)
-    if row.verdict == "ill_conditioned" and not verbose:
+    if row.verdict == "ill_conditioned" and not verbose and not _is_changed(row):
         return meaning(row.verdict)
     # A row of the reference itself is identical, and says why.
     shown = verbose or row.verdict != "rounding" or BY_EXPORT in row.detail or _is_changed(row)
@@ -204,7 +204,7 @@ def remark(row: Row, verbose: bool = False) -> str:
 
 def _is_changed(row: Row) -> bool:
     """Whether rounding explains results that are others altogether."""
-    return row.verdict == "rounding" and changed_wholly(row.metrics)
+    return row.verdict in ("rounding", "ill_conditioned") and changed_wholly(row.metrics)
 
 
 def _culprit(row: Row) -> str:
