@@ -200,7 +200,8 @@ def in_onnxruntime(case: Case) -> Run:
     import onnxruntime
 
     module, given = case.flat()
-    program = torch.onnx.export(module, given(), dynamo=True, verbose=False)
+    with torch.no_grad():
+        program = torch.onnx.export(module, given(), dynamo=True, verbose=False)
     with tempfile.TemporaryDirectory() as folder:
         program.save(f"{folder}/model.onnx")
         session = onnxruntime.InferenceSession(f"{folder}/model.onnx")

@@ -16,6 +16,8 @@ FILE_PLATFORMS = ("onnxruntime/cpu", "openvino/cpu@precision=f32")
 CALM = 16.0
 #: Noise is taken for at least this: half a unit in the last place of float32.
 LEAST = 6e-8
+#: Programs that exporters refuse if the user gives them the cache itself, and take if it is hidden in a module.
+REFUSED_CACHES = ("caches:prefill_into_an_empty_cache", "caches:step_with_a_dynamic_cache")
 #: Where a person has decided otherwise than the measurement, with the reason.
 DECIDED = {
     ("file:bert_optimised_in_half", "openvino/cpu@precision=f32"): ("calm", "7e-4 in float16; its inputs are integers"),
@@ -24,6 +26,11 @@ DECIDED = {
     ("caches:step_with_a_static_cache", "cpu/jit"): (
         "either", "the trace holds the cache itself, which tracing has filled further: a user cannot feed another",
     ),
+    **{
+        (name, platform): ("failed", "PyTorch: unsupported input type DynamicCache")
+        for name in REFUSED_CACHES
+        for platform in ("cpu/jit", "onnxruntime/cpu", "openvino/cpu@precision=f32")
+    },
 }  # fmt: skip
 CALM_VERDICTS = frozenset({"identical", "rounding", "ill_conditioned", "undefined", "internal"})
 
