@@ -53,7 +53,6 @@ def refused(capfd: pytest.CaptureFixture[str], *command: str) -> str:
         (["synth", "there", "--out", "no/lines.json"], "--out no/lines.json: there is no directory no"),
         (["synth", "there", "--pool", "."], "--pool .: it is a directory; name a file"),
         (["trace", *DIFF, "--html", "no/page.html"], "--html no/page.html: there is no directory no"),
-        (["trace", *DIFF, "--json", "no/trace.json"], "--json no/trace.json: there is no directory no"),
         (["study", "gap", "there", "--csv", "models.py/csv"], "--csv models.py/csv: "),
         (["coverage", "cpu/jit", "--store", "models.py/store"], "--store models.py/store: "),
     ],

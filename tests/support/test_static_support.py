@@ -43,6 +43,11 @@ def test_the_sources_of_pytorch_say_which_devices_have_a_kernel() -> None:
     lists = {each.name: each for each in device_lists()}
     assert lists["CPU"].word(ADD) == lists["CUDA"].word(ADD) == lists["MPS"].word(ADD) == "kernel"
     assert lists["CPU"].word("aten.einsum.default") == "composite", "made of others on every device"
+    for op in ("aten._fused_adagrad_.default", "aten._fused_adagrad.default"):
+        assert (lists["MPS"].word(op), lists["XPU"].word(op)) == ("none", "unknown"), (
+            "only its in-place form has kernels"
+        )
+    assert lists["CUDA"].word("aten._fused_adagrad.default") == lists["MPS"].word("aten.fill.Scalar") == "composite"
     assert lists["CUDA"].word("aten._flash_attention_forward.default") == "kernel"
     assert lists["CPU"].word("aten._flash_attention_forward.default") == "none"
     assert (lists["CUDA"].word("aten.linalg_eig.default"), lists["MPS"].word("aten.linalg_eig.default")) == (

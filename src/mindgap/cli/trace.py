@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
@@ -64,9 +65,7 @@ def trace(
     backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
     all_values: Annotated[bool, typer.Option("--all", help="Show every value, not only the turning points.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a self-contained page.")] = None,
-    as_json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Also write the trace as JSON.")
-    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The trace as JSON on standard output.")] = False,
     dump: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Also write every value of both sides as .npy, and index.json, into DIR."),
@@ -110,7 +109,7 @@ def trace(
         raise MindgapError("--dump writes the values of a trace: it cannot be used with --repeat")
     if dump is None and (layer is not None or nodes is not None):
         raise MindgapError("--layer and --nodes choose the values that --dump DIR writes: they need --dump DIR")
-    check_files(("--html", html), ("--json", as_json))
+    check_files(("--html", html))
     kept = None if dump is None else new_dump(dump, layer, nodes)
     counts = [] if threads is None else whole_numbers("--threads", threads)
     limits = ProbeLimits(probes, seconds(deadline))
@@ -124,7 +123,8 @@ def trace(
                 deadline_s=limits.deadline_s, model=subject.name,
             )  # fmt: skip
             text, different = json_text(report, results=report.results), len(report.results) > 1
-            print_repeats(report, out)
+            if not as_json:
+                print_repeats(report, out)
         else:
             found = trace_graph(
                 graph,
@@ -136,18 +136,21 @@ def trace(
                 dump=kept,
             )
             text, different = json_text(found, diverged=found.diverged), found.diverged
-            print_trace(found, out, everything=all_values)
+            if not as_json:
+                print_trace(found, out, everything=all_values)
             if kept is not None:
                 write_file(kept.directory / "index.json", _index_text(found, kept))
                 count = sum(map(len, kept.files.values()))
                 unseen = "".join(f"; {len(n)} not seen on the {side}" for side, n in kept.unseen.items() if n)
-                out.write(f"{count} files of {len(kept.files)} values, and index.json: {kept.directory}{unseen}\n")
+                (sys.stderr if as_json else out).write(
+                    f"{count} files of {len(kept.files)} values, and index.json: {kept.directory}{unseen}\n"
+                )
             if html is not None:
                 from mindgap.report.trace_page import trace_page
 
                 write_file(html, trace_page(found))
-        if as_json is not None:
-            write_file(as_json, text)
+        if as_json:
+            out.write(text)
     return Exit.FINDINGS if different else Exit.NOTHING_FOUND
 
 

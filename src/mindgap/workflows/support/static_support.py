@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -54,9 +54,10 @@ class StaticList:
     unknown_otherwise: str = ""
 
     def word(self, op: str) -> StaticWord:
-        """Returns what the list says of an overload. An in-place overload counts as its functional form."""
-        found = self.words.get(op) or self.words.get(functional_name(op))
-        return found or ("unknown" if self.unknown_otherwise else "none")
+        """Returns what the list says of an overload. An in-place overload that it does not name counts as its
+        functional form."""
+        found = self.words.get(op) or self.words.get(functional_name(op)) or "none"
+        return "unknown" if found == "none" and self.unknown_otherwise else found
 
     def counts(self, ops: Iterable[str]) -> Mapping[StaticWord, int]:
         """Returns how many of the overloads have each word."""
@@ -93,10 +94,22 @@ def device_lists() -> list[StaticList]:
         for op, keys in kernels.items():
             if device in keys:
                 words[op] = "kernel"
-            elif keys & _COMPOSITE:
+            elif keys & _COMPOSITE and _runs_in_place(op, keys, device, kernels):
                 words[op] = "composite"
+            elif keys:
+                words[op] = "none"
         found.append(StaticList(device, _package("torch"), words, elsewhere))
     return found
+
+
+def _runs_in_place(op: str, keys: Set[str], device: str, kernels: Mapping[str, Set[str]]) -> bool:
+    """Whether a device has what a composite is made of: a functional form that is generated (`_fused_adagrad`) calls
+    the in-place one."""
+    namespace, packet, overload = op.split(".")
+    in_place = kernels.get(f"{namespace}.{packet}_.{overload}")
+    if in_place is None or "CompositeExplicitAutograd" not in keys:
+        return True
+    return device in in_place or bool(in_place & _COMPOSITE)
 
 
 def runtime_lists() -> tuple[list[StaticList], Mapping[str, str]]:
