@@ -15,7 +15,7 @@ from mindgap.models.capture.tracing import reason_of
 
 #: Namespaces of PyTorch and torchvision, whose operators without a definition in Python are recorded or refused as
 #: they are.
-_BUILT_IN: Final = frozenset({"aten", "prim", "prims", "quantized", "mkldnn", "onednn", "torchvision"})
+BUILT_IN: Final = frozenset({"aten", "prim", "prims", "quantized", "mkldnn", "onednn", "torchvision"})
 _PLAIN: Final = frozenset({"aten", "prim", "prims"})
 
 
@@ -29,7 +29,7 @@ def definition_of(func: Any) -> Callable[..., Any] | None:
         return None
     found = python_implementation(func) or (partial(call_decomposed, func) if is_composite(func) else None)
     found = found or decomposition_of(func)
-    if found is None and func.namespace not in _BUILT_IN:
+    if found is None and func.namespace not in BUILT_IN:
         name = func.name()
         raise CaptureError(
             f"{name} is a custom operator without a definition in PyTorch calls, which no other platform can run; "

@@ -63,3 +63,7 @@ class QuantisedPart(UserWarning):
 
 class PathTaken(UserWarning):
     """Values of the arguments decided which branch or how many iterations are in the graph."""
+
+
+class WrongDeclaration(UserWarning):
+    """The fake kernel or the schema of a custom operator does not fit what it computes."""

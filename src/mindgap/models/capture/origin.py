@@ -33,7 +33,9 @@ def _is_users(code: CodeType) -> bool:
 
 
 def _is_users_file(name: str) -> bool:
-    return not (name.startswith(_NOBODYS) or is_mindgaps(name) or is_pythons(name))
+    compiled = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    written = compiled is not None and name.startswith(compiled + os.sep)  # by PyTorch's compiler
+    return not (written or name.startswith(_NOBODYS) or is_mindgaps(name) or is_pythons(name))
 
 
 def is_torchs(code: CodeType) -> bool:

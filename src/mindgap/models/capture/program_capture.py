@@ -17,9 +17,10 @@ from mindgap.graph.decisions import path_words
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.models.capture.assemble import Weights, assemble
 from mindgap.models.capture.control_flow import followed
-from mindgap.models.capture.errors import CaptureError, PathTaken, UnprovenCapture
+from mindgap.models.capture.errors import CaptureError, PathTaken, UnprovenCapture, WrongDeclaration
 from mindgap.models.capture.kernels import Optimizer, capture_kernels
 from mindgap.models.capture.neutral_settings import neutral_settings
+from mindgap.models.capture.operator_declarations import declaration_faults
 from mindgap.models.capture.program import differentiable, leaves, module_paths
 from mindgap.models.capture.quantised_modules import plain_program
 from mindgap.models.capture.recorder import Recorder
@@ -92,6 +93,10 @@ def capture(
             refuse_unwritten_reads(graph, program, args, kwargs or {})
         with blamed(program, args, kwargs or {}):
             graph, unproven = checked(subject, verify)
+        checks = recorded.custom and verify is not False
+        faults = [*declaration_faults(program, args, kwargs or {})] if checks else []
+    for fault in faults:
+        warnings.warn(fault, WrongDeclaration, stacklevel=2)
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     if graph.labels.decisions:

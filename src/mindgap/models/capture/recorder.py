@@ -19,7 +19,7 @@ from mindgap.aten.torch_private.pre_dispatch import (
     without_mode,
 )
 from mindgap.models.capture import random_operators
-from mindgap.models.capture.custom_operators import call_definition, definition_of
+from mindgap.models.capture.custom_operators import BUILT_IN, call_definition, definition_of
 from mindgap.models.capture.neutral_settings import portable_kernels
 from mindgap.models.capture.origin import current_origin
 from mindgap.models.capture.value_table import ValueTable
@@ -66,6 +66,7 @@ class Recorder(PreDispatchMode):
                     return bool(torch.isclose(*args, **kwargs).all())
                 return bool((args[0] == args[1]).all())
         definition = definition_of(func)
+        self.values.recorded.custom |= definition is not None and func.namespace not in BUILT_IN
         if definition is not None:
             with self, portable_kernels(), self.values.within(func):
                 return call_definition(func, definition, args, kwargs)

@@ -42,7 +42,7 @@ class CallRecording:
     """The inputs and calls so far. A `Ref` holds -(k + 1) for input k, and n for the n-th output slot of all calls.
 
     `decisions`: values by which the program decided. `reads`: what Python code was given for a tensor, in order: a
-    number, a truth value, or a list.
+    number, a truth value, or a list. `custom`: it calls an operator that the user registered.
     """
 
     inputs: list[RecordedInput] = field(default_factory=list[RecordedInput])
@@ -50,6 +50,7 @@ class CallRecording:
     written: set[int] = field(default_factory=set[int])
     decisions: list[RecordedDecision] = field(default_factory=list[RecordedDecision])
     reads: list[Any] = field(default_factory=list[Any])
+    custom: bool = False
 
 
 @dataclass(frozen=True)

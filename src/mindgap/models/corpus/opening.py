@@ -10,7 +10,7 @@ from typing import Literal
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore
 from mindgap.models.capture import CaptureError, Optimizer, capture
-from mindgap.models.capture.errors import CompiledPart, PathTaken, QuantisedPart, ReplayDiffers
+from mindgap.models.capture.errors import CompiledPart, PathTaken, QuantisedPart, ReplayDiffers, WrongDeclaration
 from mindgap.models.capture.program_capture import UnprovenCapture
 from mindgap.models.capture.replay_check import Verify
 from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
@@ -124,7 +124,7 @@ def capture_built(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
             warnings.simplefilter("default", UnprovenCapture)
-            for told in (CompiledPart, PathTaken, QuantisedPart):
+            for told in (CompiledPart, PathTaken, QuantisedPart, WrongDeclaration):
                 warnings.simplefilter("default", told)
             return _captured(built, tensors, weights, verify, backward, optimizer)
     except ReplayDiffers as error:
