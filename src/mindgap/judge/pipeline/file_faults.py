@@ -46,7 +46,8 @@ def _fault(nodes: Sequence[FileNode], other: Blame | None) -> Fault:
         if far
         else (f"is {first.apart:.2g} of the largest magnitude off it")
     )
-    agrees = "; the node in float64 agrees with the evaluator" if first.exact else ""
+    lacks = " (or mindgap's translation, where it lacks the operator)"
+    agrees = "; the node in float64 agrees with the evaluator" if first.exact else lacks
     text = f"{parts} alone, {operands}, {size}{agrees}{more}"
     verdict: Verdict = "exceptional" if math.isinf(first.apart) else "discrepant"
     example = Example(*first.example) if first.example else None
