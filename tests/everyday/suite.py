@@ -20,6 +20,9 @@ LEAST = 6e-8
 REFUSED_CACHES = ("caches:prefill_into_an_empty_cache", "caches:step_with_a_dynamic_cache")
 #: Where a person has decided otherwise than the measurement, with the reason.
 DECIDED = {
+    ("dtypes:double", "openvino/cpu@precision=f32"): ("finding", "float64 is float32 there: 4e-8 is 2e8 units"),
+    ("dtypes:accumulated_in_double", "openvino/cpu@precision=f32"): ("finding", "float64 is float32 there"),
+    ("dtypes:bfloat16", "openvino/cpu@precision=f32"): ("either", "not measured: numpy has no bfloat16 to feed"),
     ("file:bert_optimised_in_half", "openvino/cpu@precision=f32"): ("calm", "7e-4 in float16; its inputs are integers"),
     ("file:operator_set_9", "onnxruntime/cpu"): ("calm", "the evaluator takes this BatchNormalization for training"),
     ("file:operator_set_9", "openvino/cpu@precision=f32"): ("calm", "as on onnxruntime/cpu, which gives the same"),
