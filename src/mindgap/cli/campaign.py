@@ -40,9 +40,7 @@ Support = Annotated[
 NoSupport = Annotated[bool, typer.Option("--no-support", help="Run what is known to be refused too, and ask nothing.")]
 CoverageMinutes = Annotated[
     float | None,
-    typer.Option(
-        metavar="M", min=0, callback=finite, help="Processor minutes to ask each platform what it lacks (plan: 5)."
-    ),
+    typer.Option(metavar="M", min=0, callback=finite, help="Minutes to ask each platform what it lacks (plan: 5)."),
 ]
 NoCoverage = Annotated[bool, typer.Option("--no-coverage", help="Ask no platform; use what is known.")]
 Ray = Annotated[

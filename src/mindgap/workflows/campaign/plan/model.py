@@ -111,7 +111,7 @@ class VariantLimits(_Part):
     platform (processor seconds of the judge plus seconds of its jobs). `follow_s`: seconds to follow a failure to its
     operator, counted in the same way. `memory_gib`: memory of one worker.
 
-    `coverage_minutes`: processor minutes of the support survey of each platform before the campaign begins; 0: no
+    `coverage_minutes`: minutes of wall time of the support survey of each platform before the campaign begins; 0: no
     survey.
     """
 
