@@ -123,6 +123,10 @@ class _Waited:
     def run_sizes(self, platform: PlatformName, declared: bool) -> None:
         del platform, declared
 
+    def reads(self, platform: PlatformName) -> bool:
+        del platform
+        return False
+
     def locate(self, *_: object) -> None:
         raise AssertionError("nothing ran")
 
