@@ -16,13 +16,16 @@ from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import (
     CaptureEnv,
+    IgnoredOutputs,
     Inside,
+    OutputMask,
     Steps,
     TakenPath,
     Text,
     UserProgram,
     capture_options,
     float_model_of,
+    output_options,
     source_client,
     subjects,
 )  # fmt: skip
@@ -76,6 +79,8 @@ def diff(
     path_taken: TakenPath = False,
     steps: Steps = None,
     text: Text = None,
+    ignored_outputs: IgnoredOutputs = None,
+    output_mask: OutputMask = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
     ] = False,
@@ -193,6 +198,8 @@ def diff(
     left_out = "--backward compares gradients, which an export does not have" if backward else ""
     if (sizes or files) and (left_out or not own_path):
         raise MindgapError("--as and --dynamic need the program's own export: leave out --no-own-path and --backward")
+    if files and (ignored_outputs or output_mask):
+        raise MindgapError("--as runs a file with all its outputs: leave out --ignore-output and --output-mask")
     if files and len(sources) > 1:
         raise MindgapError("--as takes one source: a file is of one program")
     floats_of = reference_model or []
@@ -217,6 +224,7 @@ def diff(
             asked = [
                 *(options or []),
                 *capture_options(inside, path_taken, steps, text),
+                *output_options(ignored_outputs or [], output_mask),
                 *([f"inputs={','.join(inputs)}"] if inputs else []),
             ]
             floats = [float_model_of(each, client) for each in floats_of]

@@ -53,6 +53,21 @@ Text = Annotated[
 ]
 
 
+#: The options of commands that leave out what nobody reads of the outputs.
+IgnoredOutputs = Annotated[
+    list[str] | None,
+    typer.Option("--ignore-output", metavar="NAME", help="Leave an output out, by its name or place; may repeat."),
+]
+OutputMask = Annotated[
+    str | None,
+    typer.Option(
+        "--output-mask",
+        metavar="ARGUMENT",
+        help="Leave out the places of outputs where a mask among the arguments is 0; ~ARGUMENT: where it is 1.",
+    ),
+]
+
+
 #: The option of commands that open sources.
 CaptureEnv = Annotated[
     str | None,
@@ -77,6 +92,12 @@ def capture_options(inside: str | None, path_taken: bool, steps: int | None, tex
     quoted = None if text is None else quote(text, safe=" ")
     asked = {"inside": inside, "path_taken": "1" if path_taken else None, "steps": steps, "text": quoted}
     return [f"{name}={value}" for name, value in asked.items() if value is not None]
+
+
+def output_options(ignored: Sequence[str], mask: str | None) -> list[str]:
+    """Returns the source options of `--ignore-output NAME` and `--output-mask ARGUMENT`."""
+    left_out = [f"ignore_output={','.join(ignored)}"] if ignored else []
+    return [*left_out, *([] if mask is None else [f"output_mask={mask}"])]
 
 
 def with_options(source: str, options: Sequence[str]) -> str:

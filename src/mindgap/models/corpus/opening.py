@@ -17,6 +17,7 @@ from mindgap.models.corpus.argument_sets import argument_sets, asked_arguments
 from mindgap.models.corpus.cached_decoding import decoding_call, decoding_program
 from mindgap.models.corpus.files.user_imports import activate
 from mindgap.models.corpus.program import Built, Captured, Program
+from mindgap.models.corpus.read_outputs import of_program, selection_option
 from mindgap.models.corpus.source import Source, SourceError, parse
 from mindgap.models.corpus.steps import StepLoop, steps_option, stepwise, with_tokens
 from mindgap.models.corpus.submodules import inside, submodule_of
@@ -42,6 +43,7 @@ def open_source(text: str) -> list[Program | Captured]:
     arguments, source = asked_arguments(source)
     path_taken, source = _path_option(source)
     steps, source = steps_option(source)
+    selection, source = selection_option(source)
     call, source = decoding_call(source)
     opened = argument_sets(source.kind.open(source), arguments)
     if call is not None:
@@ -49,6 +51,8 @@ def open_source(text: str) -> list[Program | Captured]:
     found: list[Program | Captured] = [*opened] if asked is None else [inside(one, asked) for one in opened]
     if steps:
         found = [stepwise(one, steps) for one in found]
+    if selection is not None:
+        found = [of_program(one, selection) for one in found]
     return [*map(_along_path, found)] if path_taken else found
 
 

@@ -33,6 +33,8 @@ def diff(
     own_path: bool = OWN_PATH,
     reference_model: Callable[..., Any] | None = None,
     path_taken: bool = False,
+    ignore_output: Sequence[str] = (),
+    output_mask: str = "",
 ) -> Report:
     """Runs a model (or a captured graph) on every platform and compares each with the reference.
 
@@ -49,6 +51,8 @@ def diff(
     `path_taken`: where values decide in the model, the path that these arguments take is compared, and what would lead
     a platform another way (`mindgap.capture`).
     `backward`: the model's gradients are compared too (`capture_kernels`).
+    `ignore_output`: names of outputs that nobody reads. `output_mask`: the name of an argument that is 0 where outputs
+    are not read (`~NAME`: 1). Both are left out of the comparison, and a warning counts them.
     `reference_model`: the model before it was quantised, which takes the same arguments.
     `report.models[0].quantisation_cost` says how far the quantised model's outputs are from its, on the reference.
     Each call starts worker processes; a `Session` keeps them for the next call.
@@ -59,7 +63,7 @@ def diff(
         return session.diff(
             model, args, kwargs, platforms=platforms, reference=reference, trace=trace, name=name, repeat=repeat,
             deadline_s=deadline_s, backward=backward, own_path=own_path, path_taken=path_taken,
-            reference_model=reference_model,
+            reference_model=reference_model, ignore_output=ignore_output, output_mask=output_mask,
         )  # fmt: skip
 
 

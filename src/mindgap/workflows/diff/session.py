@@ -113,6 +113,8 @@ class Session:
         own_path: bool = OWN_PATH,
         reference_model: Callable[..., Any] | None = None,
         path_taken: bool = False,
+        ignore_output: Sequence[str] = (),
+        output_mask: str = "",
     ) -> Report:
         """Compares one model, as `mindgap.diff` does; raises what it raises."""
         if backward and isinstance(model, Graph):
@@ -121,9 +123,11 @@ class Session:
             )
         if path_taken and isinstance(model, Graph):
             raise MindgapError("path_taken=True takes a model: a graph that was captured already has its path")
+        if (ignore_output or output_mask) and isinstance(model, Graph):
+            raise MindgapError("ignore_output and output_mask take a model: a captured graph has its outputs")
         captured: list[Graph] = []
 
-        def graph(given: Sequence[Any], of: Graph | Callable[..., Any] = model) -> Graph:
+        def graph(given: Sequence[Any], of: Graph | Callable[..., Any]) -> Graph:
             captured.append(self._captured(of, given, kwargs, backward, path_taken))
             return captured[-1]
 
@@ -133,12 +137,14 @@ class Session:
             subjects: list[Subject] = []
             sets = _sets(args)
             for number, given in enumerate(sets, 1):
-                program = self._program(model, given, kwargs) if own_path and not backward else None
+                one = _read(model, given, kwargs, ignore_output, output_mask)
+                program = self._program(one, given, kwargs) if own_path and not backward else None
                 label, group = (f"{called} (arguments {number})", called) if len(sets) > 1 else (called, "")
                 floats = None
                 if reference_model is not None:
                     floats = FloatModel(_name_of(reference_model), partial(graph, given, reference_model))
-                subjects.append(Subject(label, partial(graph, given), program=program, group=group, float_model=floats))
+                subject = Subject(label, partial(graph, given, one), program=program, group=group, float_model=floats)
+                subjects.append(subject)
             report = self.diff_many(subjects, platforms, settings=settings)
         finally:
             if self._own:
@@ -333,6 +339,18 @@ def _sets(args: Sequence[Any]) -> list[Sequence[Any]]:
     given: list[Any] = list(args)
     several = isinstance(args, list) and len(given) > 1 and all(isinstance(each, tuple) for each in given)
     return given if several else [args]
+
+
+def _read(
+    model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, ignored: Sequence[str],
+    mask: str,
+) -> Graph | Callable[..., Any]:  # fmt: skip
+    """The model without the outputs, and places of outputs, that are not read."""
+    if isinstance(model, Graph) or not (ignored or mask):
+        return model
+    from mindgap.models.corpus.read_outputs import OutputSelection, read_outputs
+
+    return read_outputs(model, args, kwargs or {}, OutputSelection(tuple(ignored), mask))
 
 
 def _name_of(model: Callable[..., Any]) -> str:
