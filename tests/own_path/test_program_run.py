@@ -18,11 +18,13 @@ from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly
 from mindgap.models.own_path.search import first_part
 from mindgap.models.own_path.stages import step_at_fault
 from mindgap.models.own_path.state import as_it_was
+from mindgap.platforms.pytorch.script import runner_on_cpu
 from mindgap.platforms.script_runner import ScriptRunner
 
 from . import programs
 
 TRACED = ScriptRunner("def run(model, fresh):\n    return torch.jit.trace(model, fresh())(*fresh())")
+EXPORTED = ScriptRunner("def run(model, fresh):\n    return torch.export.export(model, fresh()).module()(*fresh())")
 WITHOUT_GELU = ScriptRunner(
     "def run(model, fresh):\n"
     "    for each in model.modules():\n"
@@ -65,8 +67,7 @@ def test_a_failure_of_the_export_names_the_step_and_the_line() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + 1 if x.sum() > 0 else x - 1
 
-    exported = ScriptRunner("def run(model, fresh):\n    return torch.export.export(model, fresh()).module()(*fresh())")
-    failure = run_by(FlatProgram(Decides(), (torch.ones(3),), {}), exported)
+    failure = run_by(FlatProgram(Decides(), (torch.ones(3),), {}), EXPORTED)
     assert isinstance(failure, Failure) and not failure.ours
     assert failure.step == "torch.export.export" and failure.line.startswith("test_program_run.py:")
 
@@ -277,10 +278,9 @@ def step_of(program: torch.nn.Module, runner: ScriptRunner) -> str:
 
 
 def test_the_step_of_an_export_that_is_at_fault_is_shown_by_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    exported = ScriptRunner("def run(model, fresh):\n    return torch.export.export(model, fresh()).module()(*fresh())")
     promoted = "torch.export alone gives it, with a dtype promotion: float64 in place of float32"
-    assert step_of(Scaled(), exported) == promoted
-    assert step_of(torch.nn.GELU(), exported).endswith("are right by themselves: what follows them is not")
+    assert step_of(Scaled(), EXPORTED) == promoted
+    assert step_of(torch.nn.GELU(), EXPORTED).endswith("are right by themselves: what follows them is not")
     usual = torch.export.default_decompositions
     wrong = {torch.ops.aten.silu.default: lambda x: x * 0.5}
 
@@ -289,7 +289,7 @@ def test_the_step_of_an_export_that_is_at_fault_is_shown_by_runs(monkeypatch: py
 
     monkeypatch.setattr(torch.export, "default_decompositions", decompositions)
     monkeypatch.setattr("torch.export.exported_program.default_decompositions", decompositions)
-    said = step_of(torch.nn.Sequential(torch.nn.SiLU(), torch.nn.Tanh()), exported)
+    said = step_of(torch.nn.Sequential(torch.nn.SiLU(), torch.nn.Tanh()), EXPORTED)
     assert said == "torch.export is right, and PyTorch's decomposition of aten.silu.default is not"
 
 
@@ -325,3 +325,19 @@ def test_other_arguments_of_unsigned_integers_have_another_order() -> None:
     others = program.other_tensors()
     assert others is not None and sorted(others[0].tolist()) == [1, 2, 3, 4, 9] != others[0].tolist()
     assert FlatProgram(lambda x: x, (torch.arange(4, dtype=torch.int64).to(torch.uint16),), {}).other_tensors() is None
+
+
+def test_a_module_that_is_compiled_already_is_compiled() -> None:
+    runner = runner_on_cpu("run_program_compiled", {})
+    assert runner is not None
+    program = FlatProgram(torch.compile(torch.nn.Linear(2, 2), backend="eager"), (torch.ones(1, 2),), {})
+    found = run_by(program, runner)
+    assert not isinstance(found, Failure) and np.array_equal(found[0], run_eagerly(program)[0])
+
+
+def test_no_submodule_of_a_scripted_module_is_named() -> None:
+    """TorchScript's modules take no hooks, which note the calls of submodules."""
+    scripted = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU()))
+    for program in (scripted, torch.nn.Sequential(torch.nn.Linear(8, 8), scripted)):
+        part = first_part(program, (torch.randn(4, 8),), {}, EXPORTED, 60, None)
+        assert part.path == "" and part.complete

@@ -117,6 +117,11 @@ def _copied(held: HeldTensor) -> torch.Tensor:
     return torch.nn.Parameter(copied, requires_grad=False) if isinstance(held.tensor, torch.nn.Parameter) else copied
 
 
+def takes_hooks(module: torch.nn.Module) -> bool:
+    """Whether a hook can be registered on a module. Modules of TorchScript take none."""
+    return not isinstance(module, torch.jit.ScriptModule)
+
+
 def _run_with_hooks(
     program: Any,
     args: Sequence[Any],
@@ -129,6 +134,7 @@ def _run_with_hooks(
             lambda module, args, kwargs, path=path: note(path, module, args, kwargs), with_kwargs=True
         )
         for path, module in submodules(program).items()
+        if takes_hooks(module)
     ]
     try:
         with neutral_settings():
