@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -288,14 +289,33 @@ def test_a_backward_pass_through_quantised_modules_is_refused(store: TensorStore
         capture(module, (x,), tensors=store, backward=True)
 
 
-def test_the_own_path_says_that_the_packed_program_is_not_exported() -> None:
+@pytest.mark.parametrize("make", [dynamic, fx])
+def test_the_own_path_has_the_packed_program(make: Any) -> None:
+    """An exporter that refuses packed weights fails; TorchScript takes them."""
     from mindgap.models.corpus import Built
     from mindgap.models.own_path.worker import Programs
 
-    module, x = fx()
-    runner = {"run": "", "imports": [], "properties": {}}
-    header, _ = Programs(Built(module, (x,))).run({"source": "", "runner": runner, "again_s": 1.0, "first": ""})
-    assert "the packed program is not exported" in header["failure"]["message"] and header["failure"]["ours"]
+    module, x = make()
+    programs = Programs(Built(module, (x,)))
+
+    def run(body: str) -> tuple[dict[str, Any], Any]:
+        runner = {"run": f"def run(model, fresh):\n    return {body}", "imports": [], "properties": {}}
+        return programs.run({"source": "", "runner": runner, "again_s": 0.0, "first": ""})
+
+    header, _ = run("torch.export.export(model, fresh()).module()(*fresh())")
+    assert not header["failure"]["ours"] and header["failure"]["step"] == "torch.export.export"
+    header, (outputs, eager) = run("torch.jit.trace(model, fresh())(*fresh())")
+    assert header["failure"] is None and np.array_equal(outputs, eager)
+    assert np.array_equal(eager, module(x).numpy())
+
+
+def test_quantised_outputs_are_compared_as_integers() -> None:
+    from mindgap.models.own_path.program_run import FlatProgram, run_eagerly
+
+    x = torch.linspace(-1, 1, 5)
+    found = run_eagerly(FlatProgram(lambda x: torch.quantize_per_tensor(x, 0.5, 3, torch.quint8), (x,), {}))
+    assert found[0].dtype == np.uint8 and found[0].tolist() == [1, 2, 3, 4, 5]
+
 
 
 def test_the_check_compares_every_operator() -> None:

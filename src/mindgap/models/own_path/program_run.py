@@ -432,6 +432,8 @@ def _bytes(tensor: torch.Tensor) -> Any:
 def _array(tensor: torch.Tensor) -> Array:
     from mindgap.aten.tensors import to_numpy
 
+    if tensor.is_quantized:
+        tensor = tensor.int_repr()
     # `ascontiguousarray` would make a 0-d array 1-d.
     return np.array(to_numpy(tensor.detach().cpu().resolve_conj().resolve_neg()), order="C")
 

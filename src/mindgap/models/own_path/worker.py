@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 Header = dict[str, Any]
 Answers = Callable[[Mapping[str, Any]], Answer]
 
-_PACKED: Final = (
-    "it holds quantised modules: the graph of unpacked integers is compared, the packed program is not exported"
-)
 _NO_TENSOR: Final = "the program returns no tensor"
 #: Exports that hold what a program's attributes are in Python, and whose runtimes keep no buffers between two calls.
 _FIXED: Final = frozenset({"torch.onnx.export", "torch.export.export", "torch.jit.trace"})
@@ -110,9 +107,8 @@ class Programs:
 
         program, exports, runner = self._flat(header), dict[str, Any](), requested_runner(header)
         # A file without a translation has outputs, and stands for a program without.
-        why = "" if header.get("file") else _PACKED if _is_unpacked(program) else "" if self._eager else _NO_TENSOR
-        if why:
-            failure = dataclasses.asdict(Failure(why, ours=True))
+        if not header.get("file") and not self._eager:
+            failure = dataclasses.asdict(Failure(_NO_TENSOR, ours=True))
             return {"kind": "ran", **self._facts, "failure": failure, "first": False}, []
         first = self._first_of_group(header, program)
         answer: Header = {"kind": "ran", **self._facts, "failure": None, "first": first is not None}
@@ -218,8 +214,6 @@ class Programs:
         from mindgap.models.own_path.sizes import size_words
 
         flat = self._flat(header)
-        if _is_unpacked(flat) and not header.get("file"):
-            return {"kind": "sized", "failure": dataclasses.asdict(Failure(_PACKED, ours=True)), "at": []}, ()
         dimensions = self._dimensions(flat, header)
         found = run_sizes(flat, self._flat(header), requested_runner(header), dimensions, header["file"])
         if isinstance(found, Failure):
@@ -329,18 +323,12 @@ def opened_program(source: str) -> Built:
 
 
 def _plain(built: Built) -> Built:
-    """Unpacks quantised modules."""
-    from mindgap.models.capture.quantised_modules import QuantisedPart, plain_program
+    """Gives plain weights to a program whose weights are subclasses of tensors. Packed modules stay as a user has
+    them: what an exporter does with them is the program's own path."""
+    from mindgap.models.capture.wrapped_weights import with_plain_weights, wrapped_weights
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", QuantisedPart)  # the capture has told
-        return dataclasses.replace(built, program=plain_program(built.program, built.args, built.kwargs))
-
-
-def _is_unpacked(program: FlatProgram) -> bool:
-    from mindgap.models.capture.quantised_modules import UnpackedProgram
-
-    return isinstance(program.program, UnpackedProgram)
+    wrapped = bool(wrapped_weights(built.program))
+    return dataclasses.replace(built, program=with_plain_weights(built.program)) if wrapped else built
 
 
 def requested_runner(header: Mapping[str, Any]) -> ScriptRunner:
