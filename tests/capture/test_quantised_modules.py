@@ -317,7 +317,6 @@ def test_quantised_outputs_are_compared_as_integers() -> None:
     assert found[0].dtype == np.uint8 and found[0].tolist() == [1, 2, 3, 4, 5]
 
 
-
 def test_the_check_compares_every_operator() -> None:
     module, x = fx()
     found, packed = unpack_quantised(module)
