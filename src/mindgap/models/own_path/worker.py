@@ -325,10 +325,13 @@ def opened_program(source: str) -> Built:
 def _plain(built: Built) -> Built:
     """Gives plain weights to a program whose weights are subclasses of tensors. Packed modules stay as a user has
     them: what an exporter does with them is the program's own path."""
+    import torch
+
     from mindgap.models.capture.wrapped_weights import with_plain_weights, wrapped_weights
 
-    wrapped = bool(wrapped_weights(built.program))
-    return dataclasses.replace(built, program=with_plain_weights(built.program)) if wrapped else built
+    if not isinstance(program := built.program, torch.nn.Module) or not wrapped_weights(program):
+        return built
+    return dataclasses.replace(built, program=with_plain_weights(program))
 
 
 def requested_runner(header: Mapping[str, Any]) -> ScriptRunner:
