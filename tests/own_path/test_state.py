@@ -143,3 +143,40 @@ def test_arguments_are_compared_by_name() -> None:
     given["a"].append(1)
     given["b"].data += 1
     assert [name for name, _ in state.changes({})] == ["a", "b"]
+
+
+class Weights(nn.Module):
+    """Writes to one parameter in place, puts another one in its place, and gives a third other memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.put, self.swapped, self.kept = (nn.Linear(2, 2) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.written.weight[0].add_(1)
+        self.put.weight = nn.Parameter(self.put.weight + 1)
+        self.swapped.weight.data = self.swapped.weight.data + 1
+        return self.kept(self.swapped(self.put(self.written(x))))
+
+
+def test_parameters_that_a_call_changes_are_as_before_and_no_other_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, saved = Weights(), list[str]()
+    before = {name: (each, each.data_ptr(), each.detach().clone()) for name, each in model.named_parameters()}
+    usual = State._tensor
+
+    def noted(state: State, tensor: torch.Tensor, path: str, owner: Any, name: str) -> None:
+        saved.append(path)
+        usual(state, tensor, path, owner, name)
+
+    monkeypatch.setattr(State, "_tensor", noted)
+    flat = FlatProgram(model, (torch.ones(1, 2),), {})
+    calls = run_twice(flat, lambda call: call())
+    changes = dict(calls.changes)
+    assert changes.keys() == {"written.weight", "put.weight", "swapped.weight"}
+    assert changes["written.weight"].startswith("test_state.py:") and set(saved) == {"written.weight", "x"}
+    assert not np.array_equal(calls.first[0], calls.second[0])
+    assert all(np.array_equal(run_eagerly(flat)[0], calls.first[0]) for _ in range(2))
+    now = dict(model.named_parameters())
+    for name, (parameter, memory, elements) in before.items():
+        assert now[name] is parameter and parameter.data_ptr() == memory and torch.equal(parameter, elements)

@@ -14,20 +14,21 @@ import random
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
-from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode, storage_id
-from mindgap.aten.torch_private.modules import put_buffer
+from mindgap.aten.torch_private.modules import put_buffer, put_parameter
 from mindgap.models.capture.deep_copies import is_strided
-from mindgap.models.capture.origin import current_line, is_torchs
+from mindgap.models.capture.origin import is_torchs
 from mindgap.models.capture.program import modules_of
 from mindgap.models.capture.replay_check import same_bits
+from mindgap.models.own_path.writes import Writes, memory_of
 
 #: Attributes that PyTorch itself keeps in a module.
 _PYTORCHS: Final = frozenset(torch.nn.Module().__dict__)
@@ -40,6 +41,8 @@ _CLOSED: Final = (
 )  # fmt: skip
 #: Objects that are looked into.
 _MOST: Final = 20_000
+#: Parameters that a call has written to. All others are not copied.
+_WRITTEN: Final = WeakIdKeyDictionary()
 
 
 def _modules(program: Any) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -59,11 +62,35 @@ class _Part:
     restore: Callable[[], object]
 
 
-class State:
-    """The buffers, training modes and attributes in Python of a program's modules, as they were, and what these hold.
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A parameter in its module's place. `data`: shares its memory."""
 
-    Left alone is what cannot be restored for certain: parameters, tensors that are not strided, containers of other
-    classes, objects of the standard library.
+    path: str
+    module: torch.nn.Module
+    name: str
+    parameter: torch.nn.Parameter
+    data: torch.Tensor
+
+    def is_another(self) -> bool:
+        """Whether another parameter is in the place, or the parameter has other memory."""
+        there = getattr(self.module, self.name, None)
+        return there is not self.parameter or memory_of(self.parameter) != memory_of(self.data)
+
+    def restore(self) -> None:
+        """Puts the parameter, with its memory, into its place."""
+        if self.is_another():
+            self.parameter.data = self.data
+            put_parameter(self.module, self.name, self.parameter)
+
+
+class State:
+    """The parameters, buffers, training modes and attributes in Python of a program's modules, as they were, and what
+    these hold.
+
+    The elements of a parameter are saved before the first write to it that `writes` sees, and from then on. Left alone
+    is what cannot be restored for certain: tensors that are not strided, containers of other classes, objects of the
+    standard library.
     """
 
     def __init__(self, program: Any, arguments: Mapping[str, Any] | None = None) -> None:
@@ -74,10 +101,19 @@ class State:
             for path, module in self._modules
             for name, buffer in module.named_buffers(recurse=False)
         ]
+        self._parameters = [
+            _Held(f"{path}.{name}".removeprefix("."), module, name, parameter, parameter.detach())
+            for path, module in self._modules
+            for name, parameter in module.named_parameters(recurse=False)
+            if type(parameter) is torch.nn.Parameter and is_strided(parameter) and parameter.device.type != "meta"
+        ]
         self._parts: list[_Part] = []
         self._seen: dict[int, Any] = {id(module): module for _, module in self._modules}
         for path, module, name, buffer in self._buffers:
             self._tensor(buffer, path, module, name)
+        for held in self._parameters:
+            if held.parameter in _WRITTEN:
+                self._tensor(held.parameter, held.path, held.module, held.name)
         self._modes = [module.training for _, module in self._modules]
         self._attributes = [_attributes(module) for _, module in self._modules]
         for (path, module), attributes in zip(self._modules, self._attributes, strict=True):
@@ -91,6 +127,8 @@ class State:
         for _, module, name, buffer in self._buffers:
             # A call may put another tensor into its place.
             put_buffer(module, name, buffer)
+        for parameter in self._parameters:
+            parameter.restore()
         for (_, module), mode, attributes in zip(self._modules, self._modes, self._attributes, strict=True):
             held = vars(module)
             if module.training != mode:
@@ -104,15 +142,23 @@ class State:
                     part.restore()
 
     @contextlib.contextmanager
-    def writes(self) -> Generator[BufferWrites]:
-        """Notes the lines that write to these buffers in place. Nothing is compiled within.
+    def writes(self) -> Generator[Writes]:
+        """Notes the lines that write to these parameters and buffers in place. Nothing is compiled within.
 
         Eager `torch.cond` and `while_loop` compile themselves. While a mode is active PyTorch's compiler skips their
         code, and does so for the rest of the process, in which they cannot be exported then.
         """
-        noted = BufferWrites([(path, buffer) for path, _, _, buffer in self._buffers])
+        held = [(each.path, each.parameter) for each in self._parameters]
+        noted = Writes([*((path, buffer) for path, _, _, buffer in self._buffers), *held], self._before_write)
         with torch.compiler.set_stance("force_eager"), noted:
             yield noted
+
+    def _before_write(self, paths: Collection[str]) -> None:
+        """Saves the elements of parameters that are about to be written to."""
+        for held in self._parameters:
+            if held.path in paths and held.parameter not in _WRITTEN:
+                _WRITTEN[held.parameter] = True
+                self._tensor(held.parameter, held.path, held.module, held.name)
 
     def changes(self, lines: Mapping[str, str]) -> list[tuple[str, str]]:
         """What is not as it was: the path of each buffer or attribute, and the user's line that changes it.
@@ -123,6 +169,9 @@ class State:
         for path, module, name, buffer in self._buffers:
             if getattr(module, name, None) is not buffer:
                 changed[path] = module, name
+        for held in self._parameters:
+            if held.is_another():
+                changed[held.path] = held.module, held.name
         for part in self._parts:
             if part.path not in changed and part.is_changed():
                 changed[part.path] = part.owner, part.name
@@ -144,7 +193,8 @@ class State:
                 continue
             self._seen[id(one)] = one
             if isinstance(one, torch.Tensor):
-                self._tensor(one, path, owner, name)
+                if type(one) is torch.Tensor:
+                    self._tensor(one, path, owner, name)
             elif (position := _position_of(one)) is not None:
                 self._parts.append(_positioned(*position, path, owner, name))
             elif issubclass(type(one), tuple):
@@ -159,9 +209,13 @@ class State:
                 self._parts.append(repeated)
 
     def _tensor(self, tensor: torch.Tensor, path: str, owner: Any, name: str) -> None:
-        """Saves the elements of a strided tensor that is no parameter."""
+        """Saves the elements of a strided tensor."""
         self._seen[id(tensor)] = tensor
-        if type(tensor) is not torch.Tensor or not is_strided(tensor) or tensor.device.type == "meta":
+        if (
+            type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+            or not is_strided(tensor)
+            or tensor.device.type == "meta"
+        ):
             return
         saved = tensor.detach().clone()
 
@@ -242,38 +296,6 @@ def _iterator(one: Any, path: str, owner: Any, name: str) -> _Part | None:
         return None
     held = cast("dict[str, Any]", vars(owner))
     return _Part(path, owner, name, lambda: held.get(name) is one, lambda: held.update({name: copy.copy(saved)}))
-
-
-class BufferWrites(TorchDispatchMode):
-    """Notes the user's line of the first operator that writes to a buffer, or to a view of it. `lines`: by path.
-
-    The bodies of `torch.cond` and other operators of higher order run without it: PyTorch lets them write to nothing.
-    """
-
-    supports_higher_order_operators = True
-
-    def __init__(self, buffers: Sequence[tuple[str, torch.Tensor]]) -> None:
-        super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
-        self.lines: dict[str, str] = {}
-        self._paths = {memory: path for path, buffer in buffers if (memory := _memory(buffer)) is not None}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        schema = getattr(func, "_schema", None)
-        for formal, given in zip(schema.arguments if schema is not None else (), args, strict=False):
-            if formal.alias_info is not None and formal.alias_info.is_write and isinstance(given, torch.Tensor):
-                memory = _memory(given)
-                if memory is not None and (path := self._paths.get(memory)) is not None:
-                    self.lines.setdefault(path, current_line())
-        return result
-
-
-def _memory(tensor: torch.Tensor) -> int | None:
-    """What tensors of the same memory have in common; None for a layout without one."""
-    try:
-        return storage_id(tensor)
-    except (RuntimeError, NotImplementedError, ValueError):  # ValueError: of a lazy module
-        return None
 
 
 @contextlib.contextmanager
