@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +13,22 @@ import torch
 import mindgap
 from mindgap.aten.torch_private.modules import put_buffer
 from mindgap.graph import MindgapError
+from mindgap.judge.pipeline.own_path import with_own_path
+from mindgap.models.capture import capture
+from mindgap.models.corpus import Built
 from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
 from mindgap.models.own_path.failures import Failure, _message, _sentences
 from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly, run_twice, sensitivity
+from mindgap.models.own_path.runs import own_run
 from mindgap.models.own_path.search import first_part
 from mindgap.models.own_path.stages import step_at_fault
 from mindgap.models.own_path.state import as_it_was
+from mindgap.models.own_path.worker import Programs
+from mindgap.platforms.name import parse
 from mindgap.platforms.pytorch.script import runner_on_cpu
 from mindgap.platforms.script_runner import ScriptRunner
+from mindgap.results.rows import Row
 
 from . import programs
 
@@ -341,3 +350,31 @@ def test_no_submodule_of_a_scripted_module_is_named() -> None:
     for program in (scripted, torch.nn.Sequential(torch.nn.Linear(8, 8), scripted)):
         part = first_part(program, (torch.randn(4, 8),), {}, EXPORTED, 60, None)
         assert part.path == "" and part.complete
+
+
+class Seeded(torch.nn.Module):
+    """Draws from a generator: one that each call seeds, or one that all calls share."""
+
+    def __init__(self, shared: bool) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(7) if shared else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(7) if self.generator is None else self.generator
+        return x.multinomial(2, replacement=True, generator=generator)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_numbers_that_each_call_seeds_are_those_of_eager_mode(shared: bool) -> None:
+    program, x = Seeded(shared), torch.rand(64, 20)
+    body = "def run(model, fresh):\n    traced = torch.jit.trace(model, fresh(), check_trace=False)\n"
+    runner = {"run": f"{body}    traced(*fresh())\n    return traced(*fresh())", "imports": [], "properties": {}}
+    asked = {"source": "", "runner": runner, "again_s": 0.0, "first": ""}
+    header, arrays = Programs(Built(program, (x,))).run(asked)
+    run = own_run(parse("cpu/jit"), "torch.jit.trace", header, arrays, 0.0)
+    whole = SimpleNamespace(ran=True, arrays=run.eager)
+    comparison: Any = SimpleNamespace(graph=capture(Seeded(shared), (x,)), whole_reference=lambda: whole)
+    judged = with_own_path(comparison, Row("m", run.platform, "ok", "identical"), run, lambda _: None, list)
+    assert judged.own_path is not None and run.repeats is not shared and not run.draws
+    expected = ("identical", "not_compared") if shared else ("export", "differs")
+    assert (judged.verdict, judged.own_path.status) == expected

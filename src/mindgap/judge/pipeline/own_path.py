@@ -269,7 +269,8 @@ def _compared(
         step = run.words if run.file else f"{run.step or run.way} of the program"
         return _Compared("failed", f"{step} failed{at}: {run.reason}")
     if any(given.role == "random" for given in graph.inputs):
-        return _structure_compared(comparison, row, run) or _Compared("not_compared", draws_words(draws(graph)))
+        drawn = _drawn_again(run) if run.repeats else _Compared("not_compared", draws_words(draws(graph)))
+        return _structure_compared(comparison, row, run) or drawn
     if run.way == "torch.jit.trace" and len(graph.outputs) - len(graph.labels.decisions) > len(run.outputs):
         return _Compared("not_compared", "the program changes what it holds, and this way runs it several times")
     reference = comparison.whole_reference()
@@ -283,6 +284,16 @@ def _compared(
         if otherwise > _FAR:
             return _Compared("not_compared", "the program gives other outputs in eager mode when it is built again")
     return _outputs_compared(comparison, row, run, reference.arrays)
+
+
+def _drawn_again(run: OwnRun) -> _Compared:
+    """Compares with eager mode, in which a program seeds its own generator in each call."""
+    outputs = run.outputs or ()
+    apart = distance(outputs, run.eager[: len(outputs)])
+    if apart <= OTHER:
+        return _Compared("unjudged" if apart else "same", "", apart)
+    said = "the program draws the same random numbers in each call in eager mode"
+    return _Compared("differs", f"{far_words(run, apart, 'eager mode in the same process')}; {said}", apart, "eager")
 
 
 def _eager_compared(comparison: GraphComparison, row: Row, run: OwnRun, otherwise: float) -> _Compared:

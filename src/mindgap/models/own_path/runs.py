@@ -39,7 +39,8 @@ class OwnRun:
     second_outputs, second_eager: the outputs of a second call with the same arguments, where those in eager mode are
         others than the first call's. `changes`: the buffers and attributes that a call changes, and the user's line.
     unwritten: arguments that the program writes to in place, and its export does not.
-    draws: the program draws random numbers.
+    draws: the program draws random numbers from PyTorch's generator. repeats: it does not, and in eager mode a second
+        call gives the outputs of the first.
     grown: arguments that a call changes: in place, by other elements of a container, by other fields of an object.
     """
 
@@ -73,6 +74,7 @@ class OwnRun:
     changes: tuple[tuple[str, str], ...] = ()
     unwritten: tuple[str, ...] = ()
     draws: bool = False
+    repeats: bool = False
     grown: tuple[str, ...] = ()
 
     @property
@@ -202,5 +204,5 @@ def own_run(
         second_outputs=found.get("second_outputs", ()), second_eager=found.get("second_eager", ()),
         changes=tuple((each[0], each[1]) for each in header.get("changes", ())),
         unwritten=tuple(header.get("unwritten", ())), draws=bool(header.get("draws")),
-        grown=tuple(header.get("grown", ())),
+        repeats=bool(header.get("repeats")), grown=tuple(header.get("grown", ())),
     )  # fmt: skip

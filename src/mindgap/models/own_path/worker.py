@@ -302,6 +302,7 @@ class Programs:
                 "asked": [[each.function, each.place] for each in asked],
                 "training": list(training_modules(built.program)),
                 "draws": calls.draws,
+                "repeats": not calls.draws and distance(calls.second, calls.first) == 0.0,
                 "grown": calls.grown,
                 "dynamic": built.dynamic_shapes is not None,
             }
