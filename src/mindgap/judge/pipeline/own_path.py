@@ -160,7 +160,9 @@ def with_own_path(
             status, decided, blame = decided_by_reference(run, referee)
             detail = f"{detail}. {decided}"
     about = own_path_of(run, status, detail)
-    if translation_failed and status in ("same", "rounding", "unjudged"):
+    # What the runtime computes of the translation is no finding of a user whose file it computes right.
+    file_is_right = referee is not None and row.finding and row.status == "ok" and status in ("same", "rounding")
+    if file_is_right or (translation_failed and status in ("same", "rounding", "unjudged")):
         judged = judged_by_export(graphs_row, run, status, *_sides(comparison, run, "reference"))
         return dataclasses.replace(judged, own_path=about, faults=(), blame=None, example=None, script="", verdicts=())
     # A custom operator is in the program and not in the captured graph: a refusal of that graph is another matter.
