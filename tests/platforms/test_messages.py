@@ -172,6 +172,8 @@ PROVOKED: dict[str, dict[str, list[Provoke]]] = {
 UNPROVOKED = {
     ("ONNX Runtime", "kernel missing for a fusion"): "1.24.4 gives it, in docs/upgrades/silu_onnxruntime_1_24.py",
     ("ONNX Runtime", "no provider for a node"): "needs the WebGPU provider",
+    ("ONNX Runtime", "format version missing"): "a graph is exported in a format that it reads; files have it",
+    ("ONNX Runtime", "case that a kernel lacks"): "com.microsoft alone; tests/own_path/test_file_referees.py",
     ("ONNX Runtime", "float16 on a device without it"): "needs the WebGPU provider",
     ("PyTorch", "compiler lacks operator"): "the classes are Inductor's and the fake tensors' own; compiling is slow",
     ("PyTorch", "kernel lacks dtype"): "since 2.13 at the latest it is a NotImplementedError, which comes first",
