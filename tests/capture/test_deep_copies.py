@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers.modeling_outputs import BaseModelOutput
 
+from mindgap.models.capture import capture
 from mindgap.models.capture.deep_copies import deep_copy, fresh_copy, shared_names, tensors_within
 
 Pair = collections.namedtuple("Pair", "first second")
@@ -81,3 +82,29 @@ def test_what_cannot_be_copied_is_shared_and_named() -> None:
     assert made["locked"].state is not held["locked"].state
     # A lock and a read-only mapping are as they were after any run.
     assert shared_names(held) == ["steps (generator)"]
+
+
+class Hooked(torch.nn.Module):
+    """A hook that refers to the module keeps what a layer gives, and the module reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.kept = torch.nn.Linear(2, 2), dict[str, torch.Tensor]()
+
+        def keep(module: torch.nn.Module, args: object, output: torch.Tensor) -> None:
+            del module, args
+            self.kept["layer"] = output
+
+        self.layer.register_forward_hook(keep)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.layer(x)
+        return self.kept["layer"].relu()
+
+
+def test_a_hook_of_a_copy_refers_to_the_copy() -> None:
+    module, x = Hooked(), torch.ones(1, 2)
+    copied = deep_copy(module, {})
+    expected = copied(x)
+    assert not module.kept and torch.equal(expected, module(x))
+    assert len(capture(module, (x,)).nodes) > 0

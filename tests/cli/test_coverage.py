@@ -77,10 +77,7 @@ def test_options_that_have_nothing_to_show_are_refused(tmp_path: Path) -> None:
         (partial(coverage, platforms, names=True, csv=tmp_path / "x.csv"), "leave --names out"),
         (partial(coverage, static=True, html=tmp_path / "x.html"), "takes --html: name platforms"),
         (partial(coverage, static=True, missing=True), "takes --missing: name platforms"),
-        (
-            partial(coverage, platforms, names=True, store=tmp_path, budget="1m"),
-            "takes --store, --budget: name platforms",
-        ),
+        (partial(coverage, platforms, names=True, store=tmp_path, budget="1m"), "takes --store, --budget: name"),
         (partial(coverage, platforms, names=True, catalogue=tmp_path, jobs=1), "takes --catalogue, --jobs: name"),
         (partial(coverage, platforms, names=True, judge=False, static=True), "takes --no-judge, --static: name"),
         (partial(coverage, platforms, names=True, missing=True), "takes --missing: .* leave --names out"),

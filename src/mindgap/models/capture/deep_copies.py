@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 import torch
@@ -20,6 +20,8 @@ _HARMLESS: Final = (types.ModuleType, type(threading.Lock()), type(threading.RLo
 _ATOMS: Final = (type(None), bool, int, float, complex, str, bytes, type, torch.Tensor)
 #: Attributes of a module that hold its parts by name.
 _TABLES: Final = ("_modules", "_parameters", "_buffers")
+#: Attributes of a module that hold functions which run with it.
+_HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
 #: Bytes of memory around a view that are copied with it, so that other views of it share the copy.
 _MOST_AROUND: Final = 64 << 20
 
@@ -58,7 +60,9 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
             continue
         # By its own id a memo keeps alive whose ids it has; another object may get the id of this one.
         memo.setdefault(id(memo), []).extend(attempt.pop(id(attempt), ()))
+        copied = [each for key, each in attempt.items() if key not in memo and isinstance(each, torch.nn.Module)]
         memo.update(attempt)
+        _rebind_hooks(copied, memo)
         return made
 
 
@@ -166,3 +170,29 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
         slots: Any = vars(one).get("__slots__", ())
         held |= {name: getattr(value, name, None) for name in ((slots,) if isinstance(slots, str) else slots)}
     yield from (("" if name in _TABLES else name, part) for name, part in held.items())
+
+
+def _rebind_hooks(modules: Iterable[Any], memo: Mapping[int, Any]) -> None:
+    """Gives the hooks of copied modules cells with copies of what they refer to. `copy.deepcopy` shares functions, so
+    that a hook would write to the original."""
+    for module in modules:
+        for table in _HOOKS:
+            hooks: dict[Any, Any] = getattr(module, table, {})
+            for key, hook in hooks.items():
+                cells = hook.__closure__ if isinstance(hook, types.FunctionType) else None
+                if not cells or not any(_content(cell) in memo for cell in cells):
+                    continue
+                copies = tuple(
+                    types.CellType(memo[_content(cell)]) if _content(cell) in memo else cell for cell in cells
+                )
+                made = types.FunctionType(hook.__code__, hook.__globals__, hook.__name__, hook.__defaults__, copies)
+                made.__kwdefaults__ = hook.__kwdefaults__
+                hooks[key] = made
+
+
+def _content(cell: types.CellType) -> int:
+    """The id of what a cell holds; 0 for one that is not filled."""
+    try:
+        return id(cell.cell_contents)
+    except ValueError:
+        return 0
