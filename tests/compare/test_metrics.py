@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from fractions import Fraction
 from functools import cache
 from itertools import combinations
@@ -359,3 +360,9 @@ def test_to_json_has_every_field() -> None:
 def test_the_distance_of_outputs(ours: list[Any], theirs: list[Any], dtype: type[Any], apart: float) -> None:
     assert distance([np.array(ours, dtype)], [np.array(theirs, dtype)]) == pytest.approx(apart)
     assert distance([np.array(ours, dtype)], [np.array(ours, dtype)]) == 0.0
+
+
+def test_the_distance_of_single_integers_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert distance([np.array(5)], [np.array(-3)]) == pytest.approx(8 / 3)

@@ -81,6 +81,12 @@ def test_a_failure_of_the_export_names_the_step_and_the_line() -> None:
     assert failure.step == "torch.export.export" and failure.line.startswith("test_program_run.py:")
 
 
+def test_what_fails_on_the_exported_program_is_not_the_export() -> None:
+    text = "def run(model, fresh):\n    return json.loads(torch.export.export(model, fresh()))"
+    failure = run_by(FlatProgram(lambda x: x + 1, (torch.ones(3),), {}), ScriptRunner(text, ("import json",)))
+    assert isinstance(failure, Failure) and failure.step == "json.loads"
+
+
 @pytest.mark.parametrize(
     "text", ["    a, b = fresh()\n    return a", "    return model(*[each.numpy() for each in fresh()])"]
 )

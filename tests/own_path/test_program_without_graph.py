@@ -39,6 +39,18 @@ def test_equal_bits_are_identical() -> None:
     assert row().verdict == "identical" and row().metrics["max_abs"] == 0.0
 
 
+def test_a_wrong_declaration_takes_the_place_of_the_size() -> None:
+    found = Located("", "Peak", line="model.py:4", declared="custom operator m::f: its fake kernel gives nothing")
+    run = dataclasses.replace(RUN, outputs=off(0.5))
+    got = row_without_graph("m", PLATFORM, run, lambda _: found, lambda: Sensitivity(0.0))
+    assert got.detail == (
+        "torch.jit.trace of the program gives other outputs than the program: "
+        "custom operator m::f: its fake kernel gives nothing"
+    )
+    assert got.culprit is not None and got.culprit.label == "model.py:4"
+    assert got.faults[0].advice.startswith("correct what the operator declares")
+
+
 def test_nan_for_infinity_is_no_equal_output() -> None:
     """They were zero apart, and the row `identical`."""
     nan, infinite = np.append(RIGHT, np.float32(np.nan)), np.append(RIGHT, np.float32(np.inf))

@@ -97,6 +97,8 @@ def options(
     """Handles the options that every command shares."""
     # Users' warnings are about their sources: a line of mindgap's code says nothing to them.
     warnings.formatwarning = _note
+    # Of numpy and other libraries: no note on a source.
+    warnings.simplefilter("ignore", RuntimeWarning)
     if verbose:
         # Worker processes inherit it.
         os.environ.setdefault(VARIABLE, "INFO")

@@ -96,6 +96,8 @@ def _relative_distance(ours: Array, theirs: Array) -> float:
     finite = special == 0
     magnitude = float(np.abs(b[finite]).max(initial=0.0)) or 1.0
     if ours.dtype.kind in "iu":  # float64 does not hold all integers of 64 bits
+        # Arrays wrap in silence, and scalars warn.
+        ours, theirs = np.atleast_1d(ours, theirs)
         gaps = np.maximum(ours, theirs).astype(np.uint64) - np.minimum(ours, theirs).astype(np.uint64)
         return float(gaps.max()) / magnitude
     return float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / magnitude

@@ -30,6 +30,7 @@ from mindgap.judge.pipeline.model_files import (
     reach_of_steps,
 )  # fmt: skip
 from mindgap.judge.pipeline.own_path_reasons import (
+    advice_of,
     cleared,
     draws,
     draws_words,
@@ -235,9 +236,14 @@ def fault_of(
     else:
         found = locate(ShownDifference(apart, run.first, against == "others")) or Located("", "")
     line = (run.changes[0][1] if stateful and run.changes else line_of(run, found.path, drawn)) or found.line
-    where = "" if stateful else where_words(found, run)
+    line = line or (found.changes.line if found.changes else "")
     verdict: Verdict = "failed" if status == "failed" else "export"
-    return Fault(submodule_culprit(found.path, line), verdict, detail=f"{detail}{where}{why(run, found.path, drawn)}")
+    # How far memory is off that is read in another form has no meaning.
+    detail = f"{run.words} gives other outputs than the program" if found.declared and status == "differs" else detail
+    text = f"{detail}{'' if stateful else where_words(found, run)}{why(run, found.path, drawn)}"
+    if found.declared:
+        text = f"{text}{': ' if status == 'differs' else '. Wrong declaration: '}{found.declared}"
+    return Fault(submodule_culprit(found.path, line), verdict, advice=advice_of(found, run), detail=text)
 
 
 def _sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:

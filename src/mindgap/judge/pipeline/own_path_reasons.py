@@ -14,11 +14,15 @@ from mindgap.graph.compare.culprit import OperatorCulprit, SubmoduleCulprit
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict
 from mindgap.graph.graph import operands
-from mindgap.models.own_path.runs import Located, OwnRun
+from mindgap.models.own_path.runs import FileChanges, Located, OwnRun
 from mindgap.results.rows import ASKS, BY_EXPORT, CALLS_CUSTOM, DRAWS, SEVERITY, OwnPath, OwnPathStatus, Row
 
 #: The user's line, and the operator of PyTorch that it calls, in a label of a node.
 _PLACE: Final = re.compile(r"(?P<line>[^\s()]+:\d+)\)?(?: in aten\.(?P<operator>\w+))?")
+#: What is to be done about a file that is older than its program.
+_OLD_FILE: Final = "export the file again from this program, or compare it with the version that it was made of"
+#: What is to be done about a custom operator that declares something wrongly.
+_DECLARED: Final = "correct what the operator declares, register_fake or mutates_args: torch.library.opcheck checks it"
 #: Lines that are named.
 _MOST: Final = 3
 
@@ -116,10 +120,48 @@ def submodule_culprit(path: str, line: str) -> SubmoduleCulprit:
 
 def where_words(found: Located, run: OwnRun) -> str:
     """Returns what a detail says of the submodule and the step at fault."""
+    if found.changes is not None:
+        return changes_words(found.changes)
     where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
     where += "" if found.complete else "; its submodules were not all tried"
     # A branch of the program's own explains more than the step of the export that takes it.
     return f"{where}; {found.step}" if found.step and not asked_inside(run, found.path) else where
+
+
+def advice_of(found: Located, run: OwnRun) -> str:
+    """Returns what to do about a file that is not of its program, and about a wrong declaration; else empty."""
+    if found.changes is not None and changes_words(found.changes):
+        return _OLD_FILE
+    return _DECLARED if found.declared and not run.operator else ""
+
+
+def changes_words(changes: FileChanges) -> str:
+    """Returns what a detail says of a file that differs from its program; empty where it does not."""
+    parts: list[str] = []
+    if changes.weights:
+        name, most = max(changes.weights, key=lambda each: each[1])
+        size = "another shape" if most == math.inf else f"the largest difference {most:.2g}"
+        parts.append(f"{len(changes.weights)} of {changes.compared} weights differ, {size} in {name}")
+    if changes.missing:
+        parts.append(f"{len(changes.missing)} weights of the program are not in it: {_first_of(changes.missing)}")
+    if changes.constants:
+        parts.append(
+            _first_of([f"{what} is {old} in it and {new} in the program" for what, old, new in changes.constants])
+        )
+    if changes.nodes:
+        counts = [f"{count:+d} {op}" for op, count in changes.nodes]
+        parts.append(f"its nodes are others ({_first_of(counts)})")
+    at = f" ({changes.line})" if changes.line else ""
+    begins = f"; it starts at {changes.start}{at}" if parts and changes.start else ""
+    return (
+        f". The file is not what torch.onnx.export of the program gives now: {'; '.join(parts)}{begins}"
+        if parts
+        else ""
+    )
+
+
+def _first_of(texts: Sequence[str]) -> str:
+    return f"{', '.join(texts[:_MOST])}{' …' if len(texts) > _MOST else ''}"
 
 
 def led_by(row: Row, faults: Sequence[Fault]) -> Row:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -15,6 +16,24 @@ from mindgap.models.capture.origin import current_line
 from mindgap.models.capture.program import copy_program, leaves
 from mindgap.models.capture.replay_check import same_bits
 from mindgap.models.capture.users_code import fresh
+
+_GONE_BY: Final = (
+    "exporters and compilers go by what it declares, so their results for it are wrong by that (torch.library.opcheck)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclarationFault:
+    """What a custom operator declares wrongly. `line`: the user's that calls it, or ""."""
+
+    operator: str
+    fault: str
+    line: str
+
+    @property
+    def words(self) -> str:
+        """The fault as a sentence."""
+        return f"custom operator {self.operator}{f' ({self.line})' if self.line else ''}: {self.fault}; {_GONE_BY}"
 
 
 class _CustomCalls(TorchDispatchMode):
@@ -38,16 +57,14 @@ class _CustomCalls(TorchDispatchMode):
         return result
 
 
-def declaration_faults(program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[str]:
-    """Runs a program that runs eagerly, and yields what its custom operators declare wrongly, a sentence each."""
+def declaration_faults(
+    program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[DeclarationFault]:
+    """Runs a program that runs eagerly, and returns what its custom operators declare wrongly."""
     copied, calls = copy_program(program, args, kwargs, fresh), _CustomCalls()
     with calls:
         copied.program(*copied.args, **copied.kwargs)
-    for name, (fault, line) in calls.faults.items():
-        yield (
-            f"custom operator {name}{f' ({line})' if line else ''}: {fault}; exporters and compilers go by what it "
-            "declares, so their results for it are wrong by that (torch.library.opcheck)"
-        )
+    return [DeclarationFault(name, fault, line) for name, (fault, line) in calls.faults.items()]
 
 
 def _mapped(change: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:

@@ -94,9 +94,9 @@ def capture(
         with blamed(program, args, kwargs or {}):
             graph, unproven = checked(subject, verify)
         checks = recorded.custom and verify is not False
-        faults = [*declaration_faults(program, args, kwargs or {})] if checks else []
+        faults = declaration_faults(program, args, kwargs or {}) if checks else []
     for fault in faults:
-        warnings.warn(fault, WrongDeclaration, stacklevel=2)
+        warnings.warn(fault.words, WrongDeclaration, stacklevel=2)
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     if graph.labels.decisions:

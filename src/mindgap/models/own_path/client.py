@@ -33,6 +33,7 @@ from mindgap.models.own_path.runs import (
     Sensitivity,
     ShownDifference,
     SizedRuns,
+    file_changes_of,
     file_nodes_of,
     own_run,
 )
@@ -238,9 +239,15 @@ class OwnPathClient:
         return [[each.name, each.low, each.high] for each in self._dynamic]
 
     def locate(self, source: str, platform: PlatformName, shown: ShownDifference) -> Located | None:
-        """Finds the submodule that shows it by itself. None where that cannot be told."""
-        if platform in self._files or is_model_file(source):
+        """Finds the submodule that shows it by itself; of an ONNX file that ran in place of an export, how it differs
+        from the program. None where that cannot be told."""
+        if is_model_file(source):
             return None
+        if platform in self._files:
+            path = self._files[platform].resolve()
+            asked = path.suffix == ".onnx"
+            frame = self._ask_of_program("changes", source, platform, path=str(path)) if asked else None
+            return None if frame is None else Located("", "", changes=file_changes_of(frame.header))
         backend = find(platform)[0]
         runner = program_runner_of(backend, platform)
         assert runner is not None, "only what ran is located"
@@ -266,13 +273,13 @@ class OwnPathClient:
             return Sensitivity()
         return Sensitivity(float(frame.header["moved"]), float(frame.header["exact"]))
 
-    def _ask_of_program(self, kind: str, source: str, platform: PlatformName) -> Frame | None:
+    def _ask_of_program(self, kind: str, source: str, platform: PlatformName, **more: str) -> Frame | None:
         """Asks about a program that ran; None where that fails."""
         backend = find(platform)[0]
         runner = program_runner_of(backend, platform, self._files.get(platform))
         assert runner is not None, "only what ran is asked about"
         try:
-            return self._ask(kind, source, platform, backend, runner)
+            return self._ask(kind, source, platform, backend, runner, (), **more)
         except (WorkerFailed, MindgapError):
             return None
 

@@ -7,6 +7,8 @@ import re
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import torch
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 #: The file name of a runner's text in tracebacks.
 RUNNER_FILE: Final = "<how users run the platform>"
+#: The module whose function `once` makes the calls that export, for the runner's text.
+_PROGRAM_RUN: Final = str(Path(__file__).with_name("program_run.py"))
 _CALL: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
 #: The calls that export or compile a program: one result serves all runs of it.
 EXPORTS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile")
@@ -77,8 +81,12 @@ def failure_of(error: BaseException, runner: ScriptRunner, program: FlatProgram)
     """Returns what an error that a runner raised says of a program."""
     said = "\n".join(str(each) for each in _causes(error))
     found = _with_operator(_failure(error, runner), error, program)
-    # An exporter's refusal and ours are not the runtime's.
-    of_the_runtime = bool(runner.refusal) and not found.ours and not found.operator and found.step not in EXPORTS
+    # A refusal of ours, of an exporter, and of a front end that takes what it exports, is not the runtime's.
+    lines = [
+        linecache.getline(RUNNER_FILE, at) for frame, at in traceback.walk_tb(error.__traceback__) if _is_runner(frame)
+    ]
+    exports = any("once(" in line for line in lines)
+    of_the_runtime = bool(runner.refusal) and not found.ours and not found.operator and not exports
     return replace(found, refused=of_the_runtime and re.search(runner.refusal, said) is not None)
 
 
@@ -87,11 +95,15 @@ def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
     frames = [*traceback.walk_tb(error.__traceback__)]
     step = ""
     for frame, number in frames:
-        if frame.f_code.co_filename == RUNNER_FILE:
-            calls = [each for each in _CALL.findall(linecache.getline(RUNNER_FILE, number)) if each != "once"]
-            named = [each for each in EXPORTS if f"once({each!r}" in linecache.getline(RUNNER_FILE, number)]
-            step = next((call for call in [*named, *calls] if "." in call), "")
-    inside = bool(frames) and frames[-1][0].f_code.co_filename == RUNNER_FILE
+        if _is_runner(frame):
+            line = linecache.getline(RUNNER_FILE, number)
+            calls = [each for each in _CALL.findall(line) if "." in each]
+            # What compiles at its first call stands for the call of its result, too.
+            calls += [each for each in EXPORTS if f"once({each!r}" in line]
+            step = calls[0] if calls else ""
+        elif frame.f_code.co_name == "once" and frame.f_code.co_filename == _PROGRAM_RUN:
+            step = frame.f_locals["name"]
+    inside = bool(frames) and _is_runner(frames[-1][0])
     if program := missing_program(error):
         return Failure(f"not available: the program {program} is not on the PATH", ours=True)
     if isinstance(error, InputsNotMatched):
@@ -102,6 +114,10 @@ def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
     packages = (*_EXPORTERS, *(line.split()[1].partition(".")[0] for line in runner.imports))
     line = next((found for each in reversed(causes) if (found := _line(each, packages))), "")
     return Failure(_message(causes), step, line)
+
+
+def _is_runner(frame: FrameType) -> bool:
+    return frame.f_code.co_filename == RUNNER_FILE
 
 
 def _with_operator(failure: Failure, error: BaseException, program: FlatProgram) -> Failure:

@@ -86,6 +86,27 @@ class OwnRun:
 
 
 @dataclass(frozen=True, slots=True)
+class FileChanges:
+    """How a ready-made ONNX file differs from a fresh export of the program.
+
+    weights: the weights with other values, and the largest difference of each; infinity for another shape. `compared`:
+        so many were compared.
+    missing: weights that the file lacks.
+    constants: constants that differ: what each is, its value in the file, and in the program.
+    nodes: operators of which the file has another number of nodes, and how many more.
+    start, line: the first node of the fresh export that differs, and the user's line.
+    """
+
+    weights: tuple[tuple[str, float], ...] = ()
+    compared: int = 0
+    missing: tuple[str, ...] = ()
+    constants: tuple[tuple[str, str, str], ...] = ()
+    nodes: tuple[tuple[str, int], ...] = ()
+    start: str = ""
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Located:
     """The innermost submodule that shows a difference or a failure by itself.
 
@@ -94,6 +115,8 @@ class Located:
     complete: all of its submodules were tried.
     step: what runs show of the steps of its export, in a sentence (`stages`).
     line: the user's line that calls it; empty for the whole program.
+    declared: what its custom operators declare wrongly, in a sentence.
+    changes: how the ready-made file differs from the program, where that ran in place of an export.
     """
 
     path: str
@@ -101,6 +124,8 @@ class Located:
     complete: bool = True
     step: str = ""
     line: str = ""
+    declared: str = ""
+    changes: FileChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +198,16 @@ class SizedRuns:
     left_out: tuple[str, ...] = ()
     reason: str = ""
     at: str = ""
+
+
+def file_changes_of(header: Mapping[str, Any]) -> FileChanges:
+    """Reads the answer of `worker.Programs.changes`."""
+    lists: Mapping[str, list[Any]] = {name: header[name] for name in ("weights", "constants", "nodes")}
+    pairs: dict[str, Any] = {name: tuple(tuple(each) for each in found) for name, found in lists.items()}
+    missing = tuple(header["missing"])
+    return FileChanges(
+        **pairs, compared=header["compared"], missing=missing, start=header["start"], line=header["line"]
+    )
 
 
 def file_nodes_of(header: Mapping[str, Any]) -> FileNodes:

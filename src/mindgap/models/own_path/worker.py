@@ -37,6 +37,7 @@ from mindgap.run.channel import Array, Frame
 from mindgap.run.server import Answer, Channel, Service
 
 if TYPE_CHECKING:
+    from mindgap.models.capture.operator_declarations import DeclarationFault
     from mindgap.models.corpus import Built
     from mindgap.models.own_path.dynamic import DynamicDimensions
     from mindgap.models.own_path.facts import Question
@@ -56,7 +57,7 @@ def own_path_service(_: Channel) -> Service:
     warnings.simplefilter("ignore")
     programs = Programs()
     answers = {"run": programs.run, "sizes": programs.sizes, "locate": programs.locate, "eager": programs.eager}
-    answers |= {"sensitivity": programs.sensitivity, "check_sizes": programs.check_sizes}
+    answers |= {"sensitivity": programs.sensitivity, "check_sizes": programs.check_sizes, "changes": programs.changes}
 
     def feed(frame: Frame) -> Answer:
         return answering(prepared_answer(lambda header: programs.feed(header, frame.arrays)))(frame)
@@ -171,6 +172,12 @@ class Programs:
         found = wrong_nodes(path, inputs, runner, header["seconds"], header["apart"], folder)
         return {"kind": "noded", **dataclasses.asdict(found)}, ()
 
+    def changes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
+        """Compares a ready-made ONNX file with the program."""
+        from mindgap.models.own_path.old_file import file_changes
+
+        return {"kind": "changes", **dataclasses.asdict(file_changes(Path(header["path"]), self._flat(header)))}, ()
+
     def _first_of_group(self, header: Mapping[str, Any], program: FlatProgram) -> FlatProgram | None:
         """The program with the first arguments of its group. None if these are its own, or not of the same form."""
         if not header["first"]:
@@ -269,6 +276,10 @@ class Programs:
         if header["apart"] is None and flat.objects:
             # What an exporter refuses is an argument, and submodules are given others.
             return {"kind": "located", **dataclasses.asdict(Located("", type(flat.program).__name__))}, ()
+        if declared := _declared(flat):
+            words = "; ".join(each.words for each in declared)
+            found = Located("", type(flat.program).__name__, line=declared[0].line, declared=words)
+            return {"kind": "located", **dataclasses.asdict(found)}, ()
         given, later = flat, None
         if header["first"]:
             first = self._first_of_group(header, flat)
@@ -333,6 +344,15 @@ def _plain(built: Built) -> Built:
     if not isinstance(program := built.program, torch.nn.Module) or not wrapped_weights(program):
         return built
     return dataclasses.replace(built, program=with_plain_weights(program))
+
+def _declared(flat: FlatProgram) -> list[DeclarationFault]:
+    """What custom operators of a program declare wrongly; empty where they cannot be watched."""
+    from mindgap.models.capture.operator_declarations import declaration_faults
+
+    try:
+        return declaration_faults(flat.program, *flat.arguments(flat.tensors))
+    except Exception:  # that it does not run while it is watched shows nothing of its operators
+        return []
 
 
 def requested_runner(header: Mapping[str, Any]) -> ScriptRunner:

@@ -175,7 +175,10 @@ class _Sources:
                 graph = corpus.capture_program(
                     one, self._tensors, backward=header["backward"], optimizer=header["optimizer"]
                 )
-        header = {"kind": "captured", "warnings": [str(each.message) for each in caught]}
+        header = {
+            "kind": "captured",
+            "warnings": [str(each.message) for each in caught if issubclass(each.category, UserWarning)],
+        }
         return header, [np.frombuffer(encode(graph), np.uint8)]
 
     def capturable_submodules(self, header: Mapping[str, Any]) -> Answer:

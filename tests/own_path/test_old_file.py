@@ -1,0 +1,102 @@
+"""A file that is older than its program: the row tells which weights, constants and nodes differ."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from cli.command_line import mindgap
+from mindgap.models.own_path.old_file import file_changes
+from mindgap.models.own_path.program_run import FlatProgram
+from mindgap.models.own_path.runs import FileChanges
+
+X = torch.linspace(-1, 1, 24).reshape(3, 8)
+
+
+class Net(nn.Module):
+    def __init__(self, factor: float = 1.5, extra: bool = False, seed: int = 0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.one, self.two, self.factor = nn.Linear(8, 16), nn.Linear(16, 4), factor
+        self.extra = nn.Linear(4, 4) if extra else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.two(nn.functional.leaky_relu(self.one(x), 0.1)) * self.factor
+        return y if self.extra is None else self.extra(y).relu()
+
+
+def program() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    return Net().eval(), (X,)
+
+
+def _file(model: nn.Module, folder: Path, version: int = 18) -> Path:
+    path = folder / f"{version}.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model.eval(), (X,), path, dynamo=version > 17, opset_version=version, verbose=False)
+    return path
+
+
+def _changes(old: nn.Module, new: nn.Module, folder: Path, version: int = 18) -> FileChanges:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return file_changes(_file(old, folder, version), FlatProgram(new.eval(), (X,), {}))
+
+
+@pytest.mark.parametrize("version", [13, 18])
+def test_all_weights_were_trained_again(version: int, tmp_path: Path) -> None:
+    old, new = Net(seed=7), Net()
+    found = _changes(old, new, tmp_path, version)
+    largest = float((old.one.weight - new.one.weight).detach().abs().max())
+    assert dict(found.weights)["one.weight"] == pytest.approx(largest)
+    assert {name for name, _ in found.weights} == set(new.state_dict()) and found.compared == 4
+    assert not (found.missing or found.constants or found.nodes) and found.start.startswith("Gemm")
+    assert version < 18 or found.line.startswith("test_old_file.py:")
+
+
+def test_one_layer_was_changed(tmp_path: Path) -> None:
+    old, new = Net(), Net()
+    with torch.no_grad():
+        new.two.bias[1] += 0.25
+    found = _changes(old, new, tmp_path)
+    assert found.weights == (("two.bias", pytest.approx(0.25)),) and found.compared == 4
+    assert not (found.missing or found.constants or found.nodes)
+
+
+def test_a_layer_was_added(tmp_path: Path) -> None:
+    found = _changes(Net(), Net(extra=True), tmp_path)
+    assert found.missing == ("extra.weight", "extra.bias") and found.nodes == (("Gemm", -1), ("Relu", -1))
+    assert not found.weights and found.line.startswith("test_old_file.py:")
+
+
+def test_a_constant_was_changed(tmp_path: Path) -> None:
+    found = _changes(Net(2.0), Net(), tmp_path)
+    assert found.constants == (("an operand of Mul", "2", "1.5"),) and found.start.startswith("Mul")
+    assert not (found.weights or found.missing or found.nodes)
+
+
+@pytest.mark.parametrize("version", [13, 18, 20])
+def test_another_operator_set_is_no_change(version: int, tmp_path: Path) -> None:
+    assert _changes(Net(), Net(), tmp_path, version) == FileChanges(compared=4)
+
+
+@pytest.mark.nightly
+def test_the_row_tells_it(tmp_path: Path) -> None:
+    head = "import torch\nfrom torch import nn\nX = torch.linspace(-1, 1, 24).reshape(3, 8)\n"
+    (tmp_path / "net.py").write_text(head + inspect.getsource(Net) + inspect.getsource(program))
+    rows = []
+    for name, model in (("old", Net(seed=7)), ("other_set", Net())):
+        (tmp_path / name).mkdir()
+        path = _file(model, tmp_path / name, 13)
+        ran = mindgap("diff", "net.py:program", "-p", "onnxruntime/cpu", "--as", f"onnxruntime/cpu={path}",
+                      "--json", cwd=tmp_path, own_path=True)  # fmt: skip
+        rows += json.loads(ran.out)["rows"]
+    assert rows[0]["verdict"] == "export" and rows[1]["verdict"] in ("identical", "rounding")
+    assert "4 of 4 weights differ, the largest difference" in rows[0]["detail"]
+    assert rows[0]["advice"].startswith("export the file again")
