@@ -157,19 +157,19 @@ def _pairs(stored: Mapping[str, Array], weights: Mapping[str, Array]) -> dict[st
 
 
 def _off(stored: Array, weight: Array) -> float:
-    """The largest difference, also of the transpose; infinity for other shapes."""
-    forms = [each for each in (weight, weight.T)[: weight.ndim] if each.shape == stored.shape]
+    """The largest difference, also of the transpose; infinity for other shapes and for integers in place of floats."""
+    alike = (stored.dtype.kind in "biu") == (weight.dtype.kind in "biu")
+    forms = [each for each in (weight, weight.T) if alike and each.shape == stored.shape]
     pairs = [(stored.astype(np.complex128), each.astype(stored.dtype).astype(np.complex128)) for each in forms]
     return min((float(np.nan_to_num(np.abs(a - b), nan=0.0).max(initial=0.0)) for a, b in pairs), default=math.inf)
 
 
 def _constants(old: Any, new: Any, file: _Side, fresh: _Side, weights: set[str]) -> list[tuple[str, str, str]]:
     """The attributes and constant operands of two nodes of an operator that both have and that differ."""
-    read = _LIBRARY.helper.get_attribute_value
-    ours, theirs = ({e.name: read(e) for e in node.attribute if not e.HasField("g")} for node in (old, new))
+    ours, theirs = ({e.name: _value(e) for e in node.attribute if not e.HasField("g")} for node in (old, new))
     found = [
-        (f"{name} of {old.op_type}", str(ours[name]), str(theirs[name]))
-        for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]
+        (f"{name} of {old.op_type}", ours[name], theirs[name])
+        for name in ours if name in theirs and ours[name] != theirs[name]
     ]  # fmt: skip
     for own, other in zip(old.input, new.input, strict=False):
         a, b = file.tensors.get(own), fresh.tensors.get(other)
@@ -178,10 +178,13 @@ def _constants(old: Any, new: Any, file: _Side, fresh: _Side, weights: set[str])
     return found
 
 
+def _value(attribute: Any) -> str:
+    if attribute.HasField("t"):
+        return _words(_LIBRARY.numpy_helper.to_array(attribute.t))
+    return _words(np.asarray(_LIBRARY.helper.get_attribute_value(attribute)))
+
+
 def _words(array: Array) -> str:
     shown: Sequence[Any] = array.reshape(-1)[:_MOST].tolist()
-    return (
-        f"{shown[0]:.6g}"
-        if array.size == 1
-        else f"[{', '.join(f'{x:.4g}' for x in shown)}{' …' * (array.size > _MOST)}]"
-    )
+    texts = [f"{each:.6g}" if isinstance(each, int | float) else str(each) for each in shown]
+    return texts[0] if array.size == 1 else f"[{', '.join(texts)}{' …' * (array.size > _MOST)}]"

@@ -175,8 +175,13 @@ class Programs:
     def changes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Compares a ready-made ONNX file with the program."""
         from mindgap.models.own_path.old_file import file_changes
+        from mindgap.models.own_path.runs import FileChanges
 
-        return {"kind": "changes", **dataclasses.asdict(file_changes(Path(header["path"]), self._flat(header)))}, ()
+        try:
+            found = file_changes(Path(header["path"]), self._flat(header))
+        except Exception:  # a file that runs and cannot be read tells nothing more
+            found = FileChanges()
+        return {"kind": "changes", **dataclasses.asdict(found)}, ()
 
     def _first_of_group(self, header: Mapping[str, Any], program: FlatProgram) -> FlatProgram | None:
         """The program with the first arguments of its group. None if these are its own, or not of the same form."""
