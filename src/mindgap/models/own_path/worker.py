@@ -350,6 +350,7 @@ def _plain(built: Built) -> Built:
         return built
     return dataclasses.replace(built, program=with_plain_weights(program))
 
+
 def _declared(flat: FlatProgram) -> list[DeclarationFault]:
     """What custom operators of a program declare wrongly; empty where they cannot be watched."""
     from mindgap.models.capture.operator_declarations import declaration_faults
