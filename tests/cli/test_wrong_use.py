@@ -45,6 +45,11 @@ from mindgap.cli import main
         (["diff", "graph:models.py", "-p", "cpu/jit"], "graph"),
         (["report", "absent.json", "-o", "x.html"], "absent.json"),
         (["report", "models.py", "-o", "x.html"], "models.py"),
+        (["report", "absent.json"], "see mindgap report --help"),
+        (["metamorphic", "models.py:calm", "-p", "cpu/jit", "-p", "cpu/eager"], "one platform, and 2 are given"),
+        (["trace", "models.py:calm", "-p", "cpu/jit", "-p", "cpu/eager"], "one platform, and 2 are given"),
+        (["repeats", "soft_max", "-p", "cpu/eager"], "no such operator; there are softmax"),
+        (["corpus", "list", "absent"], "`corpus build`"),
     ],
 )
 def test_one_line_and_status_2(

@@ -88,7 +88,7 @@ def test_without_a_short_script_mindgap_runs_a_model_file(context: RunContext, t
     summary = write_finding(tmp_path, reduced, tensors=context.tensors)
     assert not summary.short and summary.verified and read_summary(tmp_path / f"{summary.script[:-8]}.json") == summary
     assert summary.command == f"mindgap diff {summary.script} -p cpu/jit@threads=1"
-    assert "found again by mindgap diff" in summary_text(summary, tmp_path)
+    assert f"found again by\n    mindgap diff {tmp_path / summary.script} -p" in summary_text(summary, tmp_path)
     report = (tmp_path / summary.script).with_suffix(".md").read_text()
     assert f"```sh\n{summary.command}\n```" in report and "No short script: no script can run" in report
     (again,) = check_reproducers([Cause(summary.title, tmp_path / summary.script)])

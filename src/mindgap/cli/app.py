@@ -166,7 +166,8 @@ def _run(argv: Sequence[str] | None) -> int:
     except typer.TyperException as error:
         # Only usage errors come here, and they word themselves; the base class has no such method.
         worded = getattr(error, "format_message", None)
-        complain(f"{worded() if worded else error} (see mindgap --help)")
+        context = getattr(error, "ctx", None)
+        complain(f"{worded() if worded else error} (see {context.command_path if context else 'mindgap'} --help)")
         return Exit.WRONG_USE
     except MindgapError as error:
         complain(str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from mindgap.workflows.campaign.results.findings import FindingGroup
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
-_LONGEST = 110
+#: Characters of a cell.
+_LONGEST: Final = 110
 
 
 def findings(
@@ -116,16 +117,20 @@ def _print_groups(groups: Sequence[FindingGroup], directory: Path, out: TextIO) 
     columns = ("platform", "verdict", "culprit or signature", "rows", "blame", "for example", "what is said of it")
     table = plain_table(*columns, right=["rows"])
     for group in groups:
-        said = " ".join(group.detail.split())[:_LONGEST]
-        culprit = group.culprit[:_LONGEST]
+        culprit, said = _cut(group.culprit), _cut(group.detail)
         cells = (group.platform, group.word, culprit, f"{group.count:,}", group.blame, group.case, said)
         table.add_row(*(cell.replace("[", r"\[") for cell in cells))
     page.print(table)
-    page.print(
-        f"{sum(group.count for group in groups):,} findings in {len(groups):,} groups; to run one: "
-        f"mindgap campaign show {directory} {groups[0].case} -p {groups[0].platform}",
-        highlight=False, markup=False,
-    )  # fmt: skip
+    kinds = "1 group" if len(groups) == 1 else f"{len(groups):,} groups"
+    out.write(
+        f"{sum(group.count for group in groups):,} findings in {kinds}; to run one:\n"
+        f"  mindgap campaign show {directory} {groups[0].case} -p {groups[0].platform}\n"
+    )
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
@@ -134,7 +139,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
     for row in rows:
         culprit = f"{row['culprit_op']} (node {row['culprit_node']})" if row["culprit_op"] else ""
         figure = "" if row["max_abs"] is None else f"{row['max_abs']:.4g}"
-        said = " ".join((row["detail"] or row["message"] or "").split())[:_LONGEST]
+        said = _cut(row["detail"] or row["message"] or "")
         cells = (row["model"], row["platform"], row["word"], culprit, row["blame"] or "", figure, said)
         table.add_row(*(cell.replace("[", r"\[") for cell in cells))
     page.print(table)

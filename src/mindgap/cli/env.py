@@ -169,7 +169,10 @@ def list_environments(as_json: AsJson = False) -> None:
             processor = "; ".join([processor or "this machine's", *_kept(each)])
             made_from = " ".join(each.requirements) or each.python
             table.add_row(each.name, made_from, "yes" if each.layered else "no", processor)
-        console(out).print(table)
+        if found:
+            console(out).print(table)
+        else:
+            out.write("no environment; `mindgap env recipes` lists those that one command makes\n")
     for name in unfinished():
         complain(f"environment {name} is not complete: its creation did not end; create it again, or remove it")
 

@@ -8,7 +8,7 @@ import typer
 
 from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Metrics, Options, put_out, report_problems, seconds
 from mindgap.cli.outputs import check_files
-from mindgap.cli.sources import CaptureEnv, source_client, subjects
+from mindgap.cli.sources import CaptureEnv, OnlyPlatform, source_client, subjects
 from mindgap.cli.streams import result_stream, status_of
 from mindgap.graph import default_tensor_store
 from mindgap.platforms.name import parse
@@ -19,7 +19,7 @@ from mindgap.workflows.diff.metamorphic import metamorphic as run_metamorphic
 
 def metamorphic(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="As for mindgap diff.")],
-    platform: Annotated[str, typer.Option("-p", "--platform", metavar="PLATFORM", help="The platform.")],
+    platforms: OnlyPlatform,
     reference: Annotated[
         str, typer.Option(metavar="PLATFORM", help="What judges where the platform is not consistent.")
     ] = "cpu/eager",
@@ -47,7 +47,7 @@ def metamorphic(
         tensors = default_tensor_store()
         with source_client(tensors, settings.deadline_s, capture_env) as client:
             found = subjects(sources, options or [], client, backward)
-            report = run_metamorphic(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
+            report = run_metamorphic(found, platforms[0], settings=settings, tensors=tensors, seed=seed, jobs=jobs)
         status = put_out(report, out, as_json, html, junit, metrics=metrics)
     report_problems(report)
     return status or status_of(report)

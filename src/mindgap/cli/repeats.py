@@ -116,6 +116,9 @@ def repeats(
             raise MindgapError("no operator could be captured")
         limits = RepeatLimits(repeat, budget_s, seconds(deadline))
 
+        if not as_json:
+            out.write(f"{'; '.join((*_COLUMNS[:3], 'distinct results of runs', *_COLUMNS[-2:]))}\n")
+
         def show(one: OperatorRepeats) -> None:
             if not as_json:
                 _print(one, out)
@@ -143,7 +146,7 @@ def _processor_time(found: Sequence[OperatorRepeats]) -> list[str]:
             each for one in found if one.platform == name for each in (one.default, one.switched) if each is not None
         ]
         seconds, runs = sum(each.cpu_s for each in results), sum(each.runs for each in results)
-        lines.append(f"{name}: {runs:,} runs, {seconds:.0f} s of processor time")
+        lines.append(f"{name}: {runs:,} runs with the option and without, {seconds:.0f} s of processor time")
     return lines
 
 

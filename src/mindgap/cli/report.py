@@ -46,6 +46,8 @@ def _decoded(source: Path) -> Report:
 
     try:
         text = source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise MindgapError(f"{source} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise MindgapError(f"{source} cannot be read: {error}") from None
     return decode_report(text, str(source))

@@ -53,6 +53,17 @@ Text = Annotated[
 ]
 
 
+def _only(given: list[str] | None) -> list[str]:
+    if given is not None and len(given) > 1:
+        raise MindgapError(f"this command takes one platform, and {len(given)} are given: {', '.join(given)}")
+    return given or []
+
+
+#: The option of commands that take one platform: a list of one, as a second would replace the first without a word.
+OnlyPlatform = Annotated[
+    list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="DEVICE/MODE[@key=value,…].", callback=_only)
+]
+
 #: The options of commands that leave out what nobody reads of the outputs.
 IgnoredOutputs = Annotated[
     list[str] | None,

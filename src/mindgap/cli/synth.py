@@ -250,6 +250,6 @@ def _lines(figures: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, dict):
             yield from _lines({f"{words}: {part}": number for part, number in cast("dict[str, Any]", value).items()})
         elif isinstance(value, list):
-            yield from (f"{words:<30}{each}\n" for each in cast("list[str]", value))
+            yield from (f"{words:<31} {each}\n" for each in cast("list[str]", value))
         else:
-            yield f"{words:<30}{value}\n"
+            yield f"{words:<31} {value}\n"

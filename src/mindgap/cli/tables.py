@@ -67,10 +67,7 @@ def plain_table(*columns: str, title: str | None = None, right: Collection[str] 
     """Makes a table without borders. `right`: the columns that are aligned to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
     for column in columns:
-        if column in right:
-            table.add_column(column, justify="right")
-        else:
-            table.add_column(column, overflow="fold")
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
     return table
 
 
@@ -265,11 +262,12 @@ def _print_matrix(lines: Lines, report: Report) -> None:
     platforms = _platforms(report)
     for number, platform in enumerate(platforms, 1):
         lines.put(Text(f"[{number}] {report.shown(platform)}"), 4)
-    names = max(len(model.name) for model in report.models)
-    names = names if lines.width is None else min(names, max(_NAME, lines.width // 3))
     columns = [[_word(cells.get((model.name, platform))) for model in report.models] for platform in platforms]
     headings = [Text(f"[{number}]", style="bold") for number in range(1, len(platforms) + 1)]
     widths = [max(each.cell_len for each in (head, *column)) for head, column in zip(headings, columns, strict=True)]
+    names = max(len(model.name) for model in report.models)
+    if lines.width is not None:
+        names = min(names, max(_NAME, lines.width // 3, lines.width - sum(widths) - 2 * len(widths)))
     for group in _groups(widths, None if lines.width is None else lines.width - names):
         lines.put(Text())
         heads = [Text("model", style="bold"), *(headings[n] for n in group)]

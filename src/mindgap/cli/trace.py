@@ -15,7 +15,7 @@ import typer
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.numbers import whole_numbers
 from mindgap.cli.outputs import check_files, write_file
-from mindgap.cli.sources import CaptureEnv, source_client, subjects
+from mindgap.cli.sources import CaptureEnv, OnlyPlatform, source_client, subjects
 from mindgap.cli.streams import Exit, result_stream
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.results.settings import DEADLINE_S
@@ -58,7 +58,7 @@ def _finite(value: Any) -> Any:
 
 def trace(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="As for mindgap diff; it names one model.")],
-    platform: Annotated[str, typer.Option("-p", "--platform", metavar="PLATFORM", help="DEVICE/MODE[@key=value,…].")],
+    platforms: OnlyPlatform,
     reference: Annotated[str, typer.Option(metavar="PLATFORM", help="What it is compared with.")] = "cpu/eager",
     options: Options = None,
     capture_env: CaptureEnv = None,
@@ -119,7 +119,7 @@ def trace(
         graph = subject.captured()
         if repeat is not None:
             report = repeat_graph(
-                graph, platform, repeat, processes=processes, threads=counts, tensors=tensors,
+                graph, platforms[0], repeat, processes=processes, threads=counts, tensors=tensors,
                 deadline_s=limits.deadline_s, model=subject.name,
             )  # fmt: skip
             text, different = json_text(report, results=report.results), len(report.results) > 1
@@ -128,7 +128,7 @@ def trace(
         else:
             found = trace_graph(
                 graph,
-                platform,
+                platforms[0],
                 reference=reference,
                 tensors=tensors,
                 limits=limits,

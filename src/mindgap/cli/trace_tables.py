@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mindgap.cli.tables import console
+from mindgap.cli.tables import console, plain_table
 from mindgap.judge.trace.value_trace import ProbeReport, TracedValue, ValueTrace, turning_points
 from mindgap.report.words import number
 from mindgap.workflows.diff.tracing import RepeatReport
@@ -18,6 +18,8 @@ _ROLES: Final = {"introduces": "bold red", "amplifies": "yellow", "masks": "cyan
 _STATES: Final = {"equal": "dim", "differs": "", "inside": "dim italic"}
 #: Characters of a digest that tables show.
 _DIGEST: Final = 8
+#: Columns of a terminal below which the table has no digests.
+_WIDE: Final = 125
 #: Results that are listed for one process.
 _RESULTS: Final = 10
 
@@ -28,7 +30,7 @@ def print_trace(trace: ValueTrace, out: TextIO, *, everything: bool) -> None:
     page.print(Text(f"{trace.model}: {trace.platform} against {trace.reference}", style="bold"))
     values = list(trace.values) if everything else turning_points(trace)
     if values:
-        page.print(_values(values))
+        page.print(_values(values, digests=page.width >= _WIDE))
     if len(values) < len(trace.values):
         page.print(f"{len(values)} of {len(trace.values)} values are shown; --all shows every one", highlight=False)
     for report in trace.probes:
@@ -36,13 +38,10 @@ def print_trace(trace: ValueTrace, out: TextIO, *, everything: bool) -> None:
     page.print(_summary(trace), highlight=False, markup=False)
 
 
-def _values(values: Sequence[TracedValue]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("node", "operator", "state", "platform", "reference", "role"):
-        table.add_column(name)
-    for name in ("mean abs distance", "rate of change", "max abs", "max ulp", "differing"):
-        table.add_column(name, justify="right")
-    table.add_column("where", overflow="fold")
+def _values(values: Sequence[TracedValue], *, digests: bool) -> Table:
+    sides = ("platform", "reference") if digests else ()
+    figures = ("mean abs distance", "rate of change", "max abs", "max ulp", "differing")
+    table = plain_table("node", "operator", "state", *sides, "role", *figures, "where", right=figures)
     for value in values:
         place = f"{value.node}.{value.slot}" if value.slot else str(value.node)
         state = Text("equal (view)" if value.state == "equal" and value.view_of is not None else value.state)
@@ -51,7 +50,7 @@ def _values(values: Sequence[TracedValue]) -> Table:
             place,
             value.op + (" (output)" if value.is_output else ""),
             Text(str(state), style=_STATES[value.state]),
-            *(digest[:_DIGEST] for digest in value.digests),
+            *(digest[:_DIGEST] for digest in value.digests if digests),
             Text(value.role or "", style=_ROLES.get(value.role or "", "")),
             *(number(figure) for figure in (value.mad, value.rate, value.max_abs, value.max_ulp)),
             differing,
@@ -83,7 +82,7 @@ def _summary(trace: ValueTrace) -> str:
     if trace.first is None:
         return counts
     value = trace.values[trace.first]
-    where = f", {value.label}" if value.label else ""
+    where = f", at {value.label}" if value.label else ""
     first = f"first difference: {value.op} (node {value.node}{where})"
     if len(trace.culprit) > 1:
         first += f"; it comes from {' + '.join(trace.ops)} (nodes {', '.join(map(str, trace.culprit))}) together"
@@ -94,11 +93,9 @@ def print_repeats(report: RepeatReport, out: TextIO) -> None:
     """Prints how often each result occurred in each process. Results are numbered, the most frequent first."""
     page = console(out)
     names = {result: f"result {place}" for place, result in enumerate(report.results, 1)}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("platform", "process", "result", "digest of the first output"):
-        table.add_column(name)
-    for name in ("runs", "share"):
-        table.add_column(name, justify="right")
+    table = plain_table(
+        "platform", "process", "result", "digest of the first output", "runs", "share", right=("runs", "share")
+    )
     for run in report.runs:
         total = sum(run.counts.values())
         ranked = sorted(run.counts.items(), key=lambda pair: -pair[1])

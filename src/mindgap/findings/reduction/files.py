@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -173,11 +174,12 @@ def read_summary(file: Path) -> Summary:
 
 
 def summary_text(summary: Summary, out: Path) -> str:
-    """The summary in four lines of text."""
+    """The summary in a few lines of text. Its command names the model file as seen from the current directory."""
     verified = "verified twice without mindgap" if summary.verified else "NOT VERIFIED: it does not show the finding"
     if summary.command:
         again = "found again" if summary.verified else "NOT VERIFIED: not found again"
-        verified = f"no short script; {again} by {summary.command}"
+        command = summary.command.replace(summary.script, shlex.quote(str(out / summary.script)), 1)
+        verified = f"no short script; {again} by\n    {command}"
     told = "".join(f"\n  {run.platform}: {run.shown} ({run.versions})" for run in summary.runs)
     ended = "" if summary.complete else ", ended by its limit"
     spent = f"in {summary.checks} checks, {summary.seconds:.1f} s{ended}"

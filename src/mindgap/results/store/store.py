@@ -58,7 +58,8 @@ class Store:
         self._path = path
         if not self._opened():
             if not create:
-                raise StoreError(f"{self.url} is no store: there is no {MARKER} in it (--store DIR makes one)")
+                makers = "`mindgap diff --store`, `corpus build` and `campaign run` make one"
+                raise StoreError(f"{self.url} is no store: there is no {MARKER} in it ({makers})")
             self._make()
         self._location.clean()
         self._views = Views(self._location, filesystem)

@@ -5,6 +5,7 @@ Source of the question: "Unanticipated Deviations" repeats one operator 10,000 t
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -176,5 +177,6 @@ def chosen(wanted: Sequence[str], known: Mapping[str, str]) -> list[str]:
     """Returns the names among `known` that contain one of `wanted`, or all. Raises `MindgapError` for one in none."""
     for each in wanted:
         if not any(each in name for name in known):
-            raise MindgapError(f"{each}: no such operator; there are {', '.join(known)}")
+            near = difflib.get_close_matches(each, known, n=3) or list(known)
+            raise MindgapError(f"{each}: no such operator; there are {', '.join(near[:10])} … ({len(known)} in all)")
     return [name for name in known if not wanted or any(each in name for each in wanted)]
