@@ -12,16 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from cli.command_line import MODELS, mindgap
+from mindgap.cli.study import table_parts
 from mindgap.cli.tables import print_report, remark
 from mindgap.graph.compare.culprit import DtypePolicy, Example, culprit_of
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict, Weakness
 from mindgap.platforms.name import parse
 from mindgap.report.finding_blocks import blocks, reason
+from mindgap.report.study_html import cell, section_of
 from mindgap.results.drawn_graph import DrawnNode
 from mindgap.results.rows import Row
+from mindgap.studies.table import StudyTable
 from mindgap.workflows.diff import Report
 from report.report_sample import metrics, sample, with_three_faults
 
@@ -244,3 +248,17 @@ def test_a_calm_row_whose_results_are_others_altogether_gives_the_reason() -> No
     for verdict, measured, shown in cases:
         row = Row("m", parse("cpu/jit"), "ok", verdict, metrics=measured, detail="the order of aten.topk.default")
         assert (remark(row) == row.detail) == shown
+
+
+def test_a_study_that_is_wider_than_the_terminal_has_several_parts_and_loses_no_figure() -> None:
+    """A figure that was cut at the edge read as another one: 1 of 10."""
+    figures = {f"rows_of_figure_{n}": 1000 + n for n in range(14)}
+    table = StudyTable("wide", "", ("platform", *figures), (("onnxruntime/cpu", *figures.values()),), "", "")
+    section = section_of(table)
+    out = io.StringIO()
+    for part in table_parts(section, 100):
+        Console(file=out, width=100).print(part)
+    words = out.getvalue().split()
+    assert all(words.count(cell("rows", each)) == 1 for each in figures.values()), out.getvalue()
+    assert words.count("onnxruntime/cpu") > 1 and max(map(len, out.getvalue().splitlines())) <= 100
+    assert len(table_parts(section, 500)) == 1

@@ -125,6 +125,54 @@ def test_a_catalogue_its_variants_and_a_campaign(here: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_a_finished_campaign_is_shown_extended_and_reduced_and_its_causes_are_checked(here: Path) -> None:
+    ok(mindgap("corpus", "build", "catalogue", "net.py:ends_wrong", "-j", "1", cwd=here))
+    plain = ("--no-coverage", "--no-support")
+    ok(mindgap("campaign", "run", "plan.toml", "--out", "run", *plain, cwd=here), status=1)
+    ran = ok(mindgap("campaign", "findings", "run", cwd=here), r"aten\.tanh\.default", status=1)
+    shown = ran.out.splitlines()[-1].split()
+    assert shown[:4] == ["mindgap", "campaign", "show", "run"]
+    ran = ok(mindgap(*shown[1:], cwd=here), r"discrepant +aten\.tanh\.default", r"mindgap diff v\d+\.mindgap -p faulty")
+    again = next(line for line in ran.out.splitlines() if line.startswith("mindgap diff"))
+    ok(mindgap(*again.split()[1:], cwd=here), r"culprit +aten\.tanh\.default", status=1)
+    ran = mindgap("campaign", "add", "run", "onnx/reference", *plain, cwd=here)
+    ok(ran, r"12 of 12 cases", r"onnx/reference +12", status=1)
+    ran = mindgap("campaign", "reduce", "run", "--out", "causes", "--no-stage", "--no-condition", cwd=here)
+    ok(ran, r"12 rows: .*aten\.tanh\.default", r"1 of 1 reproducers verified: causes/index\.md", status=1)
+    # A reproducer runs in its folder.
+    (here / "causes" / "faults.toml").write_text(FAULTS)
+    ok(mindgap("causes", "check", "causes", cwd=here), r"still there: ", r"1 still there", status=1)
+    (here / "causes" / "faults.toml").write_text(FAULTS.replace("1.5", "1.0"))
+    ok(mindgap("causes", "check", "causes", cwd=here), r"fixed: ", r"1 fixed")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_selftest_reads_as_text(here: Path) -> None:
+    ok(mindgap("selftest", "--quick", cwd=here), r"false alarms", r"recall")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("campaign show nowhere v000000", "holds no campaign"),
+        ("campaign add nowhere cpu/jit", "holds no campaign"),
+        ("campaign reduce nowhere --out causes", "holds no campaign"),
+        ("causes check nowhere", "nowhere"),
+        ("causes check empty", "empty"),
+        ("selftest --sead 1", "see mindgap selftest --help"),
+    ],
+)
+def test_misuse_is_one_line(here: Path, command: str, says: str) -> None:
+    (here / "empty").mkdir()
+    ran = mindgap(*command.split(), cwd=here)
+    assert (ran.status, ran.out, len(ran.err.splitlines())) == (2, "", 1), ran.err
+    assert says in ran.err
+
+
+@pytest.mark.nightly
 def test_studies(here: Path) -> None:
     import numpy as np
 

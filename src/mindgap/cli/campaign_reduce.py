@@ -94,7 +94,7 @@ def reduce(
         if not reduced:
             raise MindgapError("NOTHING WAS REDUCED: every group ended for the reason above")
         verified = sum(summary.verified for summary in reduced)
-        scripts = f"{verified} of {len(reduced)} scripts verified"
+        scripts = f"{verified} of {len(reduced)} reproducers verified"
         states = "".join(
             f", {count} {state}" for state, count in Counter(cause.state for cause in causes).items() if state
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
@@ -15,7 +16,7 @@ from mindgap.cli.study_deviations import deviations
 from mindgap.cli.study_portability import portability
 from mindgap.cli.study_speed import speed
 from mindgap.cli.study_task import task
-from mindgap.cli.tables import console
+from mindgap.cli.tables import column_groups, console
 from mindgap.results.store import Store
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def _print(found: Study, out: TextIO) -> None:
         page.print()
         page.print(Text(table.title, style="bold"))
         if section.rows:
-            page.print(_grid(section))
+            for part in table_parts(section, page.width):
+                page.print(part)
             if section.more:
                 page.print(Text(f"… and {section.more} more rows (--csv DIR)", style="dim"))
         else:
@@ -100,14 +102,35 @@ def _print(found: Study, out: TextIO) -> None:
     page.print(Text(f"{agree} of {len(found.checks)} totals agree"))
 
 
-def _grid(section: Section) -> Grid:
+def table_parts(section: Section, width: int) -> list[Grid]:
+    """The table, or where its figures are wider than the terminal several, with the names of its rows in each."""
     from mindgap.report.study_chart import spaced
     from mindgap.report.study_html import cell
 
+    names = [spaced(column) for column in section.columns]
+    cells = [[cell(column, row[n]) for row in section.rows] for n, column in enumerate(section.columns)]
+    codes = [kind == "code" for kind in section.kinds]
+    longest = [max(_NARROWEST * code, *map(len, column)) for code, column in zip(codes, cells, strict=True)]
+    if sum(map(max, longest, map(len, names))) + 2 * len(names) <= width:
+        return [_grid(section, names, cells, range(len(names)), {})]
+    least = [_NARROWEST if code else n for code, n in zip(codes, longest, strict=True)]
+    needed = [max(n, *map(len, name.split())) for n, name in zip(least, names, strict=True)]
+    first = section.kinds.index("n") if "n" in section.kinds else 0
+    room = width - sum(needed[:first]) - 2 * first
+    figures = {n: needed[n] for n, kind in enumerate(section.kinds) if kind == "n"}
+    groups = column_groups(needed[first:], room)
+    return [_grid(section, names, cells, [*range(first), *(first + n for n in group)], figures) for group in groups]
+
+
+def _grid(
+    section: Section, names: Sequence[str], cells: Sequence[Sequence[str]], columns: Sequence[int],
+    widths: Mapping[int, int],
+) -> Grid:  # fmt: skip
     grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for column, kind in zip(section.columns, section.kinds, strict=True):
-        grid.add_column(spaced(column), justify="right" if kind == "n" else "left", overflow="fold",
+    for n in columns:
+        kind = section.kinds[n]
+        grid.add_column(names[n], justify="right" if kind == "n" else "left", overflow="fold", width=widths.get(n),
                         no_wrap=kind == "text", min_width=_NARROWEST if kind == "code" else None)  # fmt: skip
-    for row in section.rows:
-        grid.add_row(*(Text(cell(column, value)) for column, value in zip(section.columns, row, strict=True)))
+    for row in zip(*(cells[n] for n in columns), strict=True):
+        grid.add_row(*map(Text, row))
     return grid

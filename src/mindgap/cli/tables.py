@@ -268,7 +268,7 @@ def _print_matrix(lines: Lines, report: Report) -> None:
     names = max(len(model.name) for model in report.models)
     if lines.width is not None:
         names = min(names, max(_NAME, lines.width // 3, lines.width - sum(widths) - 2 * len(widths)))
-    for group in _groups(widths, None if lines.width is None else lines.width - names):
+    for group in column_groups(widths, None if lines.width is None else lines.width - names):
         lines.put(Text())
         heads = [Text("model", style="bold"), *(headings[n] for n in group)]
         rows = ([Text(m.name), *(columns[n][i] for n in group)] for i, m in enumerate(report.models))
@@ -276,7 +276,7 @@ def _print_matrix(lines: Lines, report: Report) -> None:
             _print_cells(lines, row, [names, *(widths[n] for n in group)])
 
 
-def _groups(widths: Sequence[int], room: int | None) -> list[list[int]]:
+def column_groups(widths: Sequence[int], room: int | None) -> list[list[int]]:
     """Positions of columns that fit side by side, one at least, two spaces before each."""
     groups: list[list[int]] = [[]]
     used = 0
