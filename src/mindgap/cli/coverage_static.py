@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from mindgap.workflows.support.matrix import Matrix
     from mindgap.workflows.support.static_support import Disagreement, StaticList
 
-#: Characters of a reason that are printed.
-_REASON = 110
-
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLists:
@@ -75,18 +72,20 @@ def _print(lists: Sequence[StaticList], absent: Mapping[str, str], ops: Sequence
     shares = {each.name: listed_shares(each, ops) for each in lists}
     groups = [each.group for each in next(iter(shares.values()))]
     table = plain_table(
-        "list", "kernel", "composite", "none", "unknown", *(f"{group}, packets" for group in groups), "from",
+        "list", "kernel", "composite", "none", "unknown", "from",
         title=f"what packages list of {len(ops)} overloads; nothing was run",
     )  # fmt: skip
+    packets = plain_table("list", *groups, title="of the packets of these overloads, by group", right=groups)
     for each in lists:
-        counts = map(str, each.counts(ops).values())
-        table.add_row(each.name, *counts, *(f"{share.has}/{share.total}" for share in shares[each.name]), each.package)
+        table.add_row(each.name, *map(str, each.counts(ops).values()), each.package)
+        packets.add_row(each.name, *(f"{share.has}/{share.total}" for share in shares[each.name]))
     page.print(table)
+    page.print(packets)
     for each in lists:
         if each.unknown_otherwise:
             page.print(Text(f"{each.name}: what has no kernel here is unknown: {each.unknown_otherwise}"))
     for name, reason in absent.items():
-        page.print(Text(f"{name}: no list: {reason[:_REASON]}"))
+        page.print(Text(f"{name}: no list: {reason}"))
     try:
         registries = onnxruntime_kernels()
     except ImportError:

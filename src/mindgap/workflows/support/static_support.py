@@ -119,7 +119,9 @@ def runtime_lists() -> tuple[list[StaticList], Mapping[str, str]]:
     for name, read in _READERS.items():
         try:
             found.append(read())
-        except (ImportError, OSError, MindgapError, PackageNotFoundError, AttributeError) as error:
+        except MindgapError as error:
+            absent[name] = str(error)
+        except (ImportError, OSError, PackageNotFoundError, AttributeError) as error:
             absent[name] = " ".join(f"{type(error).__name__}: {error}".split())
     return found, absent
 
