@@ -104,7 +104,7 @@ def test_one_platform_is_compared_with_itself(here: Path) -> None:
 @pytest.mark.nightly
 def test_what_platforms_and_packages_take(here: Path) -> None:
     # With a platform, it is measured too, for minutes.
-    ok(mindgap("coverage", "--static", cwd=here), r"onnxruntime")
+    ok(mindgap("coverage", "--static", cwd=here), r"ONNX Runtime")
     ran = mindgap("portability", "net.py", "-p", "onnxruntime/cpu", cwd=here)
     assert ran.status in (0, 1) and "Linear" in ran.out, ran.err
     assert mindgap("env", "create", "same", "--python", sys.executable, cwd=here).status == 0

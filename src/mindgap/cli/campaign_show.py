@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.streams import Exit, complain, result_stream
-from mindgap.cli.tables import console, plain_table
+from mindgap.cli.tables import console, cut, plain_table
 from mindgap.graph.model_file import SUFFIX
 
 if TYPE_CHECKING:
     from mindgap.workflows.campaign.results.findings import FindingGroup
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
-#: Characters of a cell.
-_LONGEST: Final = 110
 
 
 def findings(
@@ -117,7 +115,7 @@ def _print_groups(groups: Sequence[FindingGroup], directory: Path, out: TextIO) 
     columns = ("platform", "verdict", "culprit or signature", "rows", "blame", "for example", "what is said of it")
     table = plain_table(*columns, right=["rows"])
     for group in groups:
-        culprit, said = _cut(group.culprit), _cut(group.detail)
+        culprit, said = cut(group.culprit), cut(group.detail)
         cells = (group.platform, group.word, culprit, f"{group.count:,}", group.blame, group.case, said)
         table.add_row(*(cell.replace("[", r"\[") for cell in cells))
     page.print(table)
@@ -128,18 +126,13 @@ def _print_groups(groups: Sequence[FindingGroup], directory: Path, out: TextIO) 
     )
 
 
-def _cut(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
-
-
 def _print_rows(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
     page = console(out)
     table = plain_table("case", "platform", "verdict", "culprit", "blame", "max abs", "what is said of it")
     for row in rows:
         culprit = f"{row['culprit_op']} (node {row['culprit_node']})" if row["culprit_op"] else ""
         figure = "" if row["max_abs"] is None else f"{row['max_abs']:.4g}"
-        said = _cut(row["detail"] or row["message"] or "")
+        said = cut(row["detail"] or row["message"] or "")
         cells = (row["model"], row["platform"], row["word"], culprit, row["blame"] or "", figure, said)
         table.add_row(*(cell.replace("[", r"\[") for cell in cells))
     page.print(table)

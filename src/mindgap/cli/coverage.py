@@ -22,7 +22,7 @@ from mindgap.cli.numbers import budget_left
 from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import complain, result_stream
-from mindgap.cli.tables import console, plain_table
+from mindgap.cli.tables import console, cut, plain_table
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName, parse
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     #: By the platform before and after.
     Versions = Mapping[tuple[PlatformName, PlatformName], VersionCoverage]
 
-#: Characters of a reason that the table shows; `--json` has all that is kept.
-_REASON = 110
 _JOBS = 2
 _NOT_STORED = "the store has no answer, and nothing was asked (--budget 0)"
 
@@ -306,5 +304,5 @@ def _gaps(title: str, gaps: Sequence[OperatorGap]) -> Table:
     table = plain_table("operator", "answer", "in", "reason", title=title)
     for lack in gaps:
         where = "every call asked" if lack.whole else f"{', '.join(lack.dtypes)} ({', '.join(lack.layouts)})"
-        table.add_row(lack.op, lack.word, where, Text(lack.reason[:_REASON]))
+        table.add_row(lack.op, lack.word, where, Text(cut(lack.reason)))
     return table

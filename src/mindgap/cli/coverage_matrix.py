@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.text import Text
 
 from mindgap.cli.outputs import write_file
-from mindgap.cli.tables import console, plain_table
+from mindgap.cli.tables import console, cut, plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 #: Findings of one platform, and characters of a reason, that are printed; `--json` and `--csv` have all.
 _FINDINGS = 12
-_REASON = 110
 
 
 def print_matrix(matrix: Matrix, out: TextIO) -> None:
@@ -72,7 +71,7 @@ def _print_groups(matrix: Matrix, page: Console) -> None:
 
 
 def _shortened(reason: str, culprit: str) -> str:
-    return reason.removeprefix(f"{culprit}; ")[:_REASON]
+    return cut(reason.removeprefix(f"{culprit}; "))
 
 
 def matrix_object(matrix: Matrix, platform: str) -> dict[str, Any]:

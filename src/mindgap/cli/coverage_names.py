@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, TextIO
 from rich.text import Text
 
 from mindgap.cli.progress import counting
-from mindgap.cli.tables import console, plain_table
+from mindgap.cli.tables import console, cut, plain_table
 from mindgap.platforms.name import PlatformName
 
 if TYPE_CHECKING:
     from mindgap.workflows.support.sample_names import NameRun
-
-_REASON = 110
 
 
 def print_names(platforms: Sequence[PlatformName], as_json: bool, out: TextIO) -> None:
@@ -42,7 +40,7 @@ def print_names(platforms: Sequence[PlatformName], as_json: bool, out: TextIO) -
             continue
         table = plain_table("name", "how", "why no graph ran", title=f"on {platform}")
         for each in left:
-            table.add_row(each.name, each.how, Text(each.reason[:_REASON]))
+            table.add_row(each.name, each.how, Text(cut(each.reason)))
         page.print(table)
 
 

@@ -52,6 +52,8 @@ _PLAIN_WIDTH: Final = 200
 _NARROW: Final = 80
 #: Columns for what is said of a row; where fewer are left of its line, the next line has it.
 _REMARK: Final = 30
+#: Characters of a long text in a cell of a table.
+_CELL: Final = 110
 #: Columns before the text of a block's field.
 _FIELD: Final = 11
 #: Columns of a model's name in a matrix, if the terminal is narrow.
@@ -61,6 +63,12 @@ _NAME: Final = 24
 def console(out: TextIO) -> Console:
     """Makes a Rich console on a stream: as wide as the terminal, or wide enough for a log."""
     return Console(file=out, width=None if out.isatty() else _PLAIN_WIDTH)
+
+
+def cut(text: str) -> str:
+    """The text on one line, as far as a cell of a table has it."""
+    words = " ".join(text.split())
+    return words if len(words) <= _CELL else f"{words[: _CELL - 1]}…"
 
 
 def plain_table(*columns: str, title: str | None = None, right: Collection[str] = ()) -> Table:

@@ -96,7 +96,8 @@ def _counts(words: Iterable[str]) -> dict[str, int]:
 
 
 def _running(dtype: str, words: Mapping[Key, str]) -> tuple[int, int]:
-    asked = {key.op: word for key, word in words.items() if key.dtype == dtype and key.layout in _PLAIN}
+    plain = {key.op: word for key, word in words.items() if key.dtype == dtype and key.layout in _PLAIN}
+    asked = {op: word for op, word in plain.items() if word != UNTRIED}
     return sum(word in RUNNING for word in asked.values()), len(asked)
 
 
