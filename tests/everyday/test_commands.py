@@ -106,7 +106,7 @@ def test_what_platforms_and_packages_take(here: Path) -> None:
     # With a platform, it is measured too, for minutes.
     ok(mindgap("coverage", "--static", cwd=here), r"ONNX Runtime")
     ran = mindgap("portability", "net.py", "-p", "onnxruntime/cpu", cwd=here)
-    assert ran.status in (0, 1) and "Linear" in ran.out, ran.err
+    ok(ran, r"onnxruntime/cpu, of 5 functions: runs: 5", r"1 file; 3 other names")
     assert mindgap("env", "create", "same", "--python", sys.executable, cwd=here).status == 0
     ok(mindgap("upgrade", "net.py:make", "--from", "same", "-p", "cpu/jit", cwd=here), r"same")
 
