@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parents[1] / "tests" / "everyday"
-sys.path.insert(0, str(HERE.parent))
+sys.path[0] = str(HERE.parent)  # in place of this folder, where `everyday` is this file
 
 from everyday import suite  # noqa: E402
 
