@@ -198,7 +198,8 @@ def test_a_program_that_cannot_be_captured_is_compared_by_openvino_too(openvino_
 
 
 def assert_runs_or_is_open(row: dict[str, Any]) -> None:
-    assert row["verdict"] == "identical" or (row["unjudged"] and "off eager mode" in row["detail"])
+    calm = row["verdict"] == "identical" or (row["verdict"] == "rounding" and row["weaknesses"])
+    assert calm or (row["unjudged"] and "off eager mode" in row["detail"])
 
 
 @pytest.mark.parametrize(
