@@ -318,7 +318,9 @@ class Programs:
                 "asked": [[each.function, each.place] for each in asked],
                 "training": list(training_modules(built.program)),
                 "draws": calls.draws,
-                "repeats": not calls.draws and distance(calls.second, calls.first) == 0.0,
+                # PyTorch's samples of random functions set the seed around each call: the function itself does not.
+                "repeats": not (calls.draws or source.startswith("ops:"))
+                and distance(calls.second, calls.first) == 0.0,
                 "grown": calls.grown,
                 "dynamic": built.dynamic_shapes is not None,
             }
