@@ -53,7 +53,6 @@ def reduce(
     from mindgap.findings.reduction import ReductionLimits
     from mindgap.findings.reduction.files import summary_text
     from mindgap.graph import MindgapError
-    from mindgap.workflows.campaign.results.mechanisms import same_mechanisms
     from mindgap.workflows.campaign.results.reduce import (
         causes_of_groups,
         complete_platforms,
@@ -86,9 +85,7 @@ def reduce(
             progress=show,
         )
         asked = () if words or most or cases else [recorded(platform)] if platform else opened.plan.platforms
-        scripts_made = [each.summary.script for each in found if each.summary is not None]
-        same = () if no_stage else same_mechanisms(opened, out, scripts_made)
-        causes = outputs.write(causes_of_groups(found, same), complete_platforms(asked, found))
+        causes = outputs.write(causes_of_groups(found), complete_platforms(asked, found))
         write_file(out / "index.md", index_text(causes, found))
         reduced = [each.summary for each in found if each.summary is not None]
         if not reduced:

@@ -5,7 +5,7 @@ worst first, and their file `causes.json`. Must not know campaigns, pages, or ho
 """
 
 from mindgap.findings.causes.cause import Cause, KnownIssue
-from mindgap.findings.causes.clusters import ReducedGroup, SameMechanism, causes_of, causes_of_rows
+from mindgap.findings.causes.clusters import ReducedGroup, causes_of, causes_of_rows
 from mindgap.findings.causes.files import FILE_NAME, causes_text, read_causes
 from mindgap.findings.causes.key import CauseKey, cause_key_of_row, cause_key_of_summary
 from mindgap.findings.causes.severity import ConditionUse, severity_of
@@ -17,7 +17,6 @@ __all__ = [
     "ConditionUse",
     "KnownIssue",
     "ReducedGroup",
-    "SameMechanism",
     "cause_key_of_row",
     "cause_key_of_summary",
     "causes_of",

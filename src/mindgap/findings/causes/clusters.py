@@ -24,16 +24,6 @@ from mindgap.findings.reduction.files import Summary
 from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.results.rows import Row
 
-
-@dataclass(frozen=True, slots=True)
-class SameMechanism:
-    """Two findings with one mechanism. `first`, `second`: names of their scripts. `evidence`: one sentence."""
-
-    first: str
-    second: str
-    evidence: str
-
-
 #: So many functions that lose precision in one dtype on one platform are taken as a policy of the platform.
 _MANY: Final = 3
 #: Functions that a title lists besides those of the finding that is shown.
@@ -56,17 +46,12 @@ class ReducedGroup:
 Clusters = dict[CauseKey, list[ReducedGroup]]
 
 
-def causes_of(groups: Iterable[ReducedGroup], same: Iterable[SameMechanism] = ()) -> tuple[Cause, ...]:
-    """The distinct causes, by severity, then by the number of rows. Equal groups give equal causes in any order.
-
-    `same`: evidence that findings have one mechanism (`mindgap.findings.causes.mechanism`); their causes are one.
-    """
-    evidence = tuple(same)
-    clusters = clusters_of(groups, evidence)
-    return tuple(sorted((cause_of_cluster(*pair, evidence) for pair in clusters.items()), key=severity_order))
+def causes_of(groups: Iterable[ReducedGroup]) -> tuple[Cause, ...]:
+    """The distinct causes, by severity, then by the number of rows. Equal groups give equal causes in any order."""
+    return tuple(sorted((cause_of_cluster(*pair) for pair in clusters_of(groups).items()), key=severity_order))
 
 
-def clusters_of(groups: Iterable[ReducedGroup], same: Sequence[SameMechanism] = ()) -> Clusters:
+def clusters_of(groups: Iterable[ReducedGroup]) -> Clusters:
     """The groups by cause. Each group is in one cluster."""
     clusters: Clusters = {}
     for group in groups:
@@ -75,7 +60,6 @@ def clusters_of(groups: Iterable[ReducedGroup], same: Sequence[SameMechanism] = 
     _join_runtimes(clusters)
     _join_stages(clusters)
     _join_damages(clusters)
-    _join_mechanisms(clusters, same)
     return clusters
 
 
@@ -140,20 +124,6 @@ def _join_damages(clusters: Clusters) -> None:
             clusters[values].extend(clusters.pop(key))
 
 
-def _join_mechanisms(clusters: Clusters, same: Sequence[SameMechanism]) -> None:
-    """Joins causes whose findings were found to have one mechanism. The worst damage, then the first name, is kept."""
-    for evidence in sorted(same, key=lambda each: (each.first, each.second)):
-        found = [key for name in (evidence.first, evidence.second) if (key := _key_of(clusters, name)) is not None]
-        if len(set(found)) == 2:
-            kept, joined = sorted(found, key=lambda key: (DAMAGES.index(key.damage), key.operators, key.id))
-            clusters[kept].extend(clusters.pop(joined))
-
-
-def _key_of(clusters: Clusters, script: str) -> CauseKey | None:
-    holds = (key for key, groups in clusters.items() if any(each.summary.script == script for each in groups))
-    return next(holds, None)
-
-
 def _but_for_stage(clusters: Clusters, key: CauseKey) -> list[CauseKey]:
     """Other keys that are equal but for the stage, in a fixed order."""
     return sorted((k for k in clusters if k != key and replace(k, stage=key.stage) == key), key=lambda k: k.stage)
@@ -166,7 +136,7 @@ def _preference(group: ReducedGroup) -> tuple[object, ...]:
     return not summary.verified, not summary.short, len(summary.operators), unknown, -group.rows, summary.script
 
 
-def cause_of_cluster(key: CauseKey, groups: Sequence[ReducedGroup], same: Sequence[SameMechanism] = ()) -> Cause:
+def cause_of_cluster(key: CauseKey, groups: Sequence[ReducedGroup]) -> Cause:
     """The cause of a cluster: the facts of all its findings, and the words of the one that shows it best."""
     ordered = sorted(groups, key=_preference)
     findings = tuple(group.summary for group in ordered)
@@ -202,7 +172,6 @@ def cause_of_cluster(key: CauseKey, groups: Sequence[ReducedGroup], same: Sequen
         condition=use.condition or "any input" if use is not None else first.condition,
         right_for=first.right_for,
         uses="" if use is None else use.text,
-        merged=_merged(findings, same),
     )
 
 
@@ -210,12 +179,6 @@ def _largest_error(findings: Sequence[Summary]) -> float | None:
     """The largest relative error of an element; None where that of a finding is not known."""
     known = [each.relative for each in findings if each.relative is not None]
     return max(known) if known and len(known) == len(findings) else None
-
-
-def _merged(findings: Sequence[Summary], same: Sequence[SameMechanism]) -> tuple[str, ...]:
-    """The evidence that joined the findings."""
-    scripts = {each.script for each in findings}
-    return tuple(sorted({each.evidence for each in same if {each.first, each.second} <= scripts}))
 
 
 def _evidence(key: CauseKey, staged: Summary, findings: Sequence[Summary]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from mindgap.findings.causes import Cause, ReducedGroup, SameMechanism, causes_of
+from mindgap.findings.causes import Cause, ReducedGroup, causes_of
 from mindgap.findings.reduction import ReductionLimits
 from mindgap.findings.reduction.files import Summary, read_summary
 from mindgap.graph import MindgapError
@@ -25,7 +25,7 @@ _PATIENCE: Final = 2.0
 _MORE_S: Final = 300.0
 #: So many cases of a group are tried until one is reduced.
 _CASES: Final = 3
-#: Reduces and compares findings of a campaign.
+#: Reduces findings of a campaign.
 SERVICE: Final = "mindgap.workflows.campaign.results.reduction_worker:reduction_service"
 
 
@@ -161,16 +161,14 @@ def _reduced(
     return GroupReduction(group, None, "; ".join(dict.fromkeys(reasons)), spent)
 
 
-def causes_of_groups(
-    reductions: Sequence[GroupReduction], same: Iterable[SameMechanism] = ()
-) -> tuple[Cause, ...]:  # fmt: skip
-    """The distinct causes of the reduced groups, worst first. `same`: evidence that findings have one mechanism."""
+def causes_of_groups(reductions: Sequence[GroupReduction]) -> tuple[Cause, ...]:
+    """The distinct causes of the reduced groups, worst first."""
     groups = [
         ReducedGroup(each.summary, each.group.count, each.group.cases)
         for each in reductions
         if each.summary is not None
     ]
-    return causes_of(groups, same)
+    return causes_of(groups)
 
 
 def complete_platforms(ran: Iterable[PlatformName], reductions: Sequence[GroupReduction]) -> set[PlatformName]:

@@ -1,14 +1,10 @@
-"""Reduces and compares findings of one campaign in a worker process: a service of `mindgap.run.server`.
+"""Reduces findings of one campaign in a worker process: a service of `mindgap.run.server`.
 
-A case, or a pair, that crashes or hangs the process costs that one. The workers of platforms live from case to case.
+A case that crashes or hangs the process costs that one. The workers of platforms live from case to case.
 
 parent → worker   reduce    a case, its platform, where it was seen
-                  pairs     names of scripts
-                  same      two names of scripts
 worker → parent   reduced   the name of the summary's file
                   failed    why there is none
-                  pairs     the pairs of scripts that may have one mechanism
-                  same      the evidence that two have one mechanism; empty without any
 """
 
 from __future__ import annotations
@@ -20,10 +16,8 @@ from typing import Any
 
 import psutil
 
-from mindgap.findings.causes.mechanism import Run, pairs_to_compare, same_mechanism
-from mindgap.findings.causes.reduced_cases import reduced_cases, run_with
 from mindgap.findings.reduction import ReductionLimits
-from mindgap.findings.reduction.files import Summary, read_summary, write_finding
+from mindgap.findings.reduction.files import Summary, write_finding
 from mindgap.findings.reduction.finding import reduce_finding
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
@@ -79,28 +73,7 @@ def reduction_service(_: Channel, directory: str, out: str, limits: Mapping[str,
             header = {"kind": "failed", "message": str(error)}
         return {**header, "cpu_seconds": _cpu_seconds() - before}, ()
 
-    def compare(frame: Frame) -> Answer:
-        """Compares reduced findings: `pairs` that may have one mechanism, the evidence that two have the `same`."""
-        settings = replace(campaign.plan.run_settings, trace=True)
-        run = run_with(RunContext(pool.run, settings, tensors, pool.describe))
-        return compared(frame.header, Path(out), run), ()
-
-    return Service({"reduce": answer, "pairs": compare, "same": compare})
-
-
-def compared(asked: Mapping[str, Any], out: Path, run: Run) -> dict[str, Any]:
-    """The answer to one request about reduced findings in the directory `out`."""
-    scripts = asked["scripts"]
-    try:
-        cases = reduced_cases(out, [read_summary((out / script).with_suffix(".json")) for script in scripts])
-        if asked["kind"] == "pairs":
-            found = [[one.summary.script, other.summary.script] for one, other in pairs_to_compare(cases)]
-            return {"kind": "pairs", "pairs": found}
-        first, second = cases
-        evidence = same_mechanism(first, second, run)
-    except MindgapError:  # what cannot be run again is no evidence
-        return {"kind": asked["kind"], "pairs": [], "evidence": ""}
-    return {"kind": "same", "evidence": "" if evidence is None else evidence.evidence}
+    return Service({"reduce": answer})
 
 
 def _cpu_seconds() -> float:
