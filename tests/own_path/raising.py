@@ -43,10 +43,14 @@ class Traced(Plain):
         return super().forward(x)
 
 
+#: Modes that were entered: one that is destroyed later would change the state of the tests behind it.
+_ENTERED: list[Any] = []
+
+
 def _enters(mode: Callable[[], Any]) -> Callable[[Any], object]:
-    def entered(module: Any) -> None:
-        module.mode = mode()
-        module.mode.__enter__()
+    def entered(_: Any) -> None:
+        _ENTERED.append(mode())
+        _ENTERED[-1].__enter__()
 
     return entered
 
