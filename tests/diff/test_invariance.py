@@ -247,4 +247,4 @@ def test_a_model_that_is_refused_is_refused_on_every_platform(
     assert main(asked) == 2
     said = capsys.readouterr()
     assert [line.split(":")[1].strip() for line in said.err.splitlines()] == ["cpu/eager", "cpu/jit"]
-    assert said.err.count("the program raised ValueError: the model is broken") == 2
+    assert said.err.count("the program itself raises ValueError: the model is broken (raises.py:5)") == 2

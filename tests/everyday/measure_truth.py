@@ -49,6 +49,8 @@ def declare_operators() -> None:
             if compiled.suffix == ".so":
                 torch.ops.load_library(str(compiled))
                 return
+    if "torchvision::nms" in torch._C._dispatch_get_all_op_names():
+        return  # this file is imported under two names
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")

@@ -66,7 +66,7 @@ def test_a_file_that_sets_a_default_keeps_it_and_no_other_file_gets_it(tmp_path:
         assert {each.spec.dtype for each in client.capture(double, 0).inputs} == {"float64"}
 
 
-@pytest.mark.parametrize("name", ["dtype", "level", "inference", "device", "vmapped"])
+@pytest.mark.parametrize("name", ["dtype", "level", "device", "vmapped"])
 def test_a_program_of_the_python_api_leaves_this_process_as_it_was(name: str) -> None:
     before, within = process_state.settings(), process_state.transformations()
     model, args = getattr(raising, name)()

@@ -35,7 +35,7 @@ def test_tables_and_the_page_mark_every_row_of_it() -> None:
     assert out.getvalue().count("emulated") == 1
     page = html_page(emulated())
     rows = sum(row.platform == PLATFORMS[0] for row in sample().rows)
-    assert page.count(f"<td>{PLATFORMS[0]} (emulated)</td>") == rows
+    assert page.count(f'<td data-label="on">{PLATFORMS[0]} (emulated)</td>') == rows
     assert page.count("<small>emulated</small>") == 2  # the matrix of verdicts, that of classes
     assert ">AMD EPYC, emulated<" in page
     assert "emulated" not in html_page(sample())

@@ -119,7 +119,9 @@ def test_fewer_bits_explain_what_they_can(suppressing: tuple[ExactDetections, li
         (0.3, 2.0**13, "beyond"),
         (0.3, np.inf, "unjudged"),
     ):
-        moved = side([outputs[0] * np.float32(1 + off), outputs[1]], narrow=NarrowArithmetic("in float16", growth))
+        moved = side(
+            [outputs[0] * np.float32(1 + off), outputs[1]], narrow=NarrowArithmetic("in float16", growth, "float16")
+        )
         judged = found.verdict(FLIP, [moved, side(outputs)], 0)
         assert judged.verdict == verdict and "in float16" in judged.note
     # Where the choice is within rounding of that many bits, it may have turned.
@@ -127,7 +129,9 @@ def test_fewer_bits_explain_what_they_can(suppressing: tuple[ExactDetections, li
     assert choice is not None and choice.ratio > 1
     growth = 1.01 * choice.ratio
     wide = replace(found, limits=(found.limits[0], found.limits[1] / 100))
-    judged = wide.verdict(FLIP, [replace(moved, narrow=NarrowArithmetic("in float16", growth)), side(outputs)], 0)
+    judged = wide.verdict(
+        FLIP, [replace(moved, narrow=NarrowArithmetic("in float16", growth, "float16")), side(outputs)], 0
+    )
     assert judged.verdict == "unjudged" and "it may have turned another way" in judged.note
 
 
