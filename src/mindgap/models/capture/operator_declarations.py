@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
+from mindgap.aten.torch_private.fake_tensors import FakeTensorMode, TorchDispatchMode
 from mindgap.aten.torch_private.modules import tree_map
 from mindgap.models.capture.custom_operators import BUILT_IN
 from mindgap.models.capture.origin import current_line

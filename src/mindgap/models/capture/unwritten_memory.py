@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from mindgap.aten.operators import overload_name
+from mindgap.aten.torch_private.fake_tensors import TorchDispatchMode
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.operators import traits
 from mindgap.models.capture.errors import ProgramError
