@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
 from mindgap.models.own_path.failures import Failure, _message, _sentences
 from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly, run_twice, sensitivity
+from mindgap.models.own_path.runners import runner_json
 from mindgap.models.own_path.runs import own_run
 from mindgap.models.own_path.search import first_part
 from mindgap.models.own_path.stages import step_at_fault
@@ -384,3 +386,30 @@ def test_numbers_that_each_call_seeds_are_those_of_eager_mode(shared: bool) -> N
     assert judged.own_path is not None and run.repeats is not shared and not run.draws
     expected = ("identical", "not_compared") if shared else ("export", "differs")
     assert (judged.verdict, judged.own_path.status) == expected
+
+
+COMPILED = """def run(model, fresh):
+    graphs = []
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph.forward
+    model.program = torch.compile(model.program, backend=backend)
+    outputs = model(*fresh())
+    if not graphs:
+        raise RuntimeError("it ran eagerly")
+    return outputs"""
+
+
+def test_many_programs_of_one_class_are_all_compiled(tmp_path: Path) -> None:
+    """`torch.compile` keeps eight versions of one function, and runs the next one eagerly."""
+    (tmp_path / "many.py").write_text(
+        "import torch\n\n"
+        + "".join(
+            f"def make{n}():\n    return torch.nn.Sequential(torch.nn.Linear({n}, {n})), (torch.ones(1, {n}),)\n"
+            for n in range(2, 13)
+        )
+    )
+    programs, runner = Programs(), runner_json(ScriptRunner(COMPILED))
+    for n in range(2, 13):
+        header = {"source": f"{tmp_path}/many.py:make{n}", "runner": runner, "again_s": 0, "first": ""}
+        assert programs.run(header)[0]["failure"] is None, n

@@ -63,7 +63,7 @@ def refuse_unwritten_reads(
     def outputs(mode: _Filled) -> list[torch.Tensor] | None:
         copied = copy_program(program, args, kwargs, fresh)
         try:
-            with torch.random.fork_rng(devices=[]), mode:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
+            with torch.compiler.set_stance("force_eager"), torch.random.fork_rng(devices=[]), mode:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
                 torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
                 result = copied.program(*copied.args, **copied.kwargs)
         except Exception:  # values that the program refuses: it has read them, or the check tells why

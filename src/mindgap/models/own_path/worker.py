@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -307,6 +308,11 @@ class Programs:
         if self._source != source or self._built is None:
             self._source, self._built = None, _plain(self._given) if self._given is not None else opened_program(source)
             built = self._built
+            if "torch._dynamo" in sys.modules:
+                from mindgap.aten.torch_private.inductor import reset
+
+                # Of one function eight versions are kept: another model of the class would run eagerly without a word.
+                reset()
             flat = FlatProgram(built.program, built.args, built.kwargs)
             asked: list[Question] = []
             # The second call's: what modules ask while they are imported is no question of the program.
