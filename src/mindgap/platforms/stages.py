@@ -97,10 +97,10 @@ class StageStep:
     words: str
 
 
-def stage_by(shown: Shown, *, shows: Stage, right: Stage, unclear: Stage = "unknown") -> Stage:
-    """Returns the stage that an answer tells."""
+def stage_by(shown: Shown, *, shows: Stage, right: Stage) -> Stage:
+    """Returns the stage that an answer shows."""
     if shown == "unclear":
-        return unclear
+        return "unknown"
     return shows if shown == "shows" else right
 
 

@@ -15,18 +15,18 @@ from mindgap.graph import Graph
 from mindgap.platforms.messages import loading_error
 from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options, RunFailure
-from mindgap.platforms.pytorch.compilation.exported_program import ExportedGraph, export_program, quiet
+from mindgap.platforms.pytorch.compilation.exported_program import export_program, quiet
 from mindgap.platforms.tvm import messages
 from mindgap.platforms.tvm.backend import MODULES
 
 
-def imported(graph: Graph, inputs: Sequence[Array]) -> tuple[Any, ExportedGraph]:
-    """The Relax module of the front end, and the program that it was made of. Raises as the backend does."""
+def _imported(graph: Graph, inputs: Sequence[Array]) -> Any:
+    """Returns the Relax module of the front end. Raises as the backend does."""
     program = export_program(graph, inputs)
     frontend: Any = importlib.import_module("tvm.relax.frontend.torch")
     try:
         with quiet():
-            return frontend.from_exported_program(program.exported), program
+            return frontend.from_exported_program(program.exported)
     except Exception as error:
         raise _typed(error, graph) from error
 
@@ -39,7 +39,7 @@ def _typed(error: Exception, graph: Graph) -> Exception:
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
     from mindgap.platforms.pytorch.execution.step_results import DeclaredResults
 
-    module, _ = imported(graph, inputs)
+    module = _imported(graph, inputs)
     if options["stop"] == "passes":
         tvm: Any = importlib.import_module("tvm")
         try:
