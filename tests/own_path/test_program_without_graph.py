@@ -14,7 +14,7 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.file_rows import rows_of_file
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.own_path_reasons import submodule_culprit
-from mindgap.models.own_path.runs import Located, OwnRun, Sensitivity
+from mindgap.models.own_path.runs import FileChanges, Located, OwnRun, Sensitivity
 from mindgap.platforms.name import parse
 from mindgap.results.advice import _of_export, advised
 from mindgap.results.rows import FIXED, Row
@@ -149,3 +149,12 @@ def test_runs_of_a_file_without_a_translation_are_compared_with_each_other() -> 
         assert alone.word == "unjudged" and "No second platform ran it" in alone.detail
     witness = {parse("onnx/reference"): dataclasses.replace(run, outputs=off(1e-7))}
     assert rows_of_file("m", {names[1]: run}, "no", witness)[0].word == "rounding"
+
+
+def test_what_could_not_be_examined_is_weaker_evidence() -> None:
+    run = dataclasses.replace(RUN, outputs=off(0.5))
+    found = Located("", "Peak", unchecked="TypeError: no mode", changes=FileChanges(reason="DecodeError: not read"))
+    got = row_without_graph("m", PLATFORM, run, lambda _: found, lambda: Sensitivity(0.0))
+    assert [(each.missing, each.reason.partition(": ")[2]) for each in got.weaknesses] == [
+        ("declarations", "TypeError: no mode"), ("old file", "DecodeError: not read"),
+    ]  # fmt: skip

@@ -18,10 +18,12 @@ from mindgap.graph.graph import DecisionKind
 #: - `independent fault`: whether the operator is a fault beside the others was not decided.
 #: - `dtype policy`: whether a dtype policy of the platform explains every difference was not decided.
 #: - `captured graph`: the program has none; its outputs were bounded by runs of the program.
+#: - `declarations`: what custom operators declare was not checked.
+#: - `old file`: a ready-made file was not compared with its program.
 #: - `fallback check`: whether the operator ran on the platform's device or on the CPU was not to be seen.
 Missing = Literal[
     "bound rule", "float64 reference", "independent implementation", "replay", "independent fault", "dtype policy",
-    "captured graph", "fallback check",
+    "captured graph", "declarations", "old file", "fallback check",
 ]  # fmt: skip
 
 

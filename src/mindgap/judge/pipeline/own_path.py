@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.graph import Array, materialise_all
 from mindgap.graph.compare.metrics import distance
-from mindgap.graph.compare.verdict import CALM, Fault, Verdict
+from mindgap.graph.compare.verdict import CALM, Fault, Verdict, Weakness
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.file_faults import faults_of_nodes, is_named
 from mindgap.judge.pipeline.model_files import (
@@ -42,6 +42,7 @@ from mindgap.judge.pipeline.own_path_reasons import (
     refused,
     submodule_culprit,
     unjudged_file,
+    weaknesses_of,
     where_words,
     why,
     with_fault,
@@ -192,7 +193,8 @@ def with_own_path(
         faults = faults_of_nodes(found, blame)
     if not faults:
         drawn = draws(comparison.graph)
-        fault = fault_of(run, status, detail, compared.apart, compared.against, locate, drawn)
+        fault, weak = fault_of(run, status, detail, compared.apart, compared.against, locate, drawn)
+        row = dataclasses.replace(row, weaknesses=(*row.weaknesses, *weak))
         faults = [dataclasses.replace(fault, blame=blame)]
     for fault in faults:
         row = with_fault(row, fault, about, sides)
@@ -225,8 +227,9 @@ def _with_quantised(
 def fault_of(
     run: OwnRun, status: OwnPathStatus, detail: str, apart: float | None, against: Against, locate: Locate,
     drawn: tuple[str, ...] = (),
-) -> Fault:  # fmt: skip
-    """Returns the fault of a program whose own export `differs` or has `failed`, with the submodule and the line.
+) -> tuple[Fault, tuple[Weakness, ...]]:  # fmt: skip
+    """Returns the fault of a program whose own export `differs` or has `failed`, with the submodule and the line, and
+    what could not be examined.
 
     `apart`: how far it is off. `drawn`: where the program draws random numbers.
     """
@@ -245,7 +248,8 @@ def fault_of(
     text = f"{detail}{'' if stateful else where_words(found, run)}{why(run, found.path, drawn)}"
     if found.declared:
         text = f"{text}{': ' if status == 'differs' else '. Wrong declaration: '}{found.declared}"
-    return Fault(submodule_culprit(found.path, line), verdict, advice=advice_of(found, run), detail=text)
+    fault = Fault(submodule_culprit(found.path, line), verdict, advice=advice_of(found, run), detail=text)
+    return fault, weaknesses_of(found)
 
 
 def _sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:

@@ -43,7 +43,8 @@ def row_without_graph(
     if run.outputs is None:
         step = run.words if run.file else f"{run.step or run.way} of the program"
         text = f"{step} failed{f' ({run.line})' if run.line else ''}: {run.reason}"
-        return with_fault(row, fault_of(run, "failed", text, None, "eager", locate), own_path_of(run, "failed", text))
+        fault, weak = fault_of(run, "failed", text, None, "eager", locate)
+        return with_fault(replace(row, weaknesses=weak), fault, own_path_of(run, "failed", text))
     against, apart, text = _difference(run)
     ours, expected = _sides(run, against)
     if apart == 0.0:
@@ -63,8 +64,8 @@ def row_without_graph(
             measured(row, ours, expected), unjudged=True, detail=f"not judged: {detail}",
             own_path=own_path_of(run, "unjudged", detail),
         )  # fmt: skip
-    fault = fault_of(run, "differs", text, apart, against, locate)
-    return with_fault(row, fault, own_path_of(run, "differs", text), (ours, expected))
+    fault, weak = fault_of(run, "differs", text, apart, against, locate)
+    return with_fault(replace(row, weaknesses=weak), fault, own_path_of(run, "differs", text), (ours, expected))
 
 
 def _difference(run: OwnRun) -> tuple[Against, float, str]:

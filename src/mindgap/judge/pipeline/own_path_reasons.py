@@ -12,7 +12,7 @@ from typing import Final
 from mindgap.graph import Array, Graph
 from mindgap.graph.compare.culprit import OperatorCulprit, SubmoduleCulprit
 from mindgap.graph.compare.row_metrics import RowMetrics
-from mindgap.graph.compare.verdict import Fault, Verdict
+from mindgap.graph.compare.verdict import Fault, Verdict, Weakness
 from mindgap.graph.graph import operands
 from mindgap.models.own_path.runs import FileChanges, Located, OwnRun
 from mindgap.results.rows import ASKS, BY_EXPORT, CALLS_CUSTOM, DRAWS, SEVERITY, OwnPath, OwnPathStatus, Row
@@ -133,6 +133,14 @@ def advice_of(found: Located, run: OwnRun) -> str:
     if found.changes is not None and changes_words(found.changes):
         return _OLD_FILE
     return _DECLARED if found.declared and not run.operator else ""
+
+
+def weaknesses_of(found: Located) -> tuple[Weakness, ...]:
+    """Returns what could not be examined of a program whose own export is at fault."""
+    unchecked = Weakness(-1, "custom operators", "declarations", f"they could not be checked: {found.unchecked}")
+    reason = found.changes.reason if found.changes is not None else ""
+    unread = Weakness(-1, "the ready-made file", "old file", f"it was not compared with the program: {reason}")
+    return (unchecked,) * bool(found.unchecked) + (unread,) * bool(reason)
 
 
 def changes_words(changes: FileChanges) -> str:

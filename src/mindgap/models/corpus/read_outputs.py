@@ -48,16 +48,23 @@ class ReadOutputs(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> dict[str, torch.Tensor]:
         """Returns the outputs by name."""
-        mask = None
-        if self._place is not None:
-            given = args[self._place] if isinstance(self._place, int) else kwargs[self._place]
-            mask = (given == 0) if self.selection.mask.startswith("~") else (given != 0)
-        outputs = leaves(self.program(*args, **kwargs))
-        return {
-            name or "output": value if mask is None else _where(mask, value)
-            for name, value in outputs
-            if isinstance(value, torch.Tensor) and not _is_ignored(name or "output", self.selection.ignored)
-        }
+        hidden, outputs = self.hidden(args, kwargs), self.named(self.program(*args, **kwargs))
+        return {name: _shown(hidden, value) for name, value in outputs.items() if self.reads(name)}
+
+    def hidden(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
+        """Returns where the mask among these arguments hides outputs; None without a mask."""
+        if self._place is None:
+            return None
+        given = args[self._place] if isinstance(self._place, int) else kwargs[self._place]
+        return (given != 0) if self.selection.mask.startswith("~") else (given == 0)
+
+    def named(self, result: Any) -> dict[str, torch.Tensor]:
+        """Returns the tensors of a result of the program by name."""
+        return {name or "output": each for name, each in leaves(result) if isinstance(each, torch.Tensor)}
+
+    def reads(self, name: str) -> bool:
+        """Returns whether an output is read."""
+        return not _is_ignored(name, self.selection.ignored)
 
 
 def _place_of(
@@ -86,9 +93,11 @@ def _shape_of(mask: torch.Tensor, value: torch.Tensor) -> list[int] | None:
     return None
 
 
-def _where(mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    shape = _shape_of(mask, value)
-    return value if shape is None else torch.where(mask.reshape(shape), value, torch.zeros_like(value))
+def _shown(hidden: torch.Tensor | None, value: torch.Tensor) -> torch.Tensor:
+    shape = None if hidden is None else _shape_of(hidden, value)
+    if hidden is None or shape is None:
+        return value
+    return torch.where(hidden.reshape(shape), torch.zeros_like(value), value)
 
 
 def selected(built: Built, selection: OutputSelection) -> Built:
@@ -104,38 +113,33 @@ def read_outputs(
     """Returns a program without what is not read, and warns of how much that is. Raises `SourceError` for an unknown
     output and a mask that fits none."""
     read = ReadOutputs(program, args, kwargs, selection)
-    warnings.warn(OutputsLeftOut(_left_out(program, args, kwargs, selection)), stacklevel=2)
+    warnings.warn(OutputsLeftOut(_left_out(read, args, kwargs)), stacklevel=2)
     return read
 
 
-def _left_out(
-    program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], selection: OutputSelection
-) -> str:
+def _left_out(read: ReadOutputs, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """What is left out, in words, by one run in eager mode."""
     copied_args, copied_kwargs = fresh_copy((tuple(args), dict(kwargs)))
+    hidden = read.hidden(copied_args, copied_kwargs)
     with torch.no_grad(), users_code():
-        outputs = {name or "output": each for name, each in leaves(program(*copied_args, **copied_kwargs))}
-    names = [name for name, each in outputs.items() if isinstance(each, torch.Tensor)]
-    for each in selection.ignored:
-        if not any(_is_ignored(name, [each]) for name in names):
-            raise SourceError(f"--ignore-output {each}: the outputs are {', '.join(names)}")
-    kept = [name for name in names if not _is_ignored(name, selection.ignored)]
+        outputs = read.named(read.program(*copied_args, **copied_kwargs))
+    for each in read.selection.ignored:
+        if not any(_is_ignored(name, [each]) for name in outputs):
+            raise SourceError(f"--ignore-output {each}: the outputs are {', '.join(outputs)}")
+    kept = {name: each for name, each in outputs.items() if read.reads(name)}
     if not kept:
-        raise SourceError(f"--ignore-output: no output is left of {', '.join(names)}")
-    words = [f"{name} is left out" for name in names if name not in kept]
-    name = selection.mask.removeprefix("~")
-    if name:
-        given = bound_arguments(program, args, kwargs)[name]
-        hidden = (given != 0) if selection.mask.startswith("~") else (given == 0)
-        fitting = [each for each in kept if _shape_of(hidden, outputs[each]) is not None]
-        if not fitting:
-            forms = ", ".join(f"{each} {list(outputs[each].shape)}" for each in kept)
-            raise SourceError(f"--output-mask {name}: it is {list(given.shape)}, and no output begins so: {forms}")
-        value = 1 if selection.mask.startswith("~") else 0
+        raise SourceError(f"--ignore-output: no output is left of {', '.join(outputs)}")
+    words = [f"{name} is left out" for name in outputs if name not in kept]
+    if hidden is not None:
+        name, value = read.selection.mask.removeprefix("~"), int(read.selection.mask.startswith("~"))
+        sizes = {each: output.numel() for each, output in kept.items() if _shape_of(hidden, output) is not None}
+        if not sizes:
+            forms = ", ".join(f"{each} {list(output.shape)}" for each, output in kept.items())
+            raise SourceError(f"--output-mask {name}: it is {list(hidden.shape)}, and no output begins so: {forms}")
+        count = int(hidden.sum())
         words += [
-            f"{int(hidden.sum()) * (outputs[each].numel() // hidden.numel())} of {outputs[each].numel()} elements of "
-            f"{each} are left out, where {name} is {value}"
-            for each in fitting
+            f"{count * (size // hidden.numel())} of {size} elements of {each} are left out, where {name} is {value}"
+            for each, size in sizes.items()
         ]
     return "; ".join(words)
 

@@ -95,6 +95,7 @@ class FileChanges:
     constants: constants that differ: what each is, its value in the file, and in the program.
     nodes: operators of which the file has another number of nodes, and how many more.
     start, line: the first node of the fresh export that differs, and the user's line.
+    reason: why they could not be compared.
     """
 
     weights: tuple[tuple[str, float], ...] = ()
@@ -104,6 +105,7 @@ class FileChanges:
     nodes: tuple[tuple[str, int], ...] = ()
     start: str = ""
     line: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Located:
     complete: all of its submodules were tried.
     step: what runs show of the steps of its export, in a sentence (`stages`).
     line: the user's line that calls it; empty for the whole program.
-    declared: what its custom operators declare wrongly, in a sentence.
+    declared: what its custom operators declare wrongly, in a sentence. unchecked: why that could not be checked.
     changes: how the ready-made file differs from the program, where that ran in place of an export.
     """
 
@@ -125,6 +127,7 @@ class Located:
     step: str = ""
     line: str = ""
     declared: str = ""
+    unchecked: str = ""
     changes: FileChanges | None = None
 
 
@@ -204,10 +207,8 @@ def file_changes_of(header: Mapping[str, Any]) -> FileChanges:
     """Reads the answer of `worker.Programs.changes`."""
     lists: Mapping[str, list[Any]] = {name: header[name] for name in ("weights", "constants", "nodes")}
     pairs: dict[str, Any] = {name: tuple(tuple(each) for each in found) for name, found in lists.items()}
-    missing = tuple(header["missing"])
-    return FileChanges(
-        **pairs, compared=header["compared"], missing=missing, start=header["start"], line=header["line"]
-    )
+    others = {name: header[name] for name in ("compared", "start", "line", "reason")}
+    return FileChanges(**pairs, missing=tuple(header["missing"]), **others)
 
 
 def file_nodes_of(header: Mapping[str, Any]) -> FileNodes:

@@ -38,11 +38,11 @@ from mindgap.run.channel import Array, Frame
 from mindgap.run.server import Answer, Channel, Service
 
 if TYPE_CHECKING:
-    from mindgap.models.capture.operator_declarations import DeclarationFault
     from mindgap.models.corpus import Built
     from mindgap.models.own_path.dynamic import DynamicDimensions
     from mindgap.models.own_path.facts import Question
     from mindgap.models.own_path.program_run import FlatProgram
+    from mindgap.models.own_path.runs import Located
 
 Header = dict[str, Any]
 Answers = Callable[[Mapping[str, Any]], Answer]
@@ -92,6 +92,8 @@ class Programs:
         self._built: Built | None = built
         self._given = built
         self._facts: Header = {}
+        #: The whole program, with what its custom operators declare wrongly; None until that is wanted.
+        self._declared: Located | None = None
         self._eager: list[Array] = []
         self._second: list[Array] = []
         self._written: list[str] = []
@@ -177,11 +179,13 @@ class Programs:
         """Compares a ready-made ONNX file with the program."""
         from mindgap.models.own_path.old_file import file_changes
         from mindgap.models.own_path.runs import FileChanges
+        from mindgap.run.message_cleaning import one_line
 
+        flat = self._flat(header)
         try:
-            found = file_changes(Path(header["path"]), self._flat(header))
-        except Exception:  # a file that runs and cannot be read tells nothing more
-            found = FileChanges()
+            found = file_changes(Path(header["path"]), flat)
+        except Exception as error:  # reaches the row as a weakness
+            found = FileChanges(reason=one_line(error))
         return {"kind": "changes", **dataclasses.asdict(found)}, ()
 
     def _first_of_group(self, header: Mapping[str, Any], program: FlatProgram) -> FlatProgram | None:
@@ -282,10 +286,9 @@ class Programs:
         if header["apart"] is None and flat.objects:
             # What an exporter refuses is an argument, and submodules are given others.
             return {"kind": "located", **dataclasses.asdict(Located("", type(flat.program).__name__))}, ()
-        if declared := _declared(flat):
-            words = "; ".join(each.words for each in declared)
-            found = Located("", type(flat.program).__name__, line=declared[0].line, declared=words)
-            return {"kind": "located", **dataclasses.asdict(found)}, ()
+        declared = self._declared = self._declared or _declared(flat)
+        if declared.declared:
+            return {"kind": "located", **dataclasses.asdict(declared)}, ()
         given, later = flat, None
         if header["first"]:
             first = self._first_of_group(header, flat)
@@ -298,6 +301,7 @@ class Programs:
             flat.program, *given.arguments(given.tensors), runner, header["seconds"], header["apart"],
             None if later is None else flat.arguments(later),
         )  # fmt: skip
+        part = dataclasses.replace(part, unchecked=declared.unchecked)
         return {"kind": "located", **dataclasses.asdict(part)}, ()
 
     def _program(self, source: str) -> Built:
@@ -306,6 +310,7 @@ class Programs:
         from mindgap.models.own_path.program_run import FlatProgram, run_twice
 
         if self._source != source or self._built is None:
+            self._declared = None
             self._source, self._built = None, _plain(self._given) if self._given is not None else opened_program(source)
             built = self._built
             if "torch._dynamo" in sys.modules:
@@ -359,14 +364,19 @@ def _plain(built: Built) -> Built:
     return dataclasses.replace(built, program=with_plain_weights(program))
 
 
-def _declared(flat: FlatProgram) -> list[DeclarationFault]:
-    """What custom operators of a program declare wrongly; empty where they cannot be watched."""
+def _declared(flat: FlatProgram) -> Located:
+    """The whole program, with what its custom operators declare wrongly."""
     from mindgap.models.capture.operator_declarations import declaration_faults
+    from mindgap.models.own_path.runs import Located
+    from mindgap.run.message_cleaning import one_line
 
+    whole = Located("", type(flat.program).__name__)
     try:
-        return declaration_faults(flat.program, *flat.arguments(flat.tensors))
-    except Exception:  # that it does not run while it is watched shows nothing of its operators
-        return []
+        faults = declaration_faults(flat.program, *flat.arguments(flat.tensors))
+    except Exception as error:  # reaches the row as a weakness
+        return dataclasses.replace(whole, unchecked=one_line(error))
+    line = faults[0].line if faults else ""
+    return dataclasses.replace(whole, line=line, declared="; ".join(each.words for each in faults))
 
 
 def requested_runner(header: Mapping[str, Any]) -> ScriptRunner:
