@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from . import raising
 FILE = str(Path(raising.__file__))
 JIT = parse("cpu/jit")
 NAMES = ["vmapped", "traced", "made", *raising.LEAVES]
+#: Here a program is made by its user.
+NAMES_HERE = [name for name in NAMES if name != "made"]
 
 
 def _names(all_of_them: bool) -> list[str]:
@@ -66,13 +69,23 @@ def test_a_file_that_sets_a_default_keeps_it_and_no_other_file_gets_it(tmp_path:
         assert {each.spec.dtype for each in client.capture(double, 0).inputs} == {"float64"}
 
 
-@pytest.mark.parametrize("name", ["dtype", "level", "device", "vmapped"])
-def test_a_program_of_the_python_api_leaves_this_process_as_it_was(name: str) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [["dtype", "level", "inference", "vmapped"], pytest.param(NAMES_HERE, marks=pytest.mark.nightly)],
+    ids=["some", "all"],
+)
+def test_a_program_of_the_python_api_leaves_this_process_as_it_was(names: list[str]) -> None:
     before, within = process_state.settings(), process_state.transformations()
-    model, args = getattr(raising, name)()
-    try:
-        mindgap.diff(model, args, platforms=["cpu/jit"], own_path=True)
-    except MindgapError as error:
-        assert "left" in str(error)
-    assert process_state.settings() == before and process_state.transformations() == within
-    assert torch.zeros(1).dtype == torch.float32
+    model, args = raising.plain()
+    with mindgap.Session() as session, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone = session.diff(model, args, platforms=["cpu/jit"])
+        for name in names:
+            try:
+                session.diff(*getattr(raising, name)(), platforms=["cpu/jit"])
+            except MindgapError as error:
+                assert "left" in str(error) or name == "exits", (name, error)
+            assert process_state.settings() == before and process_state.transformations() == within, name
+            after = session.diff(model, args, platforms=["cpu/jit"])
+            assert [row.verdict for row in after.rows] == [row.verdict for row in alone.rows], name
+    assert not torch.zeros(1).is_inference() and torch.zeros(1).dtype == torch.float32

@@ -35,6 +35,7 @@ from mindgap.platforms.protocol import (
 )
 
 HELD: list[bytearray] = []
+HELD_MODES: list[Any] = []
 POISONED: list[bool] = []
 DRAWN: list[Array] = []
 KEPT = np.zeros(4, np.float32)
@@ -126,6 +127,33 @@ class Run:
 
     def torch_memory(self, x: Array) -> None:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory")
+
+    def import_torch(self, x: Array) -> None:
+        import torch as torch
+
+    def set_dtype(self, x: Array) -> None:
+        import torch
+
+        torch.set_default_dtype(torch.float64)
+
+    def enter_inference(self, x: Array) -> None:
+        import torch
+
+        HELD_MODES.append(torch.inference_mode())
+        HELD_MODES[-1].__enter__()
+
+    def enter_transform(self, x: Array) -> None:
+        import torch
+
+        torch._C._functorch._vmap_increment_nesting(3, "error")
+        raise RuntimeError("inside a transform")
+
+    def plain_torch(self, x: Array) -> list[Array]:
+        import torch
+
+        made = torch.ones(4) + torch.from_numpy(x)
+        modes = torch.is_inference_mode_enabled() + torch._C._functorch.get_dynamic_layer_stack_depth()
+        return [made.numpy() + np.asarray(modes, x.dtype)]
 
     def leak(self, x: Array) -> None:
         HELD.append(bytearray(b"x" * (24 << 20)))

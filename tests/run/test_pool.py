@@ -215,6 +215,21 @@ def test_a_worker_that_an_earlier_job_damaged_does_not_blame_the_next(make_pool:
     assert pool.starts(ZOO) == 2
 
 
+@pytest.mark.parametrize(
+    ("leaving", "starts"), [("set_dtype", 1), ("enter_inference", 2), ("enter_transform", 2)]
+)  # fmt: skip
+def test_a_state_that_a_job_leaves_reaches_no_other(make_pool: MakePool, leaving: str, starts: int) -> None:
+    pool = make_pool()
+    assert pool.run(job("import_torch")).status == "ok"
+    alone = pool.run(job("plain_torch", want="outputs"))
+    left = pool.run(job(leaving))
+    after = pool.run(job("plain_torch", want="outputs", seed=1)), pool.run(job("plain_torch", want="outputs"))
+    assert (left.status, pool.starts(ZOO)) == ("runtime_error" if leaving == "enter_transform" else "ok", starts)
+    assert [each.status for each in (alone, *after)] == ["ok"] * 3
+    assert after[1].arrays is not None and alone.arrays is not None
+    assert np.array_equal(after[1].arrays[0], alone.arrays[0]) and after[1].arrays[0].max() < 2.0
+
+
 @pytest.mark.parametrize("what", ["hang", "hang_native"])
 def test_a_hang_costs_its_deadline_and_says_where(make_pool: MakePool, what: str) -> None:
     pool = make_pool()

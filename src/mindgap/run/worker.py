@@ -7,6 +7,7 @@ import ctypes
 import gc
 import json
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,6 +66,15 @@ def platform_service(
     )
 
 
+def _restored() -> contextlib.AbstractContextManager[list[str]]:
+    """Restores PyTorch's state after a job, where the platform has imported it, as `process_state.restored`."""
+    if "torch" not in sys.modules:
+        return contextlib.nullcontext([])
+    from mindgap.aten.torch_private.process_state import restored
+
+    return restored()
+
+
 def _store_of_host() -> TensorStore:
     """The store of this machine's user. A worker's process ends without ceremony, so it is trimmed here."""
     store = default_tensor_store()
@@ -94,27 +104,30 @@ class _JobRunner:
             return {"kind": "need"}, ()
         if lacking := self._lacking([graph]):
             return {"kind": "need", "tensors": lacking}, ()
-        outcome = run_job(
-            self._platform,
-            read_job(frame, self._name, graph),
-            tensors=self._tensors,
-            caches=self._caches,
-            fingerprint=self.fingerprint,
-            on_stage=lambda stage: self._channel.send({"stage": stage}),
-        )
+        with _restored() as left:
+            outcome = run_job(
+                self._platform,
+                read_job(frame, self._name, graph),
+                tensors=self._tensors,
+                caches=self._caches,
+                fingerprint=self.fingerprint,
+                on_stage=lambda stage: self._channel.send({"stage": stage}),
+            )
         rss = own_bytes("self")
         if self._recycle is not None and rss > self._recycle:
             self._slim()
             rss = own_bytes("self")
-        return outcome_frame(outcome, rss)
+        header, arrays = outcome_frame(outcome, rss)
+        return {**header, "spoiled": left}, arrays
 
     def prepare(self, frame: Frame) -> Answer:
         """Loads graphs together. Raises `MindgapError` for bad input."""
         jobs = [Job(self._name, self._keep(digest, data), inputs=inputs) for digest, data, inputs in sent_graphs(frame)]
         if lacking := self._lacking([job.graph for job in jobs]):
             return {"kind": "need", "tensors": lacking}, ()
-        held, message = prepare(self._platform, jobs, self._tensors, self._caches)
-        return {"kind": "prepared", "held": held, "message": message}, ()
+        with _restored() as left:
+            held, message = prepare(self._platform, jobs, self._tensors, self._caches)
+        return {"kind": "prepared", "held": held, "message": message, "spoiled": left}, ()
 
     def keep_tensor(self, frame: Frame) -> Answer:
         """Keeps the file of a tensor. Raises `MindgapError` for one that is damaged."""

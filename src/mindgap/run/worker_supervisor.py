@@ -306,6 +306,9 @@ class WorkerSupervisor:
         held = frame.header.get("held")
         if not isinstance(held, int):
             raise _invalid_answer(worker, "it does not say what it holds")
+        if frame.header.get("spoiled"):
+            self._client.close()
+            return Prepared("ok", 0, str(frame.header.get("message", "")))
         self._sent_to(worker).update(digests)
         return Prepared("ok", held, str(frame.header.get("message", "")))
 
@@ -319,7 +322,7 @@ class WorkerSupervisor:
             rss = int(frame.header["rss"])
         except (LookupError, TypeError, ValueError, AttributeError, StopIteration, RuntimeError) as error:
             raise _invalid_answer(worker, f"an answer that is no outcome ({error})") from error
-        if rss > self.limits.recycle_bytes:
+        if rss > self.limits.recycle_bytes or frame.header.get("spoiled"):
             self._client.close()
         return outcome
 

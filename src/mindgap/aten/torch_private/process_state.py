@@ -20,6 +20,10 @@ import torch._guards
 _C: Final[Any] = torch._C
 _guards: Final[Any] = torch._guards
 _forward: Final[Any] = torch.autograd.forward_ad
+#: Devices whose autocast is restored.
+_AUTOCAST: Final = ("cpu", "cuda")
+#: Modes that are entered to be out of another for the rest of this process.
+_entered: Final[list[Any]] = []
 _device_context: Final[Any] = torch._GLOBAL_DEVICE_CONTEXT
 
 
@@ -42,20 +46,45 @@ def _folder() -> str:
         return ""
 
 
+def _autocast() -> list[tuple[bool, torch.dtype]]:
+    return [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _AUTOCAST]
+
+
+def _set_autocast(wanted: list[tuple[bool, torch.dtype]]) -> None:
+    for device, (on, dtype) in zip(_AUTOCAST, wanted, strict=True):
+        torch.set_autocast_enabled(device, on)
+        torch.set_autocast_dtype(device, dtype)
+
+
+def _autocast_depth() -> int:
+    torch.autocast_increment_nesting()
+    return torch.autocast_decrement_nesting()
+
+
+def _set_autocast_depth(wanted: int) -> None:
+    # The cache of casts is emptied where the outermost region ends, and would hold old weights.
+    while _autocast_depth() > wanted:
+        torch.autocast_decrement_nesting()
+    torch.clear_autocast_cache()
+
+
 #: Settings that a program may make on purpose: getter and setter.
 _SETTINGS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]]] = {
     "the default device": (_default_device, lambda device: torch.set_default_device(device or None)),
     "the default dtype": (torch.get_default_dtype, torch.set_default_dtype),
     "the gradient mode": (torch.is_grad_enabled, _C._set_grad_enabled),
-    "autocast": (lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
-    "autocast's dtype": (lambda: torch.get_autocast_dtype("cpu"), lambda kind: torch.set_autocast_dtype("cpu", kind)),
+    "autocast": (_autocast, _set_autocast),
+    "the depth of autocast": (_autocast_depth, _set_autocast_depth),
     "autocast's cache": (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled),
     "deterministic algorithms": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
     "the number of threads": (torch.get_num_threads, torch.set_num_threads),
     "the precision of products": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     "oneDNN": (_C._get_mkldnn_enabled, _C._set_mkldnn_enabled),
     "anomaly detection": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-    "the fast path of attention": (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+    "the fast path of attention": (
+        lambda: torch.backends.mha.get_fastpath_enabled(),
+        lambda on: torch.backends.mha.set_fastpath_enabled(on),
+    ),
     "numpy's treatment of errors": (np.geterr, lambda how: np.seterr(**how)),
     "the working directory": (_folder, lambda folder: os.chdir(folder or "/")),
     "environment variables": (lambda: dict(os.environ), _set_environment),
@@ -117,6 +146,19 @@ def set_random_states(states: tuple[Any, ...]) -> None:
 
 
 @contextlib.contextmanager
+def restored() -> Generator[list[str]]:
+    """Makes all of it as it was, whatever the code within leaves. The list then names what was entered and not left: a
+    process that serves other programs is to be replaced."""
+    before, within, drawn = settings(), transformations(), random_states()
+    left: list[str] = []
+    yield left
+    left += [name for name, now in transformations().items() if now != within[name]]
+    if not left:
+        set_all(before)
+        set_random_states(drawn)
+
+
+@contextlib.contextmanager
 def undisturbed() -> Generator[None]:
     """Makes all of it as it was, whatever the code within leaves. Warns of what cannot be restored."""
     before, within = settings(), transformations()
@@ -124,10 +166,10 @@ def undisturbed() -> Generator[None]:
         yield
     finally:
         _leave(within)
+        set_all(before)
         left = [name for name, value in transformations().items() if value != within[name]]
         if left:
             warnings.warn(f"the program left this process within {' and '.join(left)}: start another", stacklevel=3)
-        set_all(before)
 
 
 @contextlib.contextmanager
@@ -153,3 +195,8 @@ def _leave(within: Mapping[str, Any]) -> None:
         _C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(within["a function transform"])
     if _C._get_tracing_state() is not None and not within["a trace"]:
         _C._set_tracing_state(None)
+    while _forward._current_level > within["a level of automatic differentiation"]:
+        torch.autograd.forward_ad.exit_dual_level()
+    if torch.is_inference_mode_enabled() and not within["inference mode"]:
+        _entered.append(torch.inference_mode(False))
+        _entered[-1].__enter__()

@@ -85,27 +85,24 @@ def answering(answer: Callable[[Mapping[str, Any]], Answer]) -> Callable[[Frame]
         from mindgap.aten.torch_private import process_state as state
 
         source = str(frame.header.get("key") or frame.header.get("source"))
-        settings, within, drawn = state.settings(), state.transformations(), state.random_states()
-        state.set_all(_made_settings.get(source, {}))
         arrays: Sequence[Array] = ()
-        with _explained_exits():
+        with state.restored() as left, _explained_exits():
+            settings = state.settings()
+            state.set_all(_made_settings.get(source, {}))
             try:
                 header, arrays = answer(frame.header)
+                made = {name: now for name, now in state.settings().items() if now != settings[name]}
+                _made_settings[source] = made
             except BaseException as error:
                 header = _failed(error)
                 # The frames of the traceback hold the model.
                 error.__traceback__ = None
-        left = [name for name, now in state.transformations().items() if now != within[name]]
-        if left:
-            # An error of mindgap's own code there is a consequence.
-            reason = f"the program left its process within {' and '.join(left)}" if header.get("broken") else ""
-            blamed = {"reason": f"{reason}: {header['reason']}", "broken": ""} if reason else {}
-            return {**header, **blamed, "spoiled": left}, arrays
-        if header["kind"] != "failed":
-            _made_settings[source] = {name: now for name, now in state.settings().items() if now != settings[name]}
-        state.set_all(settings)
-        state.set_random_states(drawn)
-        return header, arrays
+        if not left:
+            return header, arrays
+        # An error of mindgap's own code there is a consequence.
+        reason = f"the program left its process within {' and '.join(left)}" if header.get("broken") else ""
+        blamed = {"reason": f"{reason}: {header['reason']}", "broken": ""} if reason else {}
+        return {**header, **blamed, "spoiled": left}, arrays
 
     return answered
 
