@@ -160,7 +160,39 @@ def test_a_policy_is_one_block_for_all_models() -> None:
     assert "evidence" not in dict(block.fields)
     few = Weakness(4, "aten.addmm.default", "dtype policy", "4 of 90 nodes were run alone")
     (block,) = blocks(replace(report, rows=(replace(rows[0], weaknesses=(few,)), *rows[1:])))
-    assert dict(block.fields)["evidence"] == few.reason
+    assert dict(block.fields)["evidence"] == f"{few.reason} (resnet18)"
+
+
+def test_a_policy_of_several_models_has_the_size_of_each_and_the_nodes_of_none() -> None:
+    report, policy = sample(), DtypePolicy("float32", "bfloat16", products=True)
+    rows = tuple(
+        Row(model.name, parse("openvino/cpu"), "ok", "reduced_precision", {"max_abs": 0.1 * number}, policy, "platform",
+            faults=(Fault(policy, "reduced_precision", "platform", (number, number + 4)),))
+        for number, model in enumerate(report.models, 1)
+    )  # fmt: skip
+    (block,) = blocks(replace(report, rows=rows))
+    assert dict(block.fields)["culprit"] == policy.op
+    assert dict(block.fields)["size"].splitlines() == [
+        "max abs 0.1 (resnet18)", "max abs 0.2 (tiny_bert)", "max abs 0.3 (sorter)",
+    ]  # fmt: skip
+
+
+def test_rows_with_other_lines_share_no_block() -> None:
+    rows = tuple(
+        Row("m", parse(name), "ok", "discrepant", {"max_abs": size}, culprit_of(2, "aten.relu.default", f"m.py:{line}"))
+        for name, size, line in (("cpu/jit", 0.5, 3), ("cpu/inductor", 0.7, 9))
+    )
+    found = [dict(block.fields) for block in blocks(replace(sample(), rows=rows))]
+    assert [(each["line"], each["size"]) for each in found] == [("m.py:3", "max abs 0.5"), ("m.py:9", "max abs 0.7")]
+
+
+def test_a_size_that_one_platform_alone_has_is_named() -> None:
+    rows = tuple(
+        Row("m", parse(name), "ok", "discrepant", sizes, culprit_of(2, "aten.relu.default", ""))
+        for name, sizes in (("cpu/jit", {"max_abs": 0.5}), ("cpu/inductor", {}))
+    )
+    (block,) = blocks(replace(sample(), rows=rows))
+    assert dict(block.fields)["size"] == "max abs 0.5 (cpu/jit)"
 
 
 FAULTS = '[[fault]]\nkind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.gelu*" }\n'

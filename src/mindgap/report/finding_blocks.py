@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from mindgap.graph.compare.culprit import DtypePolicy, SubmoduleCulprit
-from mindgap.platforms.name import PlatformName
 from mindgap.report.words import METRICS, classes, fault_name, figure, number, word_text
 from mindgap.workflows.diff import Report, Row
 
@@ -76,7 +75,8 @@ class Block:
 
 def blocks(report: Report, sides: Mapping[str, str] | None = None) -> list[Block]:
     """A block for each fault of each finding, worst first. Faults that differ in nothing but the platform share one; of
-    a dtype policy, which is no model's, also those that differ in the model.
+    a dtype policy, which is no model's, also those that differ in the model. What rows of a block differ in has a line
+    for each of them.
 
     `sides`: other words for `platform`, `reference` and `undecided`.
     """
@@ -95,7 +95,7 @@ def _likeness(row: Row) -> tuple[str, ...]:
     if isinstance(culprit, DtypePolicy):
         return (*common, culprit.op, row.platform)
     example = row.example.sentence if row.example else ""
-    return (*common, row.model, name, example, reason(row) if row.verdict == "failed" else "")
+    return (*common, row.model, name, culprit.label if culprit else "", example, _message(row))
 
 
 def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Block:
@@ -104,17 +104,19 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         [*dict.fromkeys(names)] for names in ((r.model for r in rows), (report.shown(r.platform) for r in rows))
     )
     known = " (known)" if first.known else ""
-    label = _label(first) if len(models) == 1 else ""
+    alone = len(models) == 1
+    label = _label(first) if alone else ""
+    named_rows = {str(row.platform) if alone else row.model: row for row in rows}
     more = f" and {len(models) - _MOST_NAMES} more" if len(models) > _MOST_NAMES else ""
     named = ", ".join(models[:_MOST_NAMES]) + more
     told = {
-        "culprit": _culprit(first),
+        "culprit": _culprit(first, alone),
         "line" if LINE.search(label) else "module": place(first, report) if label else "",
         "blame": _blame(first, report, sides),
         "example": first.example.sentence if first.example else "",
-        "evidence": _by_platform({row.platform: text for row in rows if (text := _evidence(row))}),
-        "message": reason(first) if first.message and first.verdict in ("failed", "reference_failed") else "",
-        "size": _by_platform({row.platform: size_text(row) for row in rows if row.metrics}),
+        "evidence": _by_name({name: _evidence(row) for name, row in named_rows.items()}),
+        "message": _message(first),
+        "size": _by_name({name: size_text(row) if row.metrics else "" for name, row in named_rows.items()}),
         "advice": first.advice.replace("; ", "\n"),
         # The command reduces the captured graph, which is right here.
         "script": "" if is_of_export(first) else reduce_command(report, first),
@@ -133,8 +135,15 @@ def clean(text: str) -> str:
     return _UNPRINTABLE.sub("", text).strip()
 
 
-def _culprit(row: Row) -> str:
-    return fault_name(row.independent_faults[0]) if row.culprit is not None else ""
+def _culprit(row: Row, alone: bool) -> str:
+    """The culprit; of several models without the nodes, which are each model's own."""
+    if row.culprit is None:
+        return ""
+    return fault_name(row.independent_faults[0]) if alone else row.culprit.op
+
+
+def _message(row: Row) -> str:
+    return reason(row) if row.message and row.verdict in ("failed", "reference_failed") else ""
 
 
 def _blame(row: Row, report: Report, sides: Mapping[str, str]) -> str:
@@ -168,19 +177,25 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"
 
 
-def _by_platform(found: Mapping[PlatformName, str]) -> str:
-    """A text of rows of one block; one line for each platform where they differ in it, then the sentences that all
-    end with."""
-    texts = [*dict.fromkeys(filter(None, found.values()))]
-    if len(texts) < 2:
+def _by_name(found: Mapping[str, str]) -> str:
+    """A text of the rows of one block, by platform or model; one line for each where they differ in it, then the
+    sentences that all end with."""
+    own = {name: text for name, text in found.items() if text}
+    texts = [*dict.fromkeys(own.values())]
+    if not texts or (len(texts) == 1 and len(own) == len(found)):
         return "".join(texts)
     split = [text.split(". ") for text in texts]
     shared = 0
-    while all(len(parts) > shared + 1 for parts in split) and len({parts[-1 - shared] for parts in split}) == 1:
+    while (
+        len(texts) > 1
+        and all(len(parts) > shared + 1 for parts in split)
+        and len({parts[-1 - shared] for parts in split}) == 1
+    ):
         shared += 1
     end = ". ".join(split[0][len(split[0]) - shared :])
-    own = {name: text.removesuffix(f". {end}") if shared else text for name, text in found.items() if text}
-    return "\n".join([*(f"{text} ({name})" for name, text in own.items()), *([end] if shared else [])])
+    lines = [f"{text.removesuffix(f'. {end}') if shared else text} ({name})" for name, text in own.items()]
+    more = [f"and {len(lines) - _MOST_NAMES} more"] if len(lines) > _MOST_NAMES else []
+    return "\n".join([*lines[:_MOST_NAMES], *more, *([end] if shared else [])])
 
 
 def size_text(row: Row, names: Iterable[str] = _SIZES) -> str:
