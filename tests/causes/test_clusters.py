@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from causes.made_summaries import group, real_findings, summary
-from mindgap.findings.causes import Cause, cause_key_of_row, cause_key_of_summary, causes_of
+from mindgap.findings.causes import Cause, cause_key_of_row, cause_key_of_summary, causes_of, causes_of_rows
 from mindgap.findings.reduction.files import Summary
-from mindgap.graph.compare.culprit import culprit_of
+from mindgap.graph.compare.culprit import SubmoduleCulprit, culprit_of
 from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 
@@ -162,3 +162,16 @@ def test_rows_without_a_reduction_group_by_culprit_and_failure() -> None:
         key(OV, policy, verdict="reduced_precision")
         == cause_key_of_summary(summary(OV, "reduced_precision", "mm", dtypes=("float64",), culprit=policy)).id
     )
+
+
+def test_one_submodule_that_three_exports_change_is_one_cause_with_its_platforms() -> None:
+    platforms = ("cpu/inductor", "cpu/jit", ORT)
+
+    def rows(path: str, model: str = "m") -> list[Row]:
+        culprit = SubmoduleCulprit(path, f"{path} (model.py:6)")
+        return [Row(model, parse(each), "ok", "export", culprit=culprit, blame="platform") for each in platforms]
+
+    (pair,) = causes_of_rows(rows("blocks.1"))
+    assert pair[0].platforms == platforms and len(pair[1]) == 3
+    assert pair[0].title.startswith("the exported program: ")
+    assert len(causes_of_rows([*rows("blocks.1"), *rows("blocks.2"), *rows("blocks.1", "n")])) == 3

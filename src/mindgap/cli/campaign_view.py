@@ -110,9 +110,13 @@ def _head(found: CampaignStatus) -> str:
     return session + (
         f"{found.run}: {state}{shard}, {found.blocks_done}/{found.blocks} blocks\n"
         f"{found.cases:,} of {found.planned:,} cases on {found.reference} ({statuses or 'none'}); "
-        f"{totals.rows:,} rows, {totals.findings:,} findings of {found.found:,} kinds; "
+        f"{totals.rows:,} rows, {_counted(totals.findings, 'finding')} of {_counted(found.found, 'kind')}; "
         f"{found.features:,} features covered; {found.cases_per_second:.1f} cases/s"
     )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _on_terminal(steps: StepTracker, over: threading.Event) -> None:

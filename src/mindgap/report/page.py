@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -153,19 +153,9 @@ def roots(report: Report) -> list[Root]:
     grouped: dict[CauseKey, list[Row]] = {}
     for row in report.findings:
         for each in row.by_fault:
-            grouped.setdefault(_cause_key(each), []).append(each)
+            grouped.setdefault(cause_key_of_row(each), []).append(each)
     found = [Root(key, tuple(sorted(rows, key=lambda row: _SEVERITY[row.word]))) for key, rows in grouped.items()]
     return sorted(found, key=lambda root: (_SEVERITY[root.word], -len(root.rows)))
-
-
-def _cause_key(row: Row) -> CauseKey:
-    """The key of a row. Exports of two programs, or of two submodules, are not wrong for one cause; one submodule that
-    several exports change is."""
-    key = cause_key_of_row(row)
-    if not isinstance(row.culprit, SubmoduleCulprit):
-        return key
-    where = "the exported program" if row.verdict == "export" else key.where
-    return replace(key, where=where, signature=f"{row.model}: {row.culprit.op}, {row.culprit.label}".removesuffix(", "))
 
 
 def _cause_numbers(found: Iterable[Root]) -> dict[tuple[str, str], str]:

@@ -10,8 +10,10 @@ from mindgap.findings.causes.cause import SEVERITIES, Cause
 from mindgap.findings.causes.condition_use import use_of_condition
 from mindgap.findings.causes.key import (
     EXPORT_STAGES,
+    EXPORTED,
     EXPORTER,
     CauseKey,
+    cause_key_of_row,
     cause_key_of_summary,
     operators_at_fault,
     reads_onnx,
@@ -35,12 +37,14 @@ class ReducedGroup:
     """A reduced finding, and the findings that it stands for.
 
     `rows`: how many. `cases`: names of variants. `use`: which calls meet its condition; None where that is not known.
+    `key`: of a finding that was not reduced.
     """
 
     summary: Summary
     rows: int = 1
     cases: tuple[str, ...] = ()
     use: ConditionUse | None = None
+    key: CauseKey | None = None
 
 
 Clusters = dict[CauseKey, list[ReducedGroup]]
@@ -55,7 +59,7 @@ def clusters_of(groups: Iterable[ReducedGroup]) -> Clusters:
     """The groups by cause. Each group is in one cluster."""
     clusters: Clusters = {}
     for group in groups:
-        clusters.setdefault(cause_key_of_summary(group.summary), []).append(group)
+        clusters.setdefault(group.key or cause_key_of_summary(group.summary), []).append(group)
     _join_policies(clusters)
     _join_runtimes(clusters)
     _join_stages(clusters)
@@ -203,6 +207,8 @@ def _title(key: CauseKey, findings: Sequence[Summary]) -> str:
     title = first.title
     if key.where == EXPORTER and (shared or any(each.stage in EXPORT_STAGES for each in findings)):
         title = title.replace(f"{first.platform}:", f"{EXPORTER}:", 1)
+    if key.where == EXPORTED and shared:
+        title = title.replace(f"{first.platform}:", f"{EXPORTED}:", 1)
     if key.damage == "shape" and key.signature:
         title += f" ({key.signature})"
     others = {function_of(op) for each in findings for op in operators_at_fault(each)}
@@ -221,7 +227,7 @@ def causes_of_rows(rows: Iterable[Row]) -> tuple[tuple[Cause, tuple[Row, ...]], 
     groups: list[ReducedGroup] = []
     for row in rows:
         if row.finding:
-            groups.append(ReducedGroup(summary_of_row(row), 1, (row.model,)))
+            groups.append(ReducedGroup(summary_of_row(row), 1, (row.model,), key=cause_key_of_row(row)))
             of[id(groups[-1])] = row
     found = [
         (cause_of_cluster(key, cluster), tuple(of[id(group)] for group in cluster))

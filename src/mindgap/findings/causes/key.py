@@ -22,7 +22,7 @@ from mindgap.findings.causes.signatures import (
 )
 from mindgap.findings.reduction.files import Summary, signature_of
 from mindgap.findings.reduction.reproducer import HAPPENS, side_at_fault
-from mindgap.graph.compare.culprit import DtypePolicy, policy_of
+from mindgap.graph.compare.culprit import DtypePolicy, SubmoduleCulprit, policy_of
 from mindgap.graph.operators.registry import traits
 from mindgap.platforms.name import PlatformName, recorded
 from mindgap.platforms.protocol import SharesCompiler, Translated
@@ -34,6 +34,7 @@ _TITLE: Final = 100
 #: Where a fault is that is not a platform's own.
 REFERENCE: Final = "eager PyTorch"
 EXPORTER: Final = "torch.onnx"
+EXPORTED: Final = "the exported program"
 #: Stages of `torch.onnx.export`, which several platforms begin with.
 EXPORT_STAGES: Final = frozenset({"graph capture", "functionalisation", "decomposition", "exporter"})
 #: Families of operators which runtimes translate by one function: `std` and `var`, `amax` and `amin`.
@@ -111,9 +112,14 @@ def cause_key_of_summary(summary: Summary) -> CauseKey:
 def cause_key_of_row(row: Row) -> CauseKey:
     """The key of a finding that was not reduced: from its culprit, or from its failure.
 
-    Less is known than after a reduction, so that the key differs from that of the reduced finding.
+    Less is known than after a reduction, so that the key differs from that of the reduced finding. Exports of two
+    programs, or of two submodules, are not wrong for one cause; one submodule that several exports change is.
     """
-    return cause_key_of_summary(summary_of_row(row))
+    key = cause_key_of_summary(summary_of_row(row))
+    if not isinstance(row.culprit, SubmoduleCulprit):
+        return key
+    where = EXPORTED if row.verdict == "export" else key.where
+    return replace(key, where=where, signature=f"{row.model}: {row.culprit.op}, {row.culprit.label}".removesuffix(", "))
 
 
 def summary_of_row(row: Row) -> Summary:

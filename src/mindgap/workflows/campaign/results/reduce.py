@@ -181,14 +181,15 @@ def index_text(causes: Sequence[Cause], reductions: Sequence[GroupReduction]) ->
     lines = [
         f"# {len(causes)} causes of {sum(each.group.count for each in reductions)} findings",
         "",
-        "| rows | severity | state | cause | class | stage | operators | upstream | script | verified |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| rows | severity | state | cause | platforms | class | stage | operators | upstream | script | verified |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for cause in causes:
         best = cause.findings[0]
         state, count = cause.state or "–", str(len(best.operators))
         cells = (
-            *(str(cause.rows), cause.severity, state, cause.title, cause.kind, cause.stage, count),
+            *(str(cause.rows), cause.severity, state, cause.title),
+            *(", ".join(cause.platforms), cause.kind, cause.stage, count),
             cause.upstream_text,
         )
         link, verified = f"[{best.script}]({best.script})", "yes" if cause.verified else "NO"
