@@ -22,6 +22,7 @@ REFUSED_CACHES = ("caches:prefill_into_an_empty_cache", "caches:step_with_a_dyna
 DECIDED = {
     ("dtypes:double", "openvino/cpu@precision=f32"): ("finding", "float64 is float32 there: 4e-8 is 2e8 units"),
     ("dtypes:accumulated_in_double", "openvino/cpu@precision=f32"): ("finding", "float64 is float32 there"),
+    ("dtypes:autocast", "openvino/cpu@precision=f32"): ("finding", "x.to(bfloat16) rounds toward zero, 3 of 10 values"),
     ("dtypes:bfloat16", "openvino/cpu@precision=f32"): ("either", "not measured: numpy has no bfloat16 to feed"),
     ("file:bert_optimised_in_half", "openvino/cpu@precision=f32"): ("calm", "7e-4 in float16; its inputs are integers"),
     ("file:operator_set_9", "onnxruntime/cpu"): ("calm", "the evaluator takes this BatchNormalization for training"),

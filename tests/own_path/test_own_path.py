@@ -20,6 +20,7 @@ from cli.command_line import mindgap
 from mindgap.graph import MindgapError
 from mindgap.judge.pipeline.model_files import decided_by_reference
 from mindgap.judge.pipeline.own_path import with_own_path
+from mindgap.models.own_path.client import OwnPathClient
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.own_path.sizes import parse_sizes
 from mindgap.platforms.name import parse
@@ -454,6 +455,23 @@ def test_a_file_that_runs_where_its_translation_fails_is_judged(
     crashed = dataclasses.replace(row, status="crash")
     found = with_own_path(comparison, crashed, run, lambda shown: None, lambda: (right,), lambda platform: referee)
     assert found.finding and "failed" in {each.verdict for each in found.independent_faults}, "the runtime is at fault"
+
+
+def test_an_error_of_a_translation_is_no_finding_while_the_file_did_not_run(tmp_path: Path) -> None:
+    """A session alone runs the file: that the translated graph fails shows nothing of it."""
+    graph = build([np.float32([1.0, 2.0])], [("y", "aten.relu.default", "i0")], ["y"])
+    file = tmp_path / "m.onnx"
+    file.write_bytes(b"")
+    with OwnPathClient(30.0, budget_s=0.0) as client:
+        late = client.run(str(file), parse(ONNX))
+    assert late is not None and late.source_file and not late.fed
+    row = Row("m", parse(ONNX), "compile_error", "failed", message="no Round", blame="platform")
+    for status, stays in (("compile_error", False), ("runtime_error", False), ("crash", True)):
+        given = dataclasses.replace(row, status=status)
+        comparison: Any = SimpleNamespace(graph=graph)
+        found = with_own_path(comparison, given, late, lambda shown: None, tuple, lambda platform: late)
+        assert found.finding == stays and found.unjudged != stays
+        assert stays or ("the time budget was used up" in found.detail and "no Round" in found.detail)
 
 
 @pytest.mark.sampled(1)

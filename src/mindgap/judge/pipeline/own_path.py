@@ -46,6 +46,7 @@ from mindgap.judge.pipeline.own_path_reasons import (
     where_words,
     why,
     with_fault,
+    without_file_run,
 )  # fmt: skip
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference
@@ -118,6 +119,8 @@ def with_own_path(
         return refused(row, run, run.source_file and (row.verdict in CALM or floats))
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
+    if referee is not None and not run.fed:
+        return without_file_run(row, own_path_of(run, status, detail))
     # The user gave the file, and it runs: that its translation is an error there, or is given other dtypes, is no
     # finding. A crash is one.
     row, translation_failed = (row, False) if referee is None else of_the_file(row, run, _other_forms(comparison, run))

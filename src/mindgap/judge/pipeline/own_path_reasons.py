@@ -268,3 +268,15 @@ def unjudged_file(row: Row, detail: str, ours: Sequence[Array], expected: Sequen
     return dataclasses.replace(
         row, status="ok", verdict=None, unjudged=True, detail=f"not judged: {detail}", message="", metrics=metrics
     )
+
+
+def without_file_run(row: Row, about: OwnPath) -> Row:
+    """Returns the row of a model file that did not run, for lack of time for example. An error of its translated graph
+    may be of the translation: the row is unjudged, with the reason."""
+    if row.verdict == "failed" and row.status in ("compile_error", "runtime_error"):
+        error = (row.message or row.detail).strip().partition("\n")[0]
+        row = dataclasses.replace(
+            cleared(row), unjudged=True,
+            detail=f"not judged: the file did not run ({about.detail}), and its translated graph fails ({error})",
+        )  # fmt: skip
+    return dataclasses.replace(row, own_path=about)

@@ -93,6 +93,7 @@ class OwnPathClient:
         file = self._file(source, platform)
         if file is None and is_model_file(source):
             return None
+        is_source = file is not None and platform not in self._files
         try:
             backend = find(platform)[0]
             runner = program_runner_of(backend, platform, file)
@@ -122,14 +123,17 @@ class OwnPathClient:
             )
             return OwnRun(
                 platform, way, None, reason=reason, line=line, step=way if fed else "", fed=fed,
-                file=file is not None,
+                file=file is not None, source_file=is_source and not fed,
             )  # fmt: skip
         except MindgapError as error:
             raised = isinstance(error, ProgramRaised)
-            return OwnRun(platform, way, None, reason=str(error), fed=False, raised=raised, absent=not raised)
+            return OwnRun(
+                platform, way, None, reason=str(error), fed=False, raised=raised, absent=not raised,
+                source_file=is_source,
+            )  # fmt: skip
         seconds = time.perf_counter() - started
         found = own_run(platform, way, frame.header, frame.arrays, seconds, file=file is not None)
-        found = replace(found, source_file=file is not None and platform not in self._files)
+        found = replace(found, source_file=is_source)
         found = replace(found, environment=away.name if away is not None else "")
         return replace(found, first=first) if frame.header["first"] else found
 

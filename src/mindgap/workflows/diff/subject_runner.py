@@ -20,6 +20,7 @@ from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
+from mindgap.judge.pipeline.own_path_reasons import without_file_run
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.models.own_path.runs import OwnRun
@@ -285,7 +286,7 @@ class SubjectRunner:
         exported = alone and begun is None and not program.reads(platform)
         if exported or self.budget.over:
             why = "of a large model the captured graph alone runs, and no second export" if exported else USED_UP
-            return dataclasses.replace(comparison.row(platform), own_path=OwnPath("not_compared", detail=why))
+            return _without_own_run(comparison.row(platform), why, program.reads(platform))
         if alone and begun is None:
             row = comparison.row(platform)
             self.release(platform)  # before the file is loaded beside it
@@ -304,7 +305,7 @@ class SubjectRunner:
             nodes = partial(program.wrong_nodes, platform) if run.source_file else None
             row = with_own_path(comparison, row, run, partial(program.locate, platform), again, referee, probe, nodes)
         except (OutOfTime, HostProblem) as error:
-            return dataclasses.replace(row, own_path=OwnPath("not_compared", detail=str(error)))
+            return _without_own_run(row, str(error), run.source_file)
         sized = program.run_sizes(platform, run.dynamic)
         row = row if sized is None else with_sizes(row, sized, run, partial(program.locate, platform))
         if not isinstance(row.culprit, SubmoduleCulprit):
@@ -336,6 +337,12 @@ class SubjectRunner:
         too_large = {platform: why for platform, why in reasons.items() if why is not None}
         largest = max(estimate.on(copies[each]) for each in copies.keys() - too_large.keys() or copies)
         return largest, estimate.judged(), too_large
+
+
+def _without_own_run(row: Row, why: str, of_file: bool) -> Row:
+    """The row of a program, or of a model file, that did not run the way of the platform's users."""
+    about = OwnPath("not_compared", detail=why)
+    return without_file_run(row, about) if of_file else dataclasses.replace(row, own_path=about)
 
 
 def _lacking(outcome: Outcome, expected: int) -> str:
