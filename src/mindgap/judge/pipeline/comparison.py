@@ -17,7 +17,14 @@ from mindgap.graph import Array, Graph, UnknownOperator, materialise_all
 from mindgap.graph.activity import report_activity
 from mindgap.graph.compare.verdict import CALM
 from mindgap.graph.tensors import TensorStore
-from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
+from mindgap.judge.pipeline.outcome_rows import (
+    compare_outcomes,
+    is_error,
+    is_traced,
+    model_of,
+    row_of,
+    row_of_reference,
+)
 from mindgap.judge.pipeline.time_budget import OutOfTime
 from mindgap.judge.trace.known_failures import KnownFailures
 from mindgap.platforms.environments import HostProblem
@@ -126,12 +133,15 @@ class GraphComparison:
         """The report's entry for the graph and the reference's run."""
         return model_of(self.name, self.graph, self.reference, timings)
 
-    def row(self, platform: PlatformName) -> Row:
-        """Runs the graph on `platform`, compares and judges. A failure of the platform is in the row, never raised."""
+    def row(self, platform: PlatformName, errors_traced: bool = True) -> Row:
+        """Runs the graph on `platform`, compares and judges. A failure of the platform is in the row, never raised.
+
+        `errors_traced`: the operator of an error is looked for, as that of a crash is in any case.
+        """
         if platform == self.context.settings.reference:
             return row_of_reference(self.name, self.reference)
         try:
-            row = self.decide(self.run(platform))
+            row = self.decide(self.run(platform), errors_traced)
         except (OutOfTime, HostProblem) as error:
             # What the judge was doing is half done: nothing is concluded of it. Outputs stay for `row_so_far`.
             self._judges.clear()
@@ -165,13 +175,14 @@ class GraphComparison:
             self.outcomes[platform] = self.context.run(platform, self.graph, self._want)
         return self.outcomes[platform]
 
-    def decide(self, outcome: Outcome) -> Row:
+    def decide(self, outcome: Outcome, errors_traced: bool = True) -> Row:
         """Compares an outcome with the reference's, and judges it where that does not decide."""
         row = compare_outcomes(self.name, outcome, self.reference)
         if row is None:
             return self._judged(row_of(self.name, outcome), outcome)
         settings = self.context.settings
-        return self._failure_traced(row, outcome) if is_traced(row, settings.trace and settings.judge) else row
+        trace = settings.trace and settings.judge and (errors_traced or not is_error(row))
+        return self._failure_traced(row, outcome) if is_traced(row, trace) else row
 
     def _judged(self, row: Row, outcome: Outcome) -> Row:
         """Runs both sides again for whole outputs where they are not at hand, and judges them."""

@@ -23,6 +23,7 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Blame, Fault
 from mindgap.graph.operators import traits
 from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.judge.pipeline.outcome_rows import is_error
 from mindgap.judge.pipeline.own_path_reasons import led_by
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
@@ -213,7 +214,7 @@ def is_of_translation(row: Row) -> bool:
     """Returns whether what a row says may come from the translation of a file: an error, a refusal, or other values in
     floats. A crash, a timeout and NaN do not."""
     if row.verdict == "failed":
-        return row.status in ("compile_error", "runtime_error")
+        return is_error(row)
     return all(each.verdict in _OF_FLOATS for each in row.independent_faults)
 
 
@@ -230,8 +231,7 @@ def of_the_file(row: Row, run: OwnRun, other_forms: bool) -> tuple[Row, bool]:
     kept = [each for each in faults if other_forms or each.verdict != "structural"]
     if kept and len(kept) < len(faults):
         row = led_by(row, kept)
-    is_error = row.verdict == "failed" and row.status in ("compile_error", "runtime_error")
-    return row, is_error or bool(faults and not kept)
+    return row, is_error(row) or bool(faults and not kept)
 
 
 def referee_of(run_program: Callable[[PlatformName], OwnRun | None], file: str) -> dict[PlatformName, OwnRun | None]:

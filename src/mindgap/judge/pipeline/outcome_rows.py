@@ -63,6 +63,11 @@ def compare_outcomes(name: str, outcome: Outcome, reference: Outcome) -> Row | N
     return None
 
 
+def is_error(row: Row) -> bool:
+    """Whether a platform reports that it fails: neither a crash nor a timeout."""
+    return row.verdict == "failed" and row.status in ("compile_error", "runtime_error")
+
+
 def is_traced(row: Row, trace: bool) -> bool:
     """Whether a row that `compare_outcomes` decided still goes to the judge: a failure, to find its operator."""
     return trace and row.verdict == "failed"

@@ -29,6 +29,7 @@ from mindgap.judge.pipeline.model_files import (
     policy_of_operands,
     reach_of_steps,
 )  # fmt: skip
+from mindgap.judge.pipeline.outcome_rows import is_error
 from mindgap.judge.pipeline.own_path_reasons import (
     advice_of,
     cleared,
@@ -116,7 +117,7 @@ def with_own_path(
     """
     if run.refused:
         floats = is_quantised(comparison.graph) and is_of_translation(row)
-        return refused(row, run, run.source_file and (row.verdict in CALM or floats))
+        return refused(row, run, run.source_file and (row.verdict in CALM or floats or is_error(row)))
     compared = _compared(comparison, row, run, eager_again)
     status, detail = compared.status, compared.text
     if referee is not None and not run.fed:

@@ -219,11 +219,17 @@ class UntranslatedModel(torch.nn.Module):
 
     reason: why it has none, a line.
     any_rank: inputs that may have any number of dimensions.
+    fixed_inputs: further inputs by name that a runtime may ask for, as it is given them: texts, sequences,
+        initializers.
     """
 
-    def __init__(self, inputs: Sequence[str], reason: str, any_rank: Set[str] = frozenset()) -> None:
+    def __init__(
+        self, inputs: Sequence[str], reason: str, any_rank: Set[str] = frozenset(),
+        fixed: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.argument_names, self.reason, self.any_rank = tuple(inputs), reason, any_rank
+        self.fixed_inputs = dict(fixed or {})
         self.eval()
 
     def forward(self, *_: torch.Tensor) -> dict[str, torch.Tensor]:

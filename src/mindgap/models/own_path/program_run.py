@@ -22,6 +22,7 @@ from mindgap.models.capture.program import bound_arguments, leaves, modules_of, 
 from mindgap.models.capture.users_code import users_code
 from mindgap.models.corpus.source import one_line
 from mindgap.models.own_path.failures import EXPORTS, RUNNER_FILE, Failure, InputsNotMatched, failure_of
+from mindgap.models.own_path.file_values import HeldInput, fed_value, tensors_of
 from mindgap.models.own_path.runs import Sensitivity
 from mindgap.models.own_path.state import State, as_it_was
 from mindgap.platforms.script_runner import ScriptRunner
@@ -111,17 +112,18 @@ class FlatProgram(torch.nn.Module):
 
     def matched(
         self, inputs: Sequence[tuple[str, Sequence[Any]]], tensors: Sequence[torch.Tensor]
-    ) -> list[tuple[str, torch.Tensor]]:
-        """Returns the tensor for each input of a model file: by `input_map`, then by name, then by order and shape.
+    ) -> list[tuple[str, torch.Tensor | HeldInput]]:
+        """Returns the tensor for each input of a model file: by `input_map`, then by name, then by order and shape. One
+        that is fixed for the program is given as the program has it.
 
         `inputs`: name and shape of each; a dimension that is no number may have any size. An argument that no input
         takes is left out where all inputs have arguments' names. Raises `InputsNotMatched` for inputs that the
         arguments do not fit.
         """
-        fixed = self._fixed()
+        fixed: Mapping[str, Any] = getattr(self.program, "fixed_inputs", {})
         given = [each for each in inputs if each[0] not in fixed]
         taken = iter(self._assigned(given, tensors))
-        return [(name, fixed[name] if name in fixed else next(taken)) for name, _ in inputs]
+        return [(name, fed_value(fixed[name]) if name in fixed else next(taken)) for name, _ in inputs]
 
     def _assigned(
         self, inputs: Sequence[tuple[str, Sequence[Any]]], tensors: Sequence[torch.Tensor]
@@ -168,13 +170,6 @@ class FlatProgram(torch.nn.Module):
                 raise InputsNotMatched(f"--input-map {argument}={given[0]}: the inputs of the file are {has}")
             found[number] = self.names.index(argument)
         return found
-
-    def _fixed(self) -> dict[str, torch.Tensor]:
-        """Inputs of a model file that are constants of its program."""
-        from mindgap.aten.tensors import to_torch
-
-        fixed: Mapping[str, Array] = getattr(self.program, "fixed_inputs", {})
-        return {name: to_torch(array).clone() for name, array in fixed.items()}
 
     def fresh(self, tensors: Sequence[torch.Tensor] | None = None) -> tuple[Any, ...]:
         """Returns new copies of the tensors among the arguments, and of the objects that hold tensors. What else a run
@@ -358,7 +353,8 @@ def run_by(
         return Failure(reason, ours=True)
     try:
         with as_it_was(program.program), torch.no_grad(), _tracer_warnings(program.warned):
-            found = arrays_of(run(program, fresh))
+            given: Any = run(program, fresh)
+            found = arrays_of(tensors_of(given) if isinstance(given, list) else given)  # pyright: ignore[reportUnknownArgumentType] # a runner's
     except (Exception, SystemExit) as error:
         return failure_of(error, runner, program)
     if later is not None and asked < 2 and not again:
@@ -442,7 +438,10 @@ def _unfit(tensors: Sequence[torch.Tensor], runner: ScriptRunner) -> str:
     """Why the runner cannot feed these arguments; empty where it can."""
     if ".numpy()" not in runner.run:
         return ""
+    takes_bfloat16 = "torch.bfloat16" in runner.run
     for tensor in tensors:
+        if tensor.dtype == torch.bfloat16 and takes_bfloat16:
+            continue
         if tensor.is_complex():
             return "a complex argument has no form that the exported model takes"
         try:

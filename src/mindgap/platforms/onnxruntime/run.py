@@ -36,19 +36,29 @@ def run_unoptimised(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 
 
-def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
-    """Returns the outputs of a model file on the CPU provider."""
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
+    """Returns the outputs of a model file on the CPU provider; texts, sequences and maps as it gives them."""
     options = onnxruntime.SessionOptions()
     for name, value in PROPERTIES.items():
         options.add_session_config_entry(name, value)
     session = onnxruntime.InferenceSession("FILE", options)
     inputs = [(given.name, given.shape) for given in session.get_inputs()]
-    feeds = {name: tensor.numpy() for name, tensor in model.matched(inputs, fresh())}
-    found: list[Any] = [*session.run(None, feeds)]
-    # A sequence of maps, as of ZipMap, is a table of their values.
-    maps = [isinstance(each, list) and len(each) > 0 and isinstance(each[0], dict) for each in found]
-    tables = [[[*row.values()] for row in each] if of_maps else each for each, of_maps in zip(found, maps, strict=True)]
-    return [torch.as_tensor(each) for each in tables]
+    given = model.matched(inputs, fresh())
+    if not any(each.type == "tensor(bfloat16)" for each in (*session.get_inputs(), *session.get_outputs())):
+        found: Any = session.run(None, {name: tensor.numpy() for name, tensor in given})
+        return [torch.as_tensor(each) if hasattr(each, "dtype") and each.dtype != object else each for each in found]
+    values = onnxruntime.OrtValue  # numpy has no bfloat16
+    feeds = {
+        name: values.from_dlpack(tensor)
+        if tensor.dtype == torch.bfloat16
+        else values.ortvalue_from_numpy(tensor.numpy())
+        for name, tensor in given
+    }
+    found = session.run_with_ort_values(None, feeds)
+    return [
+        torch.from_dlpack(each._ortvalue) if each.data_type() == "tensor(bfloat16)" else torch.as_tensor(each.numpy())
+        for each in found
+    ]
 
 
 def run_file_with_float_activations(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:

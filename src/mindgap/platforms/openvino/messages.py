@@ -30,6 +30,11 @@ TABLE: Final = MessageTable(
             "OpenVINO says that the operator does not take the dtype, which the model's definition allows",
         ),
         refusal(
+            "no tensor",
+            r"Unsupported value_info type: ",
+            "the ONNX front end takes no sequences, maps or optional values as inputs and outputs of a model",
+        ),
+        refusal(
             "rank not supported",
             r"\bis only supported for \dD\b",
             "OpenVINO says which ranks the operator takes",

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import openvino
@@ -35,9 +35,20 @@ def run_onnx(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in fresh()]).values()]
 
 
-def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
-    """Returns the outputs of a model file."""
+def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
+    """Returns the outputs of a model file; texts as it gives them."""
     compiled = openvino.compile_model(openvino.Core().read_model("FILE"), "CPU", PROPERTIES)
     inputs = [(given.get_any_name() if given.get_names() else "", given.partial_shape) for given in compiled.inputs]
-    found = compiled([tensor.numpy() for _, tensor in model.matched(inputs, fresh())])
-    return [torch.as_tensor(np.array(array)) for array in found.values()]
+    narrow = openvino.Type.bf16  # numpy has none: OpenVINO gives its bits as float16
+    given = [
+        openvino.Tensor(tensor.view(torch.uint16).numpy(), openvino.Shape(tensor.shape), narrow)
+        if tensor.dtype == torch.bfloat16 else tensor.numpy()
+        for _, tensor in model.matched(inputs, fresh())
+    ]  # fmt: skip
+    found = compiled(given)
+    kinds = [each.element_type for each in compiled.outputs]
+    return [
+        torch.as_tensor(np.array(array)).view(torch.bfloat16) if kind == narrow
+        else torch.as_tensor(np.array(array)) if array.dtype.kind not in "OSU" else array
+        for kind, array in zip(kinds, found.values(), strict=True)
+    ]  # fmt: skip

@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, Self
 
 from mindgap.findings.script.culprit_script import culprit_script
@@ -117,6 +118,11 @@ class Session:
         output_mask: str = "",
     ) -> Report:
         """Compares one model, as `mindgap.diff` does; raises what it raises."""
+        if isinstance(model, str | Path):
+            raise MindgapError(
+                f"mindgap.diff takes a model, and {str(model)!r} is a name: `mindgap diff {model} -p PLATFORM --json` "
+                "runs files and other sources"
+            )
         if backward and isinstance(model, Graph):
             raise MindgapError(
                 "backward=True takes a model: a graph that was captured already has no program to go back through"

@@ -20,7 +20,7 @@ from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
-from mindgap.judge.pipeline.own_path_reasons import without_file_run
+from mindgap.judge.pipeline.own_path_reasons import refused, without_file_run
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.models.own_path.runs import OwnRun
@@ -294,7 +294,13 @@ class SubjectRunner:
             run = None if row.status == "not_run" else program.run(platform)
         else:
             running = begun or _begin(program, [platform])[platform]
-            row, run = comparison.row(platform), running.result()
+            run = running.result() if program.reads(platform) else None
+            if run is not None and run.source_file and run.refused:
+                return refused(Row(captured.subject.name, platform, "ok", None), run, of_the_file=True)
+            # An error of a file's translation is dropped where the file runs: its operator is not looked for.
+            dropped = run is not None and run.source_file and run.outputs is not None
+            row = comparison.row(platform, errors_traced=not dropped)
+            run = running.result()
         if run is None or row.status == "not_run":
             return row
         try:

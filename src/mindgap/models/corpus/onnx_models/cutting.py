@@ -7,7 +7,6 @@ it that it takes for the same nodes of the whole. Its other operands are inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ import torch
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Array
 from mindgap.models.corpus.onnx_models.model_proto import initial_value, node_name, op_of, used_names
+from mindgap.models.corpus.onnx_models.node import ConstantResults
 from mindgap.models.corpus.onnx_models.reference_check import FAULTY, FAULTY_BEFORE
 from mindgap.models.corpus.onnx_models.translation import bakeable, translated
 from mindgap.models.corpus.source import one_line
@@ -31,15 +31,11 @@ _RANDOM: Final = frozenset({
 
 @dataclass
 class CutModel:
-    """A completed model, and the values that are known so far, by name: inputs, weights, results of nodes.
-
-    translated: results of nodes by their translation, for those that the evaluator does not have.
-    """
+    """A completed model, and the values that are known so far, by name: inputs, weights, results of nodes."""
 
     model: Any
     folder: Path
     values: dict[str, Array]
-    translated: Mapping[str, Array] = field(default_factory=dict[str, Array])
     _weights: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
@@ -103,10 +99,26 @@ class CutModel:
         """Returns the results of a node by the reference evaluator, or else by its translation; or why there are none.
         `wide`: of float32 operands in float64, by the evaluator."""
         found = self._by_evaluator(place, wide)
-        names = self.results(place)
         if isinstance(found, str) and not wide and self.op(place) not in _RANDOM:
-            return {name: self.translated[name] for name in names} if self.translated.keys() >= {*names} else found
+            return self._by_translation(place) or found
         return found
+
+    def _by_translation(self, place: int) -> dict[str, Array]:
+        """The results of a node by its translation; none where it has none for these operands."""
+        from mindgap.models.corpus.onnx_models.file import expanded
+
+        part, names = self.part([place], self.results(place)), self.results(place)
+        fed = self.fed([place])
+        try:
+            tensors = {name: to_torch(array) for name, array in fed.items()}
+            with torch.no_grad():
+                program = translated(expanded(part), tensors, baked=bakeable(part, tensors))
+                results: Mapping[str, torch.Tensor] = program(*[tensors[name] for name in program.argument_names])
+        except ConstantResults as constant:
+            results = constant.values
+        except (Untranslated, TypeError, KeyError):  # of texts and sequences there are no tensors
+            return {}
+        return {name: to_numpy(results[name]) for name in names}
 
     def _by_evaluator(self, place: int, wide: bool) -> dict[str, Array] | str:
         from onnx import reference
@@ -135,20 +147,10 @@ class CutModel:
 
 def cut_model(path: Path, given: Mapping[str, Array]) -> CutModel | str:
     """Opens a model to cut it, or returns why it is not cut. `given`: its inputs."""
-    from mindgap.models.corpus.onnx_models.file import expanded, load_model
+    from mindgap.models.corpus.onnx_models.file import load_model
 
     try:
-        cut = CutModel(load_model(path), path.resolve().parent, dict(given))
+        held = {name: each.astype(object) if each.dtype.kind in "SU" else each for name, each in given.items()}
+        return CutModel(load_model(path), path.resolve().parent, held)
     except Untranslated as error:
         return str(error)
-    made: dict[str, Array] = {}
-
-    def on_node(node: Any, _: Sequence[Any], results: Sequence[Any]) -> None:
-        made.update({n: to_numpy(each) for n, each in zip(node.output, results, strict=True) if n and each is not None})
-
-    tensors = {name: to_torch(array) for name, array in given.items()}
-    weights = {name: to_torch(cut.values[name]) for name in cut.values if name not in given}
-    with suppress(Untranslated), torch.no_grad():  # what has no translation is evaluated, or not judged
-        translated(expanded(cut.model), tensors, on_node, bakeable(cut.model, tensors), weights)
-    cut.translated = made
-    return cut

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import torch
 
+from mindgap.aten.tensors import to_numpy
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.onnx_models.completion import (
     RUNTIME_DOMAINS,
@@ -23,13 +24,14 @@ from mindgap.models.corpus.onnx_models.completion import (
 )
 from mindgap.models.corpus.onnx_models.inputs import (
     ChosenInputs,
+    held_inputs,
     input_choices,
     model_inputs,
     shape_of,
     size_choices,
     symbols,
 )
-from mindgap.models.corpus.onnx_models.model_proto import initial_values, op_of, subgraphs
+from mindgap.models.corpus.onnx_models.model_proto import initial_value, initial_values, op_of, subgraphs
 from mindgap.models.corpus.onnx_models.node import ConstantResults
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.onnx_models.reference_check import ReferenceCheck
@@ -103,10 +105,21 @@ def _untranslated(source: Source, model: Any, reason: str, change: ArgumentChang
             if shapes_fit(model, each.tensors):
                 drawn = each
                 break
+        assert drawn is not None, "at least one choice is tried"
+        fixed = {name: to_numpy(each) for name, each in _overridable(model).items()}
+        fixed |= held_inputs(model, {**drawn.chosen, **given}, seed)[0]
     except Untranslated as error:
         raise SourceError(reason if str(error) in reason else f"{reason}; {error}") from None
-    assert drawn is not None, "at least one choice is tried"
-    return Built(UntranslatedModel([*drawn.tensors], reason), tuple(drawn.tensors.values()), {}, drawn.registry)
+    stand_in = UntranslatedModel([*drawn.tensors], reason, fixed=fixed)
+    return Built(stand_in, tuple(drawn.tensors.values()), {}, drawn.registry)
+
+
+def _overridable(model: Any) -> dict[str, torch.Tensor]:
+    """The initializers that are inputs too: a runtime may ask for them."""
+    inputs = {each.name for each in model.graph.input}
+    return {
+        one.name: initial_value(one) for one in model.graph.initializer if one.name in inputs and not one.external_data
+    }
 
 
 def load_model(path: Path) -> Any:
@@ -277,6 +290,8 @@ def _missing(graph: Any) -> dict[str, tuple[str, int]]:
 def _translated(source: Source, model: Any, change: ArgumentChange | None, folder: Path) -> tuple[Built, str]:
     """Returns the program and what is to be told of it. `folder`: of the model's tensors that lie in files."""
     inputs = model_inputs(model.graph)
+    if why := held_inputs(model, {}, 0)[1]:
+        raise Untranslated(why)
     initial = initial_values(model, folder)
     seed, given = _options(source, symbols(inputs))
     refused: Untranslated | None = None
@@ -299,6 +314,7 @@ def _translated(source: Source, model: Any, change: ArgumentChange | None, folde
             assert constant.program is not None, "it is raised above"
             program = constant.program
         told = [_told(program, check, drawn.chosen), _declared_otherwise(model, program, drawn.tensors)]
+        program.fixed_inputs |= {name: to_numpy(each) for name, each in _overridable(model).items()}
         tensors = tuple(drawn.tensors[name] for name in program.argument_names)
         return Built(program, tensors, {}, drawn.registry), "; ".join(filter(None, told))
     assert refused is not None, "at least one choice is tried"

@@ -14,7 +14,7 @@ import torch
 
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
-from mindgap.models.corpus.onnx_models.model_proto import op_of
+from mindgap.models.corpus.onnx_models.model_proto import op_of, texts_of
 from mindgap.models.corpus.onnx_models.operand_values import DrawnOperand, values_for
 from mindgap.models.corpus.onnx_models.pointwise import element_type
 from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
@@ -23,16 +23,21 @@ from mindgap.models.corpus.translated_model import Unrunnable, Untranslated, Unt
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 
 #: Sizes that are tried for dimensions without one, smallest first: the first dimension of an input, then others, then
-#: height and width of a picture.
-_TRIED: Final = tuple(
-    (first, other, picture)
-    for other, picture in ((8, 32), (4, 64), (16, 128), (32, 224), (1, 8), (64, 256), (128, 512))
-    for first in (2, 1)
-)
+#: height and width of a picture. Last those where the first is the time.
+_TRIED: Final = (
+    *(
+        (first, other, picture)
+        for other, picture in ((8, 32), (4, 64), (16, 128), (32, 224), (1, 8), (64, 256), (128, 512))
+        for first in (2, 1)
+    ),
+    (16, 16, 128), (64, 1, 256), (512, 512, 512), (4096, 4096, 512),
+)  # fmt: skip
 #: Elements of an input whose sizes are chosen, at most.
 _ELEMENTS: Final = 1 << 22
 #: Integers drawn for an input that nothing indexes with: [0, _IDS).
 _IDS: Final = 8
+#: Texts for a model that has none.
+_NUMERALS: Final = ("1", "23", "-4.5")
 #: Dtypes that numpy has not.
 _NO_NUMPY: Final = frozenset({
     torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz,
@@ -67,18 +72,13 @@ class ModelInput:
 
 
 def model_inputs(graph: Any) -> list[ModelInput]:
-    """Returns the inputs that have no initializer. Raises `Untranslated` for one that is no tensor."""
+    """Returns the inputs that have no initializer and are tensors of numbers (`held_inputs` has the others)."""
     initial = {one.name for one in graph.initializer}
     found: list[ModelInput] = []
     for value in graph.input:
-        if value.name in initial:
+        if value.name in initial or _no_numbers(value):
             continue
-        kind = value.type.WhichOneof("value")
-        if kind != "tensor_type":
-            raise Untranslated(f"input {value.name} is of {(kind or 'no type').removesuffix('_type')}, not a tensor")
         tensor = value.type.tensor_type
-        if tensor.elem_type == 8:
-            raise Untranslated(f"input {value.name} holds strings, which graphs do not hold")
         if not tensor.HasField("shape"):
             found.append(ModelInput(value.name, element_type(tensor.elem_type), None))
             continue
@@ -88,6 +88,52 @@ def model_inputs(graph: Any) -> list[ModelInput]:
             sizes.append(int(dim.dim_value) if sized else dim.dim_param or f"{value.name}.{axis}")
         found.append(ModelInput(value.name, element_type(tensor.elem_type), tuple(sizes)))
     return found
+
+
+def _no_numbers(value: Any) -> str:
+    """Why graphs do not hold an input; empty for a tensor of numbers."""
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        return f"input {value.name} is of {(kind or 'no type').removesuffix('_type')}, not a tensor"
+    return (
+        f"input {value.name} holds strings, which graphs do not hold" if value.type.tensor_type.elem_type == 8 else ""
+    )
+
+
+def held_inputs(model: Any, sizes: Mapping[str, int], seed: int) -> tuple[dict[str, Any], str]:
+    """Returns what runtimes are given for the inputs that graphs do not hold, and why they do not; "" without any.
+
+    Texts are those in the attributes and initializers of the model, or else numerals, which every operator takes. A
+    sequence has two elements, an optional value is there. Raises `Untranslated` for one of another type.
+    """
+    import onnx
+
+    random = np.random.default_rng(seed)
+    texts = [*texts_of(model), *_NUMERALS]
+    found: dict[str, Any] = {}
+    why = ""
+
+    def drawn(kind: Any, name: str) -> Any:
+        which = kind.WhichOneof("value")
+        if which == "sequence_type":
+            return [drawn(kind.sequence_type.elem_type, name) for _ in range(2)]
+        if which == "optional_type":
+            return drawn(kind.optional_type.elem_type, name)
+        if which != "tensor_type":
+            raise Untranslated(f"input {name} is of {(which or 'no type').removesuffix('_type')}, not a tensor")
+        dims = kind.tensor_type.shape.dim
+        shape = [dim.dim_value if dim.dim_value > 0 else sizes.get(dim.dim_param, 2) for dim in dims]
+        if kind.tensor_type.elem_type == onnx.TensorProto.STRING:
+            picked = random.permutation(np.arange(math.prod(shape)) % len(texts))
+            return np.array([texts[at] for at in picked], dtype=str).reshape(shape)
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)
+        return random.standard_normal(shape).astype(dtype)
+
+    initial = {one.name for one in model.graph.initializer}
+    for value in model.graph.input:
+        if value.name not in initial and (reason := _no_numbers(value)):
+            found[value.name], why = drawn(value.type, value.name), why or reason
+    return found, why
 
 
 def symbols(inputs: Sequence[ModelInput]) -> list[str]:

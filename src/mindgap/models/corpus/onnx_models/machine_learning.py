@@ -80,11 +80,11 @@ def _tree_scores(node: OnnxNode, x: Tensor, kind: str, outputs: int) -> Tensor:
     node.only(aggregate in (b"SUM", b"AVERAGE"), f"with {aggregate.decode()}")
     place, numbers = _leaves(node, x)
     at = {each: i for i, each in enumerate(numbers)}
-    weights = torch.zeros(len(numbers), outputs, dtype=x.dtype)
+    added = [[0.0] * outputs for _ in numbers]
     names = ("treeids", "nodeids", "ids", "weights")
     for tree, leaf, output, weight in zip(*(node.get(f"{kind}_{name}") for name in names), strict=True):
-        weights[at[tree, leaf], output] += weight
-    total = weights[place].sum(1)
+        added[at[tree, leaf]][output] += weight
+    total = torch.tensor(added, dtype=x.dtype)[place].sum(1)
     total = total / place.shape[1] if aggregate == b"AVERAGE" else total
     base = node.get("base_values")
     return total + torch.tensor(base, dtype=x.dtype) if base else total
@@ -152,6 +152,14 @@ def binarizer(node: OnnxNode, x: Tensor) -> Tensor:
 def array_feature_extractor(_: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
     found = x.index_select(-1, index.reshape(-1).to(torch.int64))
     return found.reshape(1, -1) if x.dim() == 1 else found
+
+
+@translates("ai.onnx.ml.ZipMap")
+def zip_map(node: OnnxNode, x: Tensor) -> Tensor:
+    """The table of the values of the maps that it gives: a row for each, a column for each label in order."""
+    labels = node.get("classlabels_int64s") or node.get("classlabels_strings")
+    column = {label: at for at, label in enumerate(labels)}
+    return x.reshape(-1, len(labels))[:, torch.tensor([column[label] for label in sorted(column)])]
 
 
 @translates("ai.onnx.ml.Imputer")

@@ -77,6 +77,15 @@ def attributes_of(node: Any) -> dict[str, Any]:
     return found
 
 
+def texts_of(model: Any) -> list[str]:
+    """Returns the texts that attributes and initializers of the main graph hold, at most 64."""
+    lists = [[*one.strings] for node in model.graph.node for one in node.attribute]
+    stored = [one.t for node in model.graph.node for one in node.attribute if one.HasField("t")]
+    lists += [[*tensor.string_data] for tensor in (*model.graph.initializer, *stored)]
+    unique = dict.fromkeys(text.decode("utf-8", "replace") for each in lists for text in each)
+    return [*unique][:64]
+
+
 def _array_of(tensor: Any, folder: str = "") -> Any:
     """Returns the array of a stored tensor. Raises `Untranslated` for one whose data, type and shape do not fit."""
     from onnx import numpy_helper
