@@ -196,6 +196,7 @@ def with_own_path(
             return dataclasses.replace(row, own_path=about, faults=row.independent_faults)
         faults = faults_of_nodes(found, blame)
     if not faults:
+        detail = joined(detail, _masked(comparison, run, compared.against, sides))
         drawn = draws(comparison.graph)
         fault, weak = fault_of(run, status, detail, compared.apart, compared.against, locate, drawn)
         row = dataclasses.replace(row, weaknesses=(*row.weaknesses, *weak))
@@ -203,6 +204,21 @@ def with_own_path(
     for fault in faults:
         row = with_fault(row, fault, about, sides)
     return row
+
+
+def _masked(
+    comparison: GraphComparison, run: OwnRun, against: Against, sides: tuple[Sequence[Array], Sequence[Array]] | None
+) -> str:
+    """Where the difference lies, if a mask among the arguments explains that; or ""."""
+    from mindgap.judge.trace.masked_places import masked_places  # imports PyTorch
+
+    if sides is None or len(sides[0]) != len(sides[1]):
+        return ""
+    graph, others = comparison.graph, run.other_arguments if against == "others" else None
+    given = (
+        materialise_all(graph, comparison.context.tensors) if others is None else _with_arguments(comparison, others)
+    )
+    return "" if given is None else masked_places(graph, given, *sides)
 
 
 def _other_forms(comparison: GraphComparison, run: OwnRun) -> bool:
@@ -270,7 +286,7 @@ def _sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[
 
 def joined(first: str, second: str) -> str:
     """Returns two details as one."""
-    return f"{first}; {second}" if first else second
+    return "; ".join(filter(None, (first, second)))
 
 
 def _compared(
