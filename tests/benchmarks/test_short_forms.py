@@ -110,6 +110,7 @@ SHORT_FORMS = (
     ),
     ShortForm("several_faults.py", "mlp --faults 6 --graphs 1", r" 1 +[1-9]\d* "),
     ShortForm("small_diff.py", "cpu/jit --runs 1 --against {root}", r"(?s)ratio to .*session: new model +\d"),
+    ShortForm("small_diff_costs.py", "cpu/jit --decoders 1", r"(?s)1 decoders on 1 .*own path +[\d. ]*[1-9].*all +\d"),
     ShortForm("stages.py", "onnxruntime-cpu/sigmoid_wrong.py", r"onnxruntime/cpu\t(?!no)[\w ]+\t1"),
     ShortForm("store_segments.py", "300", r"301 segments compacted, 301 rows"),
     ShortForm("store_write.py", "10000", r"(?s)rows/s appended.*distinct outputs per graph"),
