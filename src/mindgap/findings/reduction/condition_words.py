@@ -9,22 +9,13 @@ from typing import Final
 from mindgap.aten.operators import packet_of
 from mindgap.findings.reduction import variants
 from mindgap.findings.reduction.reducer import Answer
-from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Ref
-from mindgap.results.rows import Row
+from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat
 
 #: What a neighbour differs in, how, and what the check answers.
 Trial = tuple[str, str, Answer]
 
 #: Operators whose inputs may lack the dimension of the batch.
 _BATCHED: Final = re.compile(r"(conv|pool|pad|norm|shuffle|fold)")
-_HAPPENS: Final = {
-    "failed": "fails",
-    "unsupported": "is refused",
-    "structural": "gives another shape or dtype",
-    "exceptional": "is wrong about NaN or infinity",
-    "discrepant": "is wrong",
-    "reduced_precision": "loses precision",
-}
 
 
 def facts_of(graph: Graph, trials: Sequence[Trial]) -> tuple[str, ...]:
@@ -158,45 +149,6 @@ def right_for(trials: Sequence[Trial]) -> str:
         if axis.startswith("attribute ") and answer == "calm":
             parts.append(f"`{axis.split()[1]}={value.removeprefix('default ')}`")
     return "; ".join(dict.fromkeys(parts))
-
-
-def title_in_words(phrase: str, graph: Graph, row: Row) -> str:
-    """Returns a title of a fault in words: "`max(x, 0)` of a 0-d tensor fails". `phrase`: of the condition."""
-    calls = " of ".join(f"`{_call(graph, index)}`" for index in reversed(range(len(graph.nodes))))
-    happens = _HAPPENS.get(row.word, row.word)
-    facts = [] if phrase in ("", "any input tried") else phrase.split(", ")
-    tensors = [_tensor_words(fact) for fact in facts if _is_tensor(fact)]
-    others = [fact for fact in facts if not _is_tensor(fact)]
-    of = f" of {' and '.join(tensors)}" if tensors else ""
-    where = f" ({', '.join(others)})" if others else ""
-    return f"{calls}{of} {happens}{where}"
-
-
-def _is_tensor(fact: str) -> bool:
-    return fact.endswith("-d input") or fact in ("an empty input", "input without a batch dimension")
-
-
-def _tensor_words(fact: str) -> str:
-    words = fact.replace("input", "tensor")
-    return words if words.startswith("an ") else f"a {words}"
-
-
-def _call(graph: Graph, index: int) -> str:
-    node = graph.nodes[index]
-    names: dict[int, str] = {}
-    given = [_argument(arg, names) for arg in node.args]
-    given += [f"{name}={_argument(arg, names)}" for name, arg in node.kwargs]
-    packet = packet_of(node.op) if node.op.count(".") == 2 else node.op
-    return f"{packet}({', '.join(given)})"
-
-
-def _argument(arg: Arg, names: dict[int, str]) -> str:
-    if isinstance(arg, Ref):
-        names.setdefault(arg.index, "xyzuvw"[len(names)] if len(names) < 6 else f"x{len(names)}")
-        return names[arg.index]
-    if isinstance(arg, tuple):
-        return f"[{', '.join(_argument(item, names) for item in arg)}]"
-    return _text(arg)
 
 
 def _text(arg: Arg) -> str:
