@@ -149,6 +149,10 @@ def test_runs_of_a_file_without_a_translation_are_compared_with_each_other() -> 
         assert alone.word == "unjudged" and "No second platform ran it" in alone.detail
     witness = {parse("onnx/reference"): dataclasses.replace(run, outputs=off(1e-7))}
     assert rows_of_file("m", {names[1]: run}, "no", witness)[0].word == "rounding"
+    # That a valid file fails is the platform's where the evaluator runs it; a runtime may forgive an invalid one.
+    (fails,) = rows_of_file("m", {names[0]: failed}, "no", witness)
+    assert (fails.word, fails.blame) == ("failed", "platform") and "Didn't find op. It runs on onnx" in fails.detail
+    assert rows_of_file("m", {names[0]: failed}, "no", witness, valid=False)[0].word == "unjudged"
 
 
 def test_what_could_not_be_examined_is_weaker_evidence() -> None:

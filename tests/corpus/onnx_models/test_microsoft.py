@@ -102,6 +102,9 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[Any], int]] = {
     "fast_gelu": ("FastGelu", MS, {}, [f(3, 8), f(8)], 1),
     "quick_gelu": ("QuickGelu", MS, {}, [f(3, 8)], 1),
     "fused_matmul": ("FusedMatMul", MS, {"alpha": 0.5, "transB": 1}, [f(2, 3, 8), f(2, 5, 8)], 1),
+    "fused_matmul_batches": (
+        "FusedMatMul", MS, {"transBatchA": 1, "transBatchB": 1, "transB": 1}, [f(3, 2, 8), f(5, 2, 8)], 1,
+    ),
     "fused_conv": ("FusedConv", MS, {"activation": "Relu"}, [f(1, 3, 5, 5), f(4, 3, 3, 3), f(4)], 1),
     "fused_gemm": ("FusedGemm", MS, {"activation": "LeakyRelu", "activation_alpha": 0.1}, [f(3, 8), f(8, 5), f(5)], 1),
     "simplified_layer_norm": ("SimplifiedLayerNormalization", "", {}, [f(3, 8), f(8)], 1),

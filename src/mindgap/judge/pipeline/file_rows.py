@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mindgap.graph import Array
+from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.metrics import distance
+from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.file_faults import faults_of_nodes
 from mindgap.judge.pipeline.own_path_alone import measured, off_words
 from mindgap.judge.pipeline.own_path_reasons import forms, own_path_of, with_fault
@@ -22,19 +24,22 @@ NodesOn = Callable[[PlatformName, float | None], FileNodes]
 
 
 def rows_of_file(
-    name: str, runs: Runs, reason: str, witnesses: Runs | None = None, nodes: NodesOn | None = None
+    name: str, runs: Runs, reason: str, witnesses: Runs | None = None, nodes: NodesOn | None = None,
+    valid: bool = True,
 ) -> list[Row]:  # fmt: skip
     """Returns a row for each platform on which a model file without a translation was to run.
 
     Equal bits of another run are `identical`. Outputs that are as near to another run as two right implementations of
     one operator are to each other are `rounding`: nothing bounds it, and the detail says so. Any other difference is a
     finding where a node alone shows it and float64 or a second run takes the reference evaluator's side. Else it is
-    unjudged, as a failure is: nothing says which side is right. `reason`: why there is no graph. `witnesses`: runs of
+    unjudged: nothing says which side is right. A failure is a finding where the format's checker takes the file
+    (`valid`) and the evaluator runs it, and unjudged elsewhere. `reason`: why there is no graph. `witnesses`: runs of
     the evaluator, which have no row. `nodes`: finds the nodes that a platform computes otherwise.
     """
     every = {**(witnesses or {}), **runs}
     outputs = {platform: run.outputs for platform, run in every.items() if run is not None and run.outputs is not None}
-    rows = [_row_of_file(name, platform, run, outputs, reason) for platform, run in runs.items()]
+    runs_whole = valid and any(platform in outputs for platform in witnesses or ())
+    rows = [_row_of_file(name, platform, run, outputs, reason, runs_whole) for platform, run in runs.items()]
     return [
         row if nodes is None or not row.unjudged or run is None or run.outputs is None
         else _with_nodes(row, run, outputs, [*(witnesses or {})], nodes)
@@ -66,8 +71,10 @@ def failures_of_file(runs: Runs) -> str:
 
 
 def _row_of_file(
-    name: str, platform: PlatformName, run: OwnRun | None, outputs: Mapping[PlatformName, Sequence[Array]], reason: str
-) -> Row:
+    name: str, platform: PlatformName, run: OwnRun | None, outputs: Mapping[PlatformName, Sequence[Array]], reason: str,
+    runs_whole: bool,
+) -> Row:  # fmt: skip
+    """`runs_whole`: the file is valid, and the evaluator runs it."""
     if run is None or not run.fed or not outputs:
         why = "this platform does not read the file" if run is None else run.reason
         return Row(name, platform, "not_run", None, detail=f"not run: {reason}, and {why}")
@@ -76,6 +83,10 @@ def _row_of_file(
         return replace(row, status="unsupported", message=f"{run.words} is refused: {run.reason}")
     if run.outputs is None:
         ran_on = ", ".join(others)
+        if runs_whole:
+            text = f"{run.words} fails here: {run.reason}. It runs on {ran_on}"
+            fault = Fault(SubmoduleCulprit(""), "failed", "platform", detail=text)
+            return with_fault(replace(row, message=run.reason), fault, own_path_of(run, "failed", text))
         text = f"{run.words} fails here: {run.reason}. It runs on {ran_on}; {reason}, so nothing says which is right"
         return replace(
             row, status="runtime_error", unjudged=True, message=run.reason, detail=f"not judged: {text}",

@@ -131,9 +131,10 @@ def with_own_path(
     decides, blame = is_referee(row.platform), None
     # Nothing decides about itself; of a quantised LiteRT file other kernels do.
     if referee is not None and (not decides or Path(run.way).suffix == ".tflite"):
-        open_ = status == "differs" or (status == "unjudged" and comparison.context.settings.judge)
+        open_ = status in ("differs", "as_graph") or (status == "unjudged" and comparison.context.settings.judge)
         if open_ and not decides and (policy := policy_of_operands(comparison, run, referee)) is not None:
             about = own_path_of(run, "differs", policy.detail)
+            row = cleared(row) if status == "as_graph" else row
             return with_fault(row, policy, about, _sides(comparison, run, compared.against))
         ours = _sides(comparison, run, "reference")[0]
         if status == "differs" and is_order_of_dequantisation(comparison.graph, ours, compared.apart or 1.0):

@@ -122,7 +122,7 @@ def capture_built(
 ) -> Graph:
     """Captures a program that is built and leaves it as it was. Raises `CaptureError`."""
     if isinstance(built.program, UntranslatedModel):
-        raise NoTranslation(built.program.reason)
+        raise NoTranslation(built.program.reason, built.program.valid)
     activate(built.imports)
     try:
         with warnings.catch_warnings():

@@ -41,11 +41,12 @@ def checked_before() -> Generator[None]:
 
 
 class NoTranslation(CaptureError):
-    """A model file has an operator without a translation, so that there is no graph; runtimes may run the file."""
+    """A model file has an operator without a translation, so that there is no graph; runtimes may run the file.
+    `valid`: the format's checker takes it."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, valid: bool = True) -> None:
         MindgapError.__init__(self, reason)
-        self.reason, self.line = reason, ""
+        self.reason, self.line, self.valid = reason, "", valid
 
 
 class Untranslated(Exception):
@@ -63,6 +64,10 @@ class Untranslated(Exception):
 class MissingTranslation(Untranslated):
     """Operators have no translation, by their kind, or values of the inputs decide what they do: no other inputs
     help."""
+
+
+class InvalidFile(Untranslated):
+    """The format's checker refuses the file; a runtime may forgive it."""
 
 
 class Unrunnable(Untranslated):
@@ -221,13 +226,15 @@ class UntranslatedModel(torch.nn.Module):
     any_rank: inputs that may have any number of dimensions.
     fixed_inputs: further inputs by name that a runtime may ask for, as it is given them: texts, sequences,
         initializers.
+    valid: the format's checker takes the file.
     """
 
     def __init__(
         self, inputs: Sequence[str], reason: str, any_rank: Set[str] = frozenset(),
-        fixed: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, Any] | None = None, valid: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.valid = valid
         self.argument_names, self.reason, self.any_rank = tuple(inputs), reason, any_rank
         self.fixed_inputs = dict(fixed or {})
         self.eval()

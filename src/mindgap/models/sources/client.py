@@ -63,6 +63,10 @@ class FileUntranslated(ProgramRefused):
         self.reason = reason
 
 
+class FileInvalid(FileUntranslated):
+    """The format's checker refuses a model file, for a reason that a runtime may forgive."""
+
+
 class ProgramRaised(MindgapError):
     """A program fails by itself, in eager mode."""
 
@@ -70,6 +74,7 @@ class ProgramRaised(MindgapError):
 #: By what the worker says of a program that was refused.
 _ERRORS: Final = {
     "": MindgapError, "program": ProgramRefused, "raised": ProgramRaised, "untranslated": FileUntranslated,
+    "invalid": FileInvalid,
 }  # fmt: skip
 
 

@@ -251,7 +251,9 @@ def _failed(error: BaseException) -> Header:
     if isinstance(error, MindgapError):
         from mindgap.models.corpus.translated_model import NoTranslation
 
-        refused = "untranslated" if isinstance(error, NoTranslation) else "program"
+        refused = "program"
+        if isinstance(error, NoTranslation):
+            refused = "untranslated" if error.valid else "invalid"
         refused = "raised" if isinstance(error, ProgramError) else refused if isinstance(error, CaptureError) else ""
         return {"kind": "failed", "reason": str(error), "broken": "", "refused": refused}
     if isinstance(error, Exception) and not isinstance(error, MemoryError) and not was_users(error):

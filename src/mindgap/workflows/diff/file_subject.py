@@ -15,7 +15,7 @@ from mindgap.judge.pipeline.file_versions import with_file_versions
 from mindgap.judge.pipeline.model_files import referee_of
 from mindgap.judge.pipeline.outcome_rows import row_or_failure
 from mindgap.models.own_path.runs import FileNodes, OwnRun
-from mindgap.models.sources.client import FileUntranslated
+from mindgap.models.sources.client import FileInvalid, FileUntranslated
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
 from mindgap.results.rows import Row
@@ -56,7 +56,9 @@ class FileSubject:
         if self.program.reads(reference):
             rows = self._of_versions(runs, self.program.run(reference), referee)
         else:
-            rows = rows_of_file(self.name, runs, error.reason, referee, self._nodes)
+            rows = rows_of_file(
+                self.name, runs, error.reason, referee, self._nodes, valid=not isinstance(error, FileInvalid)
+            )
         judged = {row.platform: row for row in rows}
         return [advised(judged.get(platform, row)) for platform, row in failed.items()]
 

@@ -45,6 +45,7 @@ from mindgap.models.corpus.program import ArgumentChange, Built, Program
 from mindgap.models.corpus.source import Source, SourceError, one_line, require_file, suggest
 from mindgap.models.corpus.translated_model import (
     CHECKED,
+    InvalidFile,
     MissingTranslation,
     TranslatedModel,
     Unrunnable,
@@ -80,12 +81,13 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if reason := complaint(model):
-                raise Untranslated(reason)
+                raise InvalidFile(reason)
             built, told = _translated(source, expanded(model), change, path.resolve().parent)
     except Unrunnable as reason:
         raise SourceError(f"{path}: {reason}") from reason
     except Untranslated as reason:
-        return _untranslated(source, model, f"{path}: {reason}", change)
+        valid = not isinstance(reason, InvalidFile)
+        return _untranslated(source, model, f"{path}: {reason}", change, valid)
     except MemoryError as error:
         raise SourceError(f"{path}: its tensors take more memory than there is") from error
     if told:
@@ -93,7 +95,7 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
     return built
 
 
-def _untranslated(source: Source, model: Any, reason: str, change: ArgumentChange | None) -> Built:
+def _untranslated(source: Source, model: Any, reason: str, change: ArgumentChange | None, valid: bool) -> Built:
     """Returns what stands for a file that has no translation: its inputs, of the first sizes that fit by ONNX's shape
     inference. Raises `SourceError` where these are not known."""
     try:
@@ -110,7 +112,7 @@ def _untranslated(source: Source, model: Any, reason: str, change: ArgumentChang
         fixed |= held_inputs(model, {**drawn.chosen, **given}, seed)[0]
     except Untranslated as error:
         raise SourceError(reason if str(error) in reason else f"{reason}; {error}") from None
-    stand_in = UntranslatedModel([*drawn.tensors], reason, fixed=fixed)
+    stand_in = UntranslatedModel([*drawn.tensors], reason, fixed=fixed, valid=valid)
     return Built(stand_in, tuple(drawn.tensors.values()), {}, drawn.registry)
 
 

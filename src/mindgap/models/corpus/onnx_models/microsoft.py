@@ -47,9 +47,13 @@ def quick_gelu(node: OnnxNode, x: Tensor) -> Tensor:
 
 @translates("com.microsoft.FusedMatMul")
 def fused_matmul(node: OnnxNode, a: Tensor, b: Tensor) -> Tensor:
-    node.only(not node.get("transBatchA", 0) and not node.get("transBatchB", 0), "with transposed batches")
-    left = a.transpose(-1, -2) if node.get("transA", 0) and a.dim() > 1 else a
-    right = b.transpose(-1, -2) if node.get("transB", 0) and b.dim() > 1 else b
+    # The batch of an operand whose rows come first lies behind them.
+    left, right = (
+        each.movedim(0, -2) if node.get(f"transBatch{side}", 0) and each.dim() > 2 else each
+        for side, each in (("A", a), ("B", b))
+    )
+    left = left.transpose(-1, -2) if node.get("transA", 0) and a.dim() > 1 else left
+    right = right.transpose(-1, -2) if node.get("transB", 0) and b.dim() > 1 else right
     alpha = node.get("alpha", 1.0)
     return torch.matmul(left, right) if alpha == 1.0 else torch.matmul(left, right) * alpha
 
