@@ -38,7 +38,12 @@ def run_onnx(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
     """Returns the outputs of a model file; texts as it gives them."""
     compiled = openvino.compile_model(openvino.Core().read_model("FILE"), "CPU", PROPERTIES)
-    inputs = [(given.get_any_name() if given.get_names() else "", given.partial_shape) for given in compiled.inputs]
+    # An input has the names of what is computed of it without a change, too.
+    inputs = [
+        (min(each.get_names(), key=lambda name: name != own, default=""), each.partial_shape)
+        for each in compiled.inputs
+        for own in [each.node.get_friendly_name()]
+    ]
     narrow = openvino.Type.bf16  # numpy has none: OpenVINO gives its bits as float16
     given = [
         openvino.Tensor(tensor.view(torch.uint16).numpy(), openvino.Shape(tensor.shape), narrow)

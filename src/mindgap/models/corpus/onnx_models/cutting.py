@@ -18,7 +18,7 @@ from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Array
 from mindgap.models.corpus.onnx_models.model_proto import initial_value, node_name, op_of, used_names
 from mindgap.models.corpus.onnx_models.node import ConstantResults
-from mindgap.models.corpus.onnx_models.reference_check import FAULTY, FAULTY_BEFORE
+from mindgap.models.corpus.onnx_models.reference_check import FAULTY_BEFORE, is_faulty
 from mindgap.models.corpus.onnx_models.translation import bakeable, translated
 from mindgap.models.corpus.source import one_line
 from mindgap.models.corpus.translated_model import Untranslated
@@ -100,11 +100,11 @@ class CutModel:
         `wide`: of float32 operands in float64, by the evaluator."""
         found = self._by_evaluator(place, wide)
         if isinstance(found, str) and not wide and self.op(place) not in _RANDOM:
-            return self._by_translation(place) or found
+            return self.by_translation(place) or found
         return found
 
-    def _by_translation(self, place: int) -> dict[str, Array]:
-        """The results of a node by its translation; none where it has none for these operands."""
+    def by_translation(self, place: int) -> dict[str, Array]:
+        """Returns the results of a node by its translation; none where it has none for these operands."""
         from mindgap.models.corpus.onnx_models.file import expanded
 
         part, names = self.part([place], self.results(place)), self.results(place)
@@ -127,7 +127,7 @@ class CutModel:
         versions = [each.version for each in self.model.opset_import if not each.domain]
         if op_of(node) in _RANDOM:
             return "it may draw random numbers"
-        if op_of(node) in FAULTY or max(versions, default=0) < FAULTY_BEFORE.get(op_of(node), 0):
+        if is_faulty(node) or max(versions, default=0) < FAULTY_BEFORE.get(op_of(node), 0):
             return "the evaluator computes it wrongly"
         part = self.part([place], self.results(place))
         feeds = {name: self.values[name] for name in self.operands([place])}
