@@ -21,7 +21,7 @@ from mindgap.graph.compare.culprit import DtypePolicy, Example, culprit_of
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict, Weakness
 from mindgap.platforms.name import parse
-from mindgap.report.finding_blocks import blocks, reason
+from mindgap.report.finding_blocks import blocks
 from mindgap.report.study_html import cell, section_of
 from mindgap.results.drawn_graph import DrawnNode
 from mindgap.results.rows import Row
@@ -64,8 +64,8 @@ def one_model(file: Path) -> Report:
             culprit=culprit_of(-1, "aten.fft_fft.default")),
         Row("m", parse("tvm/cpu"), "compile_error", "failed", blame="platform", message=TVM_SAYS,
             culprit=culprit_of(1, "aten.sort.default"), detail=f"compile_error (fails by itself): {TVM_SAYS}"),
-        Row("m", parse("iree/cpu"), "not_run", None, detail="not run: the time budget of 80 s is used up"),
-        Row("m", parse("jax/cpu"), "ok", None, metrics(2), unjudged=True, detail="not judged: no memory was left"),
+        Row("m", parse("iree/cpu"), "not_run", None, detail="the time budget of 80 s is used up"),
+        Row("m", parse("jax/cpu"), "ok", None, metrics(2), unjudged=True, detail="no memory was left"),
     )  # fmt: skip
     model = replace(report.models[0], name="m", source=f"{file}:make")
     return replace(report, models=(model,), rows=rows, refused=(), created="2100-01-01T00:00:00+00:00")
@@ -262,12 +262,6 @@ def test_a_policy_has_the_line_of_its_first_node_where_one_model_shows_it() -> N
     assert dict(block.fields)["line"] == "m (m.py:3)"
     (block,) = blocks(replace(sample(), rows=(row, replace(row, model="other"))))
     assert "line" not in dict(block.fields)
-
-
-def test_a_row_that_was_not_judged_says_why_behind_its_set_of_arguments() -> None:
-    row = Row("m", parse("cpu/jit"), "ok", None, detail="arguments 2 (arguments 1: unjudged): not judged: 0.1 off")
-    assert reason(replace(row, unjudged=True)) == "arguments 2 (arguments 1: unjudged): 0.1 off"
-    assert reason(replace(row, detail="not judged: 0.1 off")) == "0.1 off"
 
 
 def test_a_calm_row_whose_results_are_others_altogether_gives_the_reason() -> None:

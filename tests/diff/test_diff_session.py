@@ -107,7 +107,7 @@ def test_a_worker_that_an_interrupt_ends_is_no_failure_of_its_platform(
         finally:
             signal.signal(signal.SIGINT, before)
     (row,) = stopped.value.report.rows
-    assert (row.word, row.finding, row.detail) == ("not_run", False, "not run: interrupted")
+    assert (row.word, row.finding, row.detail) == ("not_run", False, "interrupted")
 
 
 class _Waited:

@@ -18,6 +18,7 @@ from onnx import helper
 
 from cli.command_line import mindgap
 from mindgap.graph import MindgapError
+from mindgap.graph.compare.reason import Reason
 from mindgap.judge.pipeline.model_files import decided_by_reference
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.models.own_path.client import OwnPathClient
@@ -449,7 +450,8 @@ def test_a_file_that_runs_where_its_translation_fails_is_judged(
         assert found.detail == "judged on the outputs of m.onnx: the captured graph fails here (no Round)"
     else:
         assert [each.verdict for each in found.faults] == ["export"]
-    refused = Row("m", parse(ONNX), "unsupported", None, message="the NPU took none of 1 operators: Floor (1)")
+    message, reasons = "the NPU took none of 1 operators: Floor (1)", (Reason("took_none"),)
+    refused = Row("m", parse(ONNX), "unsupported", None, message=message, reasons=reasons)
     found = with_own_path(comparison, refused, run, lambda shown: None, lambda: (right,), lambda platform: referee)
     assert found.verdict in (None, "export") and (found.status == "unsupported") == (verdict != "export")
     crashed = dataclasses.replace(row, status="crash")

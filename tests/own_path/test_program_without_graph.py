@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from mindgap.graph.compare.reason import Reason, has
 from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.file_rows import rows_of_file
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
@@ -17,7 +18,7 @@ from mindgap.judge.pipeline.own_path_reasons import submodule_culprit
 from mindgap.models.own_path.runs import FileChanges, Located, OwnRun, Sensitivity
 from mindgap.platforms.name import parse
 from mindgap.results.advice import _of_export, advised
-from mindgap.results.rows import FIXED, Row
+from mindgap.results.rows import Row
 
 PLATFORM = parse("cpu/jit")
 RIGHT = np.linspace(-1, 1, 8, dtype=np.float32)
@@ -89,15 +90,16 @@ def test_a_value_that_is_fixed_in_the_export_shows_on_other_arguments_and_on_lat
     others = row(other_outputs=off(0.5), other_eager=(RIGHT,))
     later = row(outputs=off(0.5), first="model.py:make?arguments=1")
     for found in (others, later):
-        assert found.verdict == "export" and FIXED in found.detail
+        assert found.verdict == "export" and has(found.faults[0].reasons, "fixed_value")
         assert advised(found).advice.startswith("compute with tensors")
 
 
 @pytest.mark.parametrize("path", ["", "layers.0"])
 def test_a_decision_by_data_that_no_line_of_the_program_makes_is_the_compilers(path: str) -> None:
     said = "torch.compile of the program failed: DataDependentOutputException: aten._local_scalar_dense.default"
+    reasons = (Reason("tensor_value"),)
     for line, advice in (("m.py:9", "compute with tensors"), ("", "")):
-        fault = Fault(submodule_culprit(path, line), "failed", "platform", (), said)
+        fault = Fault(submodule_culprit(path, line), "failed", "platform", (), said, reasons=reasons)
         assert _of_export(fault).startswith(advice) and bool(_of_export(fault)) == bool(line)
 
 

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, Graph, materialise_all
+from mindgap.graph.compare.reason import has
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.quantised_files import _by_name  # pyright: ignore[reportPrivateUsage]
@@ -279,7 +280,7 @@ def test_a_probe_that_makes_the_fault_leads_to_no_finding(
 
     found = with_probe(captured, encoded, right)
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
-    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
+    assert found.word == "unjudged" and has(found.reasons, "own_path")
     assert "is not judged: what follows is right for the right integers" in found.own_path.detail
 
 
@@ -298,7 +299,7 @@ def test_values_that_are_not_shown_decide_nothing(quantised_model: Path, capture
 
     found = with_probe(captured, hidden(0.1), right)
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
-    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
+    assert found.word == "unjudged" and has(found.reasons, "own_path")
     assert "the integers of QuantizeLinear_7 (QuantizeLinear) are not shown" in found.own_path.detail
     far = with_probe(captured, hidden(0.2), right)
     assert far.verdict == "export" and "the runtime is wrong" in far.detail, "no step of 8 bits leads there"
@@ -312,7 +313,7 @@ def test_a_quantised_litert_file_is_never_an_export_finding(
     (right,) = probe(REFEREE, [x])[0]
     found = with_probe(captured, lambda name, arrays: ((right + np.float32(0.25),), {}), right, "model.tflite")
     assert not found.finding and found.own_path is not None and found.own_path.status == "unjudged"
-    assert found.word == "unjudged" and found.detail.startswith("not judged: ")
+    assert found.word == "unjudged" and has(found.reasons, "own_path")
     assert "right kernels may give integers that are a step apart" in found.own_path.detail
     half = with_probe(captured, lambda name, arrays: ((right.astype(np.float16),), {}), right, "model.tflite")
     assert half.verdict == "export", "another dtype is no step"

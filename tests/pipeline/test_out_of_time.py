@@ -11,7 +11,7 @@ import pytest
 from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.judge.pipeline.time_budget import OutOfTime, TimeBudget
+from mindgap.judge.pipeline.time_budget import INTERRUPTED, OutOfTime, TimeBudget
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.results.rows import PlatformFacts, Report
@@ -39,11 +39,11 @@ def test_a_judge_ends_between_two_operators(tmp_path: Path) -> None:
     def receiver(text: str) -> None:
         told.append(text)
         if len(told) > 12:
-            raise OutOfTime("the time budget was used up")
+            raise OutOfTime
 
     with activity_receiver(receiver):
         row = comparison.row(platform)
-    assert row.verdict is None and row.unjudged and row.detail == "not judged: the time budget was used up"
+    assert row.verdict is None and row.unjudged and row.detail == "the time budget was used up"
     assert row.digests and row.metrics["max_abs"] and row.metrics["n_differing"]
     counts = [int(each) for text in told for each in re.findall(r"judging: (\d+) operators", text)]
     assert counts == sorted(set(counts)) and len(counts) > 5, "progress runs forth only"
@@ -54,13 +54,13 @@ def test_a_judge_ends_between_two_operators(tmp_path: Path) -> None:
 
 def test_what_is_known_without_a_judge(tmp_path: Path) -> None:
     comparison, platform = compared(tmp_path)
-    nothing = comparison.row_so_far(platform, "interrupted")
-    assert (nothing.word, nothing.detail) == ("not_run", "not run: interrupted")
+    nothing = comparison.row_so_far(platform, INTERRUPTED)
+    assert (nothing.word, nothing.detail) == ("not_run", "interrupted")
     comparison.run(platform)
-    some = comparison.row_so_far(platform, "interrupted")
-    assert (some.word, some.detail) == ("unjudged", "not judged: interrupted") and some.metrics["max_abs"]
+    some = comparison.row_so_far(platform, INTERRUPTED)
+    assert (some.word, some.detail) == ("unjudged", "interrupted") and some.metrics["max_abs"]
     comparison.run(parse("cpu/eager@threads=1"))
-    assert comparison.row_so_far(parse("cpu/eager@threads=1"), "interrupted").verdict == "identical"
+    assert comparison.row_so_far(parse("cpu/eager@threads=1"), INTERRUPTED).verdict == "identical"
 
 
 def test_nothing_was_asked_for_is_not_said_of_what_did_not_come_to_its_end(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_host_that_is_lost_is_no_failure_of_its_platform(tmp_path: Path) -> No
     comparison.context = dataclasses.replace(comparison.context, execute=execute)
     row = comparison.row(platform)
     assert (row.word, row.verdict, row.unknown) == ("not_run", None, True)
-    assert row.detail == "not run: host edge: the connection was lost"
+    assert row.detail == "host edge: the connection was lost"
     lost.clear()
     assert comparison.row(platform).verdict == "discrepant", "it is run when the host is back"
 

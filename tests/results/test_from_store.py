@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph import MindgapError, TensorStore
+from mindgap.graph.compare.reason import Reason
 from mindgap.report import html_page
 from mindgap.results.advice import advised
 from mindgap.results.from_store import report_of, runs, totals
@@ -61,9 +62,16 @@ def test_every_word_and_figure_comes_back_and_totals_reconcile(tmp_path: Path, s
 
 def test_the_faults_of_a_row_come_back_without_scripts(tmp_path: Path) -> None:
     report = with_three_faults()
+    reasons = (Reason("fixed_value", size=0.5), Reason("custom_operator", names=("a::b",)))
+    first, *others = report.rows[3].faults
+    faulty = dataclasses.replace(
+        report.rows[3], faults=(dataclasses.replace(first, reasons=reasons), *others), reasons=(Reason("by_export"),)
+    )  # fmt: skip
+    report = dataclasses.replace(report, rows=(*report.rows[:3], faulty, *report.rows[4:]))
     store = Store(tmp_path)
     recorded(store, report=report)
     found = report_of(store)
+    assert found.rows[3].reasons == faulty.reasons
     faults = tuple(dataclasses.replace(each, script="", known=False) for each in report.rows[3].faults)
     assert found.rows[3].faults == faults and found.totals.faults == 7
     assert totals(store, runs(store)[0]) == found.totals

@@ -319,8 +319,8 @@ def test_lacks_are_told_by_dtype_and_layout() -> None:
     )
     known = support(half, runs=(runs,), fails=(laid,))
     here = operator_coverage([runs, half, laid, Key("aten.tan.default", "float32", "contiguous")], known.answers("f"))
-    assert here.packets == {"runs": 1, "decomposed": 0, "fails": 0, "refuses": 0, "untried": 1}
-    assert here.calls == {"runs": 1, "decomposed": 0, "fails": 1, "refuses": 1, "untried": 1}
+    assert here.packets == {"runs": 1, "decomposed": 0, "fails": 0, "falls_back": 0, "refuses": 0, "untried": 1}
+    assert here.calls == {"runs": 1, "decomposed": 0, "fails": 1, "falls_back": 0, "refuses": 1, "untried": 1}
     assert here.dtypes["float32"] == (1, 1), "the operator that was not tried was not asked"
     assert here.dtypes["float16"] == (0, 1)
     listed_lacks = [(lack.op, lack.word, lack.whole, lack.dtypes, lack.layouts) for lack in here.lacks]

@@ -282,8 +282,11 @@ def _print(asked: SurveyResult, missing: bool, out: TextIO) -> None:
 
 def _totals(found: Mapping[PlatformName, OperatorCoverage]) -> Table:
     """Makes a table with a line per platform and measure, as shares of the calls that the reference runs."""
-    words = ("of", "runs", "decomposed", "fails", "refuses", "untried")
-    table = plain_table("platform", "count of", *words, title="operators, of those that cpu/eager runs")
+    from mindgap.workflows.support.answers import WORDS
+
+    words = ("of", *WORDS, "untried")
+    heads = [word.replace("_", " ") for word in words]
+    table = plain_table("platform", "count of", *heads, title="operators, of those that cpu/eager runs")
     for platform, here in found.items():
         for what, counts in (("packets", here.packets), ("overloads", here.overloads), ("calls", here.calls)):
             numbers = [sum(counts.values()), *(counts[word] for word in words[1:])]

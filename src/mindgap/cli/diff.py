@@ -41,6 +41,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.report.junit import Decision, fails_if_not_finite, no_decision
 from mindgap.report.words import not_finite
+from mindgap.results.reason_words import sentence
 from mindgap.results.settings import DEADLINE_S, OWN_PATH, REPEAT
 from mindgap.results.store import Store
 from mindgap.run.log_setup import is_verbose
@@ -315,8 +316,8 @@ def _not_measured(report: Report) -> list[str]:
 
 def _not_sized(report: Report) -> list[str]:
     """One line for each reason why dynamic dimensions were not run."""
-    own = [row.own_path.detail for row in report.rows if row.own_path is not None]
-    return [*dict.fromkeys(detail for detail in own if "dynamic dimensions: not compared" in detail)]
+    own = [each for row in report.rows if row.own_path is not None for each in row.own_path.reasons]
+    return [*dict.fromkeys(sentence(each) for each in own if each.kind == "sizes_not_compared")]
 
 
 def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mindgap.graph.compare.reason import has
 from mindgap.graph.compare.row_metrics import changed_wholly
 from mindgap.platforms.name import PlatformName
 from mindgap.report.finding_blocks import Block, blocks, clean, reason, size_text
@@ -30,7 +31,6 @@ from mindgap.report.words import (
     weaker_evidence,
     word_text,
 )
-from mindgap.results.rows import BY_EXPORT, NO_GRAPH
 from mindgap.workflows.diff import Report, Row
 
 _STYLES: Final = {
@@ -190,7 +190,7 @@ def print_rows(lines: Lines, rows: Sequence[RowLine]) -> None:
 
 
 def _line_of(name: str, row: Row, metrics: bool, verbose: bool) -> RowLine:
-    shown = size_text(row, METRICS) if metrics or (row.unjudged and NO_GRAPH not in row.detail) else ""
+    shown = size_text(row, METRICS) if metrics or (row.unjudged and not has(row.reasons, "no_graph")) else ""
     return RowLine(name, _word(row), remark(row, verbose), shown, "" if row.finding else row.advice)
 
 
@@ -203,7 +203,7 @@ def remark(row: Row, verbose: bool = False) -> str:
     if row.verdict == "ill_conditioned" and not verbose and not _is_changed(row):
         return meaning(row.verdict)
     # A row of the reference itself is identical, and says why.
-    shown = verbose or row.verdict != "rounding" or BY_EXPORT in row.detail or _is_changed(row)
+    shown = verbose or row.verdict != "rounding" or has(row.reasons, "by_export") or _is_changed(row)
     return clean(row.detail) if shown else ""
 
 

@@ -16,8 +16,6 @@ from mindgap.platforms.protocol import Unsupported
 #: The key of an executable's `facts`.
 KEY: Final = "delegation"
 _MOST_NAMES: Final = 8
-_TOOK_NONE: Final = "took none of"
-_COMPUTED_BEFORE: Final = "computed all of it before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +73,16 @@ def require_taken(delegation: Delegation | None) -> None:
     names = [*delegation.gave_back]
     raise Unsupported(
         names[0] if len(names) == 1 else "model",
-        f"{delegation.delegate} {_TOOK_NONE} {count} operators: {_named(delegation.gave_back)}",
+        f"{delegation.delegate} took none of {count} operators: {_named(delegation.gave_back)}",
+        elsewhere="took_none",
     )
 
 
-def took_none(message: str) -> bool:
-    """Whether a refusal is that of `require_taken`: what ran the graph instead says nothing of the delegate."""
-    return f" {_TOOK_NONE} " in message
-
-
-def computed_before(runtime: str, delegate: str) -> str:
-    """Returns the refusal of a graph that a runtime computes while it loads it, as one of constants."""
-    return f"{runtime} {_COMPUTED_BEFORE} {delegate} got a node"
-
-
-def nothing_left(message: str) -> bool:
-    """Whether a refusal is that of `computed_before`: the graph is ported, and says nothing of the delegate."""
-    return f" {_COMPUTED_BEFORE} " in message
+def computed_before(runtime: str, delegate: str, advice: str = "") -> Unsupported:
+    """Returns the refusal of a graph that a runtime computes while it loads it, as one of constants: it is ported, and
+    says nothing of the delegate. `advice`: a clause for the reader."""
+    why = f"{runtime} computed all of it before {delegate} got a node"
+    return Unsupported("model", f"{why}; {advice}" if advice else why, elsewhere="computed_before")
 
 
 def _named(counts: Mapping[str, int]) -> str:

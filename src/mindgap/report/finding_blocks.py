@@ -225,7 +225,7 @@ def reason(row: Row) -> str:
     if row.broken:
         return f"mindgap failed: {row.broken.strip().splitlines()[-1]}"[:_MOST_TEXT]
     # The word of the row says that it was not run or judged.
-    text = clean(row.message) or re.sub(r"^(.*\): |)not (?:run|judged): ", r"\1", clean(row.detail))
+    text = clean(row.message) or clean(row.detail)
     lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
     if not lines:
         return ""

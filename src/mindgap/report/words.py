@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from mindgap.graph.compare.reason import has
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Contradiction, Fault
 from mindgap.graph.decisions import other_decision
 from mindgap.platforms.delegation import Delegation, total
-from mindgap.results.rows import UNWRITTEN, NonFinite, OwnPath
+from mindgap.results.rows import NonFinite, OwnPath
 from mindgap.workflows.diff import Report, Row
 
 #: What a table calls a row -> (short form for narrow cells, what it means).
@@ -238,10 +239,10 @@ def own_path_notes(rows: Iterable[Row]) -> list[str]:
     found: dict[str, dict[str, None]] = {}
     for row in rows:
         own = row.own_path
-        # The row itself may say it.
-        if own is None or (own.detail and own.detail in row.detail):
+        # The row itself may give it.
+        if own is None or has(row.reasons, "own_path") or set(own.reasons) & set(row.reasons):
             continue
-        if own.status in _LEFT_OPEN or UNWRITTEN in own.detail:
+        if own.status in _LEFT_OPEN or has(own.reasons, "unwritten_arguments"):
             found.setdefault(own_path_words(own), {})[f"{row.model} on {row.platform}"] = None
     return [f"own export of {', '.join(names)}: {words}" for words, names in found.items()]
 

@@ -6,18 +6,18 @@ Advice that cannot be followed is a defect: `tests/results/test_advice.py` follo
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import Culprit, DtypePolicy, SubmoduleCulprit
+from mindgap.graph.compare.reason import ReasonKind, has
 from mindgap.graph.compare.verdict import Fault
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, BackendWithoutEnvironment
 from mindgap.platforms.protocol import Advised, Alternative
 from mindgap.platforms.registry import find
-from mindgap.results.rows import ASKS, CALLS_CUSTOM, DRAWS, FIXED, NOT_KEPT, OF_SIZES, Row
+from mindgap.results.rows import Row
 
 #: What to do about numbers that a program reads from its tensors.
 _AS_TENSORS: Final = (
@@ -33,29 +33,24 @@ _ASKED: Final = {
 _CONVERSIONS: Final = {"float32": "float", "float16": "half", "bfloat16": "bfloat16"}
 #: Modules in training mode that are named.
 _MOST_MODULES: Final = 6
-#: What to do about a program's own export, by what its detail says. The first that is there.
-_OF_EXPORT: Final[Mapping[str, str]] = {
-    CALLS_CUSTOM: (
-        "write it with PyTorch's own operators, or tell each exporter of it: register_fake for torch.export and "
+#: What to do about a program's own export, by the kind of the reason. The first that is there.
+_OF_EXPORT: Final[Mapping[ReasonKind, str]] = {
+    "custom_operator": (
+        "write it with PyTorch's own operators, or declare it to each exporter: register_fake for torch.export and "
         "torch.compile, custom_translation_table= of torch.onnx.export, extension= of openvino.convert_model"
     ),
-    ASKS: "leave the branch out, or have both sides of it compute the same",
-    NOT_KEPT: "take what is kept as an argument and return its new value",
-    "No conversion rule found for": "write the operators that are named with others",
-    OF_SIZES: (
+    "environment_question": "leave the branch out, or have both sides of it compute the same",
+    "state_not_kept": "take what is kept as an argument and return its new value",
+    "no_conversion": "write the operators that are named with others",
+    "dynamic_size": (
         "let the dynamic size stay a size: no loop over the dimension, no int(), math or NumPy on it. Or export a file "
         "for each size"
     ),
-    FIXED: _AS_TENSORS,
-    "data-dependent": _AS_TENSORS,
-    "DataDependent": _AS_TENSORS,
-    "Converting a tensor to a": _AS_TENSORS,
-    "NumPy": _AS_TENSORS,
-    ".numpy()": _AS_TENSORS,
-    "Iterating over a tensor": _AS_TENSORS,
-    DRAWS: "call .eval(), and give F.dropout training=self.training; take other random numbers as an argument",
+    "fixed_value": _AS_TENSORS,
+    "tensor_value": _AS_TENSORS,
+    "tracer_warning": _AS_TENSORS,
+    "random": "call .eval(), and give F.dropout training=self.training; take other random numbers as an argument",
 }
-_BUDGET: Final = re.compile(r"\btime budget\b")
 
 
 def advised(row: Row) -> Row:
@@ -83,7 +78,7 @@ def _of_export(fault: Fault) -> str:
     that no line of the program makes is the compiler's own, as in Inductor's `scan`."""
     if not isinstance(fault.culprit, SubmoduleCulprit):
         return ""
-    advice = next((advice for phrase, advice in _OF_EXPORT.items() if phrase in fault.detail), "")
+    advice = next((advice for kind, advice in _OF_EXPORT.items() if has(fault.reasons, kind)), "")
     own = advice == _AS_TENSORS and fault.verdict == "failed" and fault.culprit.label == fault.culprit.path
     return "" if own else advice
 
@@ -124,9 +119,9 @@ def _of_what_is_not_compared(row: Row) -> str:
     if row.status == "unsupported":
         ways = [other for other in alternatives(row.platform) if other.remedies == "refusals"]
         return " ".join(f"{with_option(row.platform, way.option)} may run it; {way.setting}" for way in ways)
-    if row.unknown and _BUDGET.search(row.detail):
+    if row.unknown and has(row.reasons, "time_budget"):
         return "give --budget more time, or compare fewer platforms at once"
-    if row.unjudged and "--no-judge" in row.detail:
+    if row.unjudged and has(row.reasons, "no_judge"):
         return "leave out --no-judge to have it judged"
     return ""
 

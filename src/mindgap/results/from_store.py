@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, cast
 
 from mindgap.graph.compare.culprit import Culprit, culprit_of
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import FINDINGS, Contradiction, Fault, OtherDecision, Weakness
 from mindgap.platforms.delegation import Delegation
@@ -190,6 +192,7 @@ def _rows(
         for row in store.rows_of("delegations", run)
     }
     own_paths = {(row["model"], row["platform"]): _own_path(row) for row in store.rows_of("own_paths", run)}
+    reasons = {(row["model"], row["platform"]): row["reasons"] for row in store.rows_of("reasons", run)}
     for row in store.rows_of("verdicts", run):
         key = row["model"], row["platform"]
         one = replace(_row(row, outcomes.get(key)), delegation=None if row["broken"] else delegations.get(key))
@@ -203,7 +206,7 @@ def _rows(
                 contradictions=unfit.get(key, ()),
                 decisions=decisions.get(key, ()),
             )
-        found[row["model"]][row["platform"]] = advised(one)
+        found[row["model"]][row["platform"]] = advised(_with_reasons(one, reasons.get(key)))
     rank = {name: position for position, name in enumerate(platforms)}
     return tuple(found[model][name] for model in models for name in sorted(found[model], key=lambda n: rank[n]))
 
@@ -237,6 +240,27 @@ def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
         broken=row["broken"],
         unjudged=row["word"] == "unjudged",
     )
+
+
+def _with_reasons(row: Row, text: str | None) -> Row:
+    """The row with what the table `reasons` has of it; as it is for a store without."""
+    if not text:
+        return row
+    stored = json.loads(text)
+    own = row.own_path and replace(row.own_path, reasons=_reasons(stored["own_path"]))
+    faults = row.faults
+    if len(faults) == len(stored["faults"]):
+        pairs = zip(faults, stored["faults"], strict=True)
+        faults = tuple(replace(fault, reasons=_reasons(each)) for fault, each in pairs)
+    return replace(row, reasons=_reasons(stored["row"]), own_path=own, faults=faults)
+
+
+def _reasons(stored: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
+    found: list[Reason] = []
+    for each in stored:
+        given: dict[str, Any] = {**each, "names": tuple(each["names"])}
+        found.append(Reason(**given))
+    return tuple(found)
 
 
 def _own_path(row: dict[str, Any]) -> OwnPath:

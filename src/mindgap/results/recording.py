@@ -169,7 +169,10 @@ class Recording:
         if row.own_path is not None:
             own = row.own_path
             about = {**dataclasses.asdict(own), "asked": list(own.asked), "training": list(own.training)}
+            del about["reasons"]
             self._append("own_paths", {**key, **about, "detail": writable(own.detail)})
+        if (reasons := reasons_json(row)) or "judge" in row.timings or row.own_path is not None:
+            self._append("reasons", {**key, "reasons": reasons})
         if "judge" in row.timings or row.own_path is not None:
             weaknesses = [{**dataclasses.asdict(each), "reason": writable(each.reason)} for each in row.weaknesses]
             self._append("weaknesses", {**key, "weaknesses": weaknesses})
@@ -253,6 +256,15 @@ def as_reported(outcome: Outcome, row: Row) -> Outcome:
 def _with_verdicts(row: Row) -> dict[str, Any]:
     """The metrics with each output's verdict, which stores keep among them."""
     return {**row.metrics, "verdicts": list(row.verdicts)} if row.verdicts else {**row.metrics}
+
+
+def reasons_json(row: Row) -> str:
+    """Returns what the table `reasons` holds of a row; empty for a row without reasons."""
+    own = row.own_path.reasons if row.own_path is not None else ()
+    given = {"row": row.reasons, "own_path": own, "faults": [each.reasons for each in row.faults]}
+    if not (row.reasons or own or any(each.reasons for each in row.faults)):
+        return ""
+    return json.dumps(given, default=dataclasses.asdict)
 
 
 def _fault_row(fault: Fault) -> dict[str, Any]:

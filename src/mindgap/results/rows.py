@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final, Literal
 
 from mindgap.graph.compare.culprit import Culprit, Example
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import (
     CALM,
@@ -49,24 +50,6 @@ OwnPathStatus = Literal[
 ]
 
 
-#: How a detail of `OwnPath` names arguments that the program writes to in place, and its export does not.
-UNWRITTEN: Final = "the program writes in place to arguments that what was exported leaves as they are:"
-
-
-#: What the detail of a finding of the program's own export says of its reason; `results.advice` knows what to do.
-ASKS: Final = "It asks how it is run:"
-CALLS_CUSTOM: Final = "It calls the custom operator"
-DRAWS: Final = "the program draws random numbers"
-FIXED: Final = "A value that was computed from an argument, or a branch that was taken for it, is fixed in it"
-NOT_KEPT: Final = "What was exported does not keep what the program keeps for its next call"
-NO_GRAPH: Final = "without a captured graph nothing tells whether that is rounding"
-OF_SIZES: Final = "with dynamic dimensions is wrong or fails"
-
-
-#: How the detail of a row begins whose captured graph the platform refuses, and whose own export it runs.
-BY_EXPORT: Final = "judged on the outputs of"
-
-
 @dataclass(frozen=True, slots=True)
 class OwnPath:
     """What the program gave on the way that the platform's users go, beside the captured graph.
@@ -75,6 +58,7 @@ class OwnPath:
     asked: what the program asks of its surroundings, with module and line:
         `torch.compiler.is_compiling() at blocks.1 (model.py:6)`.
     training: modules in training mode that compute something else in evaluation mode.
+    reasons: what `detail` gives as reasons.
     """
 
     status: OwnPathStatus
@@ -83,6 +67,7 @@ class OwnPath:
     asked: tuple[str, ...] = ()
     training: tuple[str, ...] = ()
     seconds: float = 0.0
+    reasons: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +108,7 @@ class Row:
         hold it.
     faults: what the judge found, the culprit's first; empty for calm rows, and where it did not look.
     delegation: what a delegate of the platform ran, where the platform reports it.
+    reasons: why it is not run or not judged, on what it is judged, and why the platform refuses it (`ReasonKind`).
     own_path: what the program gave by the platform's own export; None for a graph without a program, and for eager
         mode.
     advice: what the reader can do, where that is known; of a finding, about its first fault. `results.from_store` works
@@ -161,6 +147,7 @@ class Row:
     advice: str = ""
     non_finite: tuple[NonFinite, ...] = ()
     around: tuple[DrawnNode, ...] = ()
+    reasons: tuple[Reason, ...] = ()
 
     @property
     def finding(self) -> bool:

@@ -30,6 +30,7 @@ from mindgap.graph import (
 )
 from mindgap.graph.cache import Cache
 from mindgap.graph.compare.digest import Digested, digest_array, digest_bytes, digested
+from mindgap.graph.compare.reason import Reason
 from mindgap.platforms.delegation import delegation_of, require_taken
 from mindgap.platforms.messages import missing_program
 from mindgap.platforms.protocol import (
@@ -193,7 +194,9 @@ def failure(error: BaseException) -> dict[str, Any]:
     # Not part of the signature: the same operator is refused in many graphs.
     also = f"; likewise {', '.join(error.also)}" if isinstance(error, Unsupported) and error.also else ""
     told = shortened_paths(message) + also
-    return {"status": status, "op": op, "message": told, "signature": signature(message)}
+    elsewhere = error.elsewhere if isinstance(error, Unsupported) else None
+    reason = Reason(elsewhere) if elsewhere else None
+    return {"status": status, "op": op, "message": told, "signature": signature(message), "reason": reason}
 
 
 def _is_out_of_memory(message: str) -> bool:

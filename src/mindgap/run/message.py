@@ -26,6 +26,7 @@ import numpy as np
 
 from mindgap.graph import DTYPES, Graph
 from mindgap.graph.compare.digest import Digested, Sketch
+from mindgap.graph.compare.reason import Reason
 from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Array, Frame
 from mindgap.run.outcome import Job, Outcome, Status
@@ -41,12 +42,12 @@ class WorkerFailed(Exception):
 
     `outside`: it was killed by a signal that a program rarely raises itself (SIGKILL, SIGTERM). `lost`: it is not known
     how the worker ended, since the connection to its host was lost or cannot be had. `waited_s`: for how many seconds
-    of a deadline others had the processors."""
+    of a deadline others had the processors. `stage`: what it was doing."""
 
     waited_s = 0.0
 
     def __init__(
-        self, fault: Fault, message: str, tail: str = "", *, outside: bool = False, lost: bool = False
+        self, fault: Fault, message: str, tail: str = "", *, outside: bool = False, lost: bool = False, stage: str = ""
     ) -> None:
         super().__init__(message)
         self.fault: Fault = fault
@@ -54,6 +55,7 @@ class WorkerFailed(Exception):
         self.tail = tail
         self.outside = outside
         self.lost = lost
+        self.stage = stage
 
 
 def job_frame(job: Job, digest: str, graph: bytes | None) -> tuple[dict[str, Any], list[Array]]:
@@ -134,6 +136,8 @@ def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Arra
         header.update(message=outcome.message, signature=outcome.signature, op=outcome.op)
     if outcome.facts:
         header["facts"] = dict(outcome.facts)
+    if outcome.reason is not None:
+        header["reason"] = {"kind": outcome.reason.kind, "stage": outcome.reason.stage}
     for name in _PLAIN:
         if getattr(outcome, name) is not None:
             header[name] = getattr(outcome, name)
@@ -181,6 +185,7 @@ def read_outcome(frame: Frame, platform: PlatformName, digest: str, fingerprint:
         timings=header["timings"],
         fingerprint=fingerprint,
         facts=header.get("facts", {}),
+        reason=Reason(**header["reason"]) if header.get("reason") else None,
     )
 
 

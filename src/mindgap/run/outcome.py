@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from mindgap.graph import Array, Graph, MindgapError, numpy_dtype
 from mindgap.graph.compare.digest import Digested
+from mindgap.graph.compare.reason import Reason
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import ValueDigest
 
@@ -80,7 +81,8 @@ class Outcome:
     asked. `message` is the platform's own; `signature` is that message with addresses, numbers and paths taken out, so
     that alike failures are equal.
     `timings`: seconds by stage (`load`, `run`, `second_run`, `median_run` of several later ones, `total`). `facts`:
-    what the translation changed in a graph that ran, as the executable reports it (JSON).
+    what the translation changed in a graph that ran, as the executable reports it (JSON). `reason`: of a refusal that
+    says nothing of the delegate or device, and of a process that ended.
     """
 
     platform: PlatformName
@@ -99,6 +101,7 @@ class Outcome:
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
     fingerprint: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    reason: Reason | None = None
 
     @property
     def ran(self) -> bool:

@@ -225,7 +225,7 @@ class WorkerProcess:
             self._drain_stderr()
             self.stop()
             message = f"out of memory: {used >> 20} MiB resident where {limits.memory_bytes >> 20} MiB are allowed"
-            raise WorkerFailed("oom", f"{message}, while {self.stage}", self.tail)
+            raise WorkerFailed("oom", f"{message}, while {self.stage}", self.tail, stage=self.stage)
 
     def _stalled(self, seconds: float) -> NoReturn:
         """Raises the error for a worker on a host that hangs where no deadline counts. One that took no request tells
@@ -292,12 +292,12 @@ class WorkerProcess:
             if not self._told() and time.monotonic() - self.link.heard > 3 * BEAT_S:
                 return self._lost(silence())
             self.stop()
-            return WorkerFailed("timeout", f"{words}, while {self.stage}", self.tail)
+            return WorkerFailed("timeout", f"{words}, while {self.stage}", self.tail, stage=self.stage)
         with contextlib.suppress(ProcessLookupError, AttributeError):
             os.kill(self.pid, signal.SIGUSR1)
         self._drain_stderr(_LAST_WORDS_S)
         self.stop()
-        return WorkerFailed("timeout", f"{words}, while {self.stage}", self.tail)
+        return WorkerFailed("timeout", f"{words}, while {self.stage}", self.tail, stage=self.stage)
 
     def _died(self) -> WorkerFailed:
         """Returns the error that describes why the process ended."""
@@ -310,7 +310,7 @@ class WorkerProcess:
         self._drain_stderr()
         self.stop()
         if hung_up:
-            return WorkerFailed("crash", f"closed its channel while {self.stage}", self.tail)
+            return WorkerFailed("crash", f"closed its channel while {self.stage}", self.tail, stage=self.stage)
         return self._ended(code, code == -signal.SIGKILL and oom_kills() > self._oom_kills)
 
     def _running_after(self, seconds: float) -> bool:
@@ -341,19 +341,21 @@ class WorkerProcess:
     def _lost(self, why: str) -> WorkerFailed:
         assert self.link is not None
         self.stop()
-        return WorkerFailed("crash", f"host {self.link.host.name}: {why}, while {self.stage}", self.tail, lost=True)
+        message = f"host {self.link.host.name}: {why}, while {self.stage}"
+        return WorkerFailed("crash", message, self.tail, lost=True, stage=self.stage)
 
     def _ended(self, code: int, oom: bool) -> WorkerFailed:
         """Returns the error of a worker that ended with an exit status, or -N of signal N."""
         if code == OOM_EXIT or oom:
-            return WorkerFailed("oom", f"out of memory while {self.stage}", self.tail)
+            return WorkerFailed("oom", f"out of memory while {self.stage}", self.tail, stage=self.stage)
         if code >= 0:
-            return WorkerFailed("crash", f"exited with status {code} while {self.stage}", self.tail)
+            return WorkerFailed("crash", f"exited with status {code} while {self.stage}", self.tail, stage=self.stage)
         outside = -code in (signal.SIGKILL, signal.SIGTERM)
         name = _signal_name(-code)
         if -code == signal.SIGILL:
             name += f" ({self._illegal_instruction or 'an instruction that the processor lacks'})"
-        return WorkerFailed("crash", f"killed by {name} while {self.stage}", self.tail, outside=outside)
+        message = f"killed by {name} while {self.stage}"
+        return WorkerFailed("crash", message, self.tail, outside=outside, stage=self.stage)
 
     def _take_stderr(self, poll: select.poll | None = None) -> None:
         try:

@@ -28,6 +28,7 @@ from typing import Any, Final, TypeVar, cast
 import numpy as np
 
 from mindgap.graph import Graph, MindgapError, TensorStore, stored_keys
+from mindgap.graph.compare.reason import Reason
 from mindgap.platforms.environments import Host, HostProblem
 from mindgap.platforms.environments.host_connection import HostLink
 from mindgap.platforms.name import PlatformName
@@ -392,7 +393,10 @@ class WorkerSupervisor:
         first = self._message(failed) + retried
         message = shortened_paths(f"{first}\n{failed.tail}" if failed.tail else first)
         told = signature("\n".join([self._message(failed), *last_words(failed.tail)]))
-        return Outcome(self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint)
+        reason = Reason("worker_killed" if failed.outside else "worker_ended", stage=failed.stage)
+        return Outcome(
+            self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint, reason=reason
+        )
 
 
 def _invalid_answer(worker: WorkerProcess, what: str) -> WorkerFailed:

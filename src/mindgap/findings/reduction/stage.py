@@ -87,7 +87,8 @@ class StageRuns:
     @property
     def fails_at_load(self) -> bool:
         """Whether the platform failed before it ran the graph."""
-        return self.fault.status == "compile_error" or "loading" in self.fault.signature
+        stage = self.fault.reason.stage if self.fault.reason is not None else ""
+        return self.fault.status == "compile_error" or stage.startswith("loading")
 
     def with_options(self, **options: str) -> PlatformName:
         """The platform at fault with these options besides its own."""

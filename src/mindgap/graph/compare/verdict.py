@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from mindgap.graph.compare.culprit import Culprit, Example
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.graph import DecisionKind
 
 #: What is missing:
@@ -131,6 +132,7 @@ class Fault:
     `culprit`: None where no operator is named. `nodes`: of the captured graph, in order, all calls of the same operator
     that are wrong in the same way; of a set of operators, its nodes. `verdict`, `blame`, `detail`, `example`, `script`,
     `known`: as of a row in which it is the only fault. `advice`: what its reader can do, where that is known.
+    `reasons`: of an export, why it is wrong or fails.
     """
 
     culprit: Culprit | None
@@ -142,3 +144,4 @@ class Fault:
     script: str = ""
     known: bool = False
     advice: str = ""
+    reasons: tuple[Reason, ...] = ()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Array, Graph, UnknownOperator, materialise_all
 from mindgap.graph.activity import report_activity
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.verdict import CALM
 from mindgap.graph.tensors import TensorStore
 from mindgap.judge.pipeline.outcome_rows import (
@@ -22,10 +23,12 @@ from mindgap.judge.pipeline.outcome_rows import (
     is_error,
     is_traced,
     model_of,
+    not_run,
     row_of,
     row_of_reference,
+    unjudged,
 )
-from mindgap.judge.pipeline.time_budget import OutOfTime
+from mindgap.judge.pipeline.time_budget import OutOfTime, reason_of_end
 from mindgap.judge.trace.known_failures import KnownFailures
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
@@ -145,12 +148,12 @@ class GraphComparison:
         except (OutOfTime, HostProblem) as error:
             # What the judge was doing is half done: nothing is concluded of it. Outputs stay for `row_so_far`.
             self._judges.clear()
-            return self.row_so_far(platform, str(error))
+            return self.row_so_far(platform, reason_of_end(error))
         self._wholes.pop(platform, None)
         self.outcomes[platform] = dataclasses.replace(self.outcomes[platform], arrays=None, repeats=())
         return row
 
-    def row_so_far(self, platform: PlatformName, why: str) -> Row:
+    def row_so_far(self, platform: PlatformName, why: Reason) -> Row:
         """The row of what is known of a platform, without a judge. `why`: why no more became known.
 
         Its verdict where status, digests or shapes decide it; else how far outputs are apart, where both sides' are at
@@ -158,7 +161,7 @@ class GraphComparison:
         """
         outcome = self.outcomes.get(platform)
         if outcome is None:
-            return Row(self.name, platform, "not_run", None, detail=f"not run: {why}")
+            return not_run(self.name, platform, why)
         decided = compare_outcomes(self.name, outcome, self.reference)
         if decided is not None:
             return decided
@@ -166,7 +169,7 @@ class GraphComparison:
         whole, reference = self._wholes.get(platform, outcome), self._whole or self.reference
         if whole.arrays is not None and reference.arrays is not None:
             row = without_judge(row, whole, reference)
-        return row if row.verdict else dataclasses.replace(row, unjudged=True, detail=f"not judged: {why}")
+        return row if row.verdict else unjudged(row, why)
 
     def run(self, platform: PlatformName) -> Outcome:
         """The platform's first outcome: runs the graph unless it has run already."""
@@ -212,7 +215,7 @@ class GraphComparison:
                 if language and judgement.verdict not in CALM:
                     judgement = by_promise(judgement, self._the_judge(language).judge(whole, reference), language)
             except (OracleMemoryError, UnknownOperator) as error:
-                return dataclasses.replace(row, unjudged=True, detail=f"not judged: {error}")
+                return unjudged(row, Reason("memory", message=str(error)))
             return with_judgement(row, judgement, self.context, time.perf_counter() - started)
 
     def beyond_rounding(
@@ -290,9 +293,8 @@ def without_judge(row: Row, outcome: Outcome, reference: Outcome) -> Row:
     if ours != theirs:
         detail = "outputs have another number, shape or dtype than the reference's; no judge looked for the operator"
         return dataclasses.replace(row, verdict="structural", blame="undecided", detail=detail)
-    detail = "not judged (--no-judge): whether the difference is more than rounding, and what makes it, is not proven"
     return dataclasses.replace(
-        row, unjudged=True, detail=detail, metrics=row_metrics(outcome.arrays, reference.arrays, None),
+        unjudged(row, Reason("no_judge")), metrics=row_metrics(outcome.arrays, reference.arrays, None),
         profiles=fixed_tolerances(outcome.arrays, reference.arrays),
     )  # fmt: skip
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from mindgap.graph import Array
 from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.metrics import distance
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.file_faults import faults_of_nodes
+from mindgap.judge.pipeline.outcome_rows import not_run
 from mindgap.judge.pipeline.own_path_alone import measured, off_words
 from mindgap.judge.pipeline.own_path_reasons import forms, own_path_of, with_fault
 from mindgap.models.own_path.runs import FileNodes, OwnRun
@@ -19,6 +22,8 @@ from mindgap.results.rows import Row
 
 #: Runs of a file by platform; None where the platform does not read it.
 Runs = Mapping[PlatformName, OwnRun | None]
+#: The detail of a row is of the file.
+_OF_FILE: Final = (Reason("own_path"),)
 #: Finds the nodes of a file that a platform computes otherwise, and how far the file is off there.
 NodesOn = Callable[[PlatformName, float | None], FileNodes]
 
@@ -77,7 +82,7 @@ def _row_of_file(
     """`runs_whole`: the file is valid, and the evaluator runs it."""
     if run is None or not run.fed or not outputs:
         why = "this platform does not read the file" if run is None else run.reason
-        return Row(name, platform, "not_run", None, detail=f"not run: {reason}, and {why}")
+        return not_run(name, platform, Reason("own_path", message=f"{reason}, and {why}"))
     row, others = Row(name, platform, "ok", None), {each: out for each, out in outputs.items() if each != platform}
     if run.outputs is None and run.refused:
         return replace(row, status="unsupported", message=f"{run.words} is refused: {run.reason}")
@@ -89,12 +94,12 @@ def _row_of_file(
             return with_fault(replace(row, message=run.reason), fault, own_path_of(run, "failed", text))
         text = f"{run.words} fails here: {run.reason}. It runs on {ran_on}; {reason}, so nothing says which is right"
         return replace(
-            row, status="runtime_error", unjudged=True, message=run.reason, detail=f"not judged: {text}",
-            own_path=own_path_of(run, "unjudged", text),
+            row, status="runtime_error", unjudged=True, message=run.reason, detail=text,
+            own_path=own_path_of(run, "unjudged", text), reasons=_OF_FILE,
         )  # fmt: skip
     if not others:
         text = f"{reason}. No second platform ran it"
-        return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
+        return replace(row, unjudged=True, detail=text, own_path=own_path_of(run, "unjudged", text), reasons=_OF_FILE)
     ours = run.outputs
     nearest = min(others, key=lambda each: (not same_bits(ours, others[each]), distance(ours, others[each])))
     row = measured(row, ours, others[nearest])
@@ -106,7 +111,7 @@ def _row_of_file(
         text = f"{run.words} {off}, as right implementations may be; no error bound: {reason}"
         return replace(row, verdict="rounding", detail=text, own_path=own_path_of(run, "rounding", text))
     text = f"{run.words} {off}; {reason}, so nothing says which is right"
-    return replace(row, unjudged=True, detail=f"not judged: {text}", own_path=own_path_of(run, "unjudged", text))
+    return replace(row, unjudged=True, detail=text, own_path=own_path_of(run, "unjudged", text), reasons=_OF_FILE)
 
 
 def same_bits(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:

@@ -210,7 +210,7 @@ def has_quantised_values(graph: Graph) -> bool:
         return is_quantised(graph)
 
 
-def is_of_translation(row: Row) -> bool:
+def has_faults_of_translation(row: Row) -> bool:
     """Returns whether what a row says may come from the translation of a file: an error, a refusal, or other values in
     floats. A crash, a timeout and NaN do not."""
     if row.verdict == "failed":
@@ -218,7 +218,7 @@ def is_of_translation(row: Row) -> bool:
     return all(each.verdict in _OF_FLOATS for each in row.independent_faults)
 
 
-def of_the_file(row: Row, run: OwnRun, other_forms: bool) -> tuple[Row, bool]:
+def without_translation_faults(row: Row, run: OwnRun, other_forms: bool) -> tuple[Row, bool]:
     """Returns the row of a translated graph without what says nothing of the file, and whether nothing is left.
 
     Where the file runs, an error of the graph is of the translation. Where its outputs have the right shapes and dtypes

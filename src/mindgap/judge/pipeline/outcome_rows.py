@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.metrics import MANTISSA_BITS
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Weakness
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import UNVERIFIED
+from mindgap.results.reason_words import sentence
 from mindgap.results.rows import Model, Refused, Row, identities, non_finite
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
@@ -33,7 +35,18 @@ def row_of(name: str, outcome: Outcome) -> Row:
         weaknesses=_unseen_fallbacks(outcome),
         delegation=delegation_of(outcome.facts),
         non_finite=non_finite(outcome),
+        reasons=(outcome.reason,) if outcome.reason is not None else (),
     )
+
+
+def not_run(name: str, platform: PlatformName, why: Reason) -> Row:
+    """The row of a platform that was not run."""
+    return Row(name, platform, "not_run", None, detail=sentence(why), reasons=(why,))
+
+
+def unjudged(row: Row, why: Reason) -> Row:
+    """The row of a difference that is not judged."""
+    return dataclasses.replace(row, unjudged=True, detail=sentence(why), reasons=(*row.reasons, why))
 
 
 def _unseen_fallbacks(outcome: Outcome) -> tuple[Weakness, ...]:

@@ -9,13 +9,17 @@ from typing import Final
 
 from mindgap.graph import Array
 from mindgap.graph.compare.metrics import distance, not_finite
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.verdict import Weakness
-from mindgap.judge.pipeline.own_path import Against, Locate, fault_of, second_compared
-from mindgap.judge.pipeline.own_path_reasons import draws_words, forms, own_path_of, with_fault
+from mindgap.judge.pipeline.outcome_rows import not_run
+from mindgap.judge.pipeline.own_path import Locate, fault_of
+from mindgap.judge.pipeline.own_path_comparison import Compared, failure_words, others_words, second_compared
+from mindgap.judge.pipeline.own_path_reasons import forms, own_path_of, with_fault
 from mindgap.models.own_path.runs import OwnRun, Sensitivity
 from mindgap.models.own_path.sizes import FAR
 from mindgap.platforms.name import PlatformName
-from mindgap.results.rows import FIXED, NO_GRAPH, Row
+from mindgap.results.reason_words import random_words, sentence
+from mindgap.results.rows import Row
 
 #: Outputs that are further off than this many times what eager mode moves by (`sensitivity`) are a finding.
 _BEYOND: Final = 16.0
@@ -38,53 +42,55 @@ def row_without_graph(
     """
     if run is None or not run.fed:
         why = run.reason if run is not None else "this platform exports nothing"
-        return Row(name, platform, "not_run", None, detail=f"not run: the program cannot be captured, and {why}")
+        why = f"the program cannot be captured, and {why}"
+        return not_run(name, platform, Reason("own_path", message=why))
     row = Row(name, platform, "ok", None)
     if run.outputs is None:
-        step = run.words if run.file else f"{run.step or run.way} of the program"
-        text = f"{step} failed{f' ({run.line})' if run.line else ''}: {run.reason}"
-        fault, weak = fault_of(run, "failed", text, None, "eager", locate)
-        return with_fault(replace(row, weaknesses=weak), fault, own_path_of(run, "failed", text))
-    against, apart, text = _difference(run)
-    ours, expected = _sides(run, against)
+        failed = Compared("failed", failure_words(run), None, "eager", run.failure_reasons)
+        fault, weak = fault_of(run, failed, locate)
+        return with_fault(replace(row, weaknesses=weak), fault, own_path_of(run, "failed", failed.text))
+    compared = _difference(run)
+    apart, text = compared.apart or 0.0, compared.text
+    ours, expected = _sides(run, compared)
     if apart == 0.0:
         about = own_path_of(run, "same", "")
         return replace(measured(row, ours, expected), verdict="identical", own_path=about)
     off = Sensitivity() if run.draws or apart == math.inf else sensitivity()
     within = max([_WITHIN * each for each in (off.moved, off.exact) if each < math.inf], default=0.0)
-    if against == "eager" and apart <= within:
+    if compared.against == "eager" and apart <= within:
         about = own_path_of(run, "rounding", f"{text}; {_BOUNDED}")
         weak = (Weakness(-1, "the whole program", "captured graph", _BOUNDED),)
         return replace(
-            measured(row, ours, expected), verdict="rounding", detail=about.detail, own_path=about, weaknesses=weak
-        )
-    if apart < FAR or (apart < math.inf and (run.draws or apart <= _BEYOND * off.moved)):
-        detail = f"{text}; {draws_words(()) if run.draws else NO_GRAPH}"
-        return replace(
-            measured(row, ours, expected), unjudged=True, detail=f"not judged: {detail}",
-            own_path=own_path_of(run, "unjudged", detail),
+            measured(row, ours, expected), verdict="rounding", detail=about.detail, own_path=about, weaknesses=weak,
+            reasons=(Reason("own_path"),),
         )  # fmt: skip
-    fault, weak = fault_of(run, "differs", text, apart, against, locate)
-    return with_fault(replace(row, weaknesses=weak), fault, own_path_of(run, "differs", text), (ours, expected))
+    if apart < FAR or (apart < math.inf and (run.draws or apart <= _BEYOND * off.moved)):
+        why = Reason("no_graph", size=apart)
+        detail = f"{text}; {random_words(()) if run.draws else sentence(why)}"
+        return replace(
+            measured(row, ours, expected), unjudged=True, detail=detail, own_path=own_path_of(run, "unjudged", detail),
+            reasons=(Reason("own_path"), *(() if run.draws else (why,))),
+        )  # fmt: skip
+    about = own_path_of(run, "differs", text, compared.reasons)
+    fault, weak = fault_of(run, compared, locate)
+    return with_fault(replace(row, weaknesses=weak), fault, about, (ours, expected))
 
 
-def _difference(run: OwnRun) -> tuple[Against, float, str]:
-    """What the outputs are compared with, how far they are off, and both in a sentence: those on the given arguments,
-    or of a second call or on other arguments where these show more."""
+def _difference(run: OwnRun) -> Compared:
+    """What the outputs are compared with, and how far they are off: those on the given arguments, or of a second call
+    or on other arguments where these show more."""
     ours = run.outputs or ()
     apart = distance(ours, run.eager[: len(ours)])
     text = f"{run.words} {off_words(ours, run.eager[: len(ours)], apart, 'eager mode')}"
+    first = Compared("differs", text, apart, "eager")
     if apart >= FAR or run.draws:
-        return "eager", apart, f"{text}. {FIXED}" if run.first else text
-    if (second := second_compared(run)) is not None and second.apart is not None:
-        return "second", second.apart, second.text
+        return replace(first, reasons=(Reason("fixed_value", size=apart),)) if run.first else first
+    if (second := second_compared(run)) is not None:
+        return second
     others = distance(run.other_outputs, run.other_eager) if run.other_outputs else 0.0
     if others >= FAR:
-        return "others", others, (
-            f"what was exported is wrong on other arguments of the same kind: {run.way} of the program with the given "
-            f"arguments is off by {others:.2g} of the largest magnitude. {FIXED}"
-        )  # fmt: skip
-    return "eager", apart, text
+        return Compared("differs", others_words(run, others), others, "others", (Reason("fixed_value", size=others),))
+    return first
 
 
 def off_words(ours: Sequence[Array], theirs: Sequence[Array], apart: float, than: str) -> str:
@@ -99,11 +105,11 @@ def off_words(ours: Sequence[Array], theirs: Sequence[Array], apart: float, than
     return f"is {apart:.2g} of the largest magnitude off {than}"
 
 
-def _sides(run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:
+def _sides(run: OwnRun, compared: Compared) -> tuple[Sequence[Array], Sequence[Array]]:
     ours = run.outputs or ()
-    if against == "others":
+    if compared.against == "others":
         return run.other_outputs, run.other_eager
-    return (run.second_outputs, run.second_eager) if against == "second" else (ours, run.eager[: len(ours)])
+    return (run.second_outputs, run.second_eager) if compared.against == "second" else (ours, run.eager[: len(ours)])
 
 
 def measured(row: Row, ours: Sequence[Array], expected: Sequence[Array]) -> Row:

@@ -11,11 +11,13 @@ from typing import Final
 
 from mindgap.graph import Array, Graph
 from mindgap.graph.compare.culprit import OperatorCulprit, SubmoduleCulprit
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict, Weakness
 from mindgap.graph.graph import operands
 from mindgap.models.own_path.runs import FileChanges, Located, OwnRun
-from mindgap.results.rows import ASKS, BY_EXPORT, CALLS_CUSTOM, DRAWS, SEVERITY, OwnPath, OwnPathStatus, Row
+from mindgap.results.reason_words import sentence, with_sentences
+from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
 
 #: The user's line, and the operator of PyTorch that it calls, in a label of a node.
 _PLACE: Final = re.compile(r"(?P<line>[^\s()]+:\d+)\)?(?: in aten\.(?P<operator>\w+))?")
@@ -36,21 +38,21 @@ def line_of(run: OwnRun, path: str, drawn: tuple[str, ...] = ()) -> str:
     return run.warned[0][0] if run.warned else drawn[0].partition(" ")[0] if drawn else ""
 
 
-def why(run: OwnRun, path: str, drawn: tuple[str, ...] = ()) -> str:
-    """Returns what explains it, where the program itself says so."""
+def why(run: OwnRun, path: str, drawn: tuple[str, ...] = ()) -> tuple[Reason, ...]:
+    """Returns what explains it, where the program itself shows that. `path`: of the submodule at fault."""
     if run.by_order:
-        pairs = ", ".join(f"{name} takes {argument}" for name, argument in run.by_order)
-        return f". Its inputs were matched by order: {pairs}; --input-map ARGUMENT=INPUT changes that"
+        return (Reason("inputs_by_order", names=tuple(f"{name} takes {argument}" for name, argument in run.by_order)),)
     if run.operator:
-        return f". {CALLS_CUSTOM} {run.operator}, which this way does not know"
+        return (Reason("custom_operator", line=run.line, names=(run.operator,)),)
     if asked := asked_inside(run, path):
-        return f". {ASKS} {', '.join(question_words(*each) for each in asked)}"
+        return (Reason("environment_question", module=path, names=tuple(question_words(*each) for each in asked)),)
     if run.warned:
-        return f". Tracing warned: {'; '.join(f'{sentence} ({line})' for line, sentence in run.warned[:_MOST])}"
-    training = [each for each in run.training if _is_inside(path, each)]
+        warned = tuple(f"{text} ({line})" for line, text in run.warned[:_MOST])
+        return (Reason("tracer_warning", line=run.warned[0][0], names=warned),)
+    training = tuple(each for each in run.training if _is_inside(path, each))
     if training:
-        return f". In training mode: {', '.join(training[:4])}{' …' if len(training) > 4 else ''}"
-    return f". Besides, {DRAWS} at {', '.join(drawn[:_MOST])}" if drawn else ""
+        return (Reason("training", names=training),)
+    return (Reason("random", names=drawn[:_MOST]),) if drawn else ()
 
 
 def asked_inside(run: OwnRun, path: str) -> list[tuple[str, str]]:
@@ -74,14 +76,6 @@ def draws(graph: Graph) -> tuple[str, ...]:
     users = (place for place, node in enumerate(graph.nodes) if random.intersection(operands(node)))
     labels = (graph.labels.nodes[place] for place in users) if graph.labels.nodes else ()
     return tuple(dict.fromkeys(_drawn_at(found) for label in labels if (found := _PLACE.search(label))))
-
-
-def draws_words(drawn: tuple[str, ...]) -> str:
-    """Formats what `draws` found as a clause."""
-    at = f" at {', '.join(drawn[:_MOST])}" if drawn else ""
-    left_out = "; .eval(), and training=self.training in F.dropout, leave dropout out"
-    dropout = left_out if any("(dropout)" in each for each in drawn) else ""
-    return f"{DRAWS}{at}, which each side draws for itself{dropout}"
 
 
 def _drawn_at(found: re.Match[str]) -> str:
@@ -181,13 +175,21 @@ def led_by(row: Row, faults: Sequence[Fault]) -> Row:
     )  # fmt: skip
 
 
-def own_path_of(run: OwnRun, status: OwnPathStatus, detail: str) -> OwnPath:
-    """Returns what a row says of a program's own export."""
+def own_path_of(run: OwnRun, status: OwnPathStatus, text: str, reasons: tuple[Reason, ...] = ()) -> OwnPath:
+    """Returns what a row shows of a program's own export."""
     asked = tuple(question_words(*each) for each in run.asked)
+    if run.unwritten and run.outputs is not None and status not in ("differs", "failed"):
+        reasons = (*reasons, Reason("unwritten_arguments", names=run.unwritten))
+    detail = with_sentences(text, reasons)
     if run.grown:
         copies = f"a call changes {', '.join(run.grown)}, so that each run was given copies"
         detail = "; ".join(filter(None, (detail, copies)))
-    return OwnPath(status, run.way, detail, asked, run.training, run.seconds)
+    return OwnPath(status, run.way, detail, asked, run.training, run.seconds, reasons)
+
+
+def not_compared(why: Reason) -> OwnPath:
+    """Returns what a row shows of a program's own way that was not gone."""
+    return OwnPath("not_compared", detail=sentence(why), reasons=(why,))
 
 
 def with_fault(
@@ -224,18 +226,18 @@ def _is_unlocated(fault: Fault) -> bool:
 def cleared(row: Row) -> Row:
     """Returns the row of a graph without what was found of it, for the faults of the file that take its place."""
     return dataclasses.replace(
-        row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=(), example=None
+        row, status="ok", verdict=None, blame=None, culprit=None, message="", faults=(), example=None, reasons=()
     )
 
 
-def refused(row: Row, run: OwnRun, of_the_file: bool) -> Row:
+def refused(row: Row, run: OwnRun, file_alone: bool) -> Row:
     """Returns the row where the runtime says that it does not take the program. That is no failure of the platform's.
 
-    `of_the_file`: the program is a model file, and its translated graph has no finding there, or one that may be of the
+    `file_alone`: the program is a model file, and its translated graph has no finding there, or one that may be of the
     translation alone, which spells quantisation out in floats: the row is a refusal too.
     """
     about = OwnPath("not_compared", run.way, f"{run.words} is refused: {run.reason}", seconds=run.seconds)
-    if of_the_file:
+    if file_alone:
         row = dataclasses.replace(
             cleared(row), status="unsupported", unjudged=False, detail="", message=about.detail, verdicts=()
         )
@@ -254,7 +256,8 @@ def judged_by_export(
     verdicts: dict[OwnPathStatus, Verdict] = {"same": "identical", "rounding": "rounding"}
     return dataclasses.replace(
         row, status="ok", verdict=verdicts.get(status), unjudged=status not in verdicts, culprit=None, message="",
-        detail=f"{BY_EXPORT} {run.words}: the captured graph {does} here ({why})",
+        detail=f"judged on the outputs of {run.words}: the captured graph {does} here ({why})",
+        reasons=(Reason("by_export"), Reason("own_path")),
         metrics=row_metrics(ours, expected, None), profiles=fixed_tolerances(ours, expected),
     )  # fmt: skip
 
@@ -266,8 +269,9 @@ def unjudged_file(row: Row, detail: str, ours: Sequence[Array], expected: Sequen
 
     metrics = row_metrics(ours, expected, None)
     return dataclasses.replace(
-        row, status="ok", verdict=None, unjudged=True, detail=f"not judged: {detail}", message="", metrics=metrics
-    )
+        row, status="ok", verdict=None, unjudged=True, detail=detail, message="", metrics=metrics,
+        reasons=(Reason("own_path"),),
+    )  # fmt: skip
 
 
 def without_file_run(row: Row, about: OwnPath) -> Row:
@@ -276,7 +280,7 @@ def without_file_run(row: Row, about: OwnPath) -> Row:
     if row.verdict == "failed" and row.status in ("compile_error", "runtime_error"):
         error = (row.message or row.detail).strip().partition("\n")[0]
         row = dataclasses.replace(
-            cleared(row), unjudged=True,
-            detail=f"not judged: the file did not run ({about.detail}), and its translated graph fails ({error})",
+            cleared(row), unjudged=True, reasons=(Reason("own_path"), *about.reasons),
+            detail=f"the file did not run ({about.detail}), and its translated graph fails ({error})",
         )  # fmt: skip
     return dataclasses.replace(row, own_path=about)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.verdict import Fault
-from mindgap.judge.pipeline.own_path import OTHER, Locate, joined
+from mindgap.judge.pipeline.own_path import Locate
+from mindgap.judge.pipeline.own_path_comparison import OTHER
 from mindgap.judge.pipeline.own_path_reasons import line_of, submodule_culprit, where_words, why, with_fault
 from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
 from mindgap.models.own_path.sizes import SizeRun
-from mindgap.results.rows import OF_SIZES, OwnPath, Row
+from mindgap.results.reason_words import joined, sentence, with_sentences
+from mindgap.results.rows import OwnPath, Row
 
 
 def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
@@ -18,11 +21,12 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     own = row.own_path or OwnPath("not_compared")
     left_out = f"; the program itself refuses {', '.join(sized.left_out)}" if sized.left_out else ""
     if not sized.runs:
-        about = f"dynamic dimensions: not compared: {sized.reason}"
+        left_open = Reason("sizes_not_compared", message=sized.reason)
         status = own.status if own.status in ("differs", "failed") else "not_compared"
-        return dataclasses.replace(
-            row, own_path=dataclasses.replace(own, status=status, detail=joined(own.detail, about))
+        about = dataclasses.replace(
+            own, status=status, detail=joined(own.detail, sentence(left_open)), reasons=(*own.reasons, left_open)
         )
+        return dataclasses.replace(row, own_path=about)
     exported = sized.runs[0].apart
     if exported is None:
         wrong = [sized.runs[0]]
@@ -37,15 +41,17 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     for each in wrong:
         alike.setdefault(_of_size(each), []).append(each.words)
     said = "; ".join(f"at {', '.join(words)}: {text}" for text, words in alike.items())
-    detail = f"{own.way or 'the export'} {OF_SIZES}: {said} (of {sizes}){left_out}"
+    wrong_sizes = Reason("dynamic_size", message=own.way or "the export")
+    detail = f"{sentence(wrong_sizes)}: {said} (of {sizes}){left_out}"
     at = next(
         (ShownDifference(each.apart, at=each.words) for each in wrong if "=" in each.words),
         ShownDifference(None, at=sized.at),
     )
     found = (locate(at) if at.at else None) or Located("", "")
     line = next((each.line for each in wrong if each.line), line_of(run, found.path)) or found.line
-    text = f"{detail}{where_words(found, run)}{why(run, found.path)}"
-    fault = Fault(submodule_culprit(found.path, line), "export", detail=text)
+    causes = why(run, found.path)
+    text = with_sentences(f"{detail}{where_words(found, run)}", causes)
+    fault = Fault(submodule_culprit(found.path, line), "export", detail=text, reasons=(wrong_sizes, *causes))
     return with_fault(row, fault, dataclasses.replace(own, status="differs", detail=joined(own.detail, detail)))
 
 

@@ -5,15 +5,29 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from typing import Final
 
+from mindgap.graph.compare.reason import Reason
+from mindgap.platforms.environments import HostProblem
+from mindgap.results.reason_words import sentence
 from mindgap.run.outcome import Job, Outcome
 
-#: What a row is told that the time did not suffice for.
-USED_UP = "the time budget was used up"
+#: Why a row is not run, or not judged.
+USED_UP: Final = Reason("time_budget")
+INTERRUPTED: Final = Reason("interrupted")
 
 
 class OutOfTime(Exception):
-    """The time budget is used up."""
+    """The time budget is used up, or the comparison was interrupted: `reason`."""
+
+    def __init__(self, reason: Reason = USED_UP) -> None:
+        super().__init__(sentence(reason))
+        self.reason = reason
+
+
+def reason_of_end(error: OutOfTime | HostProblem) -> Reason:
+    """Returns why a comparison ended before it was done."""
+    return error.reason if isinstance(error, OutOfTime) else Reason("host_lost", message=str(error))
 
 
 class TimeBudget:
@@ -34,7 +48,7 @@ class TimeBudget:
     def check(self) -> None:
         """Raises `OutOfTime` if the time is used up."""
         if self.over:
-            raise OutOfTime(USED_UP)
+            raise OutOfTime
 
     def limited(self, execute: Callable[[Job], Outcome]) -> Callable[[Job], Outcome]:
         """`execute` within the budget. It raises `OutOfTime` for a job that has no time left, or that is cut short."""
@@ -43,7 +57,7 @@ class TimeBudget:
             self.check()
             outcome = execute(dataclasses.replace(job, until=self.until))
             if outcome.status == "timeout" and self.over:
-                raise OutOfTime(USED_UP)
+                raise OutOfTime
             return outcome
 
         return execute if self.until is None else run

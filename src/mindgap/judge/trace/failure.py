@@ -26,8 +26,6 @@ SHORT_S: Final = 20.0
 LONG_S: Final = 60.0
 #: Failures that end the worker.
 _COSTLY: Final = frozenset({"crash", "timeout", "oom"})
-#: In the signature of a worker that died before it was ready.
-_STARTING: Final = " while starting"
 #: How many calls are run alone: of the operator that the platform names, and of all where a failure is costly.
 _MOST_NAMED: Final = 8
 _MOST_ALONE: Final = 200
@@ -44,7 +42,7 @@ def failing_part(
     that the platform names (`failure.op`). A worker that died before it got the graph accuses no node.
     """
     known = known or KnownFailures()
-    if failure.status == "crash" and _STARTING in failure.signature:
+    if failure.status == "crash" and failure.reason is not None and failure.reason.stage == "starting":
         return SmallestPart((), "the worker failed before it had the graph")
     costly = failure.status in _COSTLY
     deadline_s = SHORT_S if failure.status == "timeout" else LONG_S

@@ -46,7 +46,14 @@ class ModelLimits:
 
 
 class WorkerDied(Exception):
-    """The worker process died. The message says why, as the reason of the step it was running."""
+    """The worker process died. The message says why, as the reason of the step it was running.
+
+    `killed`: by SIGTERM or SIGKILL, as the processes of a node that shuts down are.
+    """
+
+    def __init__(self, message: str, killed: bool = False) -> None:
+        super().__init__(message)
+        self.killed = killed
 
 
 class CaptureClient:
@@ -119,7 +126,8 @@ class CaptureClient:
             self.close()
             tail = shortened_paths(failed.tail).strip().splitlines()
             printed = f" (it printed last: {tail[-1][:200]})" if tail and failed.fault == "crash" else ""
-            raise (WorkerDied if failed.fault == "timeout" else _WorkerCrashed)(f"{failed.message}{printed}") from None
+            kind = WorkerDied if failed.fault == "timeout" else _WorkerCrashed
+            raise kind(f"{failed.message}{printed}", failed.outside) from None
 
     def _process_limits(self, times: float) -> RequestLimits:
         cpu = self._limits.cpu_seconds * times

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import torch
 
 from mindgap.aten.torch_private.native_functions import registered_operators
+from mindgap.graph.compare.reason import ReasonKind
 from mindgap.models.capture.origin import user_line_of, users_line_in
 from mindgap.models.corpus.source import one_line
 from mindgap.platforms.messages import missing_program
@@ -39,6 +40,11 @@ _REPORT: Final = re.compile(
 _OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")
 #: What OpenVINO converts not, and how Python names a function there.
 _UNCONVERTED: Final = re.compile(r"No conversion rule found for operations: (.*)")
+#: What PyTorch says where a number is read from a tensor that an exporter traces: an error's class, or its words.
+_TENSOR_VALUE: Final = re.compile(
+    r"DataDependent|data-dependent|Converting a tensor to a|Iterating over a tensor|\.numpy\(\)"
+    r"|\bNumPy (?:array|function)"
+)
 _FUNCTION: Final = re.compile(r"<(?:built-in )?function (\w+)(?: at 0x[0-9a-f]+)?>")
 #: Namespaces of PyTorch's own operators.
 _OWN_OPERATORS: Final = (
@@ -63,6 +69,7 @@ class Failure:
     operator: the custom operator that the message names.
     ours: the runner cannot feed this program, which says nothing of the platform.
     refused: the runtime says that it does not take the program (`ScriptRunner.refusal`).
+    kind, names: the reason that its message gives (`graph.compare.reason`), and the operators that it names.
     """
 
     message: str
@@ -71,6 +78,8 @@ class Failure:
     operator: str = ""
     ours: bool = False
     refused: bool = False
+    kind: ReasonKind | Literal[""] = ""
+    names: tuple[str, ...] = ()
 
 
 class InputsNotMatched(ValueError):
@@ -129,8 +138,12 @@ def _with_operator(failure: Failure, error: BaseException, program: FlatProgram)
     known = registered_operators()
     operator = next((name for name in named if name in known), "")
     unconverted = _UNCONVERTED.search(_FUNCTION.sub(r"\1", text))
-    asked = [operator] if operator else unconverted[1].split(", ") if unconverted else []
-    return replace(failure, operator=operator, line=failure.line or (_line_calling(asked, program) if asked else ""))
+    names = [operator] if operator else unconverted[1].split(", ") if unconverted else []
+    classes = " ".join(type(each).__name__ for each in _causes(error))
+    is_value = _TENSOR_VALUE.search(f"{classes} {text}") is not None
+    kind = "" if operator else "no_conversion" if names else "tensor_value" if is_value else ""
+    line = failure.line or (_line_calling(names, program) if names else "")
+    return replace(failure, operator=operator, line=line, kind=kind, names=tuple(names))
 
 
 def _line_calling(operators: Sequence[str], program: FlatProgram) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from mindgap.graph.compare.reason import Reason
 from mindgap.models.own_path.sizes import SizeRun
 from mindgap.platforms.name import PlatformName
 from mindgap.run.channel import Array
@@ -22,7 +23,7 @@ class OwnRun:
     eager: the program's outputs in eager mode, in the same process.
     other_arguments: other arguments of the same kind, fed to what was exported with the given ones; `other_outputs`,
         `other_eager`: the outputs on them. Empty where that was not tried.
-    reason: why it gave none.
+    reason: why it gave none. failure_reasons: the same as data, where the message is known.
     refused: the runtime says that it does not take the program.
     step, line, operator: the call that failed, the user's line and the custom operator, where known.
     file: it ran a ready-made file; `source_file`: the program's source is that file.
@@ -76,6 +77,7 @@ class OwnRun:
     draws: bool = False
     repeats: bool = False
     grown: tuple[str, ...] = ()
+    failure_reasons: tuple[Reason, ...] = ()
 
     @property
     def words(self) -> str:
@@ -241,4 +243,5 @@ def own_run(
         changes=tuple((each[0], each[1]) for each in header.get("changes", ())),
         unwritten=tuple(header.get("unwritten", ())), draws=bool(header.get("draws")),
         repeats=bool(header.get("repeats")), grown=tuple(header.get("grown", ())),
+        failure_reasons=(Reason(failure["kind"], names=tuple(failure["names"])),) if failure.get("kind") else (),
     )  # fmt: skip

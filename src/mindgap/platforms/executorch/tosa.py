@@ -83,7 +83,8 @@ class TosaPlatform:
         left = [str(node.target) for node in module.graph.nodes if _is_left(node)]
         if left:
             names = [*edge_calls(module)] or left
-            raise Unsupported(names[0], f"ExecuTorch's Arm backend leaves {', '.join(names)}", names[1:])
+            why = f"ExecuTorch's Arm backend leaves {', '.join(names)}"
+            raise Unsupported(names[0], why, names[1:], "ran_elsewhere")
         return TosaExecutable(self._model, module, graph, program.fed)
 
 
@@ -117,7 +118,7 @@ class TosaExecutable:
         for part in self._parts.values():
             taken += edge_calls(part.original_module.graph_module)
         if not taken:
-            raise Unsupported("model", computed_before("ExecuTorch", _TOSA))
+            raise computed_before("ExecuTorch", _TOSA)
         self.facts = Delegation(_TOSA, dict(taken), parts=len(self._parts)).as_fact()
 
     def _part(self, node: torch.fx.Node) -> Any:

@@ -179,7 +179,8 @@ def _vulkan_layers(graph: Graph, net: Any) -> dict[str, Any]:
     left = [*dict.fromkeys(str(each.type) for each in layers if not each.support_vulkan)]
     if left:
         op = messages.aten_operator(graph, ()) or f"ncnn.{left[0]}"
-        raise Unsupported(op, f"ncnn runs {', '.join(left)} on the CPU, it has no shaders for them", left[1:])
+        why = f"ncnn runs {', '.join(left)} on the CPU, it has no shaders for them"
+        raise Unsupported(op, why, left[1:], "ran_elsewhere")
     return Delegation(_VULKAN, dict(Counter(str(each.type) for each in layers))).as_fact()
 
 

@@ -100,8 +100,7 @@ class ProviderPlatform:
             # ONNX Runtime records no nodes of providers that run them one by one. No other provider may run one.
             found = replace(found, ran=dict(Counter(exported.origin.values())))
         if self._settings.alone and not found.ran:
-            why = computed_before("ONNX Runtime", found.delegate)
-            raise Unsupported("model", f"{why}; opt=off leaves more to the provider")
+            raise computed_before("ONNX Runtime", found.delegate, "opt=off leaves more to the provider")
         return OnnxRuntimeExecutable(session, exported, graph, found)
 
     def _refusal(self, exported: Exported) -> Unsupported:
@@ -113,7 +112,8 @@ class ProviderPlatform:
         except Unsupported as error:
             return error
         except Exception as error:  # the provider fails for what it takes
-            return Unsupported("model", f"{name} leaves nodes to the CPU provider, and takes none of the rest: {error}")
+            why = f"{name} leaves nodes to the CPU provider, and takes none of the rest: {error}"
+            return Unsupported("model", why, elsewhere="ran_elsewhere")
         left = [
             aten_operator(Reading("refusal", None, str(node.name), str(node.op_type)), exported.origin)
             for part in parts
@@ -121,7 +121,8 @@ class ProviderPlatform:
             for node in part.get_nodes()
         ]
         names = [*dict.fromkeys(left)]
-        return Unsupported(names[0], f"{name} leaves {', '.join(names)} to the CPU provider", names[1:])
+        why = f"{name} leaves {', '.join(names)} to the CPU provider"
+        return Unsupported(names[0], why, names[1:], "ran_elsewhere")
 
 
 class _TakenWhole:

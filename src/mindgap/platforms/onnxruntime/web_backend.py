@@ -160,7 +160,7 @@ class WebPlatform:
             raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")
         exported = shared_export(graph, inputs)
         if self._provider.shares and not exported.inputs:
-            raise Unsupported("model", computed_before("ONNX Runtime", self._provider.name))
+            raise computed_before("ONNX Runtime", self._provider.name)
         found = WebExecutable(self, exported, graph)
         found.load()
         return found
@@ -205,14 +205,16 @@ class WebPlatform:
         except RunnerError as error:
             printed = error.printed
         except RunnerEnded as error:
-            return Unsupported("model", f"{name} leaves nodes to the CPU provider, and takes none of the rest: {error}")
+            why = f"{name} leaves nodes to the CPU provider, and takes none of the rest: {error}"
+            return Unsupported("model", why, elsewhere="ran_elsewhere")
         self.runner.forget(-1)
         left = [
             aten_operator(Reading("refusal", None, node, operator), exported.origin)
             for operator, node in left_to_cpu(printed)
         ]
         names = [*dict.fromkeys(left)] or ["model"]
-        return Unsupported(names[0], f"{name} leaves {', '.join(names)} to the CPU provider", names[1:])
+        why = f"{name} leaves {', '.join(names)} to the CPU provider"
+        return Unsupported(names[0], why, names[1:], "ran_elsewhere")
 
 
 def left_to_cpu(printed: Sequence[str]) -> list[tuple[str, str]]:

@@ -197,6 +197,12 @@ TABLES: Final[dict[str, TableSchema]] = {
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT, "status": _TEXT,
              "way": _TEXT, "detail": _TEXT, "asked": _NAMES, "training": _NAMES, "seconds": pa.float64()},
         ),
+        # Why a row, its own path and its faults (in their order) are as they are (`graph.compare.reason`): lists of
+        # reasons by `row`, `own_path` and `faults`. A table of its own, as `weaknesses` is; no entry of a row without.
+        _table(
+            "reasons", "run model graph platform reference",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT, "reasons": _JSON},
+        ),
         # `word` is the verdict, or why there is none. `origin`: the run that measured it, where another took it over.
         _table(
             "verdicts", "run model graph platform reference",

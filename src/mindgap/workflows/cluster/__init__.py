@@ -11,7 +11,5 @@ from typing import Final
 NAMESPACE: Final = "mindgap"
 #: How often Ray repeats a task whose node or process was lost.
 RETRIES: Final = 3
-#: How the message of a process begins that another one killed, as the processes of a node that shuts down are.
-KILLED_FROM_OUTSIDE: Final = ("killed by SIGTERM", "killed by SIGKILL")
 #: Seconds after which all processes of such a node have ended.
 SHUTDOWN_S: Final = 5.0

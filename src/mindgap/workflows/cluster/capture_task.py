@@ -20,7 +20,7 @@ from mindgap.graph import MindgapError, TensorStore, decode, stored_keys
 from mindgap.models.catalogue.builder import BuildSession, ModelLimits, SourceClient, is_new, library_versions
 from mindgap.models.catalogue.capture_client import CaptureClient, Wanted, WorkerDied
 from mindgap.models.catalogue.catalogue import Catalogue, Pass
-from mindgap.workflows.cluster import KILLED_FROM_OUTSIDE, SHUTDOWN_S
+from mindgap.workflows.cluster import SHUTDOWN_S
 from mindgap.workflows.cluster.connection import code_digest
 from mindgap.workflows.cluster.messages import ClusterProblem, Failure, pack, unpack
 
@@ -242,7 +242,7 @@ def _answered(ask: Callable[[], Answer]) -> Answer:
     try:
         return ask()
     except WorkerDied as died:
-        if any(sign in str(died) for sign in KILLED_FROM_OUTSIDE):
+        if died.killed:
             time.sleep(SHUTDOWN_S)
         return Answer(died=str(died))
 

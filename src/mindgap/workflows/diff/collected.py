@@ -8,10 +8,12 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from mindgap.graph.compare.reason import Reason
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
 from mindgap.results.argument_sets import joined
+from mindgap.results.reason_words import sentence
 from mindgap.results.rows import Model, Refused, Report, Row
 from mindgap.workflows.diff.subject import OnProgress, ProgressEvent, Stage, Subject
 
@@ -102,13 +104,13 @@ class Collected:
             self._told = now
             self.tick("doing", model, platform, text=text)
 
-    def interrupted(self, why: str) -> None:
+    def interrupted(self, why: Reason) -> None:
         """After `close`: adds rows of what is known of platforms of comparisons that began, and refuses the subjects
         whose comparison had not begun."""
         with self._lock:
             for position, name in enumerate(self._names):
                 if position not in self._models and position not in self._refused:
-                    self._refused[position] = Refused(name, f"not run: {why} before the reference had run it")
+                    self._refused[position] = Refused(name, f"not run: {sentence(why)} before the reference had run it")
             for position, comparison in self._comparisons.items():
                 for number, platform in enumerate(self._platforms):
                     if position in self._models and (position, number) not in self._rows:

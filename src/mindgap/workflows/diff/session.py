@@ -23,7 +23,7 @@ from mindgap.findings.script.culprit_script import culprit_script
 from mindgap.graph import Graph, MindgapError, stored_keys
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import RunContext
-from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
+from mindgap.judge.pipeline.time_budget import INTERRUPTED, OutOfTime, TimeBudget
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.platforms.registry import canonical
 from mindgap.results.recording import Recording, recording
@@ -196,10 +196,10 @@ class Session:
                 self._run(subjects, wanted, settings, budget, collected, record, empty)
             except KeyboardInterrupt:
                 collected.close()
-                collected.interrupted("interrupted")
+                collected.interrupted(INTERRUPTED)
                 raise DiffInterrupted(collected.report(empty, time.perf_counter() - started)) from None
-            except OutOfTime:
-                collected.interrupted(USED_UP)
+            except OutOfTime as late:
+                collected.interrupted(late.reason)
             seconds = time.perf_counter() - started
             if not budget.over:
                 # Otherwise it stays in the store as a run that was cut short.
@@ -252,7 +252,7 @@ class Session:
             self._pool.close()
             self._open_pool()
             if isinstance(error, TimeoutError) and not running.done():
-                raise OutOfTime(USED_UP) from None
+                raise OutOfTime from None
             raise
 
     def _import_judge(self, platforms: Sequence[PlatformName]) -> None:
@@ -306,7 +306,7 @@ def _until_closed(execute: Callable[[Job], Outcome], collected: Collected) -> Ca
     def run(job: Job) -> Outcome:
         outcome = execute(job)
         if collected.closed and not outcome.ran:
-            raise OutOfTime("interrupted")
+            raise OutOfTime(INTERRUPTED)
         return outcome
 
     return run

@@ -15,14 +15,15 @@ from typing import Final
 from mindgap.graph import Array, Graph, MindgapError, materialise_all
 from mindgap.graph.activity import activity_receiver, report_activity
 from mindgap.graph.compare.culprit import SubmoduleCulprit
+from mindgap.graph.compare.reason import Reason
 from mindgap.graph.sizes import half_share, output_bytes
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
+from mindgap.judge.pipeline.outcome_rows import not_run, refusal, row_or_failure
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
-from mindgap.judge.pipeline.own_path_reasons import refused, without_file_run
+from mindgap.judge.pipeline.own_path_reasons import not_compared, refused, without_file_run
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
-from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
+from mindgap.judge.pipeline.time_budget import INTERRUPTED, USED_UP, OutOfTime, TimeBudget, reason_of_end
 from mindgap.models.own_path.runs import OwnRun
 from mindgap.models.sources.client import FileUntranslated, ProgramRaised, ProgramRefused
 from mindgap.platforms.environments import HostProblem
@@ -30,6 +31,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
 from mindgap.results.drawn_graph import MOST_AROUND, drawn_nodes, submodule_nodes
 from mindgap.results.quantisation_cost import QuantisationCost, cost_of
+from mindgap.results.reason_words import sentence
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Model, OwnPath, Row
 from mindgap.run.outcome import Outcome
@@ -84,7 +86,7 @@ class SubjectRunner:
         own_runs: OwnRuns = {}
         try:
             if self.budget.over and subject.in_process:
-                raise MindgapError(f"not run: {USED_UP} before it was captured")
+                raise MindgapError(f"not run: {sentence(USED_UP)} before it was captured")
             if self._is_small(subject) and subject.program is not None:
                 # An export takes longer than all else of a small model.
                 own_runs = _begin(subject.program, self._exporting())
@@ -218,17 +220,17 @@ class SubjectRunner:
             # A judge evaluates operators in this process: between two of them it ends when the time is used up.
             self.budget.check()
             if self.collected.closed:
-                raise OutOfTime("interrupted")
+                raise OutOfTime(INTERRUPTED)
             self.collected.report_activity(name, platform, text)
 
         self.collected.began(position, comparison)
 
         def judge(platform: PlatformName) -> None:
             if platform in too_large:
-                row = Row(name, platform, "not_run", None, detail=f"not run: {too_large[platform]}")
+                row = not_run(name, platform, Reason("memory", message=too_large[platform]))
             elif alone and (out := comparison.outcomes.get(platform)) is not None and out.status == "oom":
                 # That a large model does not fit says nothing of the platform.
-                row = Row(name, platform, "not_run", None, detail=f"not run: {_lacking(out, memory)}")
+                row = not_run(name, platform, Reason("memory", message=_lacking(out, memory)))
             else:
                 with activity_receiver(partial(told, platform)):
                     row = row_or_failure(name, platform, lambda: self._judged(captured, comparison, platform, alone))
@@ -285,8 +287,9 @@ class SubjectRunner:
         # A file runs as it is in little more memory than its graph; an export holds the model several times over.
         exported = alone and begun is None and not program.reads(platform)
         if exported or self.budget.over:
-            why = "of a large model the captured graph alone runs, and no second export" if exported else USED_UP
-            return _without_own_run(comparison.row(platform), why, program.reads(platform))
+            large = "of a large model the captured graph alone runs, and no second export"
+            about = OwnPath("not_compared", detail=large) if exported else not_compared(USED_UP)
+            return _without_own_run(comparison.row(platform), about, program.reads(platform))
         if alone and begun is None:
             row = comparison.row(platform)
             self.release(platform)  # before the file is loaded beside it
@@ -296,7 +299,7 @@ class SubjectRunner:
             running = begun or _begin(program, [platform])[platform]
             run = running.result() if program.reads(platform) else None
             if run is not None and run.source_file and run.refused:
-                return refused(Row(captured.subject.name, platform, "ok", None), run, of_the_file=True)
+                return refused(Row(captured.subject.name, platform, "ok", None), run, file_alone=True)
             # An error of a file's translation is dropped where the file runs: its operator is not looked for.
             dropped = run is not None and run.source_file and run.outputs is not None
             row = comparison.row(platform, errors_traced=not dropped)
@@ -311,7 +314,7 @@ class SubjectRunner:
             nodes = partial(program.wrong_nodes, platform) if run.source_file else None
             row = with_own_path(comparison, row, run, partial(program.locate, platform), again, referee, probe, nodes)
         except (OutOfTime, HostProblem) as error:
-            return _without_own_run(row, str(error), run.source_file)
+            return _without_own_run(row, not_compared(reason_of_end(error)), run.source_file)
         sized = program.run_sizes(platform, run.dynamic)
         row = row if sized is None else with_sizes(row, sized, run, partial(program.locate, platform))
         if not isinstance(row.culprit, SubmoduleCulprit):
@@ -345,9 +348,8 @@ class SubjectRunner:
         return largest, estimate.judged(), too_large
 
 
-def _without_own_run(row: Row, why: str, of_file: bool) -> Row:
+def _without_own_run(row: Row, about: OwnPath, of_file: bool) -> Row:
     """The row of a program, or of a model file, that did not run the way of the platform's users."""
-    about = OwnPath("not_compared", detail=why)
     return without_file_run(row, about) if of_file else dataclasses.replace(row, own_path=about)
 
 

@@ -16,9 +16,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.graph.compare.reason import has
 from mindgap.models.corpus.operator_samples.public_names import sources_of
 from mindgap.models.sources.client import OpenedSource, SourceClient
-from mindgap.platforms.delegation import nothing_left, took_none
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.listing import PlatformInfo, list_platforms
 from mindgap.platforms.name import PlatformName, recorded
@@ -191,7 +191,8 @@ class PyTorchFunctions:
         """Judges what a delegate takes nothing of on the runtime's own kernels, as its users' programs run on them."""
         found: dict[tuple[str, str], Row] = {}
         for target in dict.fromkeys(row.platform for row in rows.values()):
-            left = [each for each in subjects if (row := rows.get((each.name, target))) and took_none(row.message)]
+            there = [(each, row) for each in subjects if (row := rows.get((each.name, target)))]
+            left = [each for each, row in there if has(row.reasons, "took_none")]
             if left and target.device_mode in _OWN_KERNELS:
                 again = self._again(left, [target.with_options(delegate="none")], settings)
                 found |= {(row.model, str(target)): row for row in again}
@@ -377,7 +378,7 @@ def _result(source: str, row: Row | None, refused: str | None) -> SampleResult:
         return SampleResult(source, "type failure" if row.verdict == "structural" else "precision", text or row.word)
     if row.status in ("ok", "not_run", "nondeterministic") or row.word in ("no_reference", "not_judged", "unjudged"):
         return SampleResult(source, "not compared", text or row.word)
-    if row.status == "unsupported" and nothing_left(text):
+    if has(row.reasons, "computed_before"):
         return SampleResult(source, "not compared", text)
     reason = reason_of(text)
     if row.status in _ENDS:

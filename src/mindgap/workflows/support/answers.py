@@ -17,9 +17,11 @@ from mindgap.results.store.records import writable
 from mindgap.run.outcome import Outcome
 from mindgap.workflows.support.key import Key, key_of
 
-#: `decomposed`: it runs, and as other operators. `refuses`: a typed refusal of every sample. `fails`: any other end.
-Word = Literal["runs", "decomposed", "refuses", "fails"]
-WORDS: Final[tuple[Word, ...]] = ("runs", "decomposed", "fails", "refuses")
+#: `decomposed`: it runs, and as other operators. `refuses`: a typed refusal of every sample. `falls_back`: such a
+#: refusal because another part of the runtime, or the processor, would run it. `fails`: any other end.
+Word = Literal["runs", "decomposed", "refuses", "falls_back", "fails"]
+WORDS: Final[tuple[Word, ...]] = ("runs", "decomposed", "fails", "falls_back", "refuses")
+REFUSING: Final[frozenset[Word]] = frozenset({"refuses", "falls_back"})
 RUNNING: Final = frozenset({"runs", "decomposed"})
 _LONGEST: Final = 500
 #: A reason that begins with something else than the operator: `model: …`, `backward: …`, a runtime's operator.
@@ -63,7 +65,8 @@ def answer_of(key: Key, outcomes: Iterable[Outcome]) -> SupportAnswer:
     told = failed or seen[0]
     # A refusal begins with the operator, which the answer names already.
     reason = " ".join(told.message.split()).removeprefix(f"{key.op}: ")[:_LONGEST]
-    return SupportAnswer(*key, "fails" if failed else "refuses", told.status, reason, told.signature, len(seen))
+    word: Word = "fails" if failed else "falls_back" if told.reason is not None else "refuses"
+    return SupportAnswer(*key, word, told.status, reason, told.signature, len(seen))
 
 
 class SupportTable:
@@ -83,7 +86,7 @@ class SupportTable:
             refused = self._refused.setdefault(fingerprint, {})
             able: set[str] = set()
             for key, answer in known.items():
-                if answer.answer == "refuses":
+                if answer.answer in REFUSING:
                     refused.setdefault(key.op, {})[key.dtype, key.layout] = f"{key.op}: {answer.reason}"
                 else:
                     able.add(key.op)

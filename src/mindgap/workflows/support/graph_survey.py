@@ -19,7 +19,7 @@ from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import JobRunner
-from mindgap.workflows.support.answers import SupportTable, read_support
+from mindgap.workflows.support.answers import REFUSING, SupportTable, read_support
 from mindgap.workflows.support.graph_probes import CaseProbes, case_probes
 from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.survey import SurveyInterrupted, survey_platforms
@@ -156,7 +156,7 @@ def _ask(
 def _refused(support: SupportTable, fingerprint: str, keys: Iterable[Key]) -> int:
     """Counts the keys that the platform is known to refuse."""
     answers = support.answers(fingerprint)
-    return sum(key in answers and answers[key].answer == "refuses" for key in keys)
+    return sum(key in answers and answers[key].answer in REFUSING for key in keys)
 
 
 def _line(

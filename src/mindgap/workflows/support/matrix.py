@@ -5,7 +5,6 @@ No cell is without a reason.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from typing import Final, Literal
 
 from mindgap.aten.operators import is_gradient_operator
 from mindgap.graph.compare.culprit import policy_of
-from mindgap.platforms.delegation import nothing_left
 from mindgap.platforms.name import PlatformName
 from mindgap.workflows.support.agreement import (
     BESIDE_OTHERS,
@@ -24,7 +22,7 @@ from mindgap.workflows.support.agreement import (
     UNINITIALISED,
     Agreement,
 )
-from mindgap.workflows.support.answers import SupportAnswer
+from mindgap.workflows.support.answers import REFUSING, SupportAnswer
 from mindgap.workflows.support.coverage import UNTRIED
 from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.survey import SurveyResult
@@ -61,11 +59,6 @@ RUNS: Final[frozenset[CellWord]] = USABLE | frozenset[CellWord]({"differs beside
 _FINDINGS: Final = RUNS - USABLE
 Pass = Literal["forward", "backward"]
 
-#: How platforms say that the device's package runs an operator on the processor, or the runtime beside its delegate.
-_FELL_BACK: Final = re.compile(
-    r"\bran on the CPU, the platform is\b|\bruns .* on the CPU, it has no shaders\b"
-    r"|\bleaves .* to the CPU provider\b|\bArm backend leaves\b|\btook none of \d+ operators\b"
-)
 _BY_STATUS: Final[Mapping[str, CellWord]] = {"crash": "crashes", "timeout": "hangs"}
 _BY_WORD: Final[Mapping[str, CellWord]] = {
     RANDOM: "random", UNINITIALISED: "uninitialised", NOT_JUDGED: "not judged", NO_REFERENCE: "not compared",
@@ -187,7 +180,7 @@ def matrix_of(asked: SurveyResult, why_untried: str = _BEYOND_BUDGET) -> Matrix:
 def _why_untried(key: Key, answers: Mapping[Key, SupportAnswer], why: str) -> str:
     """Adds to the reason of a key without an answer that its operator is refused where it is plainest."""
     plain = answers.get(Key(key.op, "float32", "contiguous"))
-    if plain is None or plain.answer != "refuses":
+    if plain is None or plain.answer not in REFUSING:
         return why
     return f"{why}; contiguous float32 is refused: {plain.reason}"
 
@@ -196,9 +189,8 @@ def cell_of(answer: SupportAnswer | None, agreement: Agreement | None, why_untri
     """Makes the cell of one key from the platform's answer and, where it runs, the comparison with the reference."""
     if answer is None:
         return Cell("untried", why_untried)
-    if answer.answer == "refuses":
-        elsewhere = nothing_left(answer.reason) or _FELL_BACK.search(answer.reason)
-        return Cell("falls back" if elsewhere else "refuses", answer.reason or "no reason given")
+    if answer.answer in REFUSING:
+        return Cell("refuses" if answer.answer == "refuses" else "falls back", answer.reason or "no reason given")
     if answer.answer == "fails":
         reason = f"{answer.status}: {answer.reason}" if answer.reason else f"{answer.status}, without a message"
         return Cell(_BY_STATUS.get(answer.status, "fails"), reason)

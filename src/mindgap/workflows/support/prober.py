@@ -14,7 +14,7 @@ from mindgap.graph import Graph, concatenate
 from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import JobRunner
-from mindgap.workflows.support.answers import SupportAnswer, answer_of
+from mindgap.workflows.support.answers import REFUSING, SupportAnswer, answer_of
 from mindgap.workflows.support.call_forms import DTYPES
 from mindgap.workflows.support.key import Key
 from mindgap.workflows.support.probes import CallProbe, OnProgress
@@ -126,7 +126,7 @@ def plain_first(key: Key) -> int:
 
 def _throughout(answer: SupportAnswer) -> bool:
     """Tells whether a refusal probably holds for all forms of the operator: it is for contiguous float32."""
-    return answer.answer == "refuses" and (answer.dtype, answer.layout) == ("float32", "contiguous")
+    return answer.answer in REFUSING and (answer.dtype, answer.layout) == ("float32", "contiguous")
 
 
 def _alike(one: _Asked, other: _Asked) -> bool:

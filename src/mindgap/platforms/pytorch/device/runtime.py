@@ -191,7 +191,7 @@ def _on_the_cpu(device: TorchDevice, names: Sequence[str], operators: Collection
     first, *others = names
     operator = called or _overload(first, operators) or first
     what = "an operator" if operator == "the graph" else "it" if operator == first else first
-    return Unsupported(operator, f"{what} ran on the CPU, the platform is {device.name}", others)
+    return Unsupported(operator, f"{what} ran on the CPU, the platform is {device.name}", others, "ran_elsewhere")
 
 
 def _lost(device: TorchDevice) -> bool:

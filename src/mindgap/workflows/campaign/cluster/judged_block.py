@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from mindgap.graph.compare.reason import has
 from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
@@ -27,7 +28,6 @@ from mindgap.workflows.campaign.schedule.block import OpenBlock
 from mindgap.workflows.campaign.schedule.block_queues import BlockContext, BlockQueues
 from mindgap.workflows.campaign.schedule.case_runner import CpuBudget
 from mindgap.workflows.campaign.schedule.selection import BlockSelection
-from mindgap.workflows.cluster import KILLED_FROM_OUTSIDE
 from mindgap.workflows.cluster.messages import Failure, checked, unpack
 
 
@@ -95,7 +95,7 @@ class RowCounts:
         with self._lock:
             self.words[row.platform, row.word] += 1
             self.statuses[row.platform, row.status] += 1
-            self.killed |= any(signal in (row.broken or "") for signal in KILLED_FROM_OUTSIDE)
+            self.killed |= has(row.reasons, "worker_killed")
 
     def finished(self) -> None:
         """Does nothing: the driver counts the pairs of whole blocks."""

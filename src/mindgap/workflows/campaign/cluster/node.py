@@ -40,7 +40,7 @@ from mindgap.workflows.campaign.cluster.tasks import ClusterPool, sent_job
 from mindgap.workflows.campaign.judging.judge_process import JudgeClosed, JudgeProcess, judge_limits, judge_processes
 from mindgap.workflows.campaign.schedule.case_runner import BudgetState, CpuBudget, PoolRunner, run_within
 from mindgap.workflows.campaign.state.expenses import Expenses
-from mindgap.workflows.cluster import KILLED_FROM_OUTSIDE, SHUTDOWN_S
+from mindgap.workflows.cluster import SHUTDOWN_S
 from mindgap.workflows.cluster.connection import code_digest, ray_module
 from mindgap.workflows.cluster.messages import ClusterProblem, Failure, pack, unpack
 from mindgap.workflows.diff.platform_facts import facts_of
@@ -221,7 +221,7 @@ class CampaignNode:
         others.
         """
         self._check_judges(
-            any(outcome.status == "crash" and outcome.message.startswith(KILLED_FROM_OUTSIDE) for outcome in outcomes)
+            any(outcome.reason is not None and outcome.reason.kind == "worker_killed" for outcome in outcomes)
         )
 
     def _check_judges(self, killed: bool) -> None:

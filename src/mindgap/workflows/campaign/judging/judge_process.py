@@ -16,6 +16,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from mindgap.graph import Graph, MindgapError, TensorStore, decode
+from mindgap.graph.compare.reason import Reason
 from mindgap.judge.pipeline.comparison import Execute, no_description
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, row_of
 from mindgap.platforms.environments import HostProblem
@@ -144,7 +145,10 @@ class JudgeProcess:
                 found = _unjudged(plain, outcome, reference, str(error))
             except WorkerFailed as failed:
                 detail = f"mindgap failed, twice: the process that judges was {failed.message}"
-                found = dataclasses.replace(plain, detail=detail, broken=f"{detail}\n{shortened_paths(failed.tail)}")
+                found = dataclasses.replace(
+                    plain, detail=detail, broken=f"{detail}\n{shortened_paths(failed.tail)}",
+                    reasons=(Reason("worker_killed" if failed.outside else "worker_ended", stage=failed.stage),),
+                )  # fmt: skip
             # What its end made of a row that it was at is no judgement.
             self._require_open()
             return dataclasses.replace(found, timings={**found.timings, "judge": self._client.spent})
