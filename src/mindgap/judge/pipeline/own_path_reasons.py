@@ -15,6 +15,7 @@ from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict, Weakness
 from mindgap.graph.graph import operands
+from mindgap.judge.pipeline.outcome_rows import is_error
 from mindgap.models.own_path.runs import FileChanges, Located, OwnRun
 from mindgap.results.reason_words import sentence, with_sentences
 from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
@@ -277,7 +278,7 @@ def unjudged_file(row: Row, detail: str, ours: Sequence[Array], expected: Sequen
 def without_file_run(row: Row, about: OwnPath) -> Row:
     """Returns the row of a model file that did not run, for lack of time for example. An error of its translated graph
     may be of the translation: the row is unjudged, with the reason."""
-    if row.verdict == "failed" and row.status in ("compile_error", "runtime_error"):
+    if is_error(row):
         error = (row.message or row.detail).strip().partition("\n")[0]
         row = dataclasses.replace(
             cleared(row), unjudged=True, reasons=(Reason("own_path"), *about.reasons),
