@@ -109,6 +109,7 @@ class Flat(torch.nn.Module):
     def __init__(self, program: Any, args: Any, kwargs: Any) -> None:
         super().__init__()
         self.program = program
+        self.numbers: set[int] = set()  # places of outputs that are no tensors; tracing makes tensors of sizes
         self.given, self.form = torch.utils._pytree.tree_flatten((args, kwargs))
         self.training = getattr(program, "training", True)
         held = [getattr(program, each, None) for each in ("func", "__self__")]
@@ -118,7 +119,8 @@ class Flat(torch.nn.Module):
         left = iter(given)
         flat = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.given]
         args, kwargs = torch.utils._pytree.tree_unflatten(flat, self.form)
-        return tuple(leaf for leaf in leaves(self.program(*args, **kwargs)) if isinstance(leaf, torch.Tensor))
+        returned = enumerate(leaves(self.program(*args, **kwargs)))
+        return tuple(leaf for n, leaf in returned if isinstance(leaf, torch.Tensor) and n not in self.numbers)
 
 
 def reordered(leaf: Any) -> Any:
@@ -183,6 +185,9 @@ def traced(case: Case) -> Run:
     module, given = case.flat()
     before = {name: value.detach().clone() for name, value in module.state_dict().items() if hasattr(value, "detach")}
     with torch.no_grad():
+        args, kwargs = case.fresh()
+        returned = leaves(build(case.name, case.path)[0](*args, **kwargs))
+        module.numbers = {n for n, leaf in enumerate(returned) if not isinstance(leaf, torch.Tensor)}
         program = torch.jit.trace(module, given(), check_trace=False)
 
         program.load_state_dict(before, strict=False)
@@ -209,7 +214,7 @@ def in_onnxruntime(case: Case) -> Run:
         session = onnxruntime.InferenceSession(f"{folder}/model.onnx")
 
     def run() -> list[torch.Tensor]:
-        feeds = {each.name: tensor.numpy() for each, tensor in zip(session.get_inputs(), given(), strict=True)}
+        feeds = {each.name: tensor.detach().numpy() for each, tensor in zip(session.get_inputs(), given(), strict=True)}
         return [torch.as_tensor(array) for array in session.run(None, feeds)]
 
     return run
@@ -224,7 +229,9 @@ def in_openvino(case: Case) -> Run:
     program = openvino.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
     def run() -> list[torch.Tensor]:
-        return [torch.as_tensor(np.array(array)) for array in program([each.numpy() for each in given()]).values()]
+        return [
+            torch.as_tensor(np.array(array)) for array in program([each.detach().numpy() for each in given()]).values()
+        ]
 
     return run
 
@@ -264,7 +271,7 @@ def noise(case: Case) -> float | str:
     for tensor in [*holds, *tensors((args, kwargs))]:
         if tensor.is_floating_point() and type(tensor.data) is torch.Tensor:
             signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
-            tensor.data.mul_((1 + torch.finfo(tensor.dtype).eps * signs).to(tensor.dtype))
+            tensor.data = tensor.data * (1 + torch.finfo(tensor.dtype).eps * signs).to(tensor.dtype)
     with torch.no_grad():
         moved = distance(tensors(program(*args, **kwargs)), expected)
     worst = max(worst, moved) if isinstance(moved, float) else worst
@@ -428,6 +435,7 @@ def warm_up() -> None:
         __import__("openvino").convert_model(torch.export.export(module, args))
         torch.compile(module)(*args)
         torch._dynamo.reset()
+    torch.distributions.Distribution.set_default_validate_args(True)  # which torch.compile has turned off
 
 
 def main() -> None:

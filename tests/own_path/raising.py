@@ -62,6 +62,7 @@ def _changes_the_process(_: Any) -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(1)
+    torch.distributions.Distribution.set_default_validate_args(False)  # as torch.compile does
 
 
 LEAVES: dict[str, Callable[[Any], object]] = {

@@ -180,3 +180,30 @@ def test_parameters_that_a_call_changes_are_as_before_and_no_other_is_copied(mon
     now = dict(model.named_parameters())
     for name, (parameter, memory, elements) in before.items():
         assert now[name] is parameter and parameter.data_ptr() == memory and torch.equal(parameter, elements)
+
+
+class _Collects(torch.nn.Module):
+    """Registers a hook at its first call, and notes that it has, as models of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(2, 2), torch.nn.LazyLinear(2)
+        self.taken: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not getattr(self, "installed", False):
+            self.first.register_forward_hook(lambda module, given, out: self.taken.append(out))
+            self.installed = True
+        self.taken.clear()
+        out = self.second(self.first(x))
+        return out + len(self.taken)
+
+
+def test_hooks_that_a_first_call_registers_are_registered_once() -> None:
+    program, x = _Collects(), torch.ones(1, 2)
+    outputs: list[torch.Tensor] = []
+    for _ in range(3):
+        with as_it_was(program):
+            outputs.append(program(x).detach())
+        assert not program.first._forward_hooks
+    assert outputs[1].equal(outputs[0]) and outputs[2].equal(outputs[0])

@@ -85,6 +85,11 @@ _SETTINGS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]]
         lambda: torch.backends.mha.get_fastpath_enabled(),
         lambda on: torch.backends.mha.set_fastpath_enabled(on),
     ),
+    # torch.compile turns them off for the rest of the process.
+    "the checks of distributions": (
+        lambda: torch.distributions.Distribution._validate_args,
+        torch.distributions.Distribution.set_default_validate_args,
+    ),
     "numpy's treatment of errors": (np.geterr, lambda how: np.seterr(**how)),
     "the working directory": (_folder, lambda folder: os.chdir(folder or "/")),
     "environment variables": (lambda: dict(os.environ), _set_environment),

@@ -33,8 +33,8 @@ _CALL: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
 EXPORTS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile")
 #: Words of an exporter's report that stand before what is said of the program.
 _REPORT: Final = re.compile(
-    r"^(?:Failed to .*|<class .*|\(Refer .*|.*\[Strategy\].*|##.*|Check '.*|Constraints violated.*|Exception from .*"
-    r"|FrontEnd API .*|Model wasn't .*|Loading input model.*|.*:|)$"
+    r"^(?:Failed to .*|<class .*|\(Refer .*|.*\[Strategy\].*|##.*|(?:\w+: )?Check '.*|Constraints violated.*"
+    r"|Exception from .*|FrontEnd API .*|Model wasn't .*|(?:Loading|Converting) input model.*|.*:|)$"
 )
 #: An operator as exporters and front ends name it.
 _OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")

@@ -50,11 +50,13 @@ class FlatProgram(torch.nn.Module):
 
     def __init__(
         self, program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any],
-        input_map: Sequence[tuple[str, str]] = (), filled: Collection[int] = (),
+        input_map: Sequence[tuple[str, str]] = (), filled: Collection[int] = (), numbers: Collection[int] = (),
     ) -> None:  # fmt: skip
         """`input_map`: (argument, input of a model file) where their names differ. An input may be its number.
-        `filled`: the places of leaves that a run puts tensors into (`places_filled`)."""
+        `filled`: the places of leaves that a run puts tensors into (`places_filled`). `numbers`: the places of outputs
+        that are no tensors in eager mode; tracing makes tensors of sizes."""
         super().__init__()
+        self.numbers = numbers
         self.program = program
         self.input_map = tuple(input_map)
         if not isinstance(program, torch.nn.Module):
@@ -87,7 +89,8 @@ class FlatProgram(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Returns the tensors that the program returns."""
         args, kwargs = self.unflattened(tensors)
-        return _tensors(self.program(*args, **kwargs))
+        returned = enumerate(leaves(self.program(*args, **kwargs)))
+        return [each for n, (_, each) in returned if isinstance(each, torch.Tensor) and n not in self.numbers]
 
     def arguments(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns the program's arguments with these tensors in the places of its own. They are for no run: its other
@@ -283,6 +286,7 @@ class TwoCalls:
     filled: as of `FlatProgram`. grown: the names of arguments that are no tensors and that a call changes.
     changes: what the second call changes in the program, or else the first one: the path of a buffer or an attribute,
         and the user's line.
+    numbers: as of `FlatProgram`.
     """
 
     first: list[Array]
@@ -292,11 +296,13 @@ class TwoCalls:
     filled: list[int]
     grown: list[str]
     changes: list[tuple[str, str]]
+    numbers: list[int]
 
 
 def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]], None]) -> TwoCalls:
     """Calls the program twice in eager mode, with the same random numbers. `around_second`: makes the second call."""
     calls: list[list[Array]] = []
+    numbers: list[int] = []
     fed: list[tuple[Any, ...]] = []
     grown: list[str] = []
 
@@ -305,7 +311,9 @@ def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]]
         args, kwargs = program.unflattened(fed[-1])
         given = State(None, bound_arguments(program.program, args, kwargs))
         with torch.no_grad(), users_code():
-            calls.append(arrays_of(program.program(*args, **kwargs)))
+            returned = program.program(*args, **kwargs)
+        calls.append(arrays_of(returned))
+        numbers[:] = [n for n, (_, each) in enumerate(leaves(returned)) if not isinstance(each, torch.Tensor)]
         grown.extend(name for name, _ in given.changes({}))
 
     with as_it_was(program.program) as before:
@@ -319,7 +327,7 @@ def run_twice(program: FlatProgram, around_second: Callable[[Callable[[], None]]
         written = program.written_of(fed[0], program.tensors)
         changes = between.changes(writes.lines) or before.changes(writes.lines)
         filled, unique = program.places_filled(), [*dict.fromkeys(grown)]
-        return TwoCalls(calls[0], calls[1], written, draws, filled, unique, changes)
+        return TwoCalls(calls[0], calls[1], written, draws, filled, unique, changes, numbers)
 
 
 def run_by(

@@ -32,6 +32,8 @@ from mindgap.models.own_path.writes import Writes, memory_of
 
 #: Attributes that PyTorch itself keeps in a module.
 _PYTORCHS: Final = frozenset(torch.nn.Module().__dict__)
+#: Of these, what calls the user's functions.
+_HOOKS: Final = tuple(name for name in _PYTORCHS if name.startswith("_forward") and "hooks" in name)
 #: Containers whose own methods, and no others of a subclass, restore what they hold.
 _CONTAINERS: Final = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
 #: What has nothing that a call may change.
@@ -116,6 +118,14 @@ class State:
                 self._tensor(held.parameter, held.path, held.module, held.name)
         self._modes = [module.training for _, module in self._modules]
         self._attributes = [_attributes(module) for _, module in self._modules]
+        # A first call registers hooks, and notes in an attribute that it has. Lazy modules lose theirs for good.
+        self._hooks = [
+            (hooks, dict(hooks))
+            for _, module in self._modules
+            for name in _HOOKS
+            if isinstance(hooks := vars(module).get(name), dict)
+            and not isinstance(module, torch.nn.modules.lazy.LazyModuleMixin)
+        ]
         for (path, module), attributes in zip(self._modules, self._attributes, strict=True):
             for name, value in attributes.items():
                 self._look_into(value, f"{path}.{name}".removeprefix("."), module, name)
@@ -129,6 +139,10 @@ class State:
             put_buffer(module, name, buffer)
         for parameter in self._parameters:
             parameter.restore()
+        for hooks, before in self._hooks:
+            if hooks != before:
+                hooks.clear()
+                hooks.update(before)
         for (_, module), mode, attributes in zip(self._modules, self._modes, self._attributes, strict=True):
             held = vars(module)
             if module.training != mode:

@@ -98,6 +98,7 @@ class Programs:
         self._second: list[Array] = []
         self._written: list[str] = []
         self._filled: list[int] = []
+        self._numbers: list[int] = []
         #: The arguments with which the programs of a group are exported, by their source, and these exports.
         self._first: tuple[str, tuple[Any, ...], Mapping[str, Any]] | None = None
         self._exports: dict[str, dict[str, Any]] = {}
@@ -274,7 +275,7 @@ class Programs:
         from mindgap.models.own_path.program_run import FlatProgram
 
         pairs = [(argument, given) for argument, given in header.get("input_map", ())]
-        return FlatProgram(self._program(header["source"]).program, args, kwargs, pairs, self._filled)
+        return FlatProgram(self._program(header["source"]).program, args, kwargs, pairs, self._filled, self._numbers)
 
     def locate(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Finds the first submodule that shows a difference or a failure by itself."""
@@ -323,7 +324,7 @@ class Programs:
             # The second call's: what modules ask while they are imported is no question of the program.
             calls = run_twice(flat, lambda call: asked.extend(questions(flat, call)))
             self._eager, self._second, self._written = calls.first, calls.second, calls.written
-            self._filled = calls.filled
+            self._filled, self._numbers = calls.filled, calls.numbers
             self._facts = {
                 "changes": [list(each) for each in calls.changes],
                 "asked": [[each.function, each.place] for each in asked],
