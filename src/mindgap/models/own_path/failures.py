@@ -17,6 +17,7 @@ from mindgap.aten.torch_private.native_functions import registered_operators
 from mindgap.graph.compare.reason import ReasonKind
 from mindgap.models.capture.origin import user_line_of, users_line_in
 from mindgap.models.corpus.source import one_line
+from mindgap.models.own_path.state import as_it_was
 from mindgap.platforms.messages import missing_program
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.run.message_cleaning import shortened_paths
@@ -150,7 +151,7 @@ def _line_calling(operators: Sequence[str], program: FlatProgram) -> str:
     """The user's line that calls one of these operators or functions, in the program as `torch.export` has it; empty if
     that fails."""
     try:
-        with torch.no_grad():
+        with as_it_was(program.program), torch.no_grad():
             shapes = dict(program.dynamic_shapes) or None
             nodes = torch.export.export(program, program.fresh(), dynamic_shapes=shapes).graph.nodes
     except Exception:

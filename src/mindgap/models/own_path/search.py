@@ -23,6 +23,7 @@ from mindgap.models.own_path.failures import Failure
 from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly
 from mindgap.models.own_path.runs import Located
 from mindgap.models.own_path.stages import step_at_fault
+from mindgap.models.own_path.state import as_it_was
 from mindgap.platforms.script_runner import ScriptRunner
 
 #: The user's line in an origin.
@@ -51,7 +52,8 @@ def first_part(
     found = Located("", type(program).__name__)
     shown = FlatProgram(program, args, kwargs), None if later is None else FlatProgram(program, *later)
     given, named = fresh_copy((tuple(args), dict(kwargs)))
-    calls = [call.path for call in module_calls(program, given, named, seconds / 4) if call.path != WHOLE]
+    with as_it_was(program):
+        calls = [call.path for call in module_calls(program, given, named, seconds / 4) if call.path != WHOLE]
     # A parametrisation makes a weight, and is no part of the program's own.
     paths = [path for path in calls if "parametrizations" not in path.split(".")]
     left = _children("", paths)
@@ -61,8 +63,10 @@ def first_part(
             found = replace(found, complete=False)
             break
         try:
-            module, given, named = call_inside(program, args, kwargs, path)
-            fed = None if later is None else FlatProgram(*call_inside(program, *later, path))
+            with as_it_was(program):
+                module, given, named = call_inside(program, args, kwargs, path)
+            with as_it_was(program):
+                fed = None if later is None else FlatProgram(*call_inside(program, *later, path))
         except CaptureError:
             continue
         tried = FlatProgram(module, given, named), fed

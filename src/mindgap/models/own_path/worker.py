@@ -180,11 +180,13 @@ class Programs:
         """Compares a ready-made ONNX file with the program."""
         from mindgap.models.own_path.old_file import file_changes
         from mindgap.models.own_path.runs import FileChanges
+        from mindgap.models.own_path.state import as_it_was
         from mindgap.run.message_cleaning import one_line
 
         flat = self._flat(header)
         try:
-            found = file_changes(Path(header["path"]), flat)
+            with as_it_was(flat.program):
+                found = file_changes(Path(header["path"]), flat)
         except Exception as error:  # reaches the row as a weakness
             found = FileChanges(reason=one_line(error))
         return {"kind": "changes", **dataclasses.asdict(found)}, ()
@@ -282,6 +284,7 @@ class Programs:
         from mindgap.models.own_path.runs import Located
         from mindgap.models.own_path.search import first_part
         from mindgap.models.own_path.sizes import sizes_of
+        from mindgap.models.own_path.state import as_it_was
 
         flat, runner = self._flat(header), requested_runner(header)
         if header["apart"] is None and flat.objects:
@@ -298,10 +301,11 @@ class Programs:
             later = flat.other_tensors()
         elif header["at"]:
             later = self._dimensions(flat, header).resized(flat, sizes_of(header["at"]))
-        part = first_part(
-            flat.program, *given.arguments(given.tensors), runner, header["seconds"], header["apart"],
-            None if later is None else flat.arguments(later),
-        )  # fmt: skip
+        with as_it_was(flat.program):  # an export may change what the program holds, and fail
+            part = first_part(
+                flat.program, *given.arguments(given.tensors), runner, header["seconds"], header["apart"],
+                None if later is None else flat.arguments(later),
+            )  # fmt: skip
         part = dataclasses.replace(part, unchecked=declared.unchecked)
         return {"kind": "located", **dataclasses.asdict(part)}, ()
 
@@ -369,11 +373,13 @@ def _declared(flat: FlatProgram) -> Located:
     """The whole program, with what its custom operators declare wrongly."""
     from mindgap.models.capture.operator_declarations import declaration_faults
     from mindgap.models.own_path.runs import Located
+    from mindgap.models.own_path.state import as_it_was
     from mindgap.run.message_cleaning import one_line
 
     whole = Located("", type(flat.program).__name__)
     try:
-        faults = declaration_faults(flat.program, *flat.arguments(flat.tensors))
+        with as_it_was(flat.program):
+            faults = declaration_faults(flat.program, *flat.arguments(flat.tensors))
     except Exception as error:  # reaches the row as a weakness
         return dataclasses.replace(whole, unchecked=one_line(error))
     line = faults[0].line if faults else ""
