@@ -176,3 +176,29 @@ def test_the_state_is_restored_after_a_refusal(store: TensorStore) -> None:
     assert torch.equal(before[0], torch.get_rng_state())
     assert before[1:] == (torch.backends.mha.get_fastpath_enabled(), torch.is_grad_enabled())
     assert torch.zeros(2).sin().tolist() == [0.0, 0.0], "a dispatch mode stayed in force"
+
+
+class Skeletons(nn.Module):
+    """Members of an ensemble share one module whose weights are on meta, as `torch.func.stack_module_state` has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = [nn.Linear(8, 2).to("meta")]
+        self.weights = nn.Parameter(torch.ones(3, 2, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        bias = torch.zeros(2)
+        call = torch.func.functional_call
+        return torch.vmap(lambda weight: call(self.held[0], {"weight": weight, "bias": bias}, (x,)))(self.weights)
+
+
+def normal(x: torch.Tensor) -> torch.Tensor:
+    return torch.distributions.Normal(x, x.exp()).log_prob(x * 2)
+
+
+@pytest.mark.parametrize("program", [normal, Skeletons()])
+def test_what_asks_nothing_of_a_value_is_captured(program: Any, store: TensorStore) -> None:
+    """Checks of distributions read values, and only raise; a module on meta has no values."""
+    assert capture(program, (X,), tensors=store).nodes
+    with pytest.raises(ValueError, match="within the support"):
+        torch.distributions.Exponential(1.0).log_prob(torch.tensor(-1.0))

@@ -335,6 +335,12 @@ def test_a_message_keeps_the_reason_and_of_a_path_the_name() -> None:
     folder = "/data/" + "a_long_folder/" * 12
     error = RuntimeError(f"Loading input model: {folder}m.onnx\nLoad model from {folder}m.onnx failed: no such domain")
     assert _message([error]) == "RuntimeError: Load model from m.onnx failed: no such domain"
+    front_end = (
+        "Check 'false' failed at src/frontend.cpp:53:\nConverting input model\nGeneralFailure: Check 'it != end' failed"
+        " at src/node_context.cpp:190:\nFrontEnd API failed with GeneralFailure:\n"
+        "No tensor corresponding input: 34 exist."
+    )
+    assert _message([RuntimeError(front_end)]) == "RuntimeError: No tensor corresponding input: 34 exist"
 
 
 def test_other_arguments_of_unsigned_integers_have_another_order() -> None:

@@ -15,7 +15,9 @@ import torch
 from torch import nn
 
 from mindgap.models.own_path.program_run import FlatProgram, run_eagerly, run_twice
+from mindgap.models.own_path.search import first_part
 from mindgap.models.own_path.state import State, as_it_was
+from mindgap.platforms.script_runner import ScriptRunner
 
 
 class Box:
@@ -207,3 +209,24 @@ def test_hooks_that_a_first_call_registers_are_registered_once() -> None:
             outputs.append(program(x).detach())
         assert not program.first._forward_hooks
     assert outputs[1].equal(outputs[0]) and outputs[2].equal(outputs[0])
+
+
+class _Steps(torch.nn.Module):
+    """Counts its calls, as a scheduler of diffusers counts its steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.step = torch.nn.Linear(2, 2), 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.step += 1
+        return self.layer(x) * self.step
+
+
+@pytest.mark.parametrize("apart", [None, 0.5])
+def test_a_search_for_the_submodule_leaves_the_program_as_it_was(apart: float | None) -> None:
+    program = _Steps()
+    text = "def run(model, fresh):\n    return [-each for each in model(*fresh())]"
+    refuses = "def run(model, fresh):\n    raise RuntimeError('refused')"
+    found = first_part(program, (torch.ones(1, 2),), {}, ScriptRunner(text if apart else refuses), 20.0, apart)
+    assert found.path == "layer" and program.step == 0

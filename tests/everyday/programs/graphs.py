@@ -106,3 +106,26 @@ def messages_written_out():
 def sparse_adjacency():
     torch.manual_seed(0)
     return SparseProduct().eval(), (vertices(),)
+
+
+class MaskedNodes(nn.Module):
+    """Node classification: the loss of the nodes of a boolean mask."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(4, 3)
+
+    def forward(self, x, edge_index, y, train_mask):
+        out = self.conv(x, edge_index)
+        return F.cross_entropy(out[train_mask], y[train_mask]), out[~train_mask]
+
+
+def masked_nodes():
+    torch.manual_seed(0)
+    x, edges = torch.randn(6, 4), torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 5]])
+    return MaskedNodes().eval(), (
+        x,
+        edges,
+        torch.randint(0, 3, (6,)),
+        torch.tensor([True, True, False, True, False, True]),
+    )

@@ -187,3 +187,24 @@ def batch_norm_in_training():
 
 def writes_a_parameter():
     return WritesAParameter(), (rows(),)
+
+
+class Denoises(nn.Module):
+    """A scheduler of diffusers counts its steps, and keeps the last outputs."""
+
+    def __init__(self):
+        from diffusers import DPMSolverMultistepScheduler
+
+        super().__init__()
+        self.scheduler = DPMSolverMultistepScheduler()
+        self.scheduler.set_timesteps(10)
+        self.net = nn.Conv2d(4, 4, 3, padding=1)
+
+    def forward(self, sample):
+        step = self.scheduler.timesteps[3]
+        return self.scheduler.step(self.net(sample), step, sample, return_dict=False)[0]
+
+
+def scheduler_that_counts():
+    torch.manual_seed(0)
+    return Denoises().eval(), (torch.randn(1, 4, 8, 8),)

@@ -20,6 +20,7 @@ import torch._guards
 _C: Final[Any] = torch._C
 _guards: Final[Any] = torch._guards
 _forward: Final[Any] = torch.autograd.forward_ad
+_Distribution: Final[Any] = torch.distributions.Distribution
 #: Devices whose autocast is restored.
 _AUTOCAST: Final = ("cpu", "cuda")
 #: Modes that are entered to be out of another for the rest of this process.
@@ -86,10 +87,7 @@ _SETTINGS: Final[Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]]
         lambda on: torch.backends.mha.set_fastpath_enabled(on),
     ),
     # torch.compile turns them off for the rest of the process.
-    "the checks of distributions": (
-        lambda: torch.distributions.Distribution._validate_args,
-        torch.distributions.Distribution.set_default_validate_args,
-    ),
+    "the checks of distributions": (lambda: _Distribution._validate_args, _Distribution.set_default_validate_args),
     "numpy's treatment of errors": (np.geterr, lambda how: np.seterr(**how)),
     "the working directory": (_folder, lambda folder: os.chdir(folder or "/")),
     "environment variables": (lambda: dict(os.environ), _set_environment),
@@ -205,3 +203,14 @@ def _leave(within: Mapping[str, Any]) -> None:
     if torch.is_inference_mode_enabled() and not within["inference mode"]:
         _entered.append(torch.inference_mode(False))
         _entered[-1].__enter__()
+
+
+@contextlib.contextmanager
+def unchecked_distributions() -> Generator[None]:
+    """Turns off inside the block that `torch.distributions` checks its parameters and values."""
+    before = _Distribution._validate_args
+    _Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        _Distribution.set_default_validate_args(before)

@@ -15,6 +15,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from mindgap.aten.torch_private.fake_tensors import FAKE_TENSOR_LOGGERS
+from mindgap.aten.torch_private.process_state import unchecked_distributions
 
 #: Loggers that print a traceback for each operator without a fake kernel; the failure reaches the user as an error.
 _LOUD = (*FAKE_TENSOR_LOGGERS, "torch.fx.experimental.symbolic_shapes")
@@ -22,7 +23,8 @@ _LOUD = (*FAKE_TENSOR_LOGGERS, "torch.fx.experimental.symbolic_shapes")
 
 @contextmanager
 def neutral_settings() -> Generator[None]:
-    """Turns off fused attention on the CPU, gradients, threads and `torch.compile` inside the block.
+    """Turns off fused attention on the CPU, gradients, threads, `torch.compile` and the checks of distributions inside
+    the block. The checks read values, and `torch.compile` turns them off too.
 
     Restores the random states of torch, numpy and Python afterwards.
     """
@@ -33,6 +35,7 @@ def neutral_settings() -> Generator[None]:
         stack.enter_context(torch.no_grad())
         stack.enter_context(_silence_loggers())
         stack.enter_context(torch.autocast("cpu", enabled=False))
+        stack.enter_context(unchecked_distributions())
         if "torch._dynamo" in sys.modules:  # otherwise nothing is compiled, and importing it takes seconds
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         torch.backends.mha.set_fastpath_enabled(False)

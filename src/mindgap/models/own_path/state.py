@@ -122,9 +122,8 @@ class State:
         self._hooks = [
             (hooks, dict(hooks))
             for _, module in self._modules
-            for name in _HOOKS
-            if isinstance(hooks := vars(module).get(name), dict)
-            and not isinstance(module, torch.nn.modules.lazy.LazyModuleMixin)
+            if not hasattr(module, "cls_to_become")
+            for hooks in (cast("dict[int, Any]", vars(module).get(name, {})) for name in _HOOKS)
         ]
         for (path, module), attributes in zip(self._modules, self._attributes, strict=True):
             for name, value in attributes.items():
