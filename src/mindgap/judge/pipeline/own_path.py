@@ -87,8 +87,10 @@ class _Case:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the platform refuses the captured graph by itself, and no delegate left it to others."""
-        return self.row.status == "unsupported" and not has(self.row.reasons, "took_none")
+        """Whether the platform refuses the captured graph by itself, and no delegate left it to others. What a delegate
+        leaves of a file on a processor runs there too."""
+        of_file = self.run.source_file and self.row.platform.mode == "cpu"
+        return self.row.status == "unsupported" and (of_file or not has(self.row.reasons, "took_none"))
 
     def by_export(self, row: Row) -> Row:
         """The row judged on the program's own way."""

@@ -22,6 +22,11 @@ class HeldInput:
     value: Any
     dtype: torch.dtype | None = None
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of an array."""
+        return np.shape(self.value)
+
     def numpy(self) -> Any:
         """Returns what a runtime is given."""
         return self.value

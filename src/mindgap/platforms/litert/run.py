@@ -36,4 +36,5 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     for each, (_, tensor) in zip(given, feeds, strict=True):
         interpreter.set_tensor(each["index"], tensor.numpy())
     interpreter.invoke()
-    return [torch.as_tensor(interpreter.get_tensor(each["index"])) for each in interpreter.get_output_details()]
+    found = [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
+    return [torch.as_tensor(each) if each.dtype.kind not in "OSU" else each for each in found]

@@ -22,13 +22,15 @@ from mindgap.models.corpus.source import Source, SourceError, require_file, sour
 from mindgap.models.corpus.tflite_models.model import NoTfliteModel, TfliteModel, TfliteTensor, read_tflite
 from mindgap.models.corpus.tflite_models.reference_check import check
 from mindgap.models.corpus.tflite_models.translation import translated, untranslated
-from mindgap.models.corpus.translated_model import CHECKED, Untranslated, UntranslatedModel
-from mindgap.models.corpus.weights.tensor_registry import seed_of
+from mindgap.models.corpus.translated_model import CHECKED, Unrunnable, Untranslated, UntranslatedModel
+from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 
 #: Seconds for the reference kernels.
 _CHECK_S: Final = 30.0
 #: Integers drawn for an input that nothing indexes with: [0, _IDS).
 _IDS: Final = 8
+#: Texts for an input that holds some.
+_TEXTS: Final = (b"a", b"two words", b"3")
 #: Operators of positive numbers.
 _POSITIVE: Final = frozenset({"LOG", "POW", "RSQRT", "SQRT"})
 #: Operators that hand the integers of an operand on.
@@ -56,19 +58,24 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
             each.name: registry.draw(_recipe(model, number, each, seed), each.dtype, each.shape)
             for number in model.inputs
             for each in (model.tensors[number],)
+            if each.dtype != "texts"
         }
         if change is not None:
             stand_in = UntranslatedModel([*given], "its graph depends on its arguments")
             changed = change.apply(Built(stand_in, tuple(given.values()), {}, registry))
             given = dict(zip(given, changed.args, strict=True))
             _check_sizes(model, given)
-        if missing := untranslated(model):
-            reason = f"{path}: no translation of {missing}"
-            return Built(UntranslatedModel([*given], reason), tuple(given.values()), {}, registry)
-        with torch.no_grad():
-            program = translated(model, given)
-            told = _told(model, given)
-            unchecked = "" if CHECKED.get() else check(path, model, program, given, _CHECK_S)
+        if why := untranslated(model):
+            return _stand_in(model, given, registry, f"{path}: {why}")
+        try:
+            with torch.no_grad():
+                program = translated(model, given)
+                told = _told(model, given)
+                unchecked = "" if CHECKED.get() else check(path, model, program, given, _CHECK_S)
+        except Unrunnable:
+            raise
+        except Untranslated as reason:
+            return _stand_in(model, given, registry, f"{path}: {reason}")
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from error
     except MemoryError as error:
@@ -80,9 +87,16 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
     return Built(program, tuple(given[name] for name in program.argument_names), {}, registry)
 
 
+def _stand_in(model: TfliteModel, given: Mapping[str, torch.Tensor], registry: TensorRegistry, reason: str) -> Built:
+    """What stands for a file that has no translation."""
+    inputs = [model.tensors[number] for number in model.inputs]
+    texts = {each.name: np.resize(np.array(_TEXTS, object), each.shape) for each in inputs if each.dtype == "texts"}
+    return Built(UntranslatedModel([*given], reason, fixed=texts), tuple(given.values()), {}, registry)
+
+
 def _check_sizes(model: TfliteModel, given: Mapping[str, torch.Tensor]) -> None:
     """Raises `Untranslated` for an input of other sizes than the file declares, those that it leaves open apart."""
-    for each in (model.tensors[number] for number in model.inputs):
+    for each in (model.tensors[number] for number in model.inputs if model.tensors[number].name in given):
         real = tuple(given[each.name].shape)
         sizes = ["open" if axis in each.open_axes else size for axis, size in enumerate(each.shape)]
         if any(size not in ("open", found) for size, found in zip(sizes, real, strict=True)):

@@ -92,6 +92,7 @@ class TfliteTensor:
     dtype: of its elements in a graph: integers of 4 bits are int8.
     data: its values, if it is a constant.
     open_axes: dimensions whose size the file leaves open; `shape` has the size that it runs with unless resized.
+    unheld: why graphs do not hold it, a clause; empty for a tensor that they do. One of texts has the dtype `texts`.
     """
 
     name: str
@@ -100,6 +101,7 @@ class TfliteTensor:
     quantisation: Quantisation | None
     data: Array | None
     open_axes: tuple[int, ...] = ()
+    unheld: str = ""
 
 
 @dataclass(frozen=True)
@@ -186,13 +188,11 @@ def _tensor(table: Table, number: int, buffers: Sequence[Table], data: bytes, na
     name = given if names[given] == 1 else f"{given}#{number}"
     kind: int = table.number(1, "b")
     dtype = _TYPES[kind] if 0 <= kind < len(_TYPES) else None
-    if dtype is None:
-        raise NoTfliteModel(f"tensor {name} is of type {_TYPE_NAMES.get(kind, kind)}, which graphs do not hold")
-    if table.number(5, "?", 0):
-        raise NoTfliteModel(f"tensor {name} is a variable: a model that keeps a state is not read")
-    if table.table(6) is not None:
-        raise NoTfliteModel(f"tensor {name} is sparse, which graphs do not hold")
     shape = _indices(table.numbers(0))
+    if unheld := _unheld(table, kind, dtype is not None):
+        texts = _TYPE_NAMES.get(kind) == "STRING"
+        return TfliteTensor(name, dtype or ("texts" if texts else ""), shape, None, None, (), f"tensor {name} {unheld}")
+    assert dtype is not None, "it is unheld otherwise"
     signature = _indices(table.numbers(7))
     if any(size < 0 for size in shape) or math.prod(shape) > _ELEMENTS:
         raise NoTfliteModel(f"damaged: tensor {name} has the shape {list(shape)}")
@@ -204,6 +204,18 @@ def _tensor(table: Table, number: int, buffers: Sequence[Table], data: bytes, na
     plain = "int8" if dtype == "int4" else dtype
     open_axes = tuple(axis for axis, size in enumerate(signature) if size < 0) if len(signature) == len(shape) else ()
     return TfliteTensor(name, plain, shape, _quantisation(table.table(4), shape, name), values, open_axes)
+
+
+def _unheld(table: Table, kind: int, has_dtype: bool) -> str:
+    """Why graphs do not hold a tensor; empty where they do."""
+    if not has_dtype:
+        return f"is of type {_TYPE_NAMES.get(kind, kind)}, which graphs do not hold"
+    if table.number(5, "?", 0):
+        return "is a variable: it keeps a state"
+    if table.table(6) is not None:
+        return "is sparse, which graphs do not hold"
+    quantisation = table.table(4)
+    return "is quantised in blocks or by a custom scheme" if quantisation and quantisation.number(4, "B") else ""
 
 
 def _bytes(buffer: Table, data: bytes) -> bytes | None:
@@ -233,8 +245,6 @@ def _quantisation(table: Table | None, shape: tuple[int, ...], name: str) -> Qua
     scales = None if table is None else table.numbers(2, "f")
     if table is None or scales is None or not scales.size:
         return None
-    if table.number(4, "B"):
-        raise NoTfliteModel(f"tensor {name} is quantised in blocks or by a custom scheme, which is not read")
     zeros, axis = table.numbers(3, "q"), int(table.number(6, "i"))
     zeros = np.zeros(scales.size, np.int64) if zeros is None or not zeros.size else zeros
     per_axis = scales.size > 1

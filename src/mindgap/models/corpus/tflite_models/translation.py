@@ -19,10 +19,13 @@ for _family in ("pointwise", "layers", "shapes"):
 
 
 def untranslated(model: TfliteModel) -> str:
-    """Returns the operators that have no translation, with the first node of each; empty if there are none."""
+    """Returns why a model has no translation: its operators without one, with the first node of each, or a tensor that
+    graphs do not hold; empty if it has one."""
     counts = Counter(each.op for each in model.operators if each.op not in TRANSLATIONS)
     first = {each.op: name_of(model, each) for each in reversed(model.operators)}
-    return ", ".join(
+    if not counts:
+        return next((each.unheld for each in model.tensors if each.unheld), "")
+    return "no translation of " + ", ".join(
         f"{op if op.startswith(('custom ', 'operator ')) else f'operator {op}'} "
         f"(node {first[op]}{f' and {count - 1} more' if count > 1 else ''})"
         for op, count in counts.items()
