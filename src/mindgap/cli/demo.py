@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TextIO
@@ -147,6 +148,7 @@ def _print_causes(folder: Path, out: TextIO) -> None:
     verified = [cause for cause in causes if cause.verified]
     for number, cause in enumerate(verified[:_SHOWN], 1):
         shown = cause.findings[0]
-        run = f"cd {folder} && {shown.command}" if shown.command else f"python {folder / shown.script}"
+        script = shlex.quote(str(folder / shown.script))
+        run = f"cd {shlex.quote(str(folder))} && {shown.command}" if shown.command else f"python {script}"
         out.write(f"\n{number}. {cause.title}\n   {cause.severity}: {cause.severity_reason}\n   {run}\n")
     out.write(f"\n{len(causes)} causes, {len(verified)} shown again: {folder / 'index.html'}\n")

@@ -178,7 +178,8 @@ def summary_text(summary: Summary, out: Path) -> str:
     verified = "verified twice without mindgap" if summary.verified else "NOT VERIFIED: it does not show the finding"
     if summary.command:
         again = "found again" if summary.verified else "NOT VERIFIED: not found again"
-        command = summary.command.replace(summary.script, shlex.quote(str(out / summary.script)), 1)
+        words = shlex.split(summary.command)
+        command = shlex.join(str(out / each) if each == summary.script else each for each in words)
         verified = f"no short script; {again} by\n    {command}"
     told = "".join(f"\n  {run.platform}: {run.shown} ({run.versions})" for run in summary.runs)
     ended = "" if summary.complete else ", ended by its limit"
