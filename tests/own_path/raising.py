@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable
@@ -103,3 +104,17 @@ def _leaving(name: str) -> Callable[[], tuple[Any, ...]]:
 
 for _name in LEAVES:
     globals()[_name] = _leaving(_name)
+
+
+class FreesWrongly(Plain):
+    """Frees what it has not allocated when it is traced, so that the C library ends the process."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.jit.is_tracing():
+            held = ctypes.create_string_buffer(256)
+            ctypes.CDLL(None).free(ctypes.c_void_p(ctypes.addressof(held) + 64))
+        return super().forward(x)
+
+
+def frees_wrongly() -> tuple[Any, ...]:
+    return FreesWrongly().eval(), (torch.randn(6, 4),)

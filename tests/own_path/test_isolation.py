@@ -45,6 +45,13 @@ def test_a_program_runs_by_its_own_way_as_it_does_alone(all_of_them: bool) -> No
             assert after.eager[0].tobytes() == alone.eager[0].tobytes(), name
 
 
+def test_what_the_c_library_says_of_an_abort_is_the_reason_of_the_run() -> None:
+    with OwnPathClient(60.0) as client:
+        left = client.run(f"{FILE}:frees_wrongly", JIT)
+    assert left is not None and left.outputs is None and left.line.startswith("raising.py:")
+    assert "SIGABRT" in left.reason and "(): invalid pointer" in left.reason, left.reason
+
+
 @pytest.mark.parametrize("all_of_them", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_program_is_captured_as_it_is_alone(tmp_path: Path, all_of_them: bool) -> None:
     with SourceClient(TensorStore(tmp_path), 60.0) as client:
