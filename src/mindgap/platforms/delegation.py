@@ -74,7 +74,7 @@ def require_taken(delegation: Delegation | None) -> None:
     raise Unsupported(
         names[0] if len(names) == 1 else "model",
         f"{delegation.delegate} took none of {count} operators: {_named(delegation.gave_back)}",
-        elsewhere="took_none",
+        fallback="took_none",
     )
 
 
@@ -82,7 +82,7 @@ def computed_before(runtime: str, delegate: str, advice: str = "") -> Unsupporte
     """Returns the refusal of a graph that a runtime computes while it loads it, as one of constants: it is ported, and
     says nothing of the delegate. `advice`: a clause for the reader."""
     why = f"{runtime} computed all of it before {delegate} got a node"
-    return Unsupported("model", f"{why}; {advice}" if advice else why, elsewhere="computed_before")
+    return Unsupported("model", f"{why}; {advice}" if advice else why, fallback="computed_before")
 
 
 def _named(counts: Mapping[str, int]) -> str:

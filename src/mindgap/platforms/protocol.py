@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from mindgap.graph import Array, Graph, MindgapError
-from mindgap.graph.compare.reason import Elsewhere
+from mindgap.graph.compare.reason import FallbackKind
 
 if TYPE_CHECKING:
     from mindgap.platforms.script_runner import ScriptRunner
@@ -65,15 +65,15 @@ class Unsupported(Exception):
     """A typed refusal: this platform does not implement this operator or dtype.
 
     `op`: the operator of the graph, or the runtime's own name where that is all that is known. `also`: the runtime's
-    names of others that are refused for the same reason. `elsewhere`: another part of the runtime ran it, or would.
+    names of others that are refused for the same reason. `fallback`: another part of the runtime ran it, or would.
     """
 
-    def __init__(self, op: str, why: str, also: Sequence[str] = (), elsewhere: Elsewhere | None = None) -> None:
+    def __init__(self, op: str, why: str, also: Sequence[str] = (), fallback: FallbackKind | None = None) -> None:
         super().__init__(f"{op}: {why}")
         self.op = op
         self.why = why
         self.also = tuple(also)
-        self.elsewhere: Elsewhere | None = elsewhere
+        self.fallback: FallbackKind | None = fallback
 
 
 class CompileFailure(Exception):

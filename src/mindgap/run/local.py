@@ -194,8 +194,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     # Not part of the signature: the same operator is refused in many graphs.
     also = f"; likewise {', '.join(error.also)}" if isinstance(error, Unsupported) and error.also else ""
     told = shortened_paths(message) + also
-    elsewhere = error.elsewhere if isinstance(error, Unsupported) else None
-    reason = Reason(elsewhere) if elsewhere else None
+    fallback = error.fallback if isinstance(error, Unsupported) else None
+    reason = Reason(fallback) if fallback else None
     return {"status": status, "op": op, "message": told, "signature": signature(message), "reason": reason}
 
 

@@ -42,7 +42,7 @@ ReasonKind = Literal[
     "took_none", "ran_elsewhere", "computed_before", "worker_ended", "worker_killed",
 ]  # fmt: skip
 #: The refusals that say nothing of the operators of a delegate or device.
-Elsewhere = Literal["took_none", "ran_elsewhere", "computed_before"]
+FallbackKind = Literal["took_none", "ran_elsewhere", "computed_before"]
 
 
 @dataclass(frozen=True, slots=True)

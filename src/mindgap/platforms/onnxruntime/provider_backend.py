@@ -113,7 +113,7 @@ class ProviderPlatform:
             return error
         except Exception as error:  # the provider fails for what it takes
             why = f"{name} leaves nodes to the CPU provider, and takes none of the rest: {error}"
-            return Unsupported("model", why, elsewhere="ran_elsewhere")
+            return Unsupported("model", why, fallback="ran_elsewhere")
         left = [
             aten_operator(Reading("refusal", None, str(node.name), str(node.op_type)), exported.origin)
             for part in parts

@@ -206,7 +206,7 @@ class WebPlatform:
             printed = error.printed
         except RunnerEnded as error:
             why = f"{name} leaves nodes to the CPU provider, and takes none of the rest: {error}"
-            return Unsupported("model", why, elsewhere="ran_elsewhere")
+            return Unsupported("model", why, fallback="ran_elsewhere")
         self.runner.forget(-1)
         left = [
             aten_operator(Reading("refusal", None, node, operator), exported.origin)
