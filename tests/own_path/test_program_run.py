@@ -387,7 +387,10 @@ def test_numbers_that_each_call_seeds_are_those_of_eager_mode(shared: bool) -> N
     header, arrays = Programs(Built(program, (x,))).run(asked)
     run = own_run(parse("cpu/jit"), "torch.jit.trace", header, arrays, 0.0)
     whole = SimpleNamespace(ran=True, arrays=run.eager)
-    comparison: Any = SimpleNamespace(graph=capture(Seeded(shared), (x,)), whole_reference=lambda: whole)
+    context = SimpleNamespace(tensors=None)
+    comparison: Any = SimpleNamespace(
+        graph=capture(Seeded(shared), (x,)), whole_reference=lambda: whole, context=context
+    )
     judged = with_own_path(comparison, Row("m", run.platform, "ok", "identical"), run, lambda _: None, list)
     assert judged.own_path is not None and run.repeats is not shared and not run.draws
     expected = ("identical", "not_compared") if shared else ("export", "differs")
