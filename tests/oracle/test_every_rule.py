@@ -189,3 +189,12 @@ def test_replays_of_another_shape_are_reported_and_no_failure() -> None:
     assert seen.kind == "calm" and seen.ill
     (found,) = oracle.weaknesses
     assert found.missing == "replay" and found.op == "aten.exp.default" and "shape" in found.reason
+
+
+def test_gates_are_exact_to_a_rounding_of_one() -> None:
+    """A state of 1e-7, as ONNX Runtime's LSTM gives for quiet sounds, is off by parts of 1e-7; 1e-5 is an error."""
+    small = [torch.full((2, 4), 1e-7), torch.zeros(2, 4), torch.full((12, 4), 0.1), torch.full((12, 4), 0.1)]
+    one = applied("aten.gru_cell.default", *small, torch.zeros(12), torch.zeros(12))
+    (y,) = one.outputs
+    assert y is not None and float(y.abs().max()) < 1e-6
+    assert one.kind(y + 1e-7) is None and one.kind(y + 1e-5) == "discrepant"

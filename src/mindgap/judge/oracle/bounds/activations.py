@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final
 
 import torch
 
-from mindgap.judge.oracle.bounds.rules import Bound, Site, exact, relative, rule
+from mindgap.judge.oracle.bounds.rules import Bound, OperatorBounds, Site, exact, perturbed, relative, rule
 from mindgap.judge.oracle.bounds.terms import (
     finite,
 )
@@ -33,6 +34,15 @@ def smooth(site: Site) -> list[Bound | None]:
         return relative(site, 16.0)
     pieced = site.call.packet in ("lgamma", "digamma", "erfinv", "special_erfcx", "special_ndtr", "erfc")
     return relative(site, 4.0 if pieced else 2.5, more)
+
+
+@rule("lstm", "gru", "lstm_cell", "gru_cell", "rnn_tanh", "rnn_tanh_cell")
+def recurrent(site: Site) -> OperatorBounds:
+    """The measured response, and u for the gates, which are at most 1: implementations approximate them to an absolute
+    error, and a state may be far smaller."""
+    found = perturbed(site, "the operator's bound is measured")
+    slots = [each and replace(each, typical=each.typical + site.u, hard=each.hard + site.u) for each in found.slots]
+    return OperatorBounds(slots, found.missing)
 
 
 @rule("gelu", "mish")
