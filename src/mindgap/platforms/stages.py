@@ -19,28 +19,11 @@ from mindgap.platforms.name import PlatformName, parse
 #: operators or its kernels.
 #: `unknown`: it could not be told, and the evidence says why.
 Stage = Literal[
-    "graph capture",
-    "functionalisation",
-    "decomposition",
-    "exporter",
-    "front end",
-    "graph optimiser",
-    "graph compiler",
-    "graph pass",
-    "fusion",
-    "vectorised code generation",
-    "code generation",
-    "compiler",
-    "executor optimisation",
-    "runtime load",
-    "device plugin",
-    "delegate",
-    "interpreter",
-    "oneDNN kernel",
-    "kernel (ISA tier)",
-    "kernel",
+    "graph capture", "functionalisation", "decomposition", "exporter", "front end", "graph optimiser", "graph compiler",
+    "graph pass", "fusion", "vectorised code generation", "code generation", "compiler", "executor optimisation",
+    "runtime load", "device plugin", "delegate", "interpreter", "oneDNN kernel", "kernel (ISA tier)", "kernel",
     "unknown",
-]
+]  # fmt: skip
 #: Whether a variant shows the fault. `unclear`: it refuses the graph, or fails where the fault is a wrong result.
 Shown = Literal["shows", "right", "unclear"]
 

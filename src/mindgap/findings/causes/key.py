@@ -38,20 +38,10 @@ EXPORTED: Final = "the exported program"
 #: Stages of `torch.onnx.export`, which several platforms begin with.
 EXPORT_STAGES: Final = frozenset({"graph capture", "functionalisation", "decomposition", "exporter"})
 #: Families of operators which runtimes translate by one function: `std` and `var`, `amax` and `amin`.
-_SHARE_TRANSLATIONS: Final = frozenset(
-    [
-        "comparisons",
-        "distances",
-        "fourier",
-        "integers",
-        "interpolation",
-        "normalisation",
-        "ordering",
-        "pooling",
-        "reductions",
-        "rounding",
-    ]
-)
+_SHARE_TRANSLATIONS: Final = frozenset((
+    "comparisons", "distances", "fourier", "integers", "interpolation", "normalisation", "ordering", "pooling",
+    "reductions", "rounding",
+))  # fmt: skip
 #: The front end of JAX and LiteRT, which has a copy of it.
 TORCHAX: Final = "torchax"
 _ARE_TORCHAX: Final = frozenset({TORCHAX, "litert_torch"})

@@ -96,19 +96,9 @@ def equivalence_classes(outcomes: Mapping[Name, tuple[str, ...]]) -> list[set[Na
 
 
 Verdict = Literal[
-    "identical",
-    "rounding",
-    "ill_conditioned",
-    "undefined",
-    "internal",
-    "discrepant",
-    "exceptional",
-    "reduced_precision",
-    "structural",
-    "export",
-    "failed",
-    "reference_failed",
-]
+    "identical", "rounding", "ill_conditioned", "undefined", "internal", "discrepant", "exceptional",
+    "reduced_precision", "structural", "export", "failed", "reference_failed",
+]  # fmt: skip
 Blame = Literal["platform", "reference", "undecided"]
 
 #: Nothing for a person to look at.

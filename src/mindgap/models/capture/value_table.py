@@ -44,21 +44,9 @@ from mindgap.models.capture.recording import (
 
 #: Operators of one device or of one library: a portable graph holds none.
 _DEVICE_BOUND: Final = (
-    "mkldnn",
-    "_for_cpu",
-    "cudnn",
-    "miopen",
-    "_native_multi_head",
-    "_transformer_encoder_layer",
-    "_efficient_attention",
-    "_flash_attention",
-    "onednn",
-    "_mps_",
-    "_for_mps",
-    "_scaled_dot_product_fused",
-    "_overrideable",
-    "quantized.",
-)
+    "mkldnn", "_for_cpu", "cudnn", "miopen", "_native_multi_head", "_transformer_encoder_layer", "_efficient_attention",
+    "_flash_attention", "onednn", "_mps_", "_for_mps", "_scaled_dot_product_fused", "_overrideable", "quantized.",
+)  # fmt: skip
 #: What a refusal adds where a graph of one path can be captured.
 PATH_TAKEN_HELPS: Final = "; --path-taken captures the path that these arguments take"
 #: Decisions that a graph holds, at most.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,6 @@ class ProgramHere:
 
     def run(self, platform: PlatformName) -> OwnRun | None:
         """Runs it. None for eager mode, which exports nothing."""
-        from mindgap.aten.state import TORCH_STATE
-        from mindgap.aten.torch_private.process_state import undisturbed
         from mindgap.models.capture.errors import ProgramError
 
         started = time.perf_counter()
@@ -46,8 +45,7 @@ class ProgramHere:
             return None
         request = {"source": "", "runner": runner_json(runner), "again_s": AGAIN_S, "first": ""}
         try:
-            with TORCH_STATE, undisturbed(), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with _quietly():
                 header, arrays = self._programs.run(request)
         except MindgapError as error:
             raised = isinstance(error, ProgramError)
@@ -60,13 +58,9 @@ class ProgramHere:
 
     def locate(self, platform: PlatformName, shown: ShownDifference) -> Located | None:
         """Finds the submodule that shows it by itself."""
-        from mindgap.aten.state import TORCH_STATE
-        from mindgap.aten.torch_private.process_state import undisturbed
-
         runner = program_runner_of(find(platform)[0], platform)
         assert runner is not None, "only what ran is located"
-        with TORCH_STATE, undisturbed(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _quietly():
             asked: dict[str, Any] = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "sizes": []}
             header, _ = self._programs.locate({**asked, **dataclasses.asdict(shown)})
         return Located(**{each.name: header[each.name] for each in dataclasses.fields(Located)})
@@ -77,10 +71,7 @@ class ProgramHere:
 
     def sensitivity(self, platform: PlatformName) -> Sensitivity:
         """Returns how far the outputs are from themselves in eager mode."""
-        from mindgap.aten.state import TORCH_STATE
-        from mindgap.aten.torch_private.process_state import undisturbed
-
-        with TORCH_STATE, undisturbed():
+        with _quietly():
             header, _ = self._programs.sensitivity({"source": ""})
         return Sensitivity(float(header["moved"]), float(header["exact"]))
 
@@ -103,3 +94,14 @@ class ProgramHere:
 
     def stop(self) -> None:
         """Nothing: what runs in this process ends by itself."""
+
+
+@contextlib.contextmanager
+def _quietly() -> Generator[None]:
+    """Holds the lock of PyTorch's state, restores that state, and hides what the program warns of."""
+    from mindgap.aten.state import TORCH_STATE
+    from mindgap.aten.torch_private.process_state import undisturbed
+
+    with TORCH_STATE, undisturbed(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

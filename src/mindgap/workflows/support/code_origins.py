@@ -8,42 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 #: Packages whose functions return no tensors. What others return may be one.
-_WITHOUT_TENSORS: Final = sys.stdlib_module_names | frozenset(
-    [
-        "PIL",
-        "aim",
-        "cv2",
-        "datasets",
-        "gym",
-        "gymnasium",
-        "hydra",
-        "imageio",
-        "librosa",
-        "lightning_utilities",
-        "loguru",
-        "matplotlib",
-        "mlflow",
-        "networkx",
-        "numpy",
-        "omegaconf",
-        "pandas",
-        "polars",
-        "pyarrow",
-        "rich",
-        "scipy",
-        "seaborn",
-        "skimage",
-        "sklearn",
-        "soundfile",
-        "tensorboard",
-        "tokenizers",
-        "tqdm",
-        "trimesh",
-        "typer",
-        "wandb",
-        "yaml",
-    ]
-)
+_WITHOUT_TENSORS: Final = sys.stdlib_module_names | {
+    "PIL", "aim", "cv2", "datasets", "gym", "gymnasium", "hydra", "imageio", "librosa", "lightning_utilities", "loguru",
+    "matplotlib", "mlflow", "networkx", "numpy", "omegaconf", "pandas", "polars", "pyarrow", "rich", "scipy", "seaborn",
+    "skimage", "sklearn", "soundfile", "tensorboard", "tokenizers", "tqdm", "trimesh", "typer", "wandb", "yaml",
+}  # fmt: skip
 #: How names of classes end whose instances are tensors, or may be.
 _TENSORS: Final = ("Tensor", "Parameter", "Buffer", "Any")
 _LITERALS: Final = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictComp,
