@@ -451,7 +451,7 @@ def test_a_file_that_runs_where_its_translation_fails_is_judged(
     else:
         assert [each.verdict for each in found.faults] == ["export"]
     message, reasons = "the NPU took none of 1 operators: Floor (1)", (Reason("took_none"),)
-    refused = Row("m", parse(ONNX), "unsupported", None, message=message, reasons=reasons)
+    refused = Row("m", parse("onnxruntime/qnn"), "unsupported", None, message=message, reasons=reasons)
     found = with_own_path(comparison, refused, run, lambda shown: None, lambda: (right,), lambda platform: referee)
     assert found.verdict in (None, "export") and (found.status == "unsupported") == (verdict != "export")
     crashed = dataclasses.replace(row, status="crash")

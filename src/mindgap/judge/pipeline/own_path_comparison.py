@@ -98,9 +98,10 @@ def masked_words(
     """Returns where a difference lies, if a mask among the arguments explains that; else empty. `both`: the sides."""
     from mindgap.judge.trace.masked_places import masked_places  # imports PyTorch
 
-    if len(both[0]) != len(both[1]):
-        return ""
-    graph, tensors = comparison.graph, comparison.context.tensors
+    graph = comparison.graph
+    if len(both[0]) != len(both[1]) or sum(each.role == "input" for each in graph.inputs) < 2:
+        return ""  # a mask is an argument beside what it masks
+    tensors = comparison.context.tensors
     others = against == "others"
     given = _with_arguments(comparison, run.other_arguments) if others else materialise_all(graph, tensors)
     return "" if given is None else masked_places(graph, given, *both)
