@@ -30,6 +30,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
+	$(BIN)/python tools/line_budgets.py
 	$(BIN)/pyright
 
 # Takes hours: every model of every zoo, and the recorded graphs if present. Can be stopped and started again.

@@ -25,9 +25,9 @@ os.environ["PYTHONPATH"] = str(TESTS)
 
 from small_source import Small, plan_text  # noqa: E402
 
-from mindgap.workflows.campaign.plan import parse_plan  # noqa: E402
-from mindgap.workflows.campaign.session import RunOptions, begin  # noqa: E402
-from mindgap.workflows.campaign.state.steps import StepTracker  # noqa: E402
+from mindgap_campaign.campaign.plan import parse_plan  # noqa: E402
+from mindgap_campaign.campaign.session import RunOptions, begin  # noqa: E402
+from mindgap_campaign.campaign.state.steps import StepTracker  # noqa: E402
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from mindgap.models.catalogue import Catalogue
+from mindgap_campaign.catalogue import Catalogue
 
 
 def main() -> None:

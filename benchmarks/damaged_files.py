@@ -46,8 +46,8 @@ from mindgap.findings.known import Baseline
 from mindgap.graph import Graph, Input, MindgapError, ModelFile, Stored, TensorStore, digest, encode
 from mindgap.graph.model_file import read_model, write_model
 from mindgap.results.report_json import decode_report
-from mindgap.studies.machines.collected_file import read as read_machine
-from mindgap.workflows.campaign.cases.bundle import BundleSource, plan_of
+from mindgap_campaign.campaign.cases.bundle import BundleSource, plan_of
+from mindgap_studies.machines.collected_file import read as read_machine
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "tests")]
 

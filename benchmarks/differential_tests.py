@@ -38,19 +38,19 @@ from pathlib import Path
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.graph.compare.profiles import passes
-from mindgap.models.catalogue import Catalogue
-from mindgap.models.synth.mutation import rules
-from mindgap.models.synth.mutation.edit import apply
-from mindgap.models.synth.mutation.propose import propose
-from mindgap.models.synth.regions.cut import cut
-from mindgap.models.synth.regions.prepared import prepare_graph
-from mindgap.models.synth.regions.region import Region
-from mindgap.models.synth.regions.trial import region_of
-from mindgap.models.synth.values.recipes import recipes
 from mindgap.platforms.registry import find
 from mindgap.run.batch_loading import prepare
 from mindgap.run.local import Caches, run_job
 from mindgap.run.outcome import Job, Outcome
+from mindgap_campaign.catalogue import Catalogue
+from mindgap_campaign.synth.mutation import rules
+from mindgap_campaign.synth.mutation.edit import apply
+from mindgap_campaign.synth.mutation.propose import propose
+from mindgap_campaign.synth.regions.cut import cut
+from mindgap_campaign.synth.regions.prepared import prepare_graph
+from mindgap_campaign.synth.regions.region import Region
+from mindgap_campaign.synth.regions.trial import region_of
+from mindgap_campaign.synth.values.recipes import recipes
 
 FEWEST, MOST = 8, 10
 #: Cuts of one base before the next is drawn.

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.results.store import Store
-from mindgap.workflows.campaign.plan import BLOCK
+from mindgap_campaign.campaign.plan import BLOCK
 
 
 @dataclass(frozen=True)

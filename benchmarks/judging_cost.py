@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.results.store import Store
-from mindgap.workflows.campaign.state.expenses import lines_of, spent
+from mindgap_campaign.campaign.state.expenses import lines_of, spent
 
 PLATFORMS = (
     "cpu/eager@isa=default",

@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mindgap.graph import MindgapError
-from mindgap.models.catalogue import Catalogue
-from mindgap.models.synth.mutation import rules
-from mindgap.models.synth.mutation.edit import apply
-from mindgap.models.synth.mutation.propose import KINDS, propose
-from mindgap.models.synth.regions.cut import RegionCut, cut, cut_of
-from mindgap.models.synth.regions.prepared import prepare_graph
-from mindgap.models.synth.regions.region import Region
-from mindgap.models.synth.regions.trial import plain_region, region_of
+from mindgap_campaign.catalogue import Catalogue
+from mindgap_campaign.synth.mutation import rules
+from mindgap_campaign.synth.mutation.edit import apply
+from mindgap_campaign.synth.mutation.propose import KINDS, propose
+from mindgap_campaign.synth.regions.cut import RegionCut, cut, cut_of
+from mindgap_campaign.synth.regions.prepared import prepare_graph
+from mindgap_campaign.synth.regions.region import Region
+from mindgap_campaign.synth.regions.trial import plain_region, region_of
 
 
 def main() -> None:

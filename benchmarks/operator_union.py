@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from mindgap.models.catalogue import Catalogue
+from mindgap_campaign.catalogue import Catalogue
 
 PASSES = ("forward", "backward", "sgd", "adamw")
 #: (source, pass) -> the overloads in its graphs.

@@ -38,8 +38,8 @@ from mindgap.aten.torch_private.pre_dispatch import (
 )
 from mindgap.findings.causes.call_predicate import OperatorCall
 from mindgap.findings.causes.operator_calls import TABLE, table_bytes
-from mindgap.models.corpus.records.parquet import assemble
-from mindgap.models.corpus.records.recorded_calls import RecordedCalls, RecordedStep, names_in
+from mindgap_zoo.records.parquet import assemble
+from mindgap_zoo.records.recorded_calls import RecordedCalls, RecordedStep, names_in
 
 #: Tensors of so many elements or fewer are computed where all their operands are.
 _SMALL: Final = 1 << 16

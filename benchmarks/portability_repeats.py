@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from mindgap.results.ported_functions import PortingSettings, PortingStudy
-from mindgap.studies.portability.repeated import compare_studies
-from mindgap.workflows.porting.study import FRAMEWORKS, PortingRequest, run_portability
+from mindgap_studies.porting.repeated import compare_studies
+from mindgap_studies.porting_runs.study import FRAMEWORKS, PortingRequest, run_portability
+from mindgap_studies.results.ported_functions import PortingSettings, PortingStudy
 
 
 def studied(request: PortingRequest, out: Path) -> PortingStudy:

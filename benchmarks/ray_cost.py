@@ -27,30 +27,30 @@ from small_source import FirstCases, Small, plan_text  # noqa: E402
 
 from mindgap.graph import default_tensor_store  # noqa: E402
 from mindgap.results.store import Store  # noqa: E402
+from mindgap.results.support_answers import SupportTable  # noqa: E402
 from mindgap.run.identity import bytes_of, digest_of  # noqa: E402
 from mindgap.run.message import job_frame  # noqa: E402
 from mindgap.run.outcome import Job, Outcome  # noqa: E402
 from mindgap.run.pool import WorkerPool  # noqa: E402
-from mindgap.workflows.campaign.cases.case import BLOCK, CaseSourceFactory, Shard  # noqa: E402
-from mindgap.workflows.campaign.cluster.judged_block import judge_block  # noqa: E402
-from mindgap.workflows.campaign.cluster.messages import (  # noqa: E402
+from mindgap_campaign.campaign.cases.case import BLOCK, CaseSourceFactory, Shard  # noqa: E402
+from mindgap_campaign.campaign.cluster.judged_block import judge_block  # noqa: E402
+from mindgap_campaign.campaign.cluster.messages import (  # noqa: E402
     BlockChoice,
     BlockOutline,
     CasesRun,
     ClusterSetup,
     SessionTerms,
 )
-from mindgap.workflows.campaign.cluster_session import RayCluster  # noqa: E402
-from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes  # noqa: E402
-from mindgap.workflows.campaign.plan import Plan, parse_plan  # noqa: E402
-from mindgap.workflows.campaign.schedule.case_runner import PoolRunner  # noqa: E402
-from mindgap.workflows.campaign.schedule.eligibility import Eligibility  # noqa: E402
-from mindgap.workflows.campaign.schedule.selection import BlockSelector, together  # noqa: E402
-from mindgap.workflows.campaign.session import RunOptions, begin  # noqa: E402
-from mindgap.workflows.campaign.state.steps import StepTracker  # noqa: E402
-from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory  # noqa: E402
-from mindgap.workflows.cluster.messages import pack  # noqa: E402
-from mindgap.workflows.support.answers import SupportTable  # noqa: E402
+from mindgap_campaign.campaign.cluster_session import RayCluster  # noqa: E402
+from mindgap_campaign.campaign.judging.judge_process import judge_limits, judge_processes  # noqa: E402
+from mindgap_campaign.campaign.plan import Plan, parse_plan  # noqa: E402
+from mindgap_campaign.campaign.schedule.case_runner import PoolRunner  # noqa: E402
+from mindgap_campaign.campaign.schedule.eligibility import Eligibility  # noqa: E402
+from mindgap_campaign.campaign.schedule.selection import BlockSelector, together  # noqa: E402
+from mindgap_campaign.campaign.session import RunOptions, begin  # noqa: E402
+from mindgap_campaign.campaign.state.steps import StepTracker  # noqa: E402
+from mindgap_campaign.campaign.variant_source_factory import VariantSourceFactory  # noqa: E402
+from mindgap_campaign.cluster.messages import pack  # noqa: E402
 
 
 def between_commits(out: Path) -> float:

@@ -21,8 +21,8 @@ from collections import defaultdict
 from pathlib import Path
 
 from mindgap.findings.reduction import ReductionLimits
-from mindgap.workflows.campaign.results.reduce import GroupReduction, reduce_groups
-from mindgap.workflows.campaign.state.directory import open_directory
+from mindgap_campaign.campaign.results.reduce import GroupReduction, reduce_groups
+from mindgap_campaign.campaign.state.directory import open_directory
 
 
 def show(each: GroupReduction) -> None:

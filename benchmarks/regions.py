@@ -20,12 +20,12 @@ from pathlib import Path
 import torch
 
 from mindgap.graph import TensorStore
-from mindgap.models.catalogue import Catalogue
-from mindgap.models.synth.mutation.edit import apply
-from mindgap.models.synth.regions.cut import MOST_NODES, RegionCut, cut
-from mindgap.models.synth.regions.prepared import prepare_graph
-from mindgap.models.synth.regions.trial import Trial, run_trial
-from mindgap.models.synth.values.recipes import recipes
+from mindgap_campaign.catalogue import Catalogue
+from mindgap_campaign.synth.mutation.edit import apply
+from mindgap_campaign.synth.regions.cut import MOST_NODES, RegionCut, cut
+from mindgap_campaign.synth.regions.prepared import prepare_graph
+from mindgap_campaign.synth.regions.trial import Trial, run_trial
+from mindgap_campaign.synth.values.recipes import recipes
 
 spent: Counter[str] = Counter()
 

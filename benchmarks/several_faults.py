@@ -26,9 +26,9 @@ from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
-from mindgap.workflows.selftest.fault_cases import FaultCase, faults_for
-from mindgap.workflows.selftest.subjects import graph_of
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.fault_cases import FaultCase, faults_for
+from mindgap_campaign.selftest.subjects import graph_of
+from mindgap_campaign.selftest.trial import InProcessExecutor
 
 SUBJECTS = ("mlp", "attention", "pointwise", "convnet", "reductions")
 #: These end a run, or its process.

@@ -55,7 +55,7 @@ from mindgap.graph import (
 from mindgap.graph.operators import traits
 from mindgap.judge.oracle import Oracle, OracleError, local_expectation
 from mindgap.judge.trace.single_operators import kind_of_error
-from mindgap.models.catalogue import Catalogue
+from mindgap_campaign.catalogue import Catalogue
 
 END = 9223372036854775807
 MOST_ELEMENTS = 1 << 16

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.results.store import Store
-from mindgap.studies import records
-from mindgap.studies.gap import gap
+from mindgap_studies import records
+from mindgap_studies.gap import gap
 
 ROOT = Path(__file__).parents[1]
 #: Platforms with the arguments of `mindgap env create` that make their environment; none: mindgap's own.

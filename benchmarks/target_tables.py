@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.results.store import Store
-from mindgap.studies import records
-from mindgap.studies.gap import gap
+from mindgap_studies import records
+from mindgap_studies.gap import gap
 
 AGREE = ("identical", "rounding", "ill_conditioned", "undefined", "internal")
 WRONG = ("structural", "exceptional", "discrepant")

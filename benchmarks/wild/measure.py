@@ -23,9 +23,9 @@ from typing import Any
 
 from mindgap.findings.script.culprit_script import target_of
 from mindgap.graph import Graph, MindgapError, default_tensor_store, materialise_all
-from mindgap.workflows.campaign.results import case_file
-from mindgap.workflows.campaign.results.findings import rows_of_case
-from mindgap.workflows.campaign.state.directory import open_directory
+from mindgap_campaign.campaign.results import case_file
+from mindgap_campaign.campaign.results.findings import rows_of_case
+from mindgap_campaign.campaign.state.directory import open_directory
 
 sys.path.insert(0, str(Path(__file__).parent))
 from draw import Drawn, read_sample

@@ -25,9 +25,9 @@ def campaign(tmp_path: Path) -> Callable[..., Any]:
     """`campaign(count, platforms, out=…, shard=…, **lines of the plan)` begins one and gives where it stands."""
     from small_source import Small, plan_text
 
-    from mindgap.workflows.campaign.cases.case import Shard
-    from mindgap.workflows.campaign.plan import parse_plan
-    from mindgap.workflows.campaign.session import RunOptions, begin
+    from mindgap_campaign.campaign.cases.case import Shard
+    from mindgap_campaign.campaign.plan import parse_plan
+    from mindgap_campaign.campaign.session import RunOptions, begin
 
     def run(count: int, *platforms: str, out: str = "out", shard: str = "0/1", source: Any = None, **more: Any) -> Any:
         options = more.pop("options", None) or RunOptions(jobs=2)

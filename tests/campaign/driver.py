@@ -8,9 +8,9 @@ from pathlib import Path
 from small_source import Small, plan_text
 
 from mindgap.graph import MindgapError
-from mindgap.workflows.campaign.plan import parse_plan, platform_plans
-from mindgap.workflows.campaign.session import RunOptions, add_platforms, begin, resume_campaign
-from mindgap.workflows.campaign.state.directory import open_directory
+from mindgap_campaign.campaign.plan import parse_plan, platform_plans
+from mindgap_campaign.campaign.session import RunOptions, add_platforms, begin, resume_campaign
+from mindgap_campaign.campaign.state.directory import open_directory
 
 
 def main() -> int:

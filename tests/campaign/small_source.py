@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, Uniform, decode, digest, encode
-from mindgap.workflows.campaign.cases.case import BLOCK, Case, CaseSource, CaseSourceFactory, graphs_of
-from mindgap.workflows.campaign.plan import Plan
+from mindgap_campaign.campaign.cases.case import BLOCK, Case, CaseSource, CaseSourceFactory, graphs_of
+from mindgap_campaign.campaign.plan import Plan
 
 _BASES = "bases.json"
 _SPEC = TensorSpec("float32", (6, 5), (5, 1))

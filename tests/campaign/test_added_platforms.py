@@ -15,10 +15,10 @@ from mindgap.graph import MindgapError
 from mindgap.results.from_store import report_of
 from mindgap.results.store import Store
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.campaign.plan import platform_plans
-from mindgap.workflows.campaign.session import RunOptions, add_platforms, resume_campaign
-from mindgap.workflows.campaign.state.directory import open_directory
-from mindgap.workflows.campaign.state.status import campaign_status
+from mindgap_campaign.campaign.plan import platform_plans
+from mindgap_campaign.campaign.session import RunOptions, add_platforms, resume_campaign
+from mindgap_campaign.campaign.state.directory import open_directory
+from mindgap_campaign.campaign.state.status import campaign_status
 
 Campaign = Callable[..., Any]
 JOBS = RunOptions(jobs=1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mindgap.workflows.campaign.schedule.block import OpenBlock
-from mindgap.workflows.campaign.schedule.selection import BlockSelection
+from mindgap_campaign.campaign.schedule.block import OpenBlock
+from mindgap_campaign.campaign.schedule.selection import BlockSelection
 
 
 def block() -> OpenBlock:

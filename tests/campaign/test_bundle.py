@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from small_source import Small
 
-from mindgap.cli.campaign_view import print_status
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import parse
 from mindgap.results.from_store import report_of, runs
 from mindgap.results.store import Store
-from mindgap.workflows.campaign.cases.bundle import BundleError, BundleSource, BundleSourceFactory, is_bundle, plan_of
-from mindgap.workflows.campaign.preparation import check_changes
-from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
-from mindgap.workflows.campaign.state.bundle_transfer import agreement, export, import_results
-from mindgap.workflows.campaign.state.directory import open_directory
+from mindgap_campaign.campaign.cases.bundle import BundleError, BundleSource, BundleSourceFactory, is_bundle, plan_of
+from mindgap_campaign.campaign.preparation import check_changes
+from mindgap_campaign.campaign.session import RunOptions, begin, resume_campaign
+from mindgap_campaign.campaign.state.bundle_transfer import agreement, export, import_results
+from mindgap_campaign.campaign.state.directory import open_directory
+from mindgap_campaign.cli.campaign_view import print_status
 
 Campaign = Callable[..., Any]
 

@@ -14,16 +14,16 @@ from small_source import Small
 
 from mindgap.findings.reduction.model_file import write_case
 from mindgap.graph import Graph, Input, MindgapError, Node, Ref, TensorSpec, Uniform, default_tensor_store
-from mindgap.models.catalogue import Catalogue, build
 from mindgap.results.report_json import decode_report
-from mindgap.workflows.campaign.cases.bundle import BundleSourceFactory, plan_of
-from mindgap.workflows.campaign.plan import parse_plan
-from mindgap.workflows.campaign.results import findings as found
-from mindgap.workflows.campaign.results.case_file import command_of, graph_of, node_alone, script_of
-from mindgap.workflows.campaign.session import RunOptions, begin
-from mindgap.workflows.campaign.state.bundle_transfer import export
-from mindgap.workflows.campaign.state.directory import CampaignDirectory, open_directory
-from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
+from mindgap_campaign.campaign.cases.bundle import BundleSourceFactory, plan_of
+from mindgap_campaign.campaign.plan import parse_plan
+from mindgap_campaign.campaign.results import findings as found
+from mindgap_campaign.campaign.results.case_file import command_of, graph_of, node_alone, script_of
+from mindgap_campaign.campaign.session import RunOptions, begin
+from mindgap_campaign.campaign.state.bundle_transfer import export
+from mindgap_campaign.campaign.state.directory import CampaignDirectory, open_directory
+from mindgap_campaign.campaign.variant_source_factory import VariantSourceFactory
+from mindgap_campaign.catalogue import Catalogue, build
 
 Campaign = Callable[..., Any]
 

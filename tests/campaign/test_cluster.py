@@ -28,28 +28,29 @@ from mindgap.results.rows import Row
 from mindgap.results.store import TABLES, Store, StoreError
 from mindgap.results.store.commits import PendingRows
 from mindgap.results.store.writer import Writer
+from mindgap.results.support_answers import SupportTable
 from mindgap.run.local import fingerprint_of
 from mindgap.run.outcome import Outcome
-from mindgap.workflows.campaign.cases.case import Case, Shard
-from mindgap.workflows.campaign.cluster import nodes as cluster_nodes
-from mindgap.workflows.campaign.cluster.judged_block import as_ran, judge_block, outcomes_of as gathered_outcomes
-from mindgap.workflows.campaign.cluster.messages import (
+from mindgap_campaign.campaign.cases.case import Case, Shard
+from mindgap_campaign.campaign.cluster import nodes as cluster_nodes
+from mindgap_campaign.campaign.cluster.judged_block import as_ran, judge_block, outcomes_of as gathered_outcomes
+from mindgap_campaign.campaign.cluster.messages import (
     BlockChoice,
     CasesRun,
     ClusterSetup,
     JudgedBlock,
     SessionTerms,
 )
-from mindgap.workflows.campaign.cluster.node import CampaignNode
-from mindgap.workflows.campaign.plan import Plan, parse_plan
-from mindgap.workflows.campaign.preparation import settled_state
-from mindgap.workflows.campaign.schedule.case_runner import BudgetState
-from mindgap.workflows.campaign.schedule.eligibility import Eligibility
-from mindgap.workflows.campaign.schedule.selection import BlockSelector
-from mindgap.workflows.campaign.session import RunOptions, begin
-from mindgap.workflows.campaign.state.directory import create_directory, open_directory
-from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
-from mindgap.workflows.cluster.connection import (
+from mindgap_campaign.campaign.cluster.node import CampaignNode
+from mindgap_campaign.campaign.plan import Plan, parse_plan
+from mindgap_campaign.campaign.preparation import settled_state
+from mindgap_campaign.campaign.schedule.case_runner import BudgetState
+from mindgap_campaign.campaign.schedule.eligibility import Eligibility
+from mindgap_campaign.campaign.schedule.selection import BlockSelector
+from mindgap_campaign.campaign.session import RunOptions, begin
+from mindgap_campaign.campaign.state.directory import create_directory, open_directory
+from mindgap_campaign.campaign.variant_source_factory import VariantSourceFactory
+from mindgap_campaign.cluster.connection import (
     ClusterNode,
     code_digest,
     connected,
@@ -59,8 +60,7 @@ from mindgap.workflows.cluster.connection import (
     resource_of,
     watch_head,
 )
-from mindgap.workflows.cluster.messages import ClusterProblem, Failure, checked, pack, unpack
-from mindgap.workflows.support.answers import SupportTable
+from mindgap_campaign.cluster.messages import ClusterProblem, Failure, checked, pack, unpack
 
 EXACT, SECOND, CRASHES = map(parse, ("toys:EXACT", "toys:EXACT@number=2", "toys:CRASHES"))
 NOTHING_KNOWN = Eligibility(SupportTable({}, {}))

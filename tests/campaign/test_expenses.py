@@ -10,8 +10,8 @@ import pytest
 from small_source import Small
 
 from mindgap.results.store import Store
-from mindgap.workflows.campaign.session import resume_campaign
-from mindgap.workflows.campaign.state.expenses import CpuSpent, lines_of, spent
+from mindgap_campaign.campaign.session import resume_campaign
+from mindgap_campaign.campaign.state.expenses import CpuSpent, lines_of, spent
 
 Campaign = Callable[..., Any]
 

@@ -11,9 +11,9 @@ import pytest
 from small_source import Small
 
 from mindgap.results.store import Store, StoreError
-from mindgap.workflows.campaign.session import RunOptions, resume_campaign
-from mindgap.workflows.campaign.state.directory import open_directory
-from mindgap.workflows.campaign.state.status import campaign_status
+from mindgap_campaign.campaign.session import RunOptions, resume_campaign
+from mindgap_campaign.campaign.state.directory import open_directory
+from mindgap_campaign.campaign.state.status import campaign_status
 
 
 @pytest.mark.nightly

@@ -20,15 +20,15 @@ from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.campaign.cases.case import Case
-from mindgap.workflows.campaign.judging.judge_process import (
+from mindgap_campaign.campaign.cases.case import Case
+from mindgap_campaign.campaign.judging.judge_process import (
     JudgeClosed,
     JudgeFailed,
     JudgeLimits,
     JudgeProcess,
     case_job,
 )
-from mindgap.workflows.campaign.plan import parse_plan
+from mindgap_campaign.campaign.plan import parse_plan
 
 SETTINGS = RunSettings("toys:EXACT", deadline_s=60.0)
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import MindgapError, default_tensor_store
-from mindgap.workflows.campaign.cases.case import Shard
-from mindgap.workflows.campaign.judging.judge_process import judge_limits
-from mindgap.workflows.campaign.plan import Plan, PlanError, changed, parse_plan, read_plan
-from mindgap.workflows.campaign.plan.positions import line_of
+from mindgap_campaign.campaign.cases.case import Shard
+from mindgap_campaign.campaign.judging.judge_process import judge_limits
+from mindgap_campaign.campaign.plan import Plan, PlanError, changed, parse_plan, read_plan
+from mindgap_campaign.campaign.plan.positions import line_of
 
 TENSORS = default_tensor_store()
 GOOD = """\

@@ -20,13 +20,13 @@ from ray_cluster import add_node, cluster_of
 from small_source import FirstCases, Small, plan_text
 
 from mindgap.graph import MindgapError
-from mindgap.workflows.campaign.cases.case import BLOCK
-from mindgap.workflows.campaign.cluster import nodes as cluster_nodes
-from mindgap.workflows.campaign.cluster_session import RayCluster
-from mindgap.workflows.campaign.plan import Plan, parse_plan
-from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
-from mindgap.workflows.campaign.state.status import CampaignStatus
-from mindgap.workflows.cluster.messages import ClusterProblem
+from mindgap_campaign.campaign.cases.case import BLOCK
+from mindgap_campaign.campaign.cluster import nodes as cluster_nodes
+from mindgap_campaign.campaign.cluster_session import RayCluster
+from mindgap_campaign.campaign.plan import Plan, parse_plan
+from mindgap_campaign.campaign.session import RunOptions, begin, resume_campaign
+from mindgap_campaign.campaign.state.status import CampaignStatus
+from mindgap_campaign.cluster.messages import ClusterProblem
 
 #: Each starts a cluster: tens of seconds on two cores. Ray is imported once `cluster_of` has set its variables.
 pytestmark = [

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.models.catalogue import Catalogue, build
-from mindgap.models.synth.regions.sampler import SamplerOptions
-from mindgap.workflows.campaign.cases.region_sampling import PoolYield, sample_catalogue
-from mindgap.workflows.campaign.cases.variants import EXCEPTIONAL_POOL, POOL, load_pool, pool_yield
-from mindgap.workflows.campaign.plan import Plan, Variants
-from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
+from mindgap_campaign.campaign.cases.region_sampling import PoolYield, sample_catalogue
+from mindgap_campaign.campaign.cases.variants import EXCEPTIONAL_POOL, POOL, load_pool, pool_yield
+from mindgap_campaign.campaign.plan import Plan, Variants
+from mindgap_campaign.campaign.variant_source_factory import VariantSourceFactory
+from mindgap_campaign.catalogue import Catalogue, build
+from mindgap_campaign.synth.regions.sampler import SamplerOptions
 
 MODELS = """
 import torch

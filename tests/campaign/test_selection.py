@@ -8,13 +8,13 @@ from hypothesis import given, settings, strategies as st
 from small_source import plan_text
 
 from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform, digest, encode
-from mindgap.workflows.campaign.cases.case import BLOCK, Case
-from mindgap.workflows.campaign.plan import parse_plan
-from mindgap.workflows.campaign.schedule.block import Saturation
-from mindgap.workflows.campaign.schedule.case_runner import CpuBudget
-from mindgap.workflows.campaign.schedule.eligibility import Eligibility
-from mindgap.workflows.campaign.schedule.selection import BlockSelector, novel_first
-from mindgap.workflows.support.answers import SupportTable
+from mindgap.results.support_answers import SupportTable
+from mindgap_campaign.campaign.cases.case import BLOCK, Case
+from mindgap_campaign.campaign.plan import parse_plan
+from mindgap_campaign.campaign.schedule.block import Saturation
+from mindgap_campaign.campaign.schedule.case_runner import CpuBudget
+from mindgap_campaign.campaign.schedule.eligibility import Eligibility
+from mindgap_campaign.campaign.schedule.selection import BlockSelector, novel_first
 
 PLATFORMS = ["toys:EXACT", "toys:PICKY", "toys:SLOW"]
 

@@ -18,14 +18,14 @@ from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.from_store import report_of
 from mindgap.results.store import Store, StoreError
-from mindgap.workflows.campaign.cases.case import Shard
-from mindgap.workflows.campaign.plan import parse_plan, platform_plans
-from mindgap.workflows.campaign.preparation import budgets_of
-from mindgap.workflows.campaign.rejudge import judge_again
-from mindgap.workflows.campaign.session import RunOptions, add_platforms, begin, resume_campaign
-from mindgap.workflows.campaign.state.directory import open_directory
-from mindgap.workflows.campaign.state.resume_state import ResumeState, read_resume_state
-from mindgap.workflows.campaign.state.status import campaign_status, warnings_of
+from mindgap_campaign.campaign.cases.case import Shard
+from mindgap_campaign.campaign.plan import parse_plan, platform_plans
+from mindgap_campaign.campaign.preparation import budgets_of
+from mindgap_campaign.campaign.rejudge import judge_again
+from mindgap_campaign.campaign.session import RunOptions, add_platforms, begin, resume_campaign
+from mindgap_campaign.campaign.state.directory import open_directory
+from mindgap_campaign.campaign.state.resume_state import ResumeState, read_resume_state
+from mindgap_campaign.campaign.state.status import campaign_status, warnings_of
 
 Campaign = Callable[..., Any]
 
@@ -316,7 +316,7 @@ def test_the_folder_is_made_before_the_first_row(tmp_path: Path) -> None:
     """What fails on the way to a case_source leaves no campaign behind, so that it can be begun again."""
     from small_source import plan_text
 
-    from mindgap.workflows.campaign.plan import parse_plan
+    from mindgap_campaign.campaign.plan import parse_plan
 
     class Fails:
         def begin(self, plan: Any, folder: Path) -> Any:

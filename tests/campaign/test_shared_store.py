@@ -11,11 +11,11 @@ import pytest
 from small_source import Small
 
 from mindgap.results.store import Store, StoreError
-from mindgap.workflows.campaign.plan import platform_plans
-from mindgap.workflows.campaign.session import RunOptions, add_platforms, resume_campaign
-from mindgap.workflows.campaign.state.bundle_transfer import import_results
-from mindgap.workflows.campaign.state.directory import open_directory
-from mindgap.workflows.campaign.state.status import campaign_status
+from mindgap_campaign.campaign.plan import platform_plans
+from mindgap_campaign.campaign.session import RunOptions, add_platforms, resume_campaign
+from mindgap_campaign.campaign.state.bundle_transfer import import_results
+from mindgap_campaign.campaign.state.directory import open_directory
+from mindgap_campaign.campaign.state.status import campaign_status
 from store.object_store import FULL, object_store
 
 URL = "s3://bucket/campaign"

@@ -22,14 +22,14 @@ from mindgap.graph import MindgapError
 from mindgap.results.from_store import report_of
 from mindgap.results.rows import Row
 from mindgap.results.store import Store
-from mindgap.workflows.campaign.session import RunOptions, resume_campaign
-from mindgap.workflows.campaign.state import session_file
-from mindgap.workflows.campaign.state.directory import open_directory, write_whole
-from mindgap.workflows.campaign.state.progress import Progress
-from mindgap.workflows.campaign.state.resume_state import finding_key
-from mindgap.workflows.campaign.state.session_file import SESSION, RunningSession, published, running
-from mindgap.workflows.campaign.state.status import campaign_status, starting
-from mindgap.workflows.campaign.state.steps import StepTracker
+from mindgap_campaign.campaign.session import RunOptions, resume_campaign
+from mindgap_campaign.campaign.state import session_file
+from mindgap_campaign.campaign.state.directory import open_directory, write_whole
+from mindgap_campaign.campaign.state.progress import Progress
+from mindgap_campaign.campaign.state.resume_state import finding_key
+from mindgap_campaign.campaign.state.session_file import SESSION, RunningSession, published, running
+from mindgap_campaign.campaign.state.status import campaign_status, starting
+from mindgap_campaign.campaign.state.steps import StepTracker
 
 Campaign = Callable[..., Any]
 HERE = Path(__file__).parent
@@ -153,9 +153,7 @@ def test_distinct_findings_are_counted_before_their_block_is_done(campaign: Camp
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The time by which `Progress` counts."""
     now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr(
-        "mindgap.workflows.campaign.state.progress.time", SimpleNamespace(monotonic=lambda: now.seconds)
-    )
+    monkeypatch.setattr("mindgap_campaign.campaign.state.progress.time", SimpleNamespace(monotonic=lambda: now.seconds))
     return now
 
 

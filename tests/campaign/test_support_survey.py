@@ -13,12 +13,12 @@ from small_source import GRAPHS, Small, plan_text
 
 from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform
 from mindgap.results.store import Store
-from mindgap.workflows.campaign.cases.case import Shard
-from mindgap.workflows.campaign.plan import parse_plan
-from mindgap.workflows.campaign.session import RunOptions, resume_campaign
-from mindgap.workflows.campaign.state.directory import SupportOptions, create_directory, open_directory
-from mindgap.workflows.support.graph_probes import case_probes
-from mindgap.workflows.support.key import Key
+from mindgap.results.support_key import Key
+from mindgap_campaign.campaign.cases.case import Shard
+from mindgap_campaign.campaign.plan import parse_plan
+from mindgap_campaign.campaign.session import RunOptions, resume_campaign
+from mindgap_campaign.campaign.state.directory import SupportOptions, create_directory, open_directory
+from mindgap_surveys.support.graph_probes import case_probes
 
 Campaign = Callable[..., Any]
 NEG, EXP, ADD, RELU = (
@@ -96,7 +96,7 @@ def test_what_the_budget_did_not_reach_is_said(campaign: Campaign, tmp_path: Pat
 def test_a_platform_that_refuses_nothing_is_not_asked_everything(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mindgap.workflows.support.graph_survey._SOME", 2)
+    monkeypatch.setattr("mindgap_surveys.support.graph_survey._SOME", 2)
     said: list[str] = []
     options = RunOptions(jobs=1, notify=said.append, support=tmp_path / "support")
     campaign(6, "toys:WRONG", "toys:REFUSES", options=options)

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 import pytest
 
 from mindgap.graph import MindgapError
-from mindgap.models.catalogue import Catalogue, ModelLimits, build, stats_of
 from mindgap.results.store import StoreError
+from mindgap_campaign.catalogue import Catalogue, ModelLimits, build, stats_of
 
 MODELS = """
     import ctypes, os, sys, time

@@ -15,14 +15,14 @@ import psutil
 import pytest
 
 from campaign.ray_cluster import add_node, cluster_of
-from mindgap.cli.corpus import build as build_command
 from mindgap.graph import Graph, Input, MindgapError, Node, Normal, Ref, Stored, TensorSpec, TensorStore, digest, encode
-from mindgap.models.catalogue import Catalogue, ModelLimits, build, builder
-from mindgap.models.catalogue.capture_client import WorkerDied
-from mindgap.workflows.cluster import capture_task
-from mindgap.workflows.cluster.capture_place import NodeAnswers, RayCaptures, captures_on_ray
-from mindgap.workflows.cluster.capture_task import Answer, NodeSoftware, SourceAnswers, SourceFile, files_of
-from mindgap.workflows.cluster.messages import ClusterProblem
+from mindgap_campaign.catalogue import Catalogue, ModelLimits, build, builder
+from mindgap_campaign.catalogue.capture_client import WorkerDied
+from mindgap_campaign.cli.corpus import build as build_command
+from mindgap_campaign.cluster import capture_task
+from mindgap_campaign.cluster.capture_place import NodeAnswers, RayCaptures, captures_on_ray
+from mindgap_campaign.cluster.capture_task import Answer, NodeSoftware, SourceAnswers, SourceFile, files_of
+from mindgap_campaign.cluster.messages import ClusterProblem
 
 SPEC = TensorSpec.contiguous("float32", (3,))
 TABLE = np.arange(3, dtype=np.float32)

@@ -10,7 +10,7 @@ import pytest
 
 from cli.command_line import mindgap
 from mindgap.graph import MindgapError, Stored, TensorStore, digest, materialise_all, tensor_key
-from mindgap.models.catalogue import Catalogue, build, damaged_graphs, stats_of
+from mindgap_campaign.catalogue import Catalogue, build, damaged_graphs, stats_of
 
 MODELS = """
     import torch

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import mindgap
-from mindgap.workflows.campaign.state.session_file import published
-from mindgap.workflows.campaign.state.steps import StepTracker
+from mindgap_campaign.campaign.state.session_file import published
+from mindgap_campaign.campaign.state.steps import StepTracker
 
 TOYS = Path(__file__).parent.parent / "campaign"
 sys.path.insert(0, str(TOYS))
@@ -59,10 +59,10 @@ def test_what_is_no_campaign(tmp_path: Path) -> None:
 def test_a_bundle_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
     from small_source import Small, plan_text
 
-    from mindgap.workflows.campaign.plan import parse_plan
-    from mindgap.workflows.campaign.session import RunOptions, begin
-    from mindgap.workflows.campaign.state.bundle_transfer import export
-    from mindgap.workflows.campaign.state.directory import open_directory
+    from mindgap_campaign.campaign.plan import parse_plan
+    from mindgap_campaign.campaign.session import RunOptions, begin
+    from mindgap_campaign.campaign.state.bundle_transfer import export
+    from mindgap_campaign.campaign.state.directory import open_directory
 
     text = plan_text(9, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
     begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), options=RunOptions(jobs=1))
@@ -91,8 +91,8 @@ def test_a_bundle_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> Non
 def test_findings_and_a_case_to_run(tmp_path: Path) -> None:
     from small_source import Small, plan_text
 
-    from mindgap.workflows.campaign.plan import parse_plan
-    from mindgap.workflows.campaign.session import RunOptions, begin
+    from mindgap_campaign.campaign.plan import parse_plan
+    from mindgap_campaign.campaign.session import RunOptions, begin
 
     toys = {"toys:WRONG": "", "toys:EXACT@number=2": ""}
     text = plan_text(6, toys, top='reference = "toys:EXACT"', limits="judge_s = 200")
@@ -132,8 +132,8 @@ def test_a_second_reduction_knows_the_causes_of_the_first(tmp_path: Path) -> Non
     from small_source import Small, plan_text
 
     from mindgap.findings.causes import read_causes
-    from mindgap.workflows.campaign.plan import parse_plan
-    from mindgap.workflows.campaign.session import RunOptions, begin
+    from mindgap_campaign.campaign.plan import parse_plan
+    from mindgap_campaign.campaign.session import RunOptions, begin
 
     (tmp_path / "faults.toml").write_text('[[fault]]\nkind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.exp*" }\n')
     platform = f"faulty/eager@faults={tmp_path / 'faults.toml'}"
@@ -160,10 +160,10 @@ def test_a_second_reduction_knows_the_causes_of_the_first(tmp_path: Path) -> Non
 def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
     from small_source import Small, plan_text
 
-    from mindgap.workflows.campaign.plan import parse_plan
-    from mindgap.workflows.campaign.session import RunOptions, begin
-    from mindgap.workflows.campaign.state.bundle_transfer import export
-    from mindgap.workflows.campaign.state.directory import open_directory
+    from mindgap_campaign.campaign.plan import parse_plan
+    from mindgap_campaign.campaign.session import RunOptions, begin
+    from mindgap_campaign.campaign.state.bundle_transfer import export
+    from mindgap_campaign.campaign.state.directory import open_directory
 
     text = plan_text(6, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
     begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), options=RunOptions(jobs=1))

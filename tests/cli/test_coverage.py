@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import mindgap
-from mindgap.cli.coverage import coverage
 from mindgap.graph import MindgapError
+from mindgap_surveys.cli.coverage import coverage
 
 SAMPLES = """
 import torch

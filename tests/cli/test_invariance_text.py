@@ -5,16 +5,16 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from mindgap.cli.answer_outputs import status_of_answers
-from mindgap.cli.invariance_text import answer_rows, more_sections, print_invariance
 from mindgap.cli.streams import Exit
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.platforms.registry import canonical
-from mindgap.report.answer_page import answer_junit, answer_page, answer_sections
-from mindgap.workflows.diff.answer_judge import Answer, Condition
-from mindgap.workflows.diff.decoding import Divergence
-from mindgap.workflows.diff.invariance import Invariance
 from mindgap.workflows.diff.kernel_choice import KernelChoice
+from mindgap_surveys.cli.answer_outputs import status_of_answers
+from mindgap_surveys.cli.invariance_text import answer_rows, more_sections, print_invariance
+from mindgap_surveys.decoding.answer_judge import Answer, Condition
+from mindgap_surveys.decoding.decoding import Divergence
+from mindgap_surveys.decoding.invariance import Invariance
+from mindgap_surveys.report.answer_page import answer_junit, answer_page, answer_sections
 
 ANSWERS = (
     Answer(Condition("repeat", "again"), "identical", 0),

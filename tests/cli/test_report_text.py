@@ -15,18 +15,18 @@ import pytest
 from rich.console import Console
 
 from cli.command_line import MODELS, mindgap
-from mindgap.cli.study import table_parts
 from mindgap.cli.tables import print_report, remark
 from mindgap.graph.compare.culprit import DtypePolicy, Example, culprit_of
 from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict, Weakness
 from mindgap.platforms.name import parse
 from mindgap.report.finding_blocks import blocks
-from mindgap.report.study_html import cell, section_of
 from mindgap.results.drawn_graph import DrawnNode
 from mindgap.results.rows import Row
-from mindgap.studies.table import StudyTable
 from mindgap.workflows.diff import Report
+from mindgap_studies.cli.study import table_parts
+from mindgap_studies.report.study_html import cell, section_of
+from mindgap_studies.table import StudyTable
 from report.report_sample import metrics, sample, with_three_faults
 
 EXPECTED = Path(__file__).with_name("report_text.txt")

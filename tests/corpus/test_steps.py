@@ -19,7 +19,7 @@ from mindgap.models.corpus.source import SourceError
 from mindgap.models.corpus.steps import StepLoop, stepwise, with_tokens
 from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.run.outcome import Outcome
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.trial import InProcessExecutor
 
 TOKENS = torch.tensor([[1, 5, 7]])
 pytestmark = pytest.mark.filterwarnings("ignore")

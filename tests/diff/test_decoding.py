@@ -25,7 +25,7 @@ from mindgap.platforms.pytorch.eager import CPU
 from mindgap.platforms.registry import canonical
 from mindgap.run.local import run_job
 from mindgap.run.outcome import Job, Outcome
-from mindgap.workflows.diff.decoding import CachedModel, Decoding, Divergence
+from mindgap_surveys.decoding.decoding import CachedModel, Decoding, Divergence
 
 WIDTH, WORDS = 8, 16
 IDS = np.array([[3, 1, 4, 1, 5, 9, 2]])

@@ -16,9 +16,10 @@ from mindgap.graph import Graph, MindgapError
 from mindgap.models.capture import capture
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.run.outcome import Outcome
-from mindgap.workflows.diff.answer_judge import Answer, Condition
-from mindgap.workflows.diff.decoding import Decoded
-from mindgap.workflows.diff.invariance import (
+from mindgap.workflows.diff.kernel_choice import batch_axis, example_of
+from mindgap_surveys.decoding.answer_judge import Answer, Condition
+from mindgap_surveys.decoding.decoding import Decoded
+from mindgap_surveys.decoding.invariance import (
     Asked,
     Invariance,
     _beside,  # pyright: ignore[reportPrivateUsage]
@@ -26,7 +27,6 @@ from mindgap.workflows.diff.invariance import (
     ask,
     conditions,
 )
-from mindgap.workflows.diff.kernel_choice import batch_axis, example_of
 
 SIZES = (1, 2, 4)
 MODEL = """
@@ -207,7 +207,7 @@ def test_a_platform_that_refuses_the_model_costs_no_other(
             raise MindgapError("nothing is compared: it refuses cumsum")
         return Invariance("m", CPU_EAGER, (Answer(Condition("repeat", "again"), "identical", 0),))
 
-    monkeypatch.setattr("mindgap.workflows.diff.invariance.ask", answers)
+    monkeypatch.setattr("mindgap_surveys.decoding.invariance.ask", answers)
     command = ["invariance", f"{source}:make", "-p", "onnxruntime/cpu", "--json"]
     assert main([*command, "-p", "cpu/eager"]) == 2
     said = capfd.readouterr()

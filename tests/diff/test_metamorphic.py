@@ -9,7 +9,7 @@ from mindgap.graph import Graph
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.models.capture import capture
 from mindgap.workflows.diff import Subject
-from mindgap.workflows.diff.metamorphic import _MutantRunner, metamorphic
+from mindgap_campaign.metamorphic import _MutantRunner, metamorphic
 
 
 def chain() -> Graph:

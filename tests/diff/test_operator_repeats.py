@@ -11,16 +11,16 @@ import torch
 
 from mindgap.cli.app import main
 from mindgap.graph import Graph, MindgapError, TensorStore
-from mindgap.models.corpus.operator_samples.accumulating import CALLS, RepeatedCall
 from mindgap.platforms.registry import canonical
 from mindgap.run.outcome import Job, Outcome
-from mindgap.workflows.diff.operator_repeats import (
+from mindgap_surveys.decoding.operator_repeats import (
     OperatorRepeats,
     Repeated,
     RepeatLimits,
     _repeated,  # pyright: ignore[reportPrivateUsage]
     chosen,
 )
+from mindgap_zoo.operator_samples.accumulating import CALLS, RepeatedCall
 
 
 def test_intervals_are_those_of_the_literature() -> None:
@@ -75,14 +75,14 @@ def test_an_operator_that_is_not_captured_has_a_row_and_a_status(
         return x if x.sum() else -x
 
     monkeypatch.setattr(
-        "mindgap.models.corpus.operator_samples.accumulating.CALLS",
+        "mindgap_zoo.operator_samples.accumulating.CALLS",
         [
             RepeatedCall("one", "accumulates", torch.neg, lambda: [torch.ones(3)]),
             RepeatedCall("other", "accumulates", fails, lambda: [torch.ones(3)]),
         ],
     )
     ran = OperatorRepeats("one", "accumulates", canonical("cpu/eager"), ONE, None)
-    monkeypatch.setattr("mindgap.workflows.diff.operator_repeats.repeat_operators", lambda *_, **__: [ran])
+    monkeypatch.setattr("mindgap_surveys.decoding.operator_repeats.repeat_operators", lambda *_, **__: [ran])
     assert main(["repeats", "--json"]) == 2
     said = capfd.readouterr()
     assert [(each["operator"], each["default"]["reason"][:19]) for each in json.loads(said.out)["results"]] == [

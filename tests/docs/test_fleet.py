@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from mindgap.workflows.campaign.plan import read_plan
-from mindgap.workflows.cluster.connection import resource_of
+from mindgap_campaign.campaign.plan import read_plan
+from mindgap_campaign.cluster.connection import resource_of
 
 FLEET = Path(__file__).parents[2] / "examples" / "fleet"
 #: A Python in which SkyPilot is installed: it wants other versions of packages than mindgap does.

@@ -7,11 +7,11 @@ import torch
 
 from mindgap.models.capture import capture
 from mindgap.platforms.name import parse
-from mindgap.studies.machines.collecting import collect
-from mindgap.studies.machines.models.initial_weights import initial_weights, load, uniform
-from mindgap.studies.machines.models.networks import ResNet18
-from mindgap.studies.machines.settings import Setting
-from mindgap.studies.machines.subjects import runnable
+from mindgap_studies.machines.collecting import collect
+from mindgap_studies.machines.models.initial_weights import initial_weights, load, uniform
+from mindgap_studies.machines.models.networks import ResNet18
+from mindgap_studies.machines.settings import Setting
+from mindgap_studies.machines.subjects import runnable
 
 SETTINGS = (
     Setting(parse("cpu/eager@threads=1"), frozenset({"float32"})),

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from mindgap.studies.machines.collected_file import CollectedFileError, read, write
-from mindgap.studies.machines.merging import read_and_merge
+from mindgap_studies.machines.collected_file import CollectedFileError, read, write
+from mindgap_studies.machines.merging import read_and_merge
 
 
 def document(path):

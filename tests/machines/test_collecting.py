@@ -13,9 +13,9 @@ from mindgap.graph.compare.ultrametric import remaining_precision
 from mindgap.platforms.name import parse
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
-from mindgap.studies.machines.collected_file import read
-from mindgap.studies.machines.collecting import collect
-from mindgap.studies.machines.settings import Setting, all_settings, quick_settings
+from mindgap_studies.machines.collected_file import read
+from mindgap_studies.machines.collecting import collect
+from mindgap_studies.machines.settings import Setting, all_settings, quick_settings
 
 
 @pytest.mark.nightly

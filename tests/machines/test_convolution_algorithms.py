@@ -8,8 +8,8 @@ import pytest
 
 from machines.conftest import tiny_suite
 from mindgap.graph import TensorStore
-from mindgap.studies.machines.convolution_algorithms import observed_algorithms, processes
-from mindgap.studies.machines.profiled_backend import approach
+from mindgap_studies.machines.convolution_algorithms import observed_algorithms, processes
+from mindgap_studies.machines.profiled_backend import approach
 
 
 @pytest.mark.nightly
@@ -17,8 +17,8 @@ def test_each_process_reports_every_convolution(tmp_path):
     store = TensorStore(tmp_path)
     model = tiny_suite(store)[0]
     convolutions = sum(node.op == "aten.conv2d.default" for node in model.graph.nodes)
-    fast = processes(model, "mindgap.studies.machines.profiled_backend:CPU@threads=1", 2, store)
-    slow = processes(model, "mindgap.studies.machines.profiled_backend:CPU@onednn=off,threads=1", 1, store)
+    fast = processes(model, "mindgap_studies.machines.profiled_backend:CPU@threads=1", 2, store)
+    slow = processes(model, "mindgap_studies.machines.profiled_backend:CPU@onednn=off,threads=1", 1, store)
     assert [len(each) for each in fast["approaches"]] == [convolutions] * 2
     # PyTorch takes oneDNN for some sizes only.
     assert "oneDNN" in fast["approaches"][0] and set(fast["approaches"][0]) <= {"oneDNN", "explicit GEMM"}

@@ -18,14 +18,14 @@ from mindgap.graph.compare.prefix_digests import shared_bits
 from mindgap.graph.compare.ultrametric import remaining_precision
 from mindgap.models.capture import capture
 from mindgap.run.pool import WorkerPool
-from mindgap.studies import records
-from mindgap.studies.deviations.own import own_study
-from mindgap.studies.machines.collected_file import read
-from mindgap.studies.machines.collecting import collect
-from mindgap.studies.machines.merging import read_and_merge
-from mindgap.studies.machines.observing import observe
-from mindgap.studies.machines.settings import given_settings
-from mindgap.studies.machines.subjects import given_model
+from mindgap_studies import records
+from mindgap_studies.deviations.own import own_study
+from mindgap_studies.machines.collected_file import read
+from mindgap_studies.machines.collecting import collect
+from mindgap_studies.machines.merging import read_and_merge
+from mindgap_studies.machines.observing import observe
+from mindgap_studies.machines.settings import given_settings
+from mindgap_studies.machines.subjects import given_model
 
 EAGER, OFF, ORT = "cpu/eager@threads=1", "cpu/eager@onednn=off,threads=1", "onnxruntime/cpu@threads=1"
 MODEL = """

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from mindgap.graph.compare.digest import digest_array
-from mindgap.studies.machines.models.digits import enlarged
-from mindgap.studies.machines.models.initial_weights import initial_weights, limit, load
-from mindgap.studies.machines.models.networks import ResNet18, ResNet50V2, SmallCnn
-from mindgap.studies.machines.models.trained_weights import expand, low_rank_entries, whole_entries
-from mindgap.studies.machines.models.variants import VARIANTS, build, samples
+from mindgap_studies.machines.models.digits import enlarged
+from mindgap_studies.machines.models.initial_weights import initial_weights, limit, load
+from mindgap_studies.machines.models.networks import ResNet18, ResNet50V2, SmallCnn
+from mindgap_studies.machines.models.trained_weights import expand, low_rank_entries, whole_entries
+from mindgap_studies.machines.models.variants import VARIANTS, build, samples
 
 
 def parameters(module):

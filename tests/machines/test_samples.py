@@ -4,8 +4,8 @@ import torch
 
 from mindgap.graph import Constant, Graph, Input, Integers, MindgapError, Node, Normal, Ref, TensorSpec, TensorStore
 from mindgap.models.capture import capture
-from mindgap.studies.machines.subjects import given_model
-from mindgap.studies.machines.subjects.samples import sample
+from mindgap_studies.machines.subjects import given_model
+from mindgap_studies.machines.subjects.samples import sample
 
 SPEC = TensorSpec.contiguous("float32", (64,))
 

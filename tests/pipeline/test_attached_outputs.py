@@ -14,7 +14,7 @@ from mindgap.models.capture import capture
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.trial import InProcessExecutor
 
 FAULT = '[[fault]]\nkind = "wrong_element"\nindex = 3\nadd = 0.5\nwhen = { op = "aten.relu*" }\n'
 

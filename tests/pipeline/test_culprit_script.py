@@ -40,7 +40,7 @@ def test_a_platform_in_the_making_has_findings_without_a_script(tmp_path: Path) 
     (tmp_path / "faults.toml").write_text('[[fault]]\nkind = "noise"\nulp = 100000\nwhen = { op = "aten.exp*" }\n')
     report = diff(
         lambda x: (x.sin().exp(),), (torch.linspace(-1, 1, 12),),
-        platforms=[f"mindgap.platforms.faulty:BACKEND@faults={tmp_path / 'faults.toml'}"],
+        platforms=[f"mindgap_campaign.faulty:BACKEND@faults={tmp_path / 'faults.toml'}"],
     )  # fmt: skip
     (row,) = report.rows
     assert row.finding and not row.broken and row.script == ""

@@ -17,8 +17,8 @@ from mindgap.report.page import html_page
 from mindgap.results.report_json import decode_report
 from mindgap.results.rows import OwnPath, Report, Row
 from mindgap.results.settings import RunSettings
-from mindgap.workflows.selftest.subjects import graph_of
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.subjects import graph_of
+from mindgap_campaign.selftest.trial import InProcessExecutor
 
 NUDGE = 'kind = "wrong_element"\nindex = 3\nadd = 0.5'
 

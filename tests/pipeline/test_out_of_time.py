@@ -17,8 +17,8 @@ from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
-from mindgap.workflows.selftest.subjects import graph_of
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.subjects import graph_of
+from mindgap_campaign.selftest.trial import InProcessExecutor
 
 NUDGE = 'kind = "wrong_element"\nindex = 3\nadd = 0.5'
 

@@ -22,8 +22,8 @@ from mindgap.results.report_json import decode_report
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
-from mindgap.workflows.selftest.subjects import graph_of
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.subjects import graph_of
+from mindgap_campaign.selftest.trial import InProcessExecutor
 
 GELU = "aten.gelu.default"
 

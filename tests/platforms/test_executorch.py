@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import delegation_of
-from mindgap.platforms.executorch.backend import printed_by
-from mindgap.platforms.executorch.messages import RUNTIME_TABLE, TABLE, read, read_runtime, runtime_text
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.executorch.backend import printed_by
+from mindgap_runtimes.executorch.messages import RUNTIME_TABLE, TABLE, read, read_runtime, runtime_text
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 

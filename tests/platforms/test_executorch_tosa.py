@@ -13,10 +13,10 @@ import torch
 import mindgap
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.environments import EnvironmentProblem, find
-from mindgap.platforms.executorch.tosa import BACKEND
 from mindgap.platforms.protocol import PlatformError
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.executorch.tosa import BACKEND
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 
@@ -113,7 +113,7 @@ from executorch.backends.arm.tosa import TosaSpecification
 from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 sys.path.insert(0, sys.argv[1])
-from mindgap.platforms.executorch.tosa_run import run_integers
+from mindgap_runtimes.executorch.tosa_run import run_integers
 torch.manual_seed(0)
 images = torch.randn(1, 3, 8, 6).contiguous(memory_format=torch.channels_last)
 for layer, x in ((torch.nn.Linear(8, 6), torch.randn(5, 8)), (torch.nn.Conv2d(3, 4, 3), images)):

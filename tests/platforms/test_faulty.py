@@ -16,10 +16,10 @@ from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.graph import DTYPES, Arg, Constant, Graph, Input, Node, Ref, TensorSpec, kind_of, numpy_dtype
 from mindgap.graph.codec import digest
 from mindgap.graph.compare.metrics import ordered
-from mindgap.platforms.faulty.backend import BACKEND
 from mindgap.platforms.protocol import CompileFailure, PlatformError, Unsupported
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_campaign.faulty.backend import BACKEND
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Call = tuple[str, Sequence[Arg]]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from mindgap.graph import Array, Graph
-from mindgap.platforms.executorch.tosa import BACKEND as TOSA
 from mindgap.platforms.host_runtime import HostRuntime
-from mindgap.platforms.onnxruntime.providers import QNN
 from mindgap.platforms.protocol import Options, Unsupported
-from mindgap.platforms.rknn.backend import BACKEND as RKNN
+from mindgap_runtimes.executorch.tosa import BACKEND as TOSA
+from mindgap_runtimes.onnxruntime_providers.providers import QNN
+from mindgap_runtimes.rknn.backend import BACKEND as RKNN
 from platforms.torch_graphs import unary
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.iree.compiler import Diagnostics
-from mindgap.platforms.iree.messages import TABLE, aten_operator, read
-from mindgap.platforms.iree.processor import read_features
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.iree.compiler import Diagnostics
+from mindgap_runtimes.iree.messages import TABLE, aten_operator, read
+from mindgap_runtimes.iree.processor import read_features
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 

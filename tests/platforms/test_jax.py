@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import Delegation, delegation_of
-from mindgap.platforms.jax.backend import delegation
-from mindgap.platforms.jax.messages import TABLE, read
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.jax.backend import delegation
+from mindgap_runtimes.jax.messages import TABLE, read
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import Delegation, delegation_of
-from mindgap.platforms.litert import BACKEND
-from mindgap.platforms.litert.delegated_nodes import delegation
-from mindgap.platforms.litert.messages import TABLE, read
 from mindgap.platforms.protocol import Fallback
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.litert import BACKEND
+from mindgap_runtimes.litert.delegated_nodes import delegation
+from mindgap_runtimes.litert.messages import TABLE, read
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.ncnn.messages import TABLE, aten_operator, functions, kind_of, refusals
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.ncnn.messages import TABLE, aten_operator, functions, kind_of, refusals
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 

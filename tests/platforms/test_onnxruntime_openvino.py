@@ -16,12 +16,12 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import delegation_of
-from mindgap.platforms.onnxruntime import providers, settings_check
-from mindgap.platforms.onnxruntime.execution_provider import CPU, ProviderSettings, assigned
-from mindgap.platforms.onnxruntime.providers import OPENVINO_PROVIDER
 from mindgap.platforms.protocol import Fallback
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.onnxruntime_providers import providers, settings_check
+from mindgap_runtimes.onnxruntime_providers.execution_provider import CPU, ProviderSettings, assigned
+from mindgap_runtimes.onnxruntime_providers.providers import OPENVINO_PROVIDER
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import MODELS, captured, eager, normal
 

@@ -19,13 +19,14 @@ from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.environments import environments
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.name import parse
-from mindgap.platforms.onnxruntime import execution_provider, session
-from mindgap.platforms.onnxruntime.execution_provider import CPU, ExecutionProvider, ProviderSettings
-from mindgap.platforms.onnxruntime.providers import LEFT_OUT, PLATFORMS, QNN_PROVIDER
+from mindgap.platforms.onnxruntime import session
 from mindgap.platforms.protocol import CompileFailure, Fallback, PlatformError
 from mindgap.platforms.registry import find
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.onnxruntime_providers import execution_provider
+from mindgap_runtimes.onnxruntime_providers.execution_provider import CPU, ExecutionProvider, ProviderSettings
+from mindgap_runtimes.onnxruntime_providers.providers import LEFT_OUT, PLATFORMS, QNN_PROVIDER
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 from platforms.test_conformance import CASES

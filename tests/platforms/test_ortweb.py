@@ -13,10 +13,10 @@ from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.name import parse
 from mindgap.platforms.onnxruntime.messages import WEB_TABLE
-from mindgap.platforms.onnxruntime.web_backend import WEBNN, left_to_cpu
-from mindgap.platforms.onnxruntime.web_server import decode, encode, parts
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.onnxruntime_providers.web_backend import WEBNN, left_to_cpu
+from mindgap_runtimes.onnxruntime_providers.web_server import decode, encode, parts
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 

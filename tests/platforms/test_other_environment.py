@@ -29,7 +29,7 @@ from mindgap.platforms.registry import canonical, find
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.graph_survey import may_lack
+from mindgap_surveys.support.graph_survey import may_lack
 
 MODEL = """
 import torch
@@ -289,7 +289,7 @@ def test_what_an_environment_loads_needs_only_what_is_installed_there() -> None:
     assert {"psutil", "duckdb", "vl_convert"} <= lacking
     # `faulty` reads its file of faults with pydantic, and has no environment.
     places = {point.value.partition(":")[0] for point in entry_points(group="mindgap.platforms")} - {
-        "mindgap.platforms.faulty"
+        "mindgap_campaign.faulty"
     }
     modules = ["mindgap.run.server", "mindgap.run.worker", "mindgap.platforms.environment_process", *sorted(places)]
     code = _IMPORTS_WITHOUT.replace("LACKING", repr(lacking)).replace("MODULES", repr(modules))

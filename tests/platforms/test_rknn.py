@@ -16,9 +16,9 @@ from mindgap.platforms.environments import EnvironmentProblem, find
 from mindgap.platforms.onnx.export import export
 from mindgap.platforms.protocol import PlatformError, Unsupported
 from mindgap.platforms.registry import canonical
-from mindgap.platforms.rknn.backend import BACKEND, OPSET, RknnPlatform
-from mindgap.platforms.rknn.messages import delegation, last_line, read
 from mindgap.run.outcome import Job
+from mindgap_runtimes.rknn.backend import BACKEND, OPSET, RknnPlatform
+from mindgap_runtimes.rknn.messages import delegation, last_line, read
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, normal
 

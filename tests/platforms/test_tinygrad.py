@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from mindgap.platforms.protocol import PlatformError
-from mindgap.platforms.tinygrad import BACKEND, opencl_driver
-from mindgap.platforms.tinygrad.backend import CL, CompilerError, compiler_errors
-from mindgap.platforms.tinygrad.messages import TABLE, read
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.tinygrad import BACKEND, opencl_driver
+from mindgap_runtimes.tinygrad.backend import CL, CompilerError, compiler_errors
+from mindgap_runtimes.tinygrad.messages import TABLE, read
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 
@@ -66,7 +66,7 @@ def test_a_missing_compiler_is_named(monkeypatch):
 
 
 def test_a_missing_loader_or_driver_of_opencl_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr("mindgap.platforms.tinygrad.opencl_driver._VENDORS", tmp_path)
+    monkeypatch.setattr("mindgap_runtimes.tinygrad.opencl_driver._VENDORS", tmp_path)
     monkeypatch.setattr("ctypes.util.find_library", lambda name: "libOpenCL.so.1")
     assert opencl_driver.missing().startswith(f"no OpenCL driver in {tmp_path}: apt-get install pocl-opencl-icd")
     with pytest.raises(PlatformError, match=r"device=pocl: no .*pocl.icd: apt-get install"):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.tvm.messages import TABLE, aten_operator, read
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.tvm.messages import TABLE, aten_operator, read
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 

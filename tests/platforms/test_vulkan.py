@@ -15,12 +15,12 @@ import torch
 import mindgap
 from mindgap.findings.script.culprit_script import target_of
 from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
-from mindgap.platforms import vulkan_driver
 from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import Fallback, PlatformError
 from mindgap.platforms.registry import find
-from mindgap.platforms.tinygrad import webgpu_driver
 from mindgap.run.outcome import Job
+from mindgap_runtimes import vulkan_driver
+from mindgap_runtimes.tinygrad import webgpu_driver
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured, eager, normal
 from platforms.test_conformance import CASES

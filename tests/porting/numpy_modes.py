@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap.workflows.porting.framework_modes import SpecialCall
-from mindgap.workflows.porting.function_calls import FunctionCall
+from mindgap_studies.porting_runs.framework_modes import SpecialCall
+from mindgap_studies.porting_runs.function_calls import FunctionCall
 
 
 def noisy(x: Any) -> Any:

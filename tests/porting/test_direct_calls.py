@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from mindgap.graph import MindgapError
-from mindgap.models.corpus.operator_samples.sample_call import sample_of
 from mindgap.models.corpus.program import Built
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.models.own_path.program_run import function_of
@@ -21,12 +20,13 @@ from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.script import runner_on_cpu
 from mindgap.platforms.registry import canonical
 from mindgap.platforms.script_runner import ScriptRunner, call_apart, read_runner
-from mindgap.workflows.porting.call_times import hold_on_one_processor, seconds_in_turn
-from mindgap.workflows.porting.direct_calls import EagerTarget, bare_call, measured
-from mindgap.workflows.porting.direct_client import device_of
-from mindgap.workflows.porting.isolated_call import CallLimits, run_isolated
+from mindgap_studies.porting_runs.call_times import hold_on_one_processor, seconds_in_turn
+from mindgap_studies.porting_runs.direct_calls import EagerTarget, bare_call, measured
+from mindgap_studies.porting_runs.direct_client import device_of
+from mindgap_studies.porting_runs.isolated_call import CallLimits, run_isolated
+from mindgap_zoo.operator_samples.sample_call import sample_of
 
-PLATFORMS = Path(__file__).parents[2] / "src/mindgap/platforms"
+SOURCES = Path(__file__).parents[2] / "src"
 #: What loads the model with each call: the toolkit of Rockchip, which is in a `with`.
 NOT_APART = {"rknn"}
 
@@ -60,7 +60,7 @@ def test_what_is_exported_once_is_called_many_times() -> None:
     assert torch.equal(call()[0], torch.full((2,), 2.0)) and call() and (model.exports, model.calls) == (1, 2)
 
 
-@pytest.mark.parametrize("file", sorted(PLATFORMS.glob("*/run.py")), ids=lambda file: file.parent.name)
+@pytest.mark.parametrize("file", sorted(SOURCES.glob("*/**/run.py")), ids=lambda file: file.parent.name)
 def test_the_call_of_each_runtime_can_be_taken_apart(file: Path) -> None:
     divided = call_apart(read_runner(file, ()))
     assert (divided is None) == (file.parent.name in NOT_APART)

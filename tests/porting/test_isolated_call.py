@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.workflows.porting.isolated_call import CallLimits, Tell, run_isolated
+from mindgap_studies.porting_runs.isolated_call import CallLimits, Tell, run_isolated
 
 FAST = CallLimits(deadline_s=20)
 

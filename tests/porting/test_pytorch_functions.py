@@ -9,11 +9,11 @@ import pytest
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.listing import PlatformInfo
 from mindgap.platforms.registry import canonical
-from mindgap.results.ported_functions import FunctionCell, PortingSettings, SampleResult
 from mindgap.results.rows import Row
-from mindgap.workflows.porting import pytorch_functions
-from mindgap.workflows.porting.direct_client import NotMeasured
-from mindgap.workflows.porting.pytorch_functions import PyTorchFunctions
+from mindgap_studies.porting_runs import pytorch_functions
+from mindgap_studies.porting_runs.direct_client import NotMeasured
+from mindgap_studies.porting_runs.pytorch_functions import PyTorchFunctions
+from mindgap_studies.results.ported_functions import FunctionCell, PortingSettings, SampleResult
 
 
 class CountedCalls:

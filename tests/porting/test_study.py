@@ -9,7 +9,11 @@ import pytest
 
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments.recipe import made_environment
-from mindgap.results.ported_functions import (
+from mindgap_studies.porting.repeated import compare_studies
+from mindgap_studies.porting_runs import study as study_workflow
+from mindgap_studies.porting_runs.other_frameworks import with_process
+from mindgap_studies.porting_runs.study import PortingRequest, run_portability
+from mindgap_studies.results.ported_functions import (
     CLASSES,
     FrameworkDraw,
     FunctionCell,
@@ -18,10 +22,6 @@ from mindgap.results.ported_functions import (
     SampleResult,
     StudyFile,
 )
-from mindgap.studies.portability.repeated import compare_studies
-from mindgap.workflows.porting import study as study_workflow
-from mindgap.workflows.porting.other_frameworks import with_process
-from mindgap.workflows.porting.study import PortingRequest, run_portability
 from studies.ported_study import ported_study
 
 PROGRAMS = {
@@ -51,8 +51,8 @@ def test_two_studies_agree_and_find_what_is_lost(
     # Usage is that of one file, so that the draw is known.
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "program.py").write_text(PROGRAMS[framework])
-    monkeypatch.setattr("mindgap.workflows.porting.study.own_packages", list)
-    monkeypatch.setattr("mindgap.workflows.porting.study.environment_packages", lambda name: [])
+    monkeypatch.setattr("mindgap_studies.porting_runs.study.own_packages", list)
+    monkeypatch.setattr("mindgap_studies.porting_runs.study.environment_packages", lambda name: [])
     platforms = ("cpu/jit", "onnxruntime/cpu", "cuda/eager") if framework == "pytorch" else ()
     request = PortingRequest(
         (framework,), (tmp_path / "code",), platforms, PortingSettings(top=3, per_decile=0, processes=2, rounds=9)

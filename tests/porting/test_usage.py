@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph import MindgapError
-from mindgap.workflows.porting.usage import count_calls, draw_functions
+from mindgap_studies.porting_runs.usage import count_calls, draw_functions
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from mindgap.run.channel import Frame
-from mindgap.workflows.porting.call_outputs import compared
-from mindgap.workflows.porting.function_calls import call_of
-from mindgap.workflows.porting.isolated_call import CallLimits
-from mindgap.workflows.porting.other_frameworks import with_process
-from mindgap.workflows.porting.worker import FrameworkServing, _PairWork
+from mindgap_studies.porting_runs.call_outputs import compared
+from mindgap_studies.porting_runs.function_calls import call_of
+from mindgap_studies.porting_runs.isolated_call import CallLimits
+from mindgap_studies.porting_runs.other_frameworks import with_process
+from mindgap_studies.porting_runs.worker import FrameworkServing, _PairWork
 from porting.numpy_modes import NumpyModes
 
 SERVING = FrameworkServing(NumpyModes())

@@ -10,8 +10,8 @@ import pytest
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import parse
-from mindgap.workflows.campaign.results.findings import FindingGroup
-from mindgap.workflows.campaign.results.reduce import (
+from mindgap_campaign.campaign.results.findings import FindingGroup
+from mindgap_campaign.campaign.results.reduce import (
     GroupReduction,
     causes_of_groups,
     complete_platforms,

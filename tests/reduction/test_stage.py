@@ -20,24 +20,24 @@ from mindgap.graph import Graph, TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
 from mindgap.platforms.environments.installation import adopt, create
-from mindgap.platforms.executorch.stages import executorch_stage
-from mindgap.platforms.iree.stages import iree_stage
-from mindgap.platforms.jax.stages import jax_stage
-from mindgap.platforms.litert.stages import litert_stage
 from mindgap.platforms.name import parse
-from mindgap.platforms.ncnn.stages import ncnn_stage
 from mindgap.platforms.onnx.stages import onnxruntime_stage, provider_stage
 from mindgap.platforms.openvino.stages import openvino_stage
 from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.pytorch.stages import eager_stage, inductor_stage, jit_stage
 from mindgap.platforms.stages import Shown, Stage
-from mindgap.platforms.tinygrad.stages import tinygrad_stage
-from mindgap.platforms.tvm.stages import tvm_stage
 from mindgap.platforms.xla.stages import xla_stage
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
+from mindgap_runtimes.executorch.stages import executorch_stage
+from mindgap_runtimes.iree.stages import iree_stage
+from mindgap_runtimes.jax.stages import jax_stage
+from mindgap_runtimes.litert.stages import litert_stage
+from mindgap_runtimes.ncnn.stages import ncnn_stage
+from mindgap_runtimes.tinygrad.stages import tinygrad_stage
+from mindgap_runtimes.tvm.stages import tvm_stage
 
 Program = Callable[..., Any]
 EMPTY = Graph((), (), ())

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from mindgap.platforms.name import parse
-from mindgap.report.coverage_page import MEANINGS, coverage_page
-from mindgap.workflows.support.key import Key
-from mindgap.workflows.support.matrix import CELL_WORDS, Cell, Matrix
-from mindgap.workflows.support.static_support import Disagreement, StaticList
+from mindgap.results.support_key import Key
+from mindgap_surveys.report.coverage_page import MEANINGS, coverage_page
+from mindgap_surveys.support.matrix import CELL_WORDS, Cell, Matrix
+from mindgap_surveys.support.static_support import Disagreement, StaticList
 from report.browser import Browser, needs_driver
 
 JIT, ORT = parse("cpu/jit"), parse("onnxruntime/cpu@opt=off")
@@ -50,7 +50,7 @@ def test_numbers_are_the_matrix_s(matrix: Matrix) -> None:
 
 
 def test_every_word_has_a_meaning_and_a_colour() -> None:
-    style = (Path(__file__).parents[2] / "src/mindgap/report/coverage.css").read_text()
+    style = (Path(__file__).parents[2] / "src/mindgap_surveys/report/coverage.css").read_text()
     assert set(MEANINGS) == set(CELL_WORDS)
     assert all(
         f".m-{word.replace(' ', '-')} " in style or f".m-{word.replace(' ', '-')}," in style for word in CELL_WORDS

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mindgap.graph.compare.ultrametric import dendrogram
-from mindgap.report.deviation_charts import segments
+from mindgap_studies.report.deviation_charts import segments
 
 
 def test_the_lines_of_a_dendrogram() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.report.deviations_page import deviations_page
-from mindgap.report.layer_plot import layer_plot
-from mindgap.studies.deviations.overview import GridCell, LayerPoint, LayerProfile, Overview
-from mindgap.studies.deviations.own import own_study
-from mindgap.studies.deviations.own.overview import own_overview
-from mindgap.studies.deviations.published import PublishedStudy
-from mindgap.studies.deviations.published.overview import published_overview
-from mindgap.studies.machines.merging import merged
+from mindgap_studies.deviations.overview import GridCell, LayerPoint, LayerProfile, Overview
+from mindgap_studies.deviations.own import own_study
+from mindgap_studies.deviations.own.overview import own_overview
+from mindgap_studies.deviations.published import PublishedStudy
+from mindgap_studies.deviations.published.overview import published_overview
+from mindgap_studies.machines.merging import merged
+from mindgap_studies.report.deviations_page import deviations_page
+from mindgap_studies.report.layer_plot import layer_plot
 from report.browser import Browser, needs_driver
 from studies.deviations.conftest import published, study  # noqa: F401
 from studies.deviations.test_own import collected

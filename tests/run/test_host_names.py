@@ -19,7 +19,7 @@ from mindgap.platforms.name import parse
 from mindgap.platforms.other_environment import probe_all
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical, find
-from mindgap.workflows.support.graph_survey import may_lack
+from mindgap_surveys.support.graph_survey import may_lack
 
 WORKER = f"{sys.executable} -m mindgap worker"
 Write = Callable[..., None]

@@ -8,10 +8,10 @@ import pytest
 
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore
-from mindgap.platforms.faulty.schema import Attribute, read_faults
-from mindgap.workflows.selftest.fault_cases import benign_for, faults_for
-from mindgap.workflows.selftest.programs import PROGRAMS
-from mindgap.workflows.selftest.subjects import NotHere, graph_of, names
+from mindgap_campaign.faulty.schema import Attribute, read_faults
+from mindgap_campaign.selftest.fault_cases import benign_for, faults_for
+from mindgap_campaign.selftest.programs import PROGRAMS
+from mindgap_campaign.selftest.subjects import NotHere, graph_of, names
 
 
 @pytest.fixture(scope="module")

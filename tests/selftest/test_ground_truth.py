@@ -13,9 +13,9 @@ import torch
 from mindgap.graph import materialise_all
 from mindgap.graph.tensors import TensorStore
 from mindgap.models.capture import capture
-from mindgap.platforms.faulty.schema import Faults, read_faults
 from mindgap.platforms.protocol import Unsupported
-from mindgap.workflows.selftest.ground_truth import Effect, GroundTruth
+from mindgap_campaign.faulty.schema import Faults, read_faults
+from mindgap_campaign.selftest.ground_truth import Effect, GroundTruth
 
 
 class Chain(torch.nn.Module):

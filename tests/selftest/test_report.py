@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import replace
 
-from mindgap.workflows.selftest.report import CaseRow, SelftestReport
+from mindgap_campaign.selftest.report import CaseRow, SelftestReport
 
 FAULT = CaseRow(
     graph="g", fault="all scaled", op="aten.exp.default", expected="fault", at_node=100.0, at_node_typical=math.inf,

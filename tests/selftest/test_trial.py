@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mindgap.workflows.selftest.failures import try_failures
-from mindgap.workflows.selftest.report import SelftestReport
-from mindgap.workflows.selftest.trial import try_subject
+from mindgap_campaign.selftest.failures import try_failures
+from mindgap_campaign.selftest.report import SelftestReport
+from mindgap_campaign.selftest.trial import try_subject
 
 
 def test_faults_in_a_program_are_found_and_blamed() -> None:

@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 
 from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart
-from mindgap.workflows.selftest.api import SERVICE
-from mindgap.workflows.selftest.report import CaseRow, Trials
-from mindgap.workflows.selftest.trial import try_subject
+from mindgap_campaign.selftest.api import SERVICE
+from mindgap_campaign.selftest.report import CaseRow, Trials
+from mindgap_campaign.selftest.trial import try_subject
 
 
 def plain(trials: Trials) -> list[CaseRow]:

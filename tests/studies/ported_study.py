@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mindgap.results.ported_functions import (
+from mindgap_studies.results.ported_functions import (
     DrawnFunction,
     FrameworkDraw,
     FunctionCell,

@@ -10,11 +10,11 @@ import pytest
 from campaign.small_source import Small, plan_text
 from mindgap.report import study_page
 from mindgap.results.store import Store
-from mindgap.studies import records
-from mindgap.studies.gap import gap
-from mindgap.studies.gap.vocabulary import WORDS
-from mindgap.workflows.campaign.plan import parse_plan
-from mindgap.workflows.campaign.session import RunOptions, begin
+from mindgap_campaign.campaign.plan import parse_plan
+from mindgap_campaign.campaign.session import RunOptions, begin
+from mindgap_studies import records
+from mindgap_studies.gap import gap
+from mindgap_studies.gap.vocabulary import WORDS
 
 TOYS = Path(__file__).parents[1] / "campaign"
 

@@ -12,7 +12,7 @@ import torch
 
 from mindgap.results.failure_rules import CAUSES, TYPES, failure_rules, rule_of
 from mindgap.run.failure_signature import signature
-from mindgap.studies.gap.failures import classified
+from mindgap_studies.gap.failures import classified
 
 KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("signatures.toml").read_text(encoding="utf-8"))
 CASES = [

@@ -11,7 +11,7 @@ import pytest
 from cli.command_line import mindgap
 from mindgap.cli import main
 from mindgap.results.store import Store
-from mindgap.studies.gap import gap
+from mindgap_studies.gap import gap
 from studies.gap_rows import made
 
 

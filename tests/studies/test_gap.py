@@ -16,10 +16,10 @@ from mindgap.report.page import roots
 from mindgap.report.words import MEANINGS
 from mindgap.results.rows import ordered
 from mindgap.results.store import Store, StoreError
-from mindgap.studies import StudyTable, column, records
-from mindgap.studies.gap import PUBLISHED, TABLES, Study, gap, to_json
-from mindgap.studies.gap.vocabulary import WORDS
 from mindgap.workflows.diff import RunSettings, Subject, diff_many
+from mindgap_studies import StudyTable, column, records
+from mindgap_studies.gap import PUBLISHED, TABLES, Study, gap, to_json
+from mindgap_studies.gap.vocabulary import WORDS
 from studies.gap_rows import CALM, FAILURES, PLATFORMS, PROBED, RAN, REFERENCE, WRONG, Made, digests, made
 
 COMPARED = ("identical", *CALM, *WRONG)

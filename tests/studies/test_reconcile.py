@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mindgap.results.store import Store
-from mindgap.studies import StudyTable
-from mindgap.studies.gap import Check, Study, checks, gap
+from mindgap_studies import StudyTable
+from mindgap_studies.gap import Check, Study, checks, gap
 from studies.gap_rows import made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from mindgap.studies import StudyTable, column, records, to_csv
+from mindgap_studies import StudyTable, column, records, to_csv
 
 TABLE = StudyTable("t", "T", ("name", "share"), (('a,"b"\nc', None), ("d", 0.1)), "", "SELECT 1")
 

@@ -12,21 +12,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mindgap.cli.coverage_matrix import matrix_csv, matrix_object
 from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.results.rows import Row, identities
 from mindgap.results.store import Store
+from mindgap.results.support_answers import SupportAnswer, SupportTable
+from mindgap.results.support_key import Key, key_of
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.agreement import Agreement, AgreementMeter, Calm, References, _Waiting
-from mindgap.workflows.support.answers import SupportAnswer, SupportTable
-from mindgap.workflows.support.key import Key, key_of
-from mindgap.workflows.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
-from mindgap.workflows.support.prober import SurveyBudget
-from mindgap.workflows.support.probes import CallProbe, common_forms
-from mindgap.workflows.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
+from mindgap_surveys.cli.coverage_matrix import matrix_csv, matrix_object
+from mindgap_surveys.support.agreement import Agreement, AgreementMeter, Calm, References, _Waiting
+from mindgap_surveys.support.matrix import CELL_WORDS, Matrix, cell_of, findings_of, matrix_of, overall_word, pass_of
+from mindgap_surveys.support.prober import SurveyBudget
+from mindgap_surveys.support.probes import CallProbe, common_forms
+from mindgap_surveys.support.survey import SurveyResult, nothing_asked, stored_survey, survey_platforms
 
 FAULTS = """
 [[fault]]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mindgap.models.own_path.program_run import FlatProgram
-from mindgap.workflows.support.node_times import PROFILED, NodeTime, node_times, nodes_of
+from mindgap_surveys.support.node_times import PROFILED, NodeTime, node_times, nodes_of
 
 PROGRAM = """import torch
 

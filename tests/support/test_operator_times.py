@@ -5,13 +5,13 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from mindgap.cli.study_speed import _totals
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorStore
 from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.operator_times import operator_times, seconds_of
-from mindgap.workflows.support.single_calls import calls, each_call
+from mindgap_studies.cli.study_speed import _totals
+from mindgap_surveys.support.operator_times import operator_times, seconds_of
+from mindgap_surveys.support.single_calls import calls, each_call
 
 JIT = parse("cpu/jit")
 SPEC = TensorSpec.contiguous("float32", (8, 8))

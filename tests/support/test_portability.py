@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 
 from cli.command_line import mindgap
-from mindgap.cli.portability import _captured, _is_method, _object, _options, _print, status_of_uses
 from mindgap.cli.streams import Exit
 from mindgap.graph import Constant, Graph, Input, Labels, MindgapError, Node, Ref, TensorSpec, default_tensor_store
-from mindgap.models.corpus.operator_samples.public_names import sources_of
-from mindgap.models.corpus.operator_samples.signatures import DEFAULT, is_tensor_method, options_of
 from mindgap.platforms.name import PlatformName
 from mindgap.report.sarif import sarif_of_portability
 from mindgap.results.rows import Model, Report, Row
 from mindgap.workflows.diff.session import with_distinct_names
-from mindgap.workflows.support.code_scan import CodeScan, Place, scan
-from mindgap.workflows.support.portability import (
+from mindgap_surveys.cli.portability import _captured, _is_method, _object, _options, _print, status_of_uses
+from mindgap_surveys.support.code_scan import CodeScan, Place, scan
+from mindgap_surveys.support.portability import (
     FunctionUse,
     LeftOut,
     Ported,
@@ -30,6 +28,8 @@ from mindgap.workflows.support.portability import (
     ported_functions,
     without_answer,
 )
+from mindgap_zoo.operator_samples.public_names import sources_of
+from mindgap_zoo.operator_samples.signatures import DEFAULT, is_tensor_method, options_of
 
 CODE = """
 import torch

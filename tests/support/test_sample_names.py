@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph import TensorStore
-from mindgap.models.corpus.operator_samples.operators import sample_database
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.run.pool import WorkerPool
-from mindgap.workflows.support.sample_names import UNWRITTEN, named_samples, run_names
+from mindgap_surveys.support.sample_names import UNWRITTEN, named_samples, run_names
+from mindgap_zoo.operator_samples.operators import sample_database
 
 pytest.importorskip("expecttest")
 ONLY = ("empty_strided", "equal", "jiterator_unary", "max", "nonzero", "tanh", "sparse.mm")

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 
 from mindgap.platforms.name import parse
-from mindgap.workflows.support.key import Key
-from mindgap.workflows.support.matrix import Cell, CellWord, Matrix
-from mindgap.workflows.support.operator_groups import (
+from mindgap.results.support_key import Key
+from mindgap_surveys.support.matrix import Cell, CellWord, Matrix
+from mindgap_surveys.support.operator_groups import (
     GROUPS,
     group_of,
     listed_shares,
     measured_shares,
     untried_packets,
 )
-from mindgap.workflows.support.static_support import (
+from mindgap_surveys.support.static_support import (
     StaticList,
     device_lists,
     disagreements,

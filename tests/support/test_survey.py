@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from mindgap.graph import DType, Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode, materialise
-from mindgap.models.catalogue import Catalogue, build
 from mindgap.platforms import registry
 from mindgap.platforms.name import parse
 from mindgap.results.store import Store
+from mindgap.results.support_answers import SupportAnswer, SupportTable, answer_of, read_support
+from mindgap.results.support_key import Key, key_of
 from mindgap.run.outcome import Outcome
-from mindgap.workflows.support.answers import SupportAnswer, SupportTable, answer_of, read_support
-from mindgap.workflows.support.call_forms import in_place, recast, relaid
-from mindgap.workflows.support.coverage import operator_coverage, version_coverage
-from mindgap.workflows.support.key import Key, key_of
-from mindgap.workflows.support.probe_file import probe_set
-from mindgap.workflows.support.prober import _named
-from mindgap.workflows.support.probes import CallProbe
-from mindgap.workflows.support.single_calls import calls
-from mindgap.workflows.support.survey import SurveyResult, nothing_asked, survey_platforms
+from mindgap_campaign.catalogue import Catalogue, build
+from mindgap_surveys.support.call_forms import in_place, recast, relaid
+from mindgap_surveys.support.coverage import operator_coverage, version_coverage
+from mindgap_surveys.support.probe_file import probe_set
+from mindgap_surveys.support.prober import _named
+from mindgap_surveys.support.probes import CallProbe
+from mindgap_surveys.support.single_calls import calls
+from mindgap_surveys.support.survey import SurveyResult, nothing_asked, survey_platforms
 
 F32 = TensorSpec.contiguous("float32", (2, 3))
 
@@ -84,7 +84,7 @@ def test_the_set_is_made_once(catalogue: Catalogue, made: list[CallProbe], tmp_p
 @pytest.mark.nightly
 def test_without_a_catalogue_the_samples_are_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("expecttest")
-    monkeypatch.setattr("mindgap.workflows.support.probe_file.SOURCES", ("ops:tanh",))
+    monkeypatch.setattr("mindgap_surveys.support.probe_file.SOURCES", ("ops:tanh",))
     seen: list[str] = []
     found = probe_set(folder=tmp_path, on_progress=lambda done, total, what: seen.append(what))
     assert {"aten.tanh.default", "aten.tanh_backward.default"} <= {one.op for one in found} and "ops:tanh" in seen

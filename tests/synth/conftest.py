@@ -11,8 +11,8 @@ from torch import nn
 from mindgap import capture
 from mindgap.graph import Graph, digest
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.synth.regions.pool import RegionPool, join_regions, to_bytes
-from mindgap.models.synth.regions.sampler import SamplerOptions, sample_regions
+from mindgap_campaign.synth.regions.pool import RegionPool, join_regions, to_bytes
+from mindgap_campaign.synth.regions.sampler import SamplerOptions, sample_regions
 
 
 def bases(tensors: TensorStore) -> list[Graph]:

@@ -10,10 +10,10 @@ from torch import nn
 
 from mindgap.graph import Graph
 from mindgap.models.capture import capture
-from mindgap.models.synth.regions.cut import RegionCut, cut, cut_of
-from mindgap.models.synth.regions.prepared import prepare_graph
-from mindgap.models.synth.regions.region import Region
-from mindgap.models.synth.regions.trial import plain_region
+from mindgap_campaign.synth.regions.cut import RegionCut, cut, cut_of
+from mindgap_campaign.synth.regions.prepared import prepare_graph
+from mindgap_campaign.synth.regions.region import Region
+from mindgap_campaign.synth.regions.trial import plain_region
 
 
 class Residual(nn.Module):

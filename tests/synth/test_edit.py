@@ -25,7 +25,7 @@ from mindgap.graph import (
     TensorSpec,
     Uniform,
 )
-from mindgap.models.synth.mutation.edit import DraftCall, InputEdit, Rewrite, apply, from_json, recipe_json, to_json
+from mindgap_campaign.synth.mutation.edit import DraftCall, InputEdit, Rewrite, apply, from_json, recipe_json, to_json
 
 SPEC = TensorSpec.contiguous("float32", (2, 3))
 

@@ -9,11 +9,11 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
 from mindgap.graph import Arg, DType, Graph, Input, Node, Normal, Ref, TensorSpec
-from mindgap.models.synth.mutation.dataflow import DataFlow
-from mindgap.models.synth.mutation.edit import apply
-from mindgap.models.synth.mutation.rules import EquivalentRule, load
-from mindgap.models.synth.mutation.rules.language import ConstantPattern
-from mindgap.models.synth.mutation.schemas import call, signature
+from mindgap_campaign.synth.mutation.dataflow import DataFlow
+from mindgap_campaign.synth.mutation.edit import apply
+from mindgap_campaign.synth.mutation.rules import EquivalentRule, load
+from mindgap_campaign.synth.mutation.rules.language import ConstantPattern
+from mindgap_campaign.synth.mutation.schemas import call, signature
 
 RULES = [rule for rows in load().equivalent.values() for rule in rows]
 

@@ -8,7 +8,8 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_torch
 from mindgap.graph import Assembly, Fragment, Graph, Input, Normal, Parts, Piece, TensorSpec, materialise_all, validate
-from mindgap.models.synth.merging.glue import (
+from mindgap.graph.features import channels_last_stride
+from mindgap_campaign.synth.merging.glue import (
     FLOATS,
     RowConversion,
     StandardRow,
@@ -18,8 +19,7 @@ from mindgap.models.synth.merging.glue import (
     entering,
     leaving,
 )
-from mindgap.models.synth.regions.features import channels_last_stride
-from mindgap.models.synth.regions.region import ValueStatistics
+from mindgap_campaign.synth.regions.region import ValueStatistics
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 1, 4), (1, 3, 8, 8), (2, 4, 1, 6), (2, 3, 2, 4, 5), (300,), (70_001,)]
 GIVES = ValueStatistics(-9.0, 21.0, 6.0, 5.0)

@@ -20,11 +20,11 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.models.synth.merging import merge
-from mindgap.models.synth.merging.merge import Merger
-from mindgap.models.synth.merging.variant import Variant, VariantPart
-from mindgap.models.synth.regions.features import features_of
-from mindgap.models.synth.regions.pool import RegionPool
+from mindgap.graph.features import features_of
+from mindgap_campaign.synth.merging import merge
+from mindgap_campaign.synth.merging.merge import Merger
+from mindgap_campaign.synth.merging.variant import Variant, VariantPart
+from mindgap_campaign.synth.regions.pool import RegionPool
 
 
 @pytest.fixture(scope="module")

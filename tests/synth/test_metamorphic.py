@@ -23,10 +23,10 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.models.synth.metamorphic import Mutant, mutants_of, with_rows
-from mindgap.models.synth.mutation.dataflow import DataFlow
-from mindgap.models.synth.mutation.rules import IdentityRule, load
-from mindgap.models.synth.regions.trial import run_trial
+from mindgap_campaign.synth.metamorphic import Mutant, mutants_of, with_rows
+from mindgap_campaign.synth.mutation.dataflow import DataFlow
+from mindgap_campaign.synth.mutation.rules import IdentityRule, load
+from mindgap_campaign.synth.regions.trial import run_trial
 from synth.networks import regions
 
 RULES = load()

@@ -7,12 +7,12 @@ import pytest
 
 from mindgap.aten.operators import facts
 from mindgap.graph import DType, Exceptional, Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec, Uniform
-from mindgap.models.synth.mutation.edit import InputEdit, Rewrite, apply, from_json, to_json
-from mindgap.models.synth.mutation.kinds.in_place import in_place_counterpart
-from mindgap.models.synth.mutation.propose import KINDS, Proposal, propose
-from mindgap.models.synth.mutation.rules import load
-from mindgap.models.synth.regions.region import Region
-from mindgap.models.synth.regions.trial import region_of, run_trial
+from mindgap_campaign.synth.mutation.edit import InputEdit, Rewrite, apply, from_json, to_json
+from mindgap_campaign.synth.mutation.kinds.in_place import in_place_counterpart
+from mindgap_campaign.synth.mutation.propose import KINDS, Proposal, propose
+from mindgap_campaign.synth.mutation.rules import load
+from mindgap_campaign.synth.regions.region import Region
+from mindgap_campaign.synth.regions.trial import region_of, run_trial
 from synth.networks import regions
 
 RULES = load()

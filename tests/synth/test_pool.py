@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph import MindgapError
-from mindgap.models.synth.regions.pool import RegionPool, join_regions, pool_metadata, to_bytes
+from mindgap_campaign.synth.regions.pool import RegionPool, join_regions, pool_metadata, to_bytes
 
 
 def test_what_is_read_is_what_was_written(pool: RegionPool, tmp_path: Path) -> None:

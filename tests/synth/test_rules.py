@@ -9,12 +9,12 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec
-from mindgap.models.synth.mutation.rules import OperatorGroup, load, read
-from mindgap.models.synth.mutation.rules.alike import exchange
-from mindgap.models.synth.mutation.rules.language import parse_expression, parse_line, parse_pattern
-from mindgap.models.synth.mutation.rules.tables import FOLDER
-from mindgap.models.synth.mutation.schemas import bind, call, signature
-from mindgap.models.synth.mutation.spec_inference import infer_specs
+from mindgap_campaign.synth.mutation.rules import OperatorGroup, load, read
+from mindgap_campaign.synth.mutation.rules.alike import exchange
+from mindgap_campaign.synth.mutation.rules.language import parse_expression, parse_line, parse_pattern
+from mindgap_campaign.synth.mutation.rules.tables import FOLDER
+from mindgap_campaign.synth.mutation.schemas import bind, call, signature
+from mindgap_campaign.synth.mutation.spec_inference import infer_specs
 
 GROUPS = list({group.name: group for groups in load().alike.values() for group in groups}.values())
 

@@ -23,11 +23,11 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.models.synth.mutation.edit import DraftCall, Rewrite, apply
-from mindgap.models.synth.regions.cut import cut, cut_of
-from mindgap.models.synth.regions.prepared import prepare_graph
-from mindgap.models.synth.regions.region import Origin, Region
-from mindgap.models.synth.regions.trial import (
+from mindgap_campaign.synth.mutation.edit import DraftCall, Rewrite, apply
+from mindgap_campaign.synth.regions.cut import cut, cut_of
+from mindgap_campaign.synth.regions.prepared import prepare_graph
+from mindgap_campaign.synth.regions.region import Origin, Region
+from mindgap_campaign.synth.regions.trial import (
     InputCache,
     Trial,
     plain_region,
@@ -35,7 +35,7 @@ from mindgap.models.synth.regions.trial import (
     run_trial,
     whole,
 )
-from mindgap.models.synth.values.recipes import recipes
+from mindgap_campaign.synth.values.recipes import recipes
 from synth.bases import all_bases, border, call, floats
 
 X = floats(4, 4)

@@ -25,11 +25,11 @@ from mindgap.graph import (
     materialise,
     numpy_dtype,
 )
-from mindgap.models.synth.mutation.edit import apply
-from mindgap.models.synth.values.constraints import ValueConstraint, constraints_of
-from mindgap.models.synth.values.recipes import bounds_of, free_inputs, recipe_for, recipes
-from mindgap.models.synth.values.rules import read_rules, value_rules
-from mindgap.models.synth.values.structured import structured_recipe
+from mindgap_campaign.synth.mutation.edit import apply
+from mindgap_campaign.synth.values.constraints import ValueConstraint, constraints_of
+from mindgap_campaign.synth.values.recipes import bounds_of, free_inputs, recipe_for, recipes
+from mindgap_campaign.synth.values.rules import read_rules, value_rules
+from mindgap_campaign.synth.values.structured import structured_recipe
 from synth.bases import border, call, floats
 
 X = floats(4, 6)

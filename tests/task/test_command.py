@@ -10,8 +10,8 @@ import pytest
 
 from cli.command_line import mindgap
 from mindgap.cli import main
-from mindgap.cli.study_task_tables import print_task
-from mindgap.results.predictions import ComparedForm, Flip, NearTie, Prediction, TaskResult, Truth
+from mindgap_studies.cli.study_task_tables import print_task
+from mindgap_studies.results.predictions import ComparedForm, Flip, NearTie, Prediction, TaskResult, Truth
 
 MODEL = """
 import torch

@@ -11,10 +11,10 @@ from PIL import Image
 
 from mindgap.graph import MindgapError
 from mindgap.models.sources.preprocessing import Preprocessing, preprocessing_of
-from mindgap.workflows.task.dataset_client import DatasetClient, DatasetFacts
-from mindgap.workflows.task.datasets import EndOfDataset, open_dataset, read_example
-from mindgap.workflows.task.images import InputForm, Pixels, UnreadableExample, picture_of
-from mindgap.workflows.task.torchvision_datasets import Indexed
+from mindgap_studies.task_runs.dataset_client import DatasetClient, DatasetFacts
+from mindgap_studies.task_runs.datasets import EndOfDataset, open_dataset, read_example
+from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExample, picture_of
+from mindgap_studies.task_runs.torchvision_datasets import Indexed
 
 FORMS = [InputForm("images", (1, 4, 4), "float32")]
 PLAIN = Pixels()

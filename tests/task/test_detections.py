@@ -16,23 +16,23 @@ from mindgap.graph import default_tensor_store
 from mindgap.judge.oracle import FEW
 from mindgap.models.capture import capture
 from mindgap.platforms.pytorch.eager import CPU
-from mindgap.results.predictions import ComparedForm, Flip, TaskResult, Truth
 from mindgap.run.local import run_job
 from mindgap.run.outcome import Job, Outcome
-from mindgap.studies.task.study import danger_facts
-from mindgap.workflows.task.columns import ColumnRunner, ModelForm
-from mindgap.workflows.task.compared_detections import has_perfect_matching
-from mindgap.workflows.task.dataset_client import Examples
-from mindgap.workflows.task.detections import (
+from mindgap_studies.results.predictions import ComparedForm, Flip, TaskResult, Truth
+from mindgap_studies.task.study import danger_facts
+from mindgap_studies.task_runs.columns import ColumnRunner, ModelForm
+from mindgap_studies.task_runs.compared_detections import has_perfect_matching
+from mindgap_studies.task_runs.dataset_client import Examples
+from mindgap_studies.task_runs.detections import (
     DetectionSide,
     ExactDetections,
     exact_detections,
     near_detection,
 )
-from mindgap.workflows.task.flips import FlipSearch
-from mindgap.workflows.task.near_ties import NarrowArithmetic
-from mindgap.workflows.task.outputs import predictions_of
-from mindgap.workflows.task.running import TaskRun, TaskSettings, read_digest
+from mindgap_studies.task_runs.flips import FlipSearch
+from mindgap_studies.task_runs.near_ties import NarrowArithmetic
+from mindgap_studies.task_runs.outputs import predictions_of
+from mindgap_studies.task_runs.running import TaskRun, TaskSettings, read_digest
 
 FLIP = Flip("cpu/jit", 0, 0, -1, -1, -1, "unjudged")
 BATCH = 3

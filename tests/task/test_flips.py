@@ -12,19 +12,19 @@ import pytest
 import torch
 
 from mindgap.cli.streams import Exit
-from mindgap.cli.study_task import _status
-from mindgap.cli.study_task_tables import print_task
 from mindgap.graph import default_tensor_store
 from mindgap.models.capture import capture
-from mindgap.report.answer_page import answer_junit
-from mindgap.report.task_page import task_page
-from mindgap.results.predictions import NOT_FINITE, ComparedForm, Flip, Prediction, TaskResult, Truth
-from mindgap.studies.task.study import answer_rows, column_facts
-from mindgap.workflows.task.columns import ModelForm
-from mindgap.workflows.task.dataset_client import Examples
-from mindgap.workflows.task.flips import FlipSearch, flips_of
-from mindgap.workflows.task.near_ties import exact_outputs, narrow_arithmetic
-from mindgap.workflows.task.running import TaskRun, TaskSettings, read_digest
+from mindgap_studies.cli.study_task import _status
+from mindgap_studies.cli.study_task_tables import print_task
+from mindgap_studies.report.task_page import task_page
+from mindgap_studies.results.predictions import NOT_FINITE, ComparedForm, Flip, Prediction, TaskResult, Truth
+from mindgap_studies.task.study import answer_rows, column_facts
+from mindgap_studies.task_runs.columns import ModelForm
+from mindgap_studies.task_runs.dataset_client import Examples
+from mindgap_studies.task_runs.flips import FlipSearch, flips_of
+from mindgap_studies.task_runs.near_ties import exact_outputs, narrow_arithmetic
+from mindgap_studies.task_runs.running import TaskRun, TaskSettings, read_digest
+from mindgap_surveys.report.answer_page import answer_junit
 
 BATCH = 2
 INPUTS = np.eye(3, dtype=np.float32)[[0, 1, 2, 0]]
@@ -109,7 +109,7 @@ def test_near_ties_of_a_file_on_the_reference_are_looked_at(forms) -> None:
 
 
 def test_batches_are_read_in_their_order_and_evaluated_once(forms, monkeypatch) -> None:
-    from mindgap.workflows.task import flips as module
+    from mindgap_studies.task_runs import flips as module
 
     evaluated: list[str] = []
 
@@ -241,7 +241,7 @@ def test_flips_beyond_rounding_are_findings() -> None:
 
 
 def test_a_detection_without_a_true_box_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
-    from mindgap.studies.task.detection import coco_precision
+    from mindgap_studies.task.detection import coco_precision
 
     found = TaskResult("m", "d", "detection", (), (HOME,))
     found.truths = {0: Truth(0, ())}

@@ -6,8 +6,8 @@ import torch
 
 from mindgap.graph import default_tensor_store
 from mindgap.models.capture import capture
-from mindgap.workflows.task.columns import ModelForm
-from mindgap.workflows.task.near_ties import exact_outputs, near_tie
+from mindgap_studies.task_runs.columns import ModelForm
+from mindgap_studies.task_runs.near_ties import exact_outputs, near_tie
 
 
 @pytest.fixture(scope="module")

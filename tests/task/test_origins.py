@@ -12,9 +12,9 @@ from onnx import TensorProto, helper
 
 from mindgap.graph import Graph, Labels, MindgapError, Node, Ref, TensorSpec
 from mindgap.platforms.registry import canonical
-from mindgap.workflows.task.columns import ModelForm
-from mindgap.workflows.task.file_origin import FileValue, _parts, file_origin, file_values
-from mindgap.workflows.task.origin import _by_call
+from mindgap_studies.task_runs.columns import ModelForm
+from mindgap_studies.task_runs.file_origin import FileValue, _parts, file_origin, file_values
+from mindgap_studies.task_runs.origin import _by_call
 
 SPEC = TensorSpec((2, 4), "float32", (4, 1))
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from mindgap.graph import MindgapError
-from mindgap.results.predictions import NOT_FINITE, Truth
-from mindgap.workflows.task.outputs import check_outputs, like_probabilities, predictions_of
+from mindgap_studies.results.predictions import NOT_FINITE, Truth
+from mindgap_studies.task_runs.outputs import check_outputs, like_probabilities, predictions_of
 
 LOGITS = np.array([[1.0, 4.0, 3.5, -2.0, 0.0, 2.0], [0.0, 0.0, 0.0, 9.0, 0.0, 0.0]], np.float32)
 TRUTHS = [Truth(7, (2,)), Truth(8, (3,))]

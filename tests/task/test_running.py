@@ -13,15 +13,15 @@ import torch
 
 from mindgap.graph import MindgapError
 from mindgap.models.capture import capture
-from mindgap.report.task_page import task_page
-from mindgap.results.predictions import ComparedForm, Prediction, TaskResult, Truth
 from mindgap.results.store import Store
-from mindgap.studies import records
-from mindgap.studies.task.study import column_facts, task_tables, to_json
-from mindgap.workflows.task.api import dataset_state, run_task
-from mindgap.workflows.task.columns import ColumnRunner, ModelForm
-from mindgap.workflows.task.dataset_client import Examples
-from mindgap.workflows.task.running import TaskRun, TaskSettings
+from mindgap_studies import records
+from mindgap_studies.report.task_page import task_page
+from mindgap_studies.results.predictions import ComparedForm, Prediction, TaskResult, Truth
+from mindgap_studies.task.study import column_facts, task_tables, to_json
+from mindgap_studies.task_runs.api import dataset_state, run_task
+from mindgap_studies.task_runs.columns import ColumnRunner, ModelForm
+from mindgap_studies.task_runs.dataset_client import Examples
+from mindgap_studies.task_runs.running import TaskRun, TaskSettings
 
 DATA = """
 from pathlib import Path

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binomtest
 
 from mindgap.graph.compare.shares import wilson
-from mindgap.studies.task.statistics import calibration_error, mcnemar, perplexity
+from mindgap_studies.task.statistics import calibration_error, mcnemar, perplexity
 
 
 @pytest.mark.parametrize(("count", "of"), [(0, 10), (3, 10), (36, 500), (10, 10), (1, 50_000)])

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from mindgap.aten.torch_private.test_suite import call_without_seeds, module_descriptions, operator_descriptions
-from mindgap.workflows.porting.isolated_call import CallLimits, run_isolated
+from mindgap_studies.porting_runs.isolated_call import CallLimits, run_isolated
 
 
 def test_operators_have_samples() -> None:

@@ -24,7 +24,7 @@ from mindgap.results.report_json import decode_report
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.trial import InProcessExecutor
 
 OPERANDS = torch.tensor([[1.0, 300.0, 0.5], [255.9, 2.0, 3.0]])
 

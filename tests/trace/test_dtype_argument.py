@@ -15,7 +15,7 @@ import torch
 from mindgap.graph import DType, TensorStore
 from mindgap.judge.trace.judge import Judge
 from mindgap.run.outcome import Job
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.trial import InProcessExecutor
 from oracle.bench import build, normal
 
 

@@ -14,7 +14,7 @@ import pytest
 from mindgap.graph import TensorStore
 from mindgap.judge.trace.judge import Judge
 from mindgap.run.outcome import Job
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.trial import InProcessExecutor
 from oracle.bench import build, normal
 
 

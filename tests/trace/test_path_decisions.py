@@ -30,7 +30,7 @@ from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
 from mindgap.run.outcome import Outcome
-from mindgap.workflows.selftest.trial import InProcessExecutor
+from mindgap_campaign.selftest.trial import InProcessExecutor
 
 X = torch.linspace(-1.0, 2.0, 12).reshape(3, 4) ** 3 / 4
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -11,41 +11,31 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Annotated, Final
 
 import typer
 
 import mindgap
 from mindgap.cli.cache import cache
-from mindgap.cli.campaign import campaign
-from mindgap.cli.campaign_reduce import reduce as campaign_reduce
-from mindgap.cli.campaign_show import findings, show
 from mindgap.cli.capture import capture
-from mindgap.cli.causes import causes
-from mindgap.cli.corpus import corpus
-from mindgap.cli.coverage import coverage
-from mindgap.cli.demo import demo
 from mindgap.cli.diff import diff
 from mindgap.cli.env import env, platforms
-from mindgap.cli.invariance import invariance
-from mindgap.cli.metamorphic import metamorphic
-from mindgap.cli.portability import portability
 from mindgap.cli.reduce import reduce
-from mindgap.cli.repeats import repeats
 from mindgap.cli.report import report
-from mindgap.cli.selftest import selftest
 from mindgap.cli.streams import Exit, complain
-from mindgap.cli.study import study
-from mindgap.cli.synth import synth
 from mindgap.cli.trace import trace
 from mindgap.cli.upgrade import upgrade
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
+from mindgap.run.extensions import commands, loaded
 from mindgap.run.log_setup import VARIABLE, configure_logging
 
 #: What a disk, a quota or permissions refuse: for the user to mend, and no failure of mindgap.
 _SURROUNDINGS: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM))
+
+#: Of a command whose libraries are missing: its options are not known.
+_ANY_ARGUMENTS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(
     add_completion=False,
@@ -55,35 +45,33 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (
-    platforms,
-    coverage,
-    portability,
-    capture,
-    diff,
-    upgrade,
-    trace,
-    reduce,
-    metamorphic,
-    invariance,
-    repeats,
-    demo,
-    selftest,
-    report,
-    synth,
-    cache,
-):
+for command in (platforms, capture, diff, upgrade, trace, reduce, report, cache):
     app.command()(command)
-# The name of before: scripts use it.
-app.command("alone", hidden=True)(metamorphic)
-app.add_typer(corpus, name="corpus")
-for command in (findings, show):
-    campaign.command()(command)
-campaign.command("reduce")(campaign_reduce)
-app.add_typer(campaign, name="campaign")
-app.add_typer(causes, name="causes")
 app.add_typer(env, name="env")
-app.add_typer(study, name="study")
+
+
+def _add_commands() -> None:
+    """Adds the commands of other packages. One whose libraries are missing says so when it is run."""
+    for point in commands():
+        try:
+            found = loaded(point)
+        except MindgapError as error:
+            app.command(point.name, help=str(error), context_settings=_ANY_ARGUMENTS)(_raising(error))
+            continue
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=point.name)
+        else:
+            app.command(point.name)(found)
+
+
+def _raising(error: MindgapError) -> Callable[[], None]:
+    def missing() -> None:
+        raise error
+
+    return missing
+
+
+_add_commands()
 
 
 @app.callback()

@@ -42,8 +42,8 @@ from mindgap.platforms.registry import canonical
 from mindgap.report.junit import Decision, fails_if_not_finite, no_decision
 from mindgap.report.words import not_finite
 from mindgap.results.reason_words import sentence
+from mindgap.results.run_record import opened_store
 from mindgap.results.settings import DEADLINE_S, OWN_PATH, REPEAT
-from mindgap.results.store import Store
 from mindgap.run.log_setup import is_verbose
 from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, Subject, diff_many
 
@@ -212,7 +212,7 @@ def diff(
             "their order"
         )
     settings = RunSettings(base, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
-    kept = None if store is None else Store(store)
+    kept = None if store is None else opened_store(store)
 
     def run() -> Report:
         tensors = default_tensor_store()

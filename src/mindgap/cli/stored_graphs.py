@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qsl
 
-from mindgap.graph import Graph, MindgapError, TensorStore, decode, stored_keys
+from mindgap.graph import Graph, MindgapError, TensorStore, stored_keys
+from mindgap.run.extensions import service
 from mindgap.workflows.diff import Subject
-
-if TYPE_CHECKING:
-    from mindgap.models.synth.merging.merge import Merger
-    from mindgap.models.synth.merging.variant import Variant
 
 #: The options of each scheme with their defaults.
 _OPTIONS: Final = {
@@ -52,7 +49,8 @@ def stored_subjects(source: str, tensors: TensorStore) -> Iterator[Subject]:
         raise MindgapError(
             f"{source}: count={count}, nodes={nodes}: ask for one variant at least, of one node at least"
         )
-    return _variants(Path(directory), count, nodes, seed, tensors)
+    drawn = service("variants")(Path(directory), count, nodes, seed)
+    return (_subject(name, graph, where, tensors) for name, graph, where in drawn)
 
 
 def _number(source: str, options: dict[str, str], name: str) -> int:
@@ -73,25 +71,6 @@ def _catalogued(directory: Path, limit: int, of: str, tensors: TensorStore) -> I
         entry = entries[number * len(entries) // count]
         read = partial(catalogue.graph, entry)
         yield _subject(entry.source, read, catalogue.tensors, tensors)
-
-
-def _variants(directory: Path, count: int, nodes: int, seed: int, tensors: TensorStore) -> Iterator[Subject]:
-    from mindgap.models.catalogue import Catalogue
-    from mindgap.models.synth.merging.merge import Merger
-    from mindgap.workflows.campaign.cases.case import BLOCK
-    from mindgap.workflows.campaign.cases.variants import draw_block, pool_of
-    from mindgap.workflows.campaign.plan import Size, Variants
-
-    merger = Merger(pool_of(directory))
-    wanted = Variants(count=count, sizes=(Size(nodes=nodes, share=1.0),))
-    where = Catalogue(directory).tensors
-    for block in range(-(-count // BLOCK)):
-        for index, variant in draw_block(merger, seed, block, wanted, lambda index, variant: (index, variant)):
-            yield _subject(f"v{index:06d}", partial(_merged, merger, variant), where, tensors)
-
-
-def _merged(merger: Merger, variant: Variant) -> Graph:
-    return decode(merger.assembly(variant).encode())
 
 
 def _subject(name: str, read: Callable[[], Graph], where: Path, tensors: TensorStore) -> Subject:

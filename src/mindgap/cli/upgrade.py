@@ -21,8 +21,8 @@ from mindgap.findings.known import load_known
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.models.own_path.client import OwnPathClient
 from mindgap.platforms.environments import find
+from mindgap.results.run_record import opened_store
 from mindgap.results.settings import DEADLINE_S
-from mindgap.results.store import Store
 from mindgap.workflows.diff import DiffInterrupted, RunSettings, StoreNotWritten
 from mindgap.workflows.diff.upgrade import (
     TO_LOOK_AT,
@@ -108,7 +108,7 @@ def upgrade(
                 opened = subjects(sources, asked, client, backward, None if backward else files)
                 found = run_upgrade(
                     opened, platforms, before, after, settings=settings, progress=tell, tensors=tensors, jobs=jobs,
-                    store=None if store is None else Store(store), resume=resume,
+                    store=None if store is None else opened_store(store), resume=resume,
                 )  # fmt: skip
             except DiffInterrupted as error:
                 report_problems(error.report)

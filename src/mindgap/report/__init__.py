@@ -1,7 +1,7 @@
 """Writes reports for people and for CI systems.
 
-Comes in: a `Report`, a study, or causes with their scripts. Goes out: self-contained HTML pages, JUnit XML, SARIF.
-Knows nothing of how anything was run, and counts nothing: `Report.totals` and a study's tables have every number.
+Comes in: a `Report`, or causes with their scripts. Goes out: self-contained HTML pages, JUnit XML, SARIF.
+Knows nothing of how anything was run: `Report.totals` has every total.
 Each name is loaded at its first use: a command that prints a table imports no page, and no PyTorch.
 """
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from mindgap.report.junit import junit_xml
     from mindgap.report.page import html_page
     from mindgap.report.sarif import sarif_of_causes, sarif_of_report
-    from mindgap.report.study_html import study_page
     from mindgap.report.upgrade_html import upgrade_page
 
 _HOMES: Final = {
@@ -24,7 +23,6 @@ _HOMES: Final = {
     "junit_xml": "junit",
     "sarif_of_causes": "sarif",
     "sarif_of_report": "sarif",
-    "study_page": "study_html",
     "upgrade_page": "upgrade_html",
 }
 
@@ -34,7 +32,6 @@ __all__ = [
     "junit_xml",
     "sarif_of_causes",
     "sarif_of_report",
-    "study_page",
     "upgrade_page",
 ]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version as mindgap_version
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -14,16 +12,10 @@ from mindgap.findings.causes.cause import CauseState, Severity
 from mindgap.report.finding_blocks import LINE, source_file
 from mindgap.report.words import MEANINGS, explain
 from mindgap.workflows.diff import Report, Row
-from mindgap.workflows.support.portability import STOPS, FunctionUse
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _FINGERPRINT: Final = "mindgapCause/v1"
 _LEVELS: Final[Mapping[Severity, str]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
-_PORTING: Final[Mapping[str, str]] = {
-    "lacks": "the platform runs no sample of a function that the code uses",
-    "in_part": "the platform runs some samples of a function that the code uses",
-    "differs": "the platform gives other results of a function that the code uses than rounding explains",
-}
 _STATES: Final[Mapping[CauseState, str]] = {"new": "new", "back": "new", "known": "unchanged", "gone": "absent"}
 
 
@@ -42,7 +34,7 @@ def sarif_of_report(report: Report) -> str:
             results.append(
                 _result(cause, row.word, text, _place_of(row, files.get(row.model, "")), state, [row.platform])
             )
-    return _log(results, report.version)
+    return sarif_log(results, report.version)
 
 
 def sarif_of_causes(causes: Sequence[Cause], version: str) -> str:
@@ -50,31 +42,12 @@ def sarif_of_causes(causes: Sequence[Cause], version: str) -> str:
     results = [
         _result(
             cause, cause.verdict, f"{cause.title}. {cause.severity_reason}",
-            _location(" ".join([*cause.operators, cause.findings[0].origin]).strip(), cause.findings[0].script),
+            location_of(" ".join([*cause.operators, cause.findings[0].origin]).strip(), cause.findings[0].script),
             cause.state, cause.platforms,
         )
         for cause in causes if cause.findings
     ]  # fmt: skip
-    return _log(results, version)
-
-
-def sarif_of_portability(found: Sequence[FunctionUse], root: Path) -> str:
-    """SARIF of a package's functions: a result at each line that uses one which a platform does not run right."""
-    folder = root.parent if root.is_file() else root
-    results = [
-        {
-            "ruleId": ported.word.replace(" ", "_"),
-            "level": "warning" if ported.word == "in part" else "error",
-            "message": {"text": f"{use.function} on {platform}: {ported.word}: {ported.reason}"},
-            "locations": [_location(use.function, str(folder / place.file), place.line)],
-            "properties": {"platform": platform, "sample": ported.sample},
-        }
-        for use in found
-        for platform, ported in use.platforms.items()
-        if ported.word in STOPS
-        for place in use.places
-    ]
-    return _log(results, mindgap_version("mindgap"), _PORTING)
+    return sarif_log(results, version)
 
 
 def _place_of(row: Row, file: str) -> dict[str, Any]:
@@ -82,10 +55,10 @@ def _place_of(row: Row, file: str) -> dict[str, Any]:
     found = LINE.search(label)
     name = f"{row.model} {label}".strip()
     if found is None:
-        return _location(name, file)
+        return location_of(name, file)
     # A label has the name of the file and not its folder.
     same = file.rpartition("/")[2] == found["file"]
-    return _location(name, file if same else found["file"], int(found["line"]))
+    return location_of(name, file if same else found["file"], int(found["line"]))
 
 
 def _result(
@@ -114,7 +87,7 @@ def _result(
     return result
 
 
-def _location(name: str, uri: str, line: int = 1) -> dict[str, Any]:
+def location_of(name: str, uri: str, line: int = 1) -> dict[str, Any]:
     """A place in a file; without one, a name alone."""
     location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": name}]}
     if uri:
@@ -123,7 +96,8 @@ def _location(name: str, uri: str, line: int = 1) -> dict[str, Any]:
     return location
 
 
-def _log(results: list[dict[str, Any]], version: str, meanings: Mapping[str, str] | None = None) -> str:
+def sarif_log(results: list[dict[str, Any]], version: str, meanings: Mapping[str, str] | None = None) -> str:
+    """Returns a log of results. `meanings`: of their rules; those of verdicts by default."""
     used = dict.fromkeys(result["ruleId"] for result in results)
     texts = meanings or {word: MEANINGS[word][1] for word in used}
     rules = [{"id": word, "shortDescription": {"text": texts[word]}} for word in used]

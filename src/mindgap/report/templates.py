@@ -1,5 +1,7 @@
 """Makes the environment of the pages' templates, and reads the style sheets and scripts that they hold.
 
+Other packages have folders of their own, beside which this one's templates and styles are found.
+
 Needs no PyTorch: commands that run nothing write pages too.
 """
 
@@ -14,23 +16,24 @@ from markupsafe import Markup
 _HERE: Final = Path(__file__).parent
 
 
-def source_text(name: str) -> str:
-    """Returns the text of a style sheet or script of this folder."""
-    return (_HERE / name).read_text(encoding="utf-8")
+def source_text(name: str, folder: Path = _HERE) -> str:
+    """Returns the text of a style sheet or script of a folder, or of this one."""
+    file = folder / name
+    return (file if file.is_file() else _HERE / name).read_text(encoding="utf-8")
 
 
-def styles(*names: str) -> Markup:
-    """Returns style sheets of this folder, one after the other."""
-    return Markup("".join(map(source_text, names)))
+def styles(*names: str, folder: Path = _HERE) -> Markup:
+    """Returns style sheets of a folder or of this one, one after the other."""
+    return Markup("".join(source_text(name, folder) for name in names))
 
 
-def template_environment(functions: dict[str, Any] | None = None) -> Environment:
-    """Returns an environment of this folder's templates, in which names that are not given are errors.
+def template_environment(functions: dict[str, Any] | None = None, folder: Path = _HERE) -> Environment:
+    """Returns an environment of the templates of a folder and of this one, in which names that are not given are
+    errors.
 
     functions: what templates call, by name.
     """
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    loader = FileSystemLoader([folder, _HERE])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.globals.update(functions or {})
     return environment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,7 @@ from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import ARITHMETIC, EXECUTION
 from mindgap.results.rows import Model, PlatformFacts, Refused, Row
+from mindgap.results.run_record import Describe, RunRecord
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import TABLES, Store, StoreError, Writer, graph_row, metric_columns, new_run, outcome_row
 from mindgap.results.store.commits import PendingRows
@@ -23,27 +24,24 @@ from mindgap.results.store.records import writable
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
 
-#: Gives what a platform reports of itself.
-Describe = Callable[[PlatformName], Mapping[str, Any]]
-
 
 @contextmanager
-def recording(store: Store | None, settings: RunSettings, describe: Describe) -> Generator[Recording]:
-    """A recording of a new run into the store; without a store, one that keeps nothing.
+def recording(store: Store, settings: RunSettings, describe: Describe) -> Generator[Recording]:
+    """A recording of a new run into the store.
 
     Where the store cannot be written, the recording keeps nothing more, and `failure` is the error.
     """
-    writer = None if store is None else store.writer()
+    writer = store.writer()
     record = Recording(store, writer, settings, describe, forgiving=True)
     try:
         yield record
     finally:
-        if writer is not None and record.failure is None:
+        if record.failure is None:
             with record.forgiving():
                 writer.close()
 
 
-class Recording:
+class Recording(RunRecord):
     """One run. Thread-safe. What is not `finish`ed stays in the store as a run that was cut short."""
 
     def __init__(

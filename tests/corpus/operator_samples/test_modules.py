@@ -5,7 +5,7 @@ import torch
 
 from mindgap.graph import Stored
 from mindgap.models.corpus import CaptureFailure, SourceError, capture_program, capture_source, open_source
-from mindgap.models.corpus.operator_samples.modules import names
+from mindgap_zoo.operator_samples.modules import names
 
 
 def test_the_suite_is_whole():

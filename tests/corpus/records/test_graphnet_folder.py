@@ -9,7 +9,7 @@ import torch
 from mindgap.graph.structure import structure_digest
 from mindgap.models.corpus import CaptureFailure, SourceError, capture_source, open_source
 from mindgap.models.corpus.opening import capture_program
-from mindgap.models.corpus.records.graphnet_folder import names, read_sample
+from mindgap_zoo.records.graphnet_folder import names, read_sample
 
 ARGUMENTS = {
     "L_self_modules_head_modules_0_parameters_weight_": "torch.nn.parameter.Parameter",

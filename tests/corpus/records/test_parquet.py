@@ -12,9 +12,9 @@ import torch
 from mindgap.graph import Constant, Integers, Literal, Normal, Uniform, materialise_all, operands
 from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus import CaptureFailure, SourceError, capture_source, open_source
-from mindgap.models.corpus.records import memory_budget as record_size
-from mindgap.models.corpus.records.allowed_targets import UnknownTarget, attribute, function, method
-from mindgap.models.corpus.records.recipes import record_recipe, scalar_value
+from mindgap_zoo.records import memory_budget as record_size
+from mindgap_zoo.records.allowed_targets import UnknownTarget, attribute, function, method
+from mindgap_zoo.records.recipes import record_recipe, scalar_value
 
 WEIGHT = {"name": "P0", "kind": "parameter", "shape": [2, 3], "dtype": "float32", "mean": 0.5, "std": 0.2,
           "data": None, "path": "layer.weight"}  # fmt: skip
@@ -165,7 +165,7 @@ def test_every_target_of_the_published_collection_is_known(records):
         elif kind == "getattr":
             attribute(target)
         elif "vmap" not in target and "_batch_dim" not in target and target != "torch.autograd.function.FunctionCtx":
-            from mindgap.models.corpus.records.allowed_targets import IGNORED
+            from mindgap_zoo.records.allowed_targets import IGNORED
 
             assert target in IGNORED or function(target)
 

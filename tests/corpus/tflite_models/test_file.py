@@ -17,9 +17,9 @@ from mindgap.models.corpus import SourceError, capture_program, open_source
 from mindgap.models.corpus.tflite_models import reference_check
 from mindgap.models.corpus.tflite_models.flatbuffer import DamagedFile, Table
 from mindgap.models.corpus.tflite_models.model import NoTfliteModel, read_tflite
+from mindgap.models.corpus.tflite_models.reference_kernels import KernelValues, NotRun, values_of
 from mindgap.models.corpus.tflite_models.translation import translated
 from mindgap.models.corpus.translated_model import NoTranslation, checked_before
-from mindgap.platforms.litert.reference_kernels import KernelValues, NotRun, values_of
 
 SAME, RELU = (("b", 0), ("b", 1))
 

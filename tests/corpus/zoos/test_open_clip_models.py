@@ -7,7 +7,7 @@ import pytest
 from mindgap.graph.codec import digest
 from mindgap.models.corpus.opening import capture_program, open_source
 from mindgap.models.corpus.source import SourceError
-from mindgap.models.corpus.zoos import open_clip_models as open_clip_zoo
+from mindgap_zoo.zoos import open_clip_models as open_clip_zoo
 
 pytestmark = pytest.mark.skipif(find_spec("open_clip") is None, reason="open_clip is not installed")
 

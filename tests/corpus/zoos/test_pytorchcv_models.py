@@ -5,7 +5,7 @@ import torch
 
 from mindgap.models.corpus.opening import capture_program, open_source
 from mindgap.models.corpus.source import SourceError, parse
-from mindgap.models.corpus.zoos import pytorchcv_models as zoo
+from mindgap_zoo.zoos import pytorchcv_models as zoo
 
 try:
     zoo.names()

@@ -7,7 +7,7 @@ import torch
 
 from mindgap.models.corpus.opening import capture_program, open_source
 from mindgap.models.corpus.source import SourceError, parse
-from mindgap.models.corpus.zoos import torchvision_models as torchvision_zoo
+from mindgap_zoo.zoos import torchvision_models as torchvision_zoo
 
 try:
     torchvision_zoo.names()
@@ -50,7 +50,7 @@ def test_a_detector_becomes_a_graph_of_boxes_inside_the_picture(name):
 
 
 def test_alignment_of_regions_is_that_of_torchvision():
-    from mindgap.models.corpus.zoos.torchvision_detectors import _sampled
+    from mindgap_zoo.zoos.torchvision_detectors import _sampled
 
     torchvision_zoo._models()
     import torchvision.ops
@@ -67,7 +67,7 @@ def test_alignment_of_regions_is_that_of_torchvision():
 
 
 def test_rows_of_anchors_and_clipping_are_those_of_torchvision():
-    from mindgap.models.corpus.zoos.torchvision_detectors import _clipped, _rows
+    from mindgap_zoo.zoos.torchvision_detectors import _clipped, _rows
 
     torchvision_zoo._models()
     from torchvision.models.detection.rpn import concat_box_prediction_layers
@@ -83,7 +83,7 @@ def test_rows_of_anchors_and_clipping_are_those_of_torchvision():
 
 
 def test_each_box_is_looked_up_in_the_level_that_torchvision_takes():
-    from mindgap.models.corpus.zoos.torchvision_detectors import _aligned
+    from mindgap_zoo.zoos.torchvision_detectors import _aligned
 
     torchvision_zoo._models()
     from torchvision.ops.poolers import LevelMapper, MultiScaleRoIAlign

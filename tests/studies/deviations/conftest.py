@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.studies.deviations.published import PublishedStudy, published_study
+from mindgap_studies.deviations.published import PublishedStudy, published_study
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from mindgap.cli import main
-from mindgap.studies.deviations.published import BadData, published_study
-from mindgap.studies.deviations.published.ablation import SOUND_RUN, read_ablation
-from mindgap.studies.deviations.published.matrix import class_matrix
-from mindgap.studies.deviations.published.records import COLUMNS, read_outputs
+from mindgap_studies.deviations.published import BadData, published_study
+from mindgap_studies.deviations.published.ablation import SOUND_RUN, read_ablation
+from mindgap_studies.deviations.published.matrix import class_matrix
+from mindgap_studies.deviations.published.records import COLUMNS, read_outputs
 
 SCHEMA = pa.schema(
     [

@@ -3,7 +3,7 @@ import pytest
 
 from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.equality import identity
-from mindgap.studies.deviations import OURS, PAPER, Profile, class_numbers, most_frequent
+from mindgap_studies.deviations import OURS, PAPER, Profile, class_numbers, most_frequent
 
 
 def numbers(outputs: list[list[float]], profile: Profile) -> tuple[int, ...]:

@@ -8,11 +8,11 @@ import pytest
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.prefix_digests import prefix_digests
 from mindgap.platforms.name import parse
-from mindgap.studies import records
-from mindgap.studies.deviations.own import own_study
-from mindgap.studies.deviations.own.columns import MAIN
-from mindgap.studies.machines.merging import merged
-from mindgap.studies.machines.observations import (
+from mindgap_studies import records
+from mindgap_studies.deviations.own import own_study
+from mindgap_studies.deviations.own.columns import MAIN
+from mindgap_studies.machines.merging import merged
+from mindgap_studies.machines.observations import (
     Deviating,
     Machine,
     MachineObservations,

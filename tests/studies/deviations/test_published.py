@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from mindgap.cli import main
-from mindgap.studies import column, records, to_csv
-from mindgap.studies.deviations.published import COLUMNS, PublishedStudy
-from mindgap.studies.deviations.published.ablation import SOUND_RUN
-from mindgap.studies.deviations.published.printed import PRINTED, printed_table
-from mindgap.studies.deviations.published.records import Output, read_outputs
+from mindgap_studies import column, records, to_csv
+from mindgap_studies.deviations.published import COLUMNS, PublishedStudy
+from mindgap_studies.deviations.published.ablation import SOUND_RUN
+from mindgap_studies.deviations.published.printed import PRINTED, printed_table
+from mindgap_studies.deviations.published.records import Output, read_outputs
 
 #: The printed cells in which the data differ: table, row from 1, column, printed, computed.
 DIFFER = {
@@ -61,7 +61,7 @@ def test_disagreements_are_on_the_output(study: PublishedStudy) -> None:
 def test_a_changed_table_disagrees(study: PublishedStudy) -> None:
     from dataclasses import replace
 
-    from mindgap.studies.deviations.published.printed import disagreements
+    from mindgap_studies.deviations.published.printed import disagreements
 
     table = study.table("table_sup2")
     rows = [*table.rows[:4], (*table.rows[4][:-1], "9*"), *table.rows[5:-1]]

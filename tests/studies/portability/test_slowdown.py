@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from mindgap.results.ported_functions import Latency
-from mindgap.studies.portability.slowdown import first_call, order_interval, paper_estimate, steady
+from mindgap_studies.porting.slowdown import first_call, order_interval, paper_estimate, steady
+from mindgap_studies.results.ported_functions import Latency
 
 
 def drawn(rng: np.random.Generator, processes: int, rounds: int, ratio: float) -> Latency:

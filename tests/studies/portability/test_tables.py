@@ -9,12 +9,12 @@ import pytest
 
 from mindgap.cli import main
 from mindgap.graph import MindgapError
-from mindgap.report.portability_page import place, portability_page, times
-from mindgap.results.ported_functions import MEASURED, FunctionCell, PortingStudy, SampleResult, StudyFile
-from mindgap.studies.portability import tables
-from mindgap.studies.portability.claims import check_claims
-from mindgap.studies.portability.repeated import compare_studies
-from mindgap.studies.table import records
+from mindgap_studies.porting import tables
+from mindgap_studies.porting.claims import check_claims
+from mindgap_studies.porting.repeated import compare_studies
+from mindgap_studies.report.portability_page import place, portability_page, times
+from mindgap_studies.results.ported_functions import MEASURED, FunctionCell, PortingStudy, SampleResult, StudyFile
+from mindgap_studies.table import records
 from studies.ported_study import latency, ported_study
 
 

@@ -33,8 +33,8 @@ from mindgap.judge.trace.known_failures import KnownFailures
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.protocol import ACCURACY, HALF_WEIGHT_COPIES, MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
-from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
+from mindgap.results.run_record import Describe
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome, Want
 

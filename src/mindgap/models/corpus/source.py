@@ -56,27 +56,15 @@ class Scheme:
         return getattr(self.module(), self.opener.partition(":")[2])(source)
 
 
-_MODEL: Final = ("seed", "dtype", "train")
-_IMAGE: Final = (*_MODEL, "batch", "size")
-_TEXT: Final = (*_IMAGE, "length", "layers")
+#: Options of sources of models, of images, and of texts.
+MODEL_OPTIONS: Final = ("seed", "dtype", "train")
+IMAGE_OPTIONS: Final = (*MODEL_OPTIONS, "batch", "size")
+TEXT_OPTIONS: Final = (*IMAGE_OPTIONS, "length", "layers")
 
 SCHEMES: Final[Mapping[str, Scheme]] = {
-    "timm": Scheme("NAME", ".zoos.timm_models:open_timm", _IMAGE, listed=True),
-    "torchvision": Scheme("NAME", ".zoos.torchvision_models:open_torchvision", _IMAGE, listed=True),
-    "transformers": Scheme("CLASS or MODEL_TYPE", ".zoos.transformers.models:open_transformers", _TEXT, listed=True),
-    "diffusers": Scheme("CLASS", ".zoos.diffusers.models:open_diffusers", _TEXT, listed=True),
-    "open_clip": Scheme("NAME", ".zoos.open_clip_models:open_open_clip", _IMAGE, listed=True),
-    "pyg": Scheme("CLASS", ".zoos.pyg.models:open_pyg", _MODEL, listed=True),
-    "pytorchcv": Scheme("NAME", ".zoos.pytorchcv_models:open_pytorchcv", _IMAGE, listed=True),
-    "ops": Scheme(
-        "OPERATOR or OPERATOR#SAMPLE", ".operator_samples.operators:open_operators", ("seed", "dtype"), listed=True
-    ),
-    "modules": Scheme("MODULE or MODULE#SAMPLE", ".operator_samples.modules:open_modules", _MODEL, listed=True),
     "onnx": Scheme("CASE", ".onnx_models.conformance:open_onnx_case", ("seed",), listed=True),
-    "hub": Scheme("OWNER/NAME or FOLDER", ".hubs.hugging_face:open_hub", (*_TEXT, "text")),
-    "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", ".hubs.torch_hub:open_torchhub", _IMAGE),
-    "records": Scheme("FILE.parquet#ID", ".records.parquet:open_records", ("seed", "dtype")),
-    "graphnet": Scheme("DIR", ".records.graphnet_folder:open_graphnet", ("seed", "dtype")),
+    "hub": Scheme("OWNER/NAME or FOLDER", ".hubs.hugging_face:open_hub", (*TEXT_OPTIONS, "text")),
+    "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", ".hubs.torch_hub:open_torchhub", IMAGE_OPTIONS),
     "pt2": Scheme("FILE.pt2", ".files.exported_program:open_pt2", ("seed",)),
     "graph": Scheme("FILE.graph", ".files.graph_file:open_graph", ()),
     "model": Scheme("FILE.mindgap", ".files.graph_file:open_model", ()),
@@ -109,7 +97,7 @@ def schemes() -> Mapping[str, Scheme]:
 
 
 #: The user's own code, which no scheme announces.
-PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", ".files.user_code:open_user_code", _MODEL)
+PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", ".files.user_code:open_user_code", MODEL_OPTIONS)
 
 #: Suffixes of files that need no scheme.
 _FILES: Final = {".mindgap": "model", ".onnx": "onnxfile", ".tflite": "tflitefile"}

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -102,7 +102,7 @@ class Environment:
 
     def command(self, module: str) -> list[str]:
         """The command line that runs a module of this mindgap there; arguments may be appended."""
-        return [self.python, str(_START), str(_PACKAGE), self._more(), module]
+        return [self.python, str(_START), os.pathsep.join((str(_PACKAGE), _metadata())), self._more(), module]
 
     def facts(self, *modules: str) -> InterpreterFacts:
         """Asks the interpreter. Raises `EnvironmentProblem` where it does not answer."""
@@ -187,6 +187,15 @@ class Environment:
 
     def _remedy(self) -> str:
         return f"mindgap env remove {self.name}, then {self.creation}"
+
+
+@cache
+def _metadata() -> str:
+    """The folder of mindgap's metadata, which has its entry points; empty where it is not installed."""
+    try:
+        return str(getattr(distribution("mindgap"), "_path", ""))
+    except PackageNotFoundError:
+        return ""
 
 
 def folder_of(name: str) -> Path:

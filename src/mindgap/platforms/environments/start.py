@@ -1,6 +1,7 @@
 """Runs a module of mindgap with another interpreter: `PYTHON start.py PACKAGE MORE MODULE ARGUMENT…`.
 
-PACKAGE: the folder of the mindgap that starts it. MORE: folders with packages that the environment lacks, joined with
+PACKAGE: the folder of the mindgap that starts it, and that of its metadata, joined with `os.pathsep`.
+MORE: folders with packages that the environment lacks, joined with
 `os.pathsep`; they come last on the path. `PYTHON start.py --facts MORE MODULE…` prints what the environment is, and
 which modules it lacks, as JSON; `PYTHON start.py --versions MORE NAME…` prints the installed versions of packages.
 
@@ -57,16 +58,33 @@ def _find_programs() -> None:
 
 
 def _load(package: str) -> None:
-    """Makes `mindgap` the package in that folder, whatever else is on the path."""
+    """Makes `mindgap` and the packages `mindgap_*` beside it those of that folder, whatever else is on the path, with
+    their entry points."""
+    import importlib.metadata
     import importlib.util
+    from pathlib import Path
 
-    spec = importlib.util.spec_from_file_location(
-        "mindgap", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
-    )
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mindgap"] = module
-    spec.loader.exec_module(module)
+    package, _, metadata = package.partition(os.pathsep)
+    folder = os.path.dirname(package)
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> object:
+            place = os.path.join(folder, name)
+            if name.partition("_")[0] != "mindgap" or not os.path.isfile(os.path.join(place, "__init__.py")):
+                return None
+            return importlib.util.spec_from_file_location(
+                name, os.path.join(place, "__init__.py"), submodule_search_locations=[place]
+            )
+
+        @staticmethod
+        def find_distributions(context: object = None) -> object:
+            wanted = getattr(context, "name", None)
+            if metadata and wanted in (None, "mindgap"):
+                yield importlib.metadata.PathDistribution(Path(metadata))
+
+    sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+    importlib.import_module("mindgap")
 
 
 def _main() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.results.rows import Report
 from mindgap.results.settings import DEADLINE_S, OWN_PATH, REPEAT, TRACE, RunSettings
-from mindgap.results.store import Store
 from mindgap.workflows.diff.session import Session
 from mindgap.workflows.diff.subject import OnProgress, Subject
+
+if TYPE_CHECKING:
+    from mindgap.results.store import Store
 
 __all__ = ["OnProgress", "diff", "diff_many"]
 

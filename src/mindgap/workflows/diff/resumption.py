@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.name import PlatformName
-from mindgap.results.from_store import report_of, runs
 from mindgap.results.rows import Report
-from mindgap.results.store import Store
+
+if TYPE_CHECKING:
+    from mindgap.results.store import Store
 
 
 def earlier_report(store: Store, reference: PlatformName, platform: PlatformName) -> Report | None:
@@ -17,6 +19,8 @@ def earlier_report(store: Store, reference: PlatformName, platform: PlatformName
 
     Rows that say nothing (not run, not judged) are left out, with their models.
     """
+    from mindgap.results.from_store import report_of, runs  # imports Arrow
+
     versions = {name: dict(platform_info(name).versions) for name in (reference, platform)}
     found: Report | None = None
     for run in runs(store):

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from mindgap.findings.script.culprit_script import culprit_script
 from mindgap.graph import Graph, MindgapError, stored_keys
@@ -26,10 +26,10 @@ from mindgap.judge.pipeline.comparison import RunContext
 from mindgap.judge.pipeline.time_budget import INTERRUPTED, OutOfTime, TimeBudget
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.platforms.registry import canonical
-from mindgap.results.recording import Recording, recording
 from mindgap.results.rows import PlatformFacts, Report
+from mindgap.results.run_record import RunRecord, recorded
 from mindgap.results.settings import DEADLINE_S, OWN_PATH, REPEAT, TRACE, RunSettings
-from mindgap.results.store import Store, StoreError
+from mindgap.results.store.errors import StoreError
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff.batches import Batches
@@ -38,6 +38,9 @@ from mindgap.workflows.diff.large_models import LargeGraphGate
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import FloatModel, OnProgress, OwnProgram, Subject
 from mindgap.workflows.diff.subject_runner import SubjectRunner
+
+if TYPE_CHECKING:
+    from mindgap.results.store import Store
 
 #: Seconds after the end of a time budget in which what is under way may end by itself.
 _GRACE_S: Final = 3.0
@@ -191,7 +194,7 @@ class Session:
         if settings.judge and any(platform.mode not in _ALIKE for platform in wanted):
             self._import_judge(wanted)
         collected = Collected(wanted, progress)
-        with recording(store, settings, self._pool.describe) as record:
+        with recorded(store, settings, self._pool.describe) as record:
             try:
                 self._run(subjects, wanted, settings, budget, collected, record, empty)
             except KeyboardInterrupt:
@@ -211,7 +214,7 @@ class Session:
 
     def _run(
         self, subjects: Iterable[Subject], wanted: Sequence[PlatformName], settings: RunSettings, budget: TimeBudget,
-        collected: Collected, record: Recording, empty: Report,
+        collected: Collected, record: RunRecord, empty: Report,
     ) -> None:  # fmt: skip
         """Runs every subject on every platform. Raises `OutOfTime` where something runs on after the time budget: it is
         left to itself, and nothing of it is taken."""

@@ -32,8 +32,8 @@ from mindgap.results.advice import advised
 from mindgap.results.drawn_graph import MOST_AROUND, drawn_nodes, submodule_nodes
 from mindgap.results.quantisation_cost import QuantisationCost, cost_of
 from mindgap.results.reason_words import sentence
-from mindgap.results.recording import Recording
 from mindgap.results.rows import Model, OwnPath, Row
+from mindgap.results.run_record import RunRecord
 from mindgap.run.outcome import Outcome
 from mindgap.run.system import memory_bytes
 from mindgap.workflows.diff.collected import Collected
@@ -67,7 +67,7 @@ class SubjectRunner:
     context: RunContext
     platforms: Sequence[PlatformName]
     collected: Collected
-    record: Recording
+    record: RunRecord
     budget: TimeBudget
     prepare: Callable[[], None]
     gate: LargeGraphGate

@@ -24,7 +24,6 @@ from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Report, Row
 from mindgap.results.settings import RunSettings
-from mindgap.results.store import Store
 from mindgap.workflows.diff.api import diff_many
 from mindgap.workflows.diff.resumption import earlier_report, joined, row_names
 from mindgap.workflows.diff.schema_changes import Call, SchemaChange, calls_of, schema_changes
@@ -33,6 +32,7 @@ from mindgap.workflows.diff.subject import OnProgress, Subject
 
 if TYPE_CHECKING:
     from mindgap.findings.causes.ledger import Ledger
+    from mindgap.results.store import Store
 
 #: What an upgrade does to a model on a platform.
 #: - `worse`: the new version is wrong, or fails. `better`: the old one was, or did.

@@ -8,8 +8,8 @@ from mindgap.graph.codec import digest
 from mindgap.models.capture import CaptureError
 from mindgap.models.corpus.opening import capture_program, open_source
 from mindgap.models.corpus.source import SourceError
-from mindgap.models.corpus.zoos.diffusers import models as diffusers_zoo
-from mindgap.models.corpus.zoos.diffusers.shrinking import shrink_arguments
+from mindgap_zoo.zoos.diffusers import models as diffusers_zoo
+from mindgap_zoo.zoos.diffusers.shrinking import shrink_arguments
 
 pytestmark = pytest.mark.skipif(find_spec("diffusers") is None, reason="diffusers is not installed")
 

@@ -8,10 +8,10 @@ import torch
 
 from mindgap.models.capture.program import leaves
 from mindgap.models.corpus import SourceError, open_source
+from mindgap.models.corpus.argument_makers.overrides import ARGUMENTS, CONFIGURATION, CONSTANT, IMPOSSIBLE
+from mindgap.models.corpus.argument_makers.shrinking import FIRST_SPECIAL, VOCABULARY, Shrinking, shrink_configuration
+from mindgap.models.corpus.argument_makers.transformers_models import names
 from mindgap.models.corpus.opening import capture_program
-from mindgap.models.corpus.zoos.transformers.models import names
-from mindgap.models.corpus.zoos.transformers.overrides import ARGUMENTS, CONFIGURATION, CONSTANT, IMPOSSIBLE
-from mindgap.models.corpus.zoos.transformers.shrinking import FIRST_SPECIAL, VOCABULARY, Shrinking, shrink_configuration
 
 pytest.importorskip("transformers")
 

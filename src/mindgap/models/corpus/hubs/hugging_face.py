@@ -20,6 +20,8 @@ from mindgap.aten.tensors import TORCH_DTYPES, torch_dtype_name
 from mindgap.graph import Normal, kind_of
 from mindgap.models.capture.errors import SourceNote
 from mindgap.models.capture.module_calls import WHOLE, call_inside
+from mindgap.models.corpus.argument_makers.image_inputs import with_pictures
+from mindgap.models.corpus.argument_makers.shrinking import Shrinking, first_layers, shrink_configuration
 from mindgap.models.corpus.hubs.hugging_face_folder import HubModel, located
 from mindgap.models.corpus.hubs.one_submodule import (
     OnlySubmodule,
@@ -39,8 +41,6 @@ from mindgap.models.corpus.weights.construction import construct
 from mindgap.models.corpus.weights.initialisation import SkippedInitialisation
 from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
-from mindgap.models.corpus.zoos.image_inputs import with_pictures
-from mindgap.models.corpus.zoos.transformers.shrinking import Shrinking, first_layers, shrink_configuration
 
 #: Entries that name code to fetch, kernels to fetch or weights to fetch: what is built is the architecture.
 _NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_implementation", "_name_or_path"})
@@ -187,8 +187,8 @@ def _transformers_call(
     source: Source, model: HubModel, config: Any, chosen: SourceOptions, built: nn.Module, registry: TensorRegistry
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the arguments that its Python code decides by, and the others."""
-    from mindgap.models.corpus.zoos.transformers.arguments import Sizes
-    from mindgap.models.corpus.zoos.transformers.models import arguments_of
+    from mindgap.models.corpus.argument_makers.transformers_arguments import Sizes
+    from mindgap.models.corpus.argument_makers.transformers_models import arguments_of
 
     tokens: Mapping[str, torch.Tensor] = {} if chosen.text is None else encoded_text(source, model, config, chosen.text)
     length = tokens["input_ids"].shape[1] if tokens else chosen.length or 12
@@ -248,8 +248,8 @@ def _quantised(source: Source, about: Any) -> SourceError:
 
 
 def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
-    from mindgap.models.corpus.zoos.diffusers.cases import CASES
-    from mindgap.models.corpus.zoos.diffusers.inputs import InputMaker, ModelCase
+    from mindgap.models.corpus.argument_makers.diffusers_cases import CASES
+    from mindgap.models.corpus.argument_makers.diffusers_inputs import InputMaker, ModelCase
 
     table = _architecture(model.config)
     if chosen.layers is not None:

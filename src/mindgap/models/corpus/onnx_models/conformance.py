@@ -22,8 +22,8 @@ from mindgap.models.corpus.onnx_models.file import expanded
 from mindgap.models.corpus.onnx_models.model_proto import tensor_of
 from mindgap.models.corpus.onnx_models.node import ConstantResults
 from mindgap.models.corpus.onnx_models.translation import translated
-from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import Built, Program
+from mindgap.models.corpus.sample_inputs import new_registry
 from mindgap.models.corpus.source import Source, SourceError, source_options, suggest
 from mindgap.models.corpus.translated_model import TranslatedModel, Untranslated
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of

@@ -17,8 +17,8 @@ from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 from mindgap.models.corpus.onnx_models.model_proto import op_of, texts_of
 from mindgap.models.corpus.onnx_models.operand_values import DrawnOperand, values_for
 from mindgap.models.corpus.onnx_models.pointwise import element_type
-from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import ArgumentChange, Built
+from mindgap.models.corpus.sample_inputs import new_registry
 from mindgap.models.corpus.translated_model import Unrunnable, Untranslated, UntranslatedModel
 from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
 

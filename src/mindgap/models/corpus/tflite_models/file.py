@@ -16,8 +16,8 @@ import torch
 
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 from mindgap.models.capture.errors import UnprovenCapture
-from mindgap.models.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.models.corpus.program import ArgumentChange, Built, Program
+from mindgap.models.corpus.sample_inputs import new_registry
 from mindgap.models.corpus.source import Source, SourceError, require_file, source_options
 from mindgap.models.corpus.tflite_models.model import NoTfliteModel, TfliteModel, TfliteTensor, read_tflite
 from mindgap.models.corpus.tflite_models.reference_check import check

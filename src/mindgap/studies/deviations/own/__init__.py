@@ -1,9 +1,0 @@
-"""Runs the deviations study on observations of one's own machines.
-
-Input: observations of machines (`mindgap.studies.machines.merging`). Output: tables named `own_…`. Must not know how
-anything was run.
-"""
-
-from mindgap.studies.deviations.own.study import OwnStudy, own_study, to_json
-
-__all__ = ["OwnStudy", "own_study", "to_json"]

@@ -1,4 +1,0 @@
-"""Measures what a model's task loses on a platform: error, flipped labels, calibration, boxes, perplexity.
-
-Comes in: predictions and truths of a store (`mindgap.results.predictions`). Goes out: tables. Runs nothing.
-"""

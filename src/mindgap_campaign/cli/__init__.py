@@ -1,0 +1,1 @@
+"""Implements `mindgap campaign`, `causes`, `corpus`, `synth`, `selftest`, `metamorphic` and `demo`."""

@@ -1,0 +1,154 @@
+"""Changes the memory layout of values: strides, gaps, offsets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mindgap.aten.tape import written_inputs
+from mindgap.graph import Constant, Integers, MemoryFormat, Normal, Permutation, Ref, TensorSpec, Uniform
+from mindgap_campaign.synth.mutation.dataflow import DataFlow, in_random_order
+from mindgap_campaign.synth.mutation.edit import DraftCall, Edit, InputEdit, Rewrite
+from mindgap_campaign.synth.mutation.rules import Rules
+from mindgap_campaign.synth.mutation.schemas import repeat
+
+#: Inputs longer than this are not made longer still.
+_LARGE: Final = 1 << 20
+#: What can be drawn for another shape.
+_DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
+
+
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """Gives an input other strides, makes it a slice of a larger input, or copies a value to another layout."""
+    for way in rng.sample(_WAYS, len(_WAYS)):
+        edits = way(flow, rng, rules)
+        if edits:
+            return edits
+    return None
+
+
+def _strided(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """Makes an input channels-last, permuted, with gaps, or expanded."""
+    for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
+        given = flow.graph.inputs[number]
+        if not isinstance(given.recipe, _DRAWN) or layout_matters(flow, number, rules):
+            continue
+        stride = _another_stride(given.spec, rng, number in written_inputs(flow.graph))
+        if stride is not None and stride != given.spec.stride:
+            return (InputEdit(number, TensorSpec(given.spec.dtype, given.spec.shape, stride), given.recipe),)
+    return None
+
+
+def _another_stride(spec: TensorSpec, rng: random.Random, written: bool) -> tuple[int, ...] | None:
+    rank, draw = len(spec.shape), rng.random()
+    if sum(size > 1 for size in spec.shape) < 1 or 0 in spec.shape:
+        return None
+    if rank in (4, 5) and draw < 0.4:
+        return dense_stride(spec.shape, (0, *range(2, rank), 1))
+    if draw < 0.65 and rank > 1:
+        return dense_stride(spec.shape, rng.sample(range(rank), rank))
+    if draw < 0.85 or written:
+        step = rng.choice((2, 3))
+        return tuple(s * step for s in spec.stride) if spec.numel <= _LARGE else None
+    wide = [dim for dim, size in enumerate(spec.shape) if size > 1]
+    still = rng.choice(wide)
+    return tuple(0 if dim == still else s for dim, s in enumerate(spec.stride))
+
+
+def dense_stride(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Returns strides without gaps, for dimensions ordered from slowest to fastest."""
+    stride, step = [0] * len(shape), 1
+    for dim in reversed(order):
+        stride[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(stride)
+
+
+def _sliced(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """Enlarges an input; its readers read a slice, with a storage offset and gaps between rows."""
+    for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
+        given, readers = flow.graph.inputs[number], flow.readers[number]
+        spec, rank = given.spec, len(given.spec.shape)
+        if (
+            not isinstance(given.recipe, (Uniform, Normal, Constant, Integers))
+            or not 0 < len(readers) <= 3
+            or rank == 0
+        ):
+            continue
+        if number in flow.output_values or layout_matters(flow, number, rules):
+            continue
+        dim = rng.randrange(rank)
+        step = rng.choice((1, 1, 2))
+        start, size = rng.randint(1, 3), spec.shape[dim]
+        whole = start + size * step + rng.randint(0, 2)
+        if size == 0 or spec.numel // size * whole > _LARGE:
+            continue
+        shape = (*spec.shape[:dim], whole, *spec.shape[dim + 1 :])
+        order = sorted(range(rank), key=lambda at: -spec.stride[at])
+        larger = TensorSpec(spec.dtype, shape, dense_stride(shape, order))
+        end = start + (size - 1) * step + 1
+        edits: list[Edit] = [InputEdit(number, larger, given.recipe)]
+        for reader in reversed(readers):
+            cut = DraftCall("aten.slice.Tensor", (Ref(number), dim, start, end, step))
+            edits.append(_before(flow, reader, (cut,), {number: Ref(-1)}))
+        return tuple(edits)
+    return None
+
+
+def _relaid(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """Copies a node's result to another memory format or dimension order for its readers."""
+    for index in in_random_order(rng, range(len(flow.graph.nodes)), 8):
+        spec = flow.result(index)
+        if spec is None or len(spec.shape) < 2 or spec.numel < 2:
+            continue
+        if layout_matters(flow, flow.graph.first_value[index], rules):
+            continue
+        steps = _copied(spec, rng)
+        node = flow.graph.nodes[index]
+        return (Rewrite(index, (repeat(node), *steps), (Ref(-1 - len(steps)),)),)
+    return None
+
+
+def _copied(spec: TensorSpec, rng: random.Random) -> tuple[DraftCall, ...]:
+    """Returns steps that copy `Ref(-1)` to another layout."""
+    rank = len(spec.shape)
+    if rank in (4, 5) and rng.random() < 0.5:
+        name = "channels_last" if rank == 4 else "channels_last_3d"
+        return (DraftCall("aten.clone.default", (Ref(-1),), (("memory_format", MemoryFormat(name)),)),)
+    order = rng.sample(range(rank), rank)
+    back = sorted(range(rank), key=order.__getitem__)
+    rows = (("memory_format", MemoryFormat("contiguous_format")),)
+    return (
+        DraftCall("aten.permute.default", (Ref(-1), tuple(order))),
+        DraftCall("aten.clone.default", (Ref(-2),), rows),
+        DraftCall("aten.permute.default", (Ref(-3), tuple(back))),
+    )
+
+
+def _before(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], swaps: dict[int, Ref]) -> Rewrite:
+    """Inserts steps before the node, which reads their results."""
+    node = flow.graph.nodes[index]
+    base = sum(step.slots for step in steps)
+    results = tuple(Ref(-1 - base - slot) for slot in range(len(node.outputs)))
+    return Rewrite(index, (*steps, repeat(node, swaps)), results)
+
+
+def layout_matters(flow: DataFlow, value: int, rules: Rules) -> bool:
+    """Tells whether an operator that requires certain strides reads the value, or a result that keeps them."""
+    graph = flow.graph
+    seen, left = {value}, [value]
+    while left:
+        for reader in flow.readers[left.pop()]:
+            node = graph.nodes[reader]
+            if node.op in rules.layout_bound:
+                return True
+            if node.op not in rules.relays:
+                made = [number for number in graph.results(reader) if number not in seen]
+                seen.update(made)
+                left += made
+    return False
+
+
+_Way = Callable[[DataFlow, random.Random, Rules], "tuple[Edit, ...] | None"]
+_WAYS: Final[list[_Way]] = [_strided, _sliced, _relaid]

@@ -1,0 +1,1 @@
+"""Runs graphs on ONNX Runtime's execution providers, and in browsers."""

@@ -1,0 +1,1 @@
+"""Implements `mindgap study` and its subcommands."""

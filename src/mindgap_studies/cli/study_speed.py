@@ -1,0 +1,228 @@
+"""Implements `mindgap study speed`: the time of models after compilation, with the verdict beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+from rich.text import Text
+
+from mindgap.cli.diff import Deadline, Jobs, seconds
+from mindgap.cli.progress import progress
+from mindgap.cli.sources import source_client, subjects
+from mindgap.cli.streams import Exit, result_stream, status_of
+from mindgap.cli.tables import console, plain_table
+from mindgap.graph import Graph, TensorStore
+from mindgap.platforms.name import CPU_EAGER, PlatformName
+from mindgap.platforms.registry import canonical
+from mindgap.results.settings import DEADLINE_S, RunSettings
+
+if TYPE_CHECKING:
+    from mindgap.models.sources.client import SourceClient
+    from mindgap.results.rows import Report, Row
+    from mindgap.workflows.diff import Subject
+    from mindgap_surveys.support.node_times import NodeTime
+    from mindgap_surveys.support.operator_times import OperatorTimes
+
+#: Operators of one model that are printed; `--json` has all.
+_OPERATORS = 8
+_REASON = 110
+#: Models, their operators' times, and those of nodes inside a run by platform, or why there are none.
+Costs = Iterator[tuple[str, "OperatorTimes", Mapping[str, "list[NodeTime] | str"]]]
+
+
+def speed(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="Models, as of `mindgap diff`.")],
+    platforms: Annotated[
+        list[str], typer.Option("-p", "--platform", help="As `mindgap platforms` lists them; may repeat.")
+    ],
+    repeat: Annotated[int, typer.Option(min=2, help="Runs of each model; the first is not counted.")] = 9,
+    operators: Annotated[
+        bool,
+        typer.Option(
+            "--operators",
+            help="Also time each operator of a model by itself, and the nodes inside its run where a profiler tells.",
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Every row, and every operator.")] = False,
+    deadline: Deadline = DEADLINE_S,
+    jobs: Jobs = 1,
+) -> int:
+    """Say which models are slower on a platform than in eager mode after compilation, and which are fast and wrong.
+
+    Example: mindgap study speed timm:resnet18 transformers:bert -p cpu/inductor -p onnxruntime/cpu --operators
+    """
+    wanted = [canonical(each) for each in platforms]
+    settings = RunSettings(trace=False, repeat=repeat, deadline_s=seconds(deadline))
+    with result_stream() as out:
+        report, costs = _measured(sources, wanted, settings, jobs, operators)
+        rows = [_object(report, row) for row in report.rows]
+        if as_json:
+            timed = {name: _timed_object(each, nodes) for name, each, nodes in costs}
+            refused = [{"source": each.source, "reason": each.reason} for each in report.refused]
+            found = {"rows": rows, "platforms": _totals(rows), "operators": timed, "refused": refused}
+            json.dump(found, out, indent=1)
+            out.write("\n")
+        else:
+            _print(rows, out)
+            for each in report.refused:
+                console(out).print(Text(f"{each.source}: {each.reason}"))
+            out.flush()
+            for name, times, nodes in costs:
+                for platform in wanted:
+                    _print_costs(name, platform, times, console(out))
+                for platform, found in nodes.items():
+                    _print_nodes(name, platform, found, console(out))
+    return Exit(status_of(report))
+
+
+def _measured(
+    sources: Sequence[str], platforms: Sequence[PlatformName], settings: RunSettings, jobs: int | None, operators: bool
+) -> tuple[Report, Costs]:
+    """Returns the report, and the times of operators, each model's measured when it is taken."""
+    from mindgap.graph.tensors import default_tensor_store
+    from mindgap.workflows.diff import diff_many
+
+    tensors = default_tensor_store()
+    graphs: dict[str, Graph] = {}
+    opened: dict[str, str] = {}
+
+    def kept(client: SourceClient) -> Iterator[Subject]:
+        for subject in subjects(sources, [], client):
+            opened[subject.name] = subject.source
+            yield dataclasses.replace(
+                subject, graph=lambda subject=subject: graphs.setdefault(subject.name, subject.graph())
+            )
+
+    with progress() as tell, source_client(tensors, settings.deadline_s, None) as client:
+        report = diff_many(list(kept(client)), platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
+    return report, _costs(graphs, opened, platforms, tensors, settings) if operators else iter(())
+
+
+def _costs(
+    graphs: Mapping[str, Graph], opened: Mapping[str, str], platforms: Sequence[PlatformName], tensors: TensorStore,
+    settings: RunSettings,
+) -> Costs:  # fmt: skip
+    """`opened`: the source of each model, which node times need."""
+    from mindgap.run.pool import WorkerPool
+    from mindgap_surveys.support.node_times import node_times
+    from mindgap_surveys.support.operator_times import operator_times
+
+    every = [CPU_EAGER, *(each for each in platforms if each != CPU_EAGER)]
+    with WorkerPool(every, tensors=tensors, busy=1) as pool:
+        for name, graph in graphs.items():
+            times = operator_times(graph, every, pool.run, tensors, settings.repeat)
+            yield name, times, node_times(opened[name], every, settings.repeat, settings.deadline_s)
+
+
+def _timed_object(times: OperatorTimes, nodes: Mapping[str, list[NodeTime] | str]) -> dict[str, Any]:
+    """What `--json` has of a model's operators and nodes."""
+    return {
+        "left_out": times.left_out,
+        "operators": [dataclasses.asdict(op) for op in times.operators],
+        "nodes": {
+            platform: {"reason": found} if isinstance(found, str) else {"nodes": list(map(dataclasses.asdict, found))}
+            for platform, found in nodes.items()
+        },
+    }
+
+
+def _object(report: Report, row: Row) -> dict[str, Any]:
+    """The times of a row in seconds; None where a side did not run."""
+    from mindgap_surveys.support.operator_times import seconds_of
+
+    model = next(each for each in report.models if each.name == row.model)
+    reference, here = seconds_of(model.timings), seconds_of(row.timings)
+    both = bool(reference and here) and row.status in ("ok", "nondeterministic")
+    return {
+        "model": row.model, "platform": row.platform, "verdict": row.word,
+        "culprit": row.culprit.op if row.culprit else "",
+        "reference_seconds": reference or None, "seconds": here if both else None,
+        "slowdown": here / reference if both else None, "load_seconds": row.timings.get("load"),
+        "message": " ".join(row.message.split()), "finding": row.finding,
+    }  # fmt: skip
+
+
+def _totals(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For each platform: models with a time, those that are slower, by how much, those that are fast and wrong, and
+    those without a verdict of their results."""
+    import statistics
+
+    from mindgap.graph.compare.verdict import CALM
+
+    found: list[dict[str, Any]] = []
+    for platform in dict.fromkeys(row["platform"] for row in rows):
+        mine = [row for row in rows if row["platform"] == platform and row["slowdown"] is not None]
+        slower = [row["slowdown"] for row in mine if row["slowdown"] > 1]
+        found.append({
+            "platform": platform, "models": len(mine), "slower": len(slower),
+            "slower_share": len(slower) / len(mine) if mine else None,
+            "median_slowdown": statistics.median(slower) if slower else None,
+            "fast_and_wrong": sum(row["finding"] and row["slowdown"] <= 1 for row in mine),
+            "slow_and_wrong": sum(row["finding"] and row["slowdown"] > 1 for row in mine),
+            "not_judged": sum(not row["finding"] and row["verdict"] not in CALM for row in mine),
+        })  # fmt: skip
+    return found
+
+
+def _print(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
+    page = console(out)
+    table = plain_table(
+        "model", "platform", "cpu/eager", "platform's", "times as long", "compilation", "verdict", "culprit"
+    )
+    for row in rows:
+        ratio = "–" if row["slowdown"] is None else f"{row['slowdown']:.2f}×"
+        times = map(_time, (row["reference_seconds"], row["seconds"]))
+        table.add_row(
+            row["model"], row["platform"], *times, ratio, _time(row["load_seconds"]), row["verdict"].replace("_", " "),
+            Text(row["culprit"] or row["message"][:60]),
+        )  # fmt: skip
+    page.print(table)
+    for each in _totals(rows):
+        median = "" if each["median_slowdown"] is None else f", by {each['median_slowdown']:.2f}× in the median"
+        page.print(Text(
+            f"{each['platform']}: {each['slower']} of {each['models']} models are slower than cpu/eager{median}; "
+            f"fast and wrong: {each['fast_and_wrong']}, slow and wrong: {each['slow_and_wrong']}; "
+            f"not judged: {each['not_judged']}"
+        ))  # fmt: skip
+
+
+def _print_costs(name: str, platform: PlatformName, times: OperatorTimes, page: Any) -> None:
+    """Prints the operators that cost a platform most against eager mode, each run by itself."""
+    if platform == CPU_EAGER:
+        return
+    known = [(lost, each) for each in times.operators if (lost := each.lost(platform, CPU_EAGER)) is not None]
+    title = f"{name}: what costs {platform} most, each operator by itself"
+    table = plain_table("operator", "calls", "cpu/eager", platform, "more", title=title)
+    for lost, each in sorted(known, key=lambda pair: -pair[0])[:_OPERATORS]:
+        times_of = (each.seconds[CPU_EAGER], each.seconds[platform])
+        table.add_row(each.op, str(each.calls), *map(_time, times_of), _time(lost))
+    page.print(table)
+    alone = sum(each.seconds[platform] or 0.0 for _, each in known)
+    page.print(Text(f"all by themselves: {_time(alone)}; {times.left_out} calls cannot be timed alone"))
+    for each in times.operators:
+        if platform in each.reasons:
+            page.print(Text(f"not by itself: {each.op}: {each.reasons[platform][:_REASON]}"))
+
+
+def _print_nodes(name: str, platform: str, found: list[NodeTime] | str, page: Any) -> None:
+    """Prints the nodes that take longest inside a run."""
+    if isinstance(found, str):
+        page.print(Text(f"{name} on {platform}: no times by node: {found[:_REASON]}"))
+        return
+    total = sum(each.seconds for each in found)
+    page.print(Text(f"{name}: inside a run of {platform}", style="italic"))
+    table = plain_table("node", "nodes", "in one run", "share")
+    for each in found[:_OPERATORS]:
+        table.add_row(each.kind, str(each.nodes), _time(each.seconds), f"{100 * each.seconds / (total or 1):.0f} %")
+    page.print(table)
+    page.print(Text(f"all nodes: {_time(total)}, by the runtime's profiler"))
+
+
+def _time(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3g} s" if abs(value) >= 1 else f"{value * 1000:.3g} ms"

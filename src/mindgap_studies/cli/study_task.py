@@ -1,0 +1,215 @@
+"""Implements `mindgap study task`: what a platform or a smaller form of a model costs at the model's task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from mindgap.cli.diff import Deadline, Junit, Options, seconds
+from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.progress import counting
+from mindgap.cli.sources import only_program, source_client, with_options
+from mindgap.cli.streams import Exit, complain, result_stream
+from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.models.sources.client import OpenedSource, SourceClient
+from mindgap.platforms.registry import canonical
+from mindgap.results.settings import DEADLINE_S
+from mindgap.results.store import Store
+from mindgap_studies.cli.study_task_tables import print_task
+from mindgap_studies.results.predictions import TaskResult
+
+if TYPE_CHECKING:
+    from mindgap_studies.task_runs.columns import ModelForm
+
+#: Problems of samples that are named one by one.
+_NAMED: Final = 5
+
+
+def task(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="As for mindgap diff; it names one model.")],
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET",
+            help="FILE.npz, a folder of images by class, torchvision:NAME?root=DIR, hf:FOLDER, FILE.py:FUNCTION.",
+        ),
+    ],
+    platforms: Annotated[
+        list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="A platform; may be given several times.")
+    ],
+    forms: Annotated[
+        list[str] | None,
+        typer.Option("--form", metavar="NAME=SOURCE", help="Another form of the model: int8=FILE.onnx; may repeat."),
+    ] = None,
+    reference: Annotated[str, typer.Option(metavar="PLATFORM", help="What labels are compared with.")] = "cpu/eager",
+    batch: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Examples in a batch; 0: as the model returns them.")
+    ] = 32,
+    samples: Annotated[int | None, typer.Option(min=1, metavar="N", help="At most so many samples.")] = None,
+    near: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Samples of smallest margin that are compared with rounding.")
+    ] = 64,
+    origins: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Flips of each column whose operator is looked for.")
+    ] = 1,
+    mean: Annotated[str, typer.Option(metavar="0.5,…", help="Of pixels in 0..1, subtracted, by channel.")] = "",
+    std: Annotated[str, typer.Option(metavar="0.5,…", help="Of pixels, divided by, by channel.")] = "",
+    classes: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|A,B,…",
+            help="The model's classes in its order, one a line or separated by commas: labels of a folder's folders.",
+        ),
+    ] = "",
+    max_flips: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Exit with status 1 if more samples flip on a platform.")
+    ] = None,
+    store: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Keep predictions there; a run that was cut goes on.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
+    junit: Junit = None,
+    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All figures as JSON on standard output.")] = False,
+    options: Options = None,
+    deadline: Deadline = DEADLINE_S,
+) -> int:
+    """Measure what platforms cost at the model's task: error, flipped labels, boxes, perplexity.
+
+    Example: mindgap study task digits.py:make digits.npz -p onnxruntime/cpu --form int8=int8.onnx --html page.html
+    """
+    from mindgap_studies.task_runs.api import run_task
+    from mindgap_studies.task_runs.images import Pixels
+    from mindgap_studies.task_runs.running import TaskSettings
+
+    check_files(("--html", html), ("--junit", junit))
+    if csv is not None:
+        check_directory("--csv", csv)
+    for platform in (reference, *platforms):
+        canonical(platform)
+    pixels = Pixels(_numbers("--mean", mean), _numbers("--std", std))
+    if 0 in pixels.std:
+        raise MindgapError(f"--std {std}: it divides; give numbers other than 0")
+    sources = {name: _source(each, options or [], batch) for name, each in {"": model, **_forms(forms or [])}.items()}
+    settings = TaskSettings(samples, near, origins, seconds(deadline))
+    kept, tensors = None if store is None else Store(store), default_tensor_store()
+    named = _classes(classes)
+    with result_stream() as out:
+        with source_client(tensors, settings.deadline_s, None) as client:
+            opened = {name: only_program(client, source) for name, source in sources.items()}
+            pixels = replace(pixels, own=client.preprocessing(opened[""], 0))
+            graphs = [_form(client, name, each) for name, each in opened.items()]
+        with counting() as tick:
+            found = run_task(
+                graphs, platforms, dataset, model=model, reference=reference, settings=settings, pixels=pixels,
+                store=kept, tensors=tensors, classes=named,
+                tell=lambda done, total, text: tick(done, total or done, text or "samples"),
+            )  # fmt: skip
+        if html is not None:
+            from mindgap_studies.report.task_page import task_page
+
+            write_file(html, task_page(found))
+        if junit is not None:
+            from mindgap_studies.task.study import answer_rows
+            from mindgap_surveys.report.answer_page import answer_junit
+
+            write_file(junit, answer_junit(answer_rows(found, max_flips)))
+        if csv is not None:
+            _write_csv(csv, found)
+        if as_json:
+            from mindgap_studies.task.study import to_json
+
+            out.write(to_json(found) + "\n")
+        else:
+            print_task(found, out)
+    return _status(found, max_flips)
+
+
+def _write_csv(folder: Path, found: TaskResult) -> None:
+    from mindgap_studies import to_csv
+    from mindgap_studies.task.study import task_tables
+
+    make_directory(folder)
+    for table in task_tables(found):
+        write_file(folder / f"{table.name}.csv", to_csv(table))
+
+
+def _status(found: TaskResult, max_flips: int | None) -> Exit:
+    """Says on standard error what did not run and what is over the limit. Returns the exit status."""
+    from mindgap_studies.task.study import dataset_problem, unnamed_classes
+
+    for column, why in found.failures.items():
+        complain(f"not run: {why if why.startswith(column.name) else f'{column.name}: {why}'}")
+    for place, (sample, why) in enumerate(found.problems.items()):
+        if place == _NAMED:
+            complain(f"… and {len(found.problems) - _NAMED} more samples are left out (--json names all)")
+            break
+        complain(f"sample {sample} is left out: {why}")
+    status = Exit.WRONG_USE if found.failures or found.problems else Exit.NOTHING_FOUND
+    if unnamed := unnamed_classes(found):
+        complain(
+            f"the reference's label of {unnamed} of {len(found.truths)} samples is none of the dataset's "
+            f"{len(found.classes)} classes ({', '.join(found.classes[:3])}…): the errors are of other labels than the "
+            "model's; --classes gives the model's classes in its order"
+        )
+    if wanting := dataset_problem(found):
+        complain(wanting)
+        status = Exit.WRONG_USE
+    for column in found.columns:
+        if beyond := sum(flip.column == column.name and flip.verdict == "beyond" for flip in found.flips):
+            complain(f"{beyond} flips on {column.name} are beyond rounding")
+            status = Exit.FINDINGS
+        if count := found.not_finite(column):
+            complain(f"{column.name}: outputs of {count} samples have NaN or infinities; they count as wrong")
+            status = Exit.FINDINGS
+    if max_flips is not None:
+        for column in found.columns:
+            flips = sum(flip.column == column.name for flip in found.flips)
+            if flips > max_flips:
+                complain(f"--max-flips {max_flips}: {flips} flips on {column.name}")
+                status = Exit.FINDINGS
+    return status
+
+
+def _form(client: SourceClient, name: str, opened: OpenedSource) -> ModelForm:
+    from mindgap_studies.task_runs.columns import ModelForm
+
+    return ModelForm(name, opened.source, client.capture(opened, 0))
+
+
+def _classes(given: str) -> tuple[str, ...]:
+    """Parses `--classes`. Raises `MindgapError` for a file that cannot be read, and for one name alone."""
+    try:
+        text = Path(given).read_text(encoding="utf-8") if given and Path(given).is_file() else given.replace(",", "\n")
+    except (OSError, ValueError) as error:
+        raise MindgapError(f"--classes {given}: it cannot be read: {error}") from None
+    found = tuple(name for line in text.splitlines() if (name := line.strip()))
+    if given and (len(found) < 2 or len(set(found)) < len(found)):
+        raise MindgapError(f"--classes {given}: give a file with a class a line, or two different names or more: A,B")
+    return found
+
+
+def _source(source: str, options: Sequence[str], batch: int) -> str:
+    return with_options(source, [*options, *([f"examples={batch}"] if batch else [])])
+
+
+def _forms(given: Sequence[str]) -> dict[str, str]:
+    """Parses `--form NAME=SOURCE`. Raises `MindgapError`."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, _, source = text.partition("=")
+        if not (name and source) or name in found:
+            raise MindgapError(f"--form {text}: write NAME=SOURCE with a name of its own, as in --form int8=model.onnx")
+        found[name] = source
+    return found
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise MindgapError(f"{option} {text}: give numbers separated by commas, as in 0.485,0.456,0.406") from None

@@ -1,0 +1,119 @@
+"""Tables of machines, platforms, classes and dendrograms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindgap_studies.deviations.own.columns import (
+    MODEL_COLUMNS,
+    classes_and_precision,
+    made,
+    model_facts,
+    numbers_of,
+    result,
+    threads_of,
+    tree,
+    versions_of,
+)
+from mindgap_studies.machines.merging import MergedMachines
+from mindgap_studies.table import StudyTable
+
+_MODELS = ("models", "reduced", "casts")
+
+
+def machines(merged: MergedMachines) -> StudyTable:
+    """Makes the table of machines."""
+    rows: list[tuple[Any, ...]] = []
+    for name, each in merged.machines.items():
+        platforms = [facts for where, facts in merged.settings.items() if where.machine == name]
+        missing = sum("unavailable" in facts for facts in platforms)
+        versions = " ".join(f"{package} {version}" for package, version in each.versions.items())
+        counts = (len(platforms) - missing, missing)
+        rows.append((name, each.processor, each.vendor, each.cores, each.memory_gib, versions, each.collected, *counts))
+    columns = (
+        "machine",
+        "processor",
+        "vendor",
+        "cores",
+        "memory_gib",
+        "versions",
+        "collected",
+        "platforms",
+        "unavailable",
+    )
+    return made("own_machines", "Machines", columns, rows, "unavailable: settings that the machine does not have.")
+
+
+def settings(merged: MergedMachines) -> StudyTable:
+    """Makes the table of platforms with the settings that were in force."""
+    rows: list[tuple[Any, ...]] = []
+    for where, facts in merged.settings.items():
+        force = [facts.get(name) for name in ("capability", "onednn_isa", "onednn", "mkl_branch")]
+        more = (threads_of(facts), facts.get("precision_in_force"), versions_of(facts), facts.get("unavailable"))
+        rows.append((where.machine, where.platform, *force, *more))
+    columns = (
+        *("machine", "platform", "aten", "onednn_isa", "onednn", "mkl"),
+        *("threads", "precision", "versions", "unavailable"),
+    )  # fmt: skip
+    return made("own_platforms", "Platforms, and what was in force", columns, rows, "As the libraries report it.")
+
+
+def summary(merged: MergedMachines) -> StudyTable:
+    """Makes the table of all subjects: platforms, classes, remaining precision."""
+    rows: list[tuple[Any, ...]] = []
+    for name, column in merged.columns.items():
+        found = classes_and_precision(result(column)) if column.platforms else (None, None)
+        counts = (len(column.platforms), len(column.failed), len(column.nondeterministic))
+        rows.append((name, column.subject.experiment, *counts, *found))
+    columns = ("subject", "experiment", "platforms", "failed", "nondeterministic", "classes", "remaining_precision")
+    note = (
+        "Of all outputs together, gradients too. remaining_precision: leading mantissa bits that all platforms share."
+    )
+    return made("own_summary", "Subjects, classes and remaining precision", columns, rows, note)
+
+
+def classes(merged: MergedMachines) -> StudyTable:
+    """Makes the class of every model on every platform."""
+    rows: list[tuple[Any, ...]] = []
+    for column in (c for each in _MODELS for c in merged.of(each)):
+        facts = (*model_facts(column), column.subject.facts.get("dtype"), column.subject.experiment)
+        numbers = numbers_of(result(column))
+        for where, number in zip(column.platforms, numbers, strict=True):
+            unstable = where in column.nondeterministic
+            rows.append((*facts, where.machine, where.platform, number, max(numbers), not unstable))
+    columns = (*MODEL_COLUMNS, "dtype", "experiment", "machine", "platform", "class", "classes", "deterministic")
+    note = (
+        "Classes of each model are numbered in the order of the platforms. experiment: reduced has the platforms that "
+        "compute float32 in less, besides the others."
+    )
+    return made("own_classes", "Classes of models on platforms", columns, rows, note)
+
+
+def failures(merged: MergedMachines) -> StudyTable:
+    """Makes the table of what did not run, with the reason."""
+    rows: list[tuple[Any, ...]] = [
+        (name, where.machine, where.platform, status, message)
+        for name, column in merged.columns.items()
+        for where, status, message in column.failed
+    ]
+    columns = ("subject", "machine", "platform", "status", "message")
+    return made("own_failures", "What did not run", columns, rows, "These cells are in no other table.")
+
+
+def figure_6(merged: MergedMachines) -> StudyTable:
+    """Makes Figure 6: dendrograms of models in float32 and cast to other dtypes, on the platforms that ran all."""
+    rows: list[tuple[Any, ...]] = []
+    for cast in merged.of("casts"):
+        plain = merged.columns.get(cast.subject.name.rpartition("/")[0])
+        same = [] if plain is None else [plain] if cast.subject.facts.get("dtype") == "float16" else []
+        for column in (*same, cast):
+            digests = result(column)
+            numbers, found = numbers_of(digests), tree(digests)
+            about = (column.subject.facts["model"], column.subject.facts["dtype"])
+            for leaf, bits in zip(found.order, (None, *found.shared), strict=True):
+                where = column.platforms[leaf]
+                row = (*about, found.mantissa, where.machine, where.platform, numbers[leaf], max(numbers), bits)
+                rows.append(row)
+    columns = ("model", "dtype", "mantissa", "machine", "platform", "class", "classes", "shared_bits")
+    note = "Leaves of a dendrogram in their order. shared_bits: remaining precision with the row above."
+    return made("own_figure_6", "Figure 6: models cast to other dtypes", columns, rows, note)

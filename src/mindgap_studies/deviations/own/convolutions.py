@@ -1,0 +1,56 @@
+"""Single convolutions: size (Figure 4), distributions of weights and inputs (§3.5), algorithms on GPUs (Figure 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mindgap_studies.deviations.own.columns import classes_and_precision, made, numbers_of, result
+from mindgap_studies.machines.merging import MergedMachines
+from mindgap_studies.table import StudyTable
+
+
+def figure_4(merged: MergedMachines) -> StudyTable:
+    """Makes Figure 4: remaining precision and classes over the multiplications of a convolution."""
+    names = ("filters", "kernel", "channels", "size", "multiplications")
+    rows: list[tuple[Any, ...]] = []
+    for column in merged.of("convolutions"):
+        classes, bits = classes_and_precision(result(column))
+        facts = (column.subject.facts[name] for name in names)
+        rows.append((*facts, bits, classes, len(column.platforms)))
+    rows.sort(key=lambda row: (row[2], row[0], row[1], row[4]))
+    columns = (*names, "remaining_precision", "classes", "platforms")
+    note = "Weights and inputs uniform in [0, 1). size: height and width of the input."
+    return made("own_figure_4", "Figure 4: a convolution's size and its deviations", columns, rows, note)
+
+
+def distributions(merged: MergedMachines) -> StudyTable:
+    """Makes the table of section 3.5: classes of one convolution by distribution of weights and inputs."""
+    rows: list[tuple[Any, ...]] = []
+    partitions: dict[tuple[int, ...], int] = {}
+    for column in merged.of("distributions"):
+        classes, bits = classes_and_precision(result(column))
+        partition = partitions.setdefault(numbers_of(result(column)), len(partitions) + 1)
+        about = (column.subject.facts["weights"], column.subject.facts["inputs"])
+        rows.append((*about, classes, bits, partition, len(column.platforms)))
+    columns = ("weights", "inputs", "classes", "remaining_precision", "partition", "platforms")
+    note = (
+        "Equal numbers of partition: the same platforms are in a class with each other. The paper finds one partition."
+    )
+    return made("own_distributions", "Section 3.5: distributions of weights and inputs", columns, rows, note)
+
+
+def figure_3(merged: MergedMachines) -> StudyTable:
+    """Makes Figure 3: the algorithm of each convolution on a GPU by process; the reason where there is none."""
+    rows: list[tuple[Any, ...]] = []
+    for machine, platforms in merged.algorithms.items():
+        for platform, found in platforms.items():
+            if "unavailable" in found:
+                rows.append((machine, platform, None, None, None, None, found["unavailable"]))
+                continue
+            outputs = list(dict.fromkeys(found["outputs"]))
+            for process, (approaches, digest) in enumerate(zip(found["approaches"], found["outputs"], strict=True), 1):
+                number = outputs.index(digest) + 1
+                rows += [(machine, platform, process, i, each, number, None) for i, each in enumerate(approaches, 1)]
+    columns = ("machine", "platform", "process", "convolution", "approach", "class", "unavailable")
+    note = "From the names of the kernels that PyTorch's profiler saw. class: of the process's output."
+    return made("own_figure_3", "Figure 3: algorithms of convolutions", columns, rows, note)

@@ -1,0 +1,148 @@
+"""Lays out the study of published data for its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from mindgap.graph.compare.ultrametric import dendrogram
+from mindgap_studies.deviations.definitions import OURS
+from mindgap_studies.deviations.overview import (
+    ClassGrid,
+    ClassTree,
+    GridCell,
+    GridRow,
+    Overview,
+    StudyFigure,
+    answers,
+    class_tree,
+    flag_grid,
+)
+from mindgap_studies.deviations.published.figures import NamedDendrogram, by_year
+from mindgap_studies.deviations.published.matrix import COLUMNS, TITLES, Cell, ClassMatrix
+from mindgap_studies.deviations.published.platforms import PublishedPlatform
+from mindgap_studies.deviations.published.study import PublishedStudy
+from mindgap_studies.deviations.published.tables import MAIN, table_1_platforms
+from mindgap_studies.table import records
+
+_SOURCE: Final = (
+    "Published results of Schlögl, Hofer, Böhme, “Causes and Effects of Unanticipated Numerical Deviations in Neural "
+    "Network Inference Frameworks”, NeurIPS 2023; classes and bits computed from the stored outputs"
+)
+
+
+def published_overview(study: PublishedStudy) -> Overview:
+    """Lays out the study for its page. The matrix and the dendrograms have mindgap's definitions."""
+    cpus, gpus = study.matrix.part(gpu=False), study.matrix.part(gpu=True)
+    trees = tuple(_tree(study.matrix, name) for name in COLUMNS)
+    counts = f"{len(cpus.platforms)} CPU and {len(gpus.platforms)} GPU platforms"
+    platforms = StudyFigure(len(study.matrix.platforms), "platforms", counts)
+    found = dict(zip(study.matrix.platforms, study.matrix.column(MAIN), strict=True))
+    # Numbers as in the matrix: those of Table 1 count again from 1.
+    numbers = {name: found[platform].ours or 0 for name, platform, _ in table_1_platforms(study.matrix)}
+    return Overview(
+        title="How many answers does one model give?",
+        source=_SOURCE,
+        answers=answers(platforms, trees),
+        remarks=_remarks(study, gpus),
+        grid=_grid(study),
+        trees=tuple(sorted(trees, key=lambda each: each.title != _title(MAIN))),
+        flags=flag_grid(f"{_title(MAIN)}, processors with two cores", study.flags, numbers),
+        layers=(),
+        by_setting=_by_cores(study.by_cores),
+        casts=tuple(_cast(each) for each in study.by_cast),
+        ablation=study.table("figure_4"),
+        cumulative=study.table("figure_1"),
+        claims=study.claims,
+        tables=study.tables,
+    )
+
+
+def _title(column: str) -> str:
+    model, sample = column.split("_")
+    return f"{TITLES[model]}, sample {sample}"
+
+
+def _remarks(study: PublishedStudy, gpus: ClassMatrix) -> tuple[str, ...]:
+    cells = [cell for row in gpus.cells for cell in row]
+    unsteady = sum(not cell.mode.deterministic for cell in cells)
+    agree = sum(each.agrees for each in study.claims)
+    apart, every = len(study.table("other_inputs").rows), len(study.table("classes").rows)
+    return (
+        f"{unsteady} of {len(cells)} outputs of GPUs are not deterministic: runs on the same GPU gave other bits.",
+        f"{apart} of {every} outputs are evidently of another input. They are hatched, have no class and are not "
+        "compared. The paper counts them, so its numbers of classes are higher in some columns.",
+        f"{agree} of {len(study.claims)} statements of the paper agree with its data.",
+    )
+
+
+def _grid(study: PublishedStudy) -> ClassGrid:
+    reasons = {
+        (row["platform"], f"{row['model']}_{row['sample']}"): row["reason"]
+        for row in records(study.table("other_inputs"))
+    }
+    lines = sorted(zip(study.matrix.platforms, study.matrix.cells, strict=True), key=lambda each: by_year(each[0]))
+    rows = tuple(
+        GridRow(
+            f"{platform.vendor} {platform.generation}",
+            ", ".join(_words(platform)),
+            tuple(
+                _cell(cell, reasons.get((platform.name, name), "")) for name, cell in zip(COLUMNS, cells, strict=True)
+            ),
+        )
+        for platform, cells in lines
+    )
+    columns = tuple((TITLES[model], f"sample {sample}") for model, sample in (name.split("_") for name in COLUMNS))
+    note = (
+        "Equal numbers in one column are equal outputs. 1 is the most frequent output of the column. Of repeated runs, "
+        "the most frequent output counts."
+    )
+    return ClassGrid("platform", columns, rows, note)
+
+
+def _words(platform: PublishedPlatform) -> list[str]:
+    size = [] if platform.is_gpu else [f"{platform.cores} cores", f"{platform.memory} GiB"]
+    return [platform.device, *size, platform.cloud]
+
+
+def _cell(cell: Cell, reason: str) -> GridCell:
+    steady = cell.mode.deterministic
+    if cell.other_input:
+        return GridCell(None, "other_input", steady, reason)
+    return GridCell(cell.ours, "class", steady)
+
+
+def _tree(matrix: ClassMatrix, name: str) -> ClassTree:
+    """Makes the dendrogram of all outputs of the common input, under mindgap's definitions."""
+    pairs = zip(matrix.platforms, matrix.column(name), strict=True)
+    kept = [(platform, cell.ours, cell.values) for platform, cell in pairs if cell.ours is not None]
+    values = [each for _, _, each in kept]
+    return class_tree(
+        _title(name),
+        [platform.name for platform, _, _ in kept],
+        [f"{platform.vendor} {platform.generation}" for platform, _, _ in kept],
+        [number for _, number, _ in kept],
+        dendrogram(len(values), values.__getitem__, OURS.equality),
+    )
+
+
+def _cast(named: NamedDendrogram) -> ClassTree:
+    model, dtype = named.panel
+    return class_tree(f"{TITLES[model]}, {dtype}", named.names, named.names, named.numbers, named.tree)
+
+
+def _by_cores(trees: Sequence[NamedDendrogram]) -> ClassGrid:
+    names = list(dict.fromkeys(name for tree in trees for name in tree.names))
+    classes = [dict(zip(tree.names, tree.numbers, strict=True)) for tree in trees]
+    absent = GridCell(None, "not_run", reason="there is no such instance")
+    rows = tuple(
+        GridRow(
+            name.split()[0],
+            name.partition(" ")[2],
+            tuple(GridCell(its[name]) if name in its else absent for its in classes),
+        )
+        for name in names
+    )
+    columns = tuple(("cores", str(tree.panel[0])) for tree in trees)
+    note = f"{_title(MAIN)}. Equal numbers in one column are equal outputs. Each column counts its classes anew."
+    return ClassGrid("processor", columns, rows, note)

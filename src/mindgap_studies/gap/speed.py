@@ -1,0 +1,90 @@
+"""Compares the run time of platforms with the reference, after compilation, with the verdict beside it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mindgap.results.store import Store
+from mindgap_studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, listed, mode, share, size
+from mindgap_studies.table import StudyTable, query_table
+
+#: The median of later runs, or the second: the first may hold what is done once only.
+_SECONDS: Final = "coalesce(timings['median_run'], timings['second_run'], timings['run'])"
+#: A model that ran on a platform and on the reference, with both times and the word of its row.
+_RATIOS: Final = f"""
+WITH ran AS (
+  SELECT model, graph, platform, {_SECONDS} AS seconds, timings['load'] AS load
+  FROM outcomes WHERE run = $run AND {RAN}
+),
+ratios AS (
+  SELECT p.model, p.platform, m.nodes, p.load, p.seconds, r.seconds AS reference, p.seconds / r.seconds AS ratio, v.word
+  FROM ran AS p JOIN ran AS r USING (model, graph)
+  JOIN (SELECT model, graph, nodes FROM models WHERE run = $run) AS m USING (model, graph)
+  LEFT JOIN (SELECT model, graph, platform, word {VERDICTS}) AS v
+    ON v.model = p.model AND v.graph = p.graph AND v.platform = p.platform
+  WHERE r.platform = (SELECT reference FROM runs WHERE run = $run) AND p.platform <> r.platform
+    AND p.seconds > 0 AND r.seconds > 0
+)
+""".strip()
+_SLOWDOWN: Final = f"""
+{_RATIOS}
+SELECT platform, CASE grouping(size) WHEN 0 THEN size ELSE 'all' END AS size, count(*) AS models,
+       median(ratio) AS median_slowdown, quantile_cont(ratio, 0.9) AS p90_slowdown,
+       count(*) FILTER (WHERE ratio > 10) AS over_ten_times, median(seconds) AS median_seconds,
+       median(load) AS median_load_seconds
+FROM (SELECT *, {size()} AS size FROM ratios)
+GROUP BY GROUPING SETS ((platform, size), (platform))
+ORDER BY {mode()} <> 'eager', platform, grouping(size), min(nodes)
+""".strip()
+
+_RIGHT: Final = f"word IN {listed(CALM)}"
+_WRONG: Final = f"word IN {listed((*WRONG, 'export'))}"
+_PORTED: Final = f"""
+{_RATIOS}
+SELECT platform, count(*) AS models, count(*) FILTER (WHERE ratio > 1) AS slower,
+       {share("count(*) FILTER (WHERE ratio > 1)", "count(*)")} AS slower_share,
+       median(ratio) FILTER (WHERE ratio > 1) AS slower_median_slowdown, max(ratio) AS worst_slowdown,
+       count(*) FILTER (WHERE ratio <= 1 AND {_RIGHT}) AS fast_and_right,
+       count(*) FILTER (WHERE ratio > 1 AND {_RIGHT}) AS slow_and_right,
+       count(*) FILTER (WHERE ratio <= 1 AND {_WRONG}) AS fast_and_wrong,
+       count(*) FILTER (WHERE ratio > 1 AND {_WRONG}) AS slow_and_wrong,
+       count(*) FILTER (WHERE word IS NULL OR NOT ({_RIGHT} OR {_WRONG})) AS not_judged
+FROM ratios GROUP BY platform ORDER BY {mode()} <> 'eager', platform
+""".strip()
+_TIMES: Final = f"""
+{_RATIOS}
+SELECT model, platform, reference AS reference_seconds, seconds, ratio AS slowdown, load AS load_seconds,
+       coalesce(word, 'not_judged') AS verdict
+FROM ratios WHERE (SELECT kind FROM runs WHERE run = $run) = 'diff'
+ORDER BY model, ratio DESC, platform
+""".strip()
+
+
+def ported(store: Store, run: str) -> StudyTable:
+    """Counts models that are slower than on the reference after compilation, and those that are fast and wrong."""
+    return query_table(
+        store, run, name="ported", title="Slower than the reference, and right", query=_PORTED,
+        note="Time of a run after compilation and after the first run. What is fast and gives other results than the "
+        "reference, beyond rounding, is not ported. `slower_median_slowdown`: of those that are slower.",
+        empty="no platform ran a model that the reference ran as well, or nobody measured the time",
+    )  # fmt: skip
+
+
+def model_times(store: Store, run: str) -> StudyTable:
+    """Lists the time of each model on each platform of a comparison, with its verdict."""
+    return query_table(
+        store, run, name="model_times", title="Time of each model", query=_TIMES,
+        note="Seconds of a run after compilation, which `load` has: the median of the runs after the first "
+        "(`mindgap diff --repeat N`). A campaign's variants are not listed.",
+        empty="this is a campaign, or no platform ran a model that the reference ran as well",
+    )  # fmt: skip
+
+
+def slowdown(store: Store, run: str) -> StudyTable:
+    """Compares run time with the reference's, by platform and size."""
+    return query_table(
+        store, run, name="slowdown", title="Slow-down", query=_SLOWDOWN,
+        note="Seconds of a run over the reference's for the same graph (the second run where there is one, so that "
+        "what happens once is not in it; `load` is). Wall-clock on whatever machine and beside whatever else ran.",
+        empty="no platform ran a model that the reference ran as well, or nobody measured the time",
+    )  # fmt: skip

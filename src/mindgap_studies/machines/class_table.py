@@ -1,0 +1,116 @@
+"""Gathers values into classes of equal ones, with prefix digests; marks elements that deviate from a reference."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph import Array
+from mindgap.graph.compare.digest import Sketch, digest_array
+from mindgap.graph.compare.prefix_digests import Prefixes, value_digests
+from mindgap_studies.machines.collected_file import packed, unpacked
+
+_UNUSED: Final = ("sample",)
+
+
+@dataclass(frozen=True)
+class NewClass:
+    """A class of a value that was not seen before."""
+
+    subject: str
+    value: int
+    digest: str
+    prefixes: Prefixes
+    sketch: Mapping[str, Any] | None
+
+    def to_json(self) -> list[Any]:
+        return [self.subject, self.value, self.digest, packed(self.prefixes), self.sketch]
+
+    @staticmethod
+    def from_json(entry: list[Any]) -> NewClass:
+        subject, value, digest, prefixes, sketch = entry
+        return NewClass(subject, value, digest, unpacked(prefixes), sketch)
+
+
+@dataclass(frozen=True)
+class NewMask:
+    """Which elements of a class deviate from the reference, the first array of the value that was compared."""
+
+    subject: str
+    value: int
+    digest: str
+    mask: Array
+
+    def to_json(self) -> list[Any]:
+        bits = base64.b64encode(zlib.compress(np.packbits(self.mask).tobytes())).decode()
+        return [self.subject, self.value, self.digest, bits, int(self.mask.size)]
+
+    @staticmethod
+    def from_json(entry: list[Any]) -> NewMask:
+        subject, value, digest, bits, size = entry
+        raw = np.frombuffer(zlib.decompress(base64.b64decode(bits)), np.uint8)
+        return NewMask(subject, value, digest, np.unpackbits(raw, count=size).astype(bool))
+
+
+class ClassTable:
+    """All classes of all values so far, and the elements that deviate."""
+
+    def __init__(self) -> None:
+        self.classes: dict[tuple[str, int], list[NewClass]] = {}
+        self.masks: list[NewMask] = []
+        self._numbers: dict[tuple[str, int, str], int] = {}
+        self._compared: set[tuple[str, int, str]] = set()
+        self._references: dict[tuple[str, int], Array] = {}
+
+    def number_of(self, subject: str, value: int, values: Array, sketch: Sketch | None) -> int:
+        """Returns the class of an array; makes a new class if it has none."""
+        digest = digest_array(values)
+        known = self._numbers.get((subject, value, digest))
+        if known is not None:
+            return known
+        facts = None if sketch is None else {
+            name: each for name, each in dataclasses.asdict(sketch).items() if name not in _UNUSED
+        }  # fmt: skip
+        return self.add(NewClass(subject, value, digest, value_digests(values), facts))
+
+    def add(self, new: NewClass) -> int:
+        """Adds a class and returns its number."""
+        known = self.classes.setdefault((new.subject, new.value), [])
+        known.append(new)
+        self._numbers[new.subject, new.value, new.digest] = len(known) - 1
+        return len(known) - 1
+
+    def compare(self, subject: str, value: int, values: Array) -> None:
+        """Compares an array with the reference element by element, once for each class. The first is the reference."""
+        digest = digest_array(values)
+        if (subject, value, digest) in self._compared:
+            return
+        reference = self._references.setdefault((subject, value), values.copy())
+        same = (reference == values) & (np.signbit(reference) == np.signbit(values))
+        deviates = ~(same | (np.isnan(reference) & np.isnan(values))).reshape(-1)
+        self.add_mask(NewMask(subject, value, digest, deviates))
+
+    def add_mask(self, new: NewMask) -> None:
+        """Adds the deviating elements of a class."""
+        self.masks.append(new)
+        self._compared.add((new.subject, new.value, new.digest))
+
+    def restore(self, subject: str, value: int, values: Array) -> bool:
+        """Gives a compared value its reference back, after an interruption. Returns whether it is the one it had."""
+        self._references[subject, value] = values.copy()
+        first = next(each for each in self.masks if (each.subject, each.value) == (subject, value))
+        return first.digest == digest_array(values)
+
+    def deviating(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Returns how many elements of each compared value differ between any two classes, and how many there are."""
+        found: dict[tuple[str, int], Array] = {}
+        for each in self.masks:
+            key = each.subject, each.value
+            found[key] = each.mask | found[key] if key in found else each.mask
+        return {key: (int(mask.sum()), int(mask.size)) for key, mask in found.items()}

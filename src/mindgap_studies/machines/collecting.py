@@ -1,0 +1,224 @@
+"""Runs subjects on every setting of the machine at hand and collects the observations; can be interrupted."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.graph import MindgapError, TensorStore
+from mindgap.platforms.listing import platform_info
+from mindgap.platforms.name import PlatformName, recorded
+from mindgap.run.pool import WorkerPool
+from mindgap_studies.machines.class_table import ClassTable, NewClass, NewMask
+from mindgap_studies.machines.collected_file import FORMAT, VERSION, write
+from mindgap_studies.machines.convolution_algorithms import observed_algorithms
+from mindgap_studies.machines.description import this_machine
+from mindgap_studies.machines.observations import Deviating, Machine, MachineObservations, Observation
+from mindgap_studies.machines.observing import observe, one_line, structural_difference
+from mindgap_studies.machines.partial_file import PartialFile
+from mindgap_studies.machines.settings import Setting
+from mindgap_studies.machines.subjects.models import Suite
+from mindgap_studies.machines.subjects.runnable import Runnable, compared_values
+
+#: (platforms done, platforms in all, the platform that is done).
+OnProgress = Callable[[int, int, str], None]
+#: Graphs with further outputs that are compiled for one subject on one platform, at most.
+PROBES: Final = 12
+#: Facts of a worker's description that are kept with its platform.
+_FACTS: Final = (
+    *("capability", "onednn", "onednn_isa", "mkl_branch", "threads", "matmul_precision", "options", "versions"),
+    *("precision_in_force", "intra_op_threads", "graph_optimization", "frontend", "exporter"),
+)
+
+
+@dataclass
+class _State:
+    """What is known so far, and where it is written. `probes`: as `collect` has it."""
+
+    probes: int
+    table: ClassTable
+    settings: dict[str, dict[str, Any]]
+    observations: list[Observation]
+    partial: PartialFile
+
+
+def collect(
+    path: Path,
+    suite: Suite,
+    settings: Sequence[Setting],
+    *,
+    complete: bool = True,
+    budget_s: float = math.inf,
+    probes: int = PROBES,
+    on_progress: OnProgress = lambda done, total, name: None,
+) -> MachineObservations:
+    """Runs the suite on the settings, writes `path`, and returns what it holds.
+
+    Finished settings are kept in `path.partial`; the same call goes on from there. `budget_s`: no further setting
+    begins after so many seconds; the file then holds those that are done, and is not `complete`. `probes`: how many
+    graphs with further outputs are compiled to look inside one subject on one platform that does not run node by node.
+    Raises `MindgapError` if nothing ran, and if a partial file of another machine is in the way.
+    """
+    until = time.monotonic() + budget_s
+    machine = this_machine()
+    with tempfile.TemporaryDirectory(prefix="mindgap-machine-") as folder:
+        store = TensorStore(folder)
+        runnables = suite(store)
+        state = _begun(PartialFile(path, _header(machine, runnables, settings, probes)), probes)
+        _restore(state, runnables, store)
+        unfinished = False
+        for number, setting in enumerate(settings):
+            if setting.platform not in state.settings:
+                if state.settings and time.monotonic() > until:
+                    complete, unfinished = False, True
+                    break
+                _run_setting(setting, runnables, state, store)
+            on_progress(number + 1, len(settings), setting.platform)
+        algorithms = observed_algorithms(runnables, store)
+    if not any(each.classes for each in state.observations):
+        reasons = {str(facts.get("unavailable", "")) for facts in state.settings.values()} - {""}
+        raise MindgapError(f"nothing ran on this machine: {'; '.join(sorted(reasons)) or 'every subject failed'}")
+    found = _collected(machine, runnables, state, algorithms, complete)
+    write(path, found)
+    if not unfinished:
+        state.partial.remove()
+    return found
+
+
+def _header(
+    machine: Machine, runnables: Sequence[Runnable], settings: Sequence[Setting], probes: int
+) -> dict[str, Any]:
+    described = {**dataclasses.asdict(machine), "collected": ""}
+    text = json.dumps(
+        [[r.subject.name, r.subject.digest] for r in runnables] + [s.platform for s in settings] + [probes]
+    )
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return {"format": f"{FORMAT}, partial", "version": VERSION, "machine": described, "suite": digest}
+
+
+def _begun(partial: PartialFile, probes: int) -> _State:
+    state = _State(probes, ClassTable(), {}, [], partial)
+    for record in partial.records:
+        for entry in record["new"]:
+            state.table.add(NewClass.from_json(entry))
+        for entry in record["masks"]:
+            state.table.add_mask(NewMask.from_json(entry))
+        state.settings[record["platform"]] = record["facts"]
+        state.observations += [
+            Observation(subject, recorded(record["platform"]), status, tuple(classes), message)
+            for subject, status, classes, message in record["observations"]
+        ]
+    return state
+
+
+def _run_setting(setting: Setting, runnables: Sequence[Runnable], state: _State, store: TensorStore) -> None:
+    """Runs what belongs to the setting in a new process, and writes one record."""
+    before = {key: len(classes) for key, classes in state.table.classes.items()}
+    masks = len(state.table.masks)
+    observations: list[Observation] = []
+    reason = _unavailable(setting.platform)
+    facts: dict[str, Any] = {"unavailable": one_line(reason)} if reason else {}
+    if not reason:
+        with WorkerPool([setting.platform], tensors=store, busy=1) as pool:
+            description = pool.describe(setting.platform)
+            facts = _facts(description)
+            if "error" not in description:
+                chosen = [each for each in runnables if each.groups & setting.groups]
+                observations = [_observed(each, setting, state, pool) for each in chosen]
+    classes = state.table.classes.items()
+    new = [each.to_json() for key, found in classes for each in found[before.get(key, 0) :]]
+    state.settings[setting.platform] = facts
+    state.observations += observations
+    rows = [[o.subject, o.status, o.classes, o.message] for o in observations]
+    compared = [each.to_json() for each in state.table.masks[masks:]]
+    record = {"platform": setting.platform, "facts": facts, "observations": rows, "new": new, "masks": compared}
+    state.partial.append(record)
+
+
+def _unavailable(platform: PlatformName) -> str:
+    """Returns why the machine does not have a platform, as far as that is known before a worker starts."""
+    if platform.is_import_path:
+        return ""
+    info = platform_info(platform)
+    return "" if info.available else info.reason
+
+
+def _facts(description: Mapping[str, Any]) -> dict[str, Any]:
+    if "error" in description:
+        return {"unavailable": one_line(str(description["error"]))}
+    facts = {name: description[name] for name in _FACTS if name in description}
+    return facts if "versions" in facts else {**facts, "versions": {"torch": str(description.get("torch", ""))}}
+
+
+def _observed(each: Runnable, setting: Setting, state: _State, pool: WorkerPool) -> Observation:
+    name, table = each.subject.name, state.table
+    seen = observe(each, setting.platform, pool.run, state.probes)
+    if not seen.outcome.ran:
+        return Observation(name, setting.platform, seen.outcome.status, (), one_line(seen.outcome.message))
+    difference = structural_difference(each, seen.arrays)
+    if difference:
+        return Observation(name, setting.platform, "structural", (), difference)
+    sketches = dict(zip(each.graph.outputs, (digested.sketch for digested in seen.outcome.outputs), strict=False))
+    classes: list[int | None] = []
+    for value in each.subject.values:
+        array, sketch = seen.arrays.get(value.number), sketches.get(value.number)
+        classes.append(None if array is None else table.number_of(name, value.number, array, sketch))
+    compared = compared_values(each) if "float32" in setting.groups else frozenset[int]()
+    if compared <= seen.arrays.keys():
+        for number in sorted(compared):
+            table.compare(name, number, seen.arrays[number])
+    return Observation(name, setting.platform, seen.outcome.status, tuple(classes), seen.hidden)
+
+
+def _restore(state: _State, runnables: Sequence[Runnable], store: TensorStore) -> None:
+    """After an interruption, makes the arrays again with which elements are compared."""
+    begun = {each.subject for each in state.table.masks}
+    compared = {each.subject.name: compared_values(each) for each in runnables if each.subject.name in begun}
+    places = {each.subject.name: [value.number for value in each.subject.values] for each in runnables}
+    first: dict[str, PlatformName] = {}
+    for observation in state.observations:
+        name = observation.subject
+        shown = {n for n, number in zip(places[name], observation.classes, strict=False) if number is not None}
+        if name in compared and compared[name] <= shown:
+            first.setdefault(name, observation.platform)
+    for platform in dict.fromkeys(first.values()):
+        with WorkerPool([platform], tensors=store, busy=1) as pool:
+            for each in runnables:
+                name = each.subject.name
+                if first.get(name) != platform:
+                    continue
+                arrays = observe(each, platform, pool.run, state.probes).arrays
+                if any(n not in arrays or not state.table.restore(name, n, arrays[n]) for n in compared[name]):
+                    raise MindgapError(
+                        f"{state.partial.path}: {platform} gives other values of {name} now than before the "
+                        "interruption: remove that file and begin again"
+                    )
+
+
+def _collected(
+    machine: Machine, runnables: Sequence[Runnable], state: _State, algorithms: Mapping[str, Any], complete: bool
+) -> MachineObservations:
+    table = state.table
+    return MachineObservations(
+        machine=machine,
+        subjects=tuple(each.subject for each in runnables),
+        settings=state.settings,
+        observations=tuple(state.observations),
+        prefixes={key: tuple(each.prefixes for each in classes) for key, classes in table.classes.items()},
+        sketches={
+            key: tuple(each.sketch or {} for each in classes)
+            for key, classes in table.classes.items()
+            if any(each.sketch for each in classes)
+        },
+        deviating=tuple(Deviating(s, v, some, whole) for (s, v), (some, whole) in table.deviating().items()),
+        algorithms=algorithms,
+        complete=complete,
+    )

@@ -1,0 +1,1 @@
+"""Writes the pages of studies: HTML with charts and tables."""

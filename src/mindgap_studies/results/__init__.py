@@ -1,0 +1,1 @@
+"""Results of studies as stores hold them: predictions, and functions of other frameworks."""

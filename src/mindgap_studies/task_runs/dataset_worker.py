@@ -1,0 +1,86 @@
+"""Reads a dataset in a worker process: a service of `mindgap.run.server`.
+
+Messages:
+
+parent → worker   open    a dataset, the forms of the model's inputs, mean and standard deviation of pixels
+                  read    a number and a count: the examples from there on
+                  skip    a number: reads up to this example of a dataset that is streamed
+worker → parent   opened  the task, the number of examples where known, names of classes
+                  read    for each example its number, labels and boxes, or why it cannot be read; `ended`; the inputs,
+                          stacked, of those that can
+                  skipped
+                  failed  as of `models.sources.worker`
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mindgap.models.sources.preprocessing import preprocessing_from
+from mindgap.models.sources.worker import answering
+from mindgap.run.server import Answer, Channel, Service
+from mindgap_studies.task_runs.datasets import (
+    Dataset,
+    DatasetExample,
+    EndOfDataset,
+    Streamed,
+    open_dataset,
+    read_example,
+)
+from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExample
+
+
+def dataset_service(_: Channel) -> Service:
+    """Opens one dataset, and reads it."""
+    reader = _Reader()
+    return Service({"open": answering(reader.open), "read": answering(reader.read), "skip": answering(reader.skip)})
+
+
+class _Reader:
+    """The dataset that is open."""
+
+    def __init__(self) -> None:
+        self._dataset: Dataset | None = None
+
+    def open(self, header: Mapping[str, Any]) -> Answer:
+        """Opens a dataset."""
+        forms = [InputForm(name, tuple(shape), dtype) for name, shape, dtype in header["forms"]]
+        own = header["own"] and preprocessing_from(header["own"])
+        pixels = Pixels(tuple(header["mean"]), tuple(header["std"]), own)
+        found = self._dataset = open_dataset(header["dataset"], forms, pixels, header["classes"])
+        facts = {"task": found.task, "count": found.count, "classes": list(found.classes), "images": found.images}
+        return {"kind": "opened", **facts}, ()
+
+    def read(self, header: Mapping[str, Any]) -> Answer:
+        """Reads examples."""
+        assert self._dataset is not None, "it was opened before"
+        good: list[DatasetExample] = []
+        facts: list[dict[str, Any]] = []
+        ended = False
+        for number in range(header["start"], header["start"] + header["count"]):
+            try:
+                example = read_example(self._dataset, number)
+            except EndOfDataset:
+                ended = True
+                break
+            except UnreadableExample as error:
+                facts.append({"number": number, "problem": str(error)})
+                continue
+            good.append(example)
+            facts.append({"number": number, "labels": example.labels, "boxes": example.boxes})
+        return {"kind": "read", "facts": facts, "ended": ended}, _stacked(good)
+
+    def skip(self, header: Mapping[str, Any]) -> Answer:
+        """Reads up to an example. Behind the last, the next `read` tells the end."""
+        if isinstance(self._dataset, Streamed):
+            with contextlib.suppress(EndOfDataset):
+                self._dataset.skip(header["number"])
+        return {"kind": "skipped"}, ()
+
+
+def _stacked(examples: Sequence[DatasetExample]) -> list[np.ndarray[Any, Any]]:
+    return [np.stack(arrays) for arrays in zip(*(each.inputs for each in examples), strict=True)]

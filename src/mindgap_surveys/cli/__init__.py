@@ -1,0 +1,1 @@
+"""Implements `mindgap coverage`, `portability`, `invariance` and `repeats`."""

@@ -1,0 +1,142 @@
+"""Asks a server, for `mindgap invariance http://HOST:PORT/v1`, and prints what it answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TextIO
+
+from mindgap.cli.streams import Exit, result_stream
+from mindgap.cli.trace import json_text
+from mindgap.graph import MindgapError
+from mindgap.results.answer_rows import AnswerRow
+from mindgap_surveys.cli.answer_outputs import AnswerFiles, status_of_answers
+
+if TYPE_CHECKING:
+    from mindgap.workflows.diff.completion_client import CompletionClient
+    from mindgap.workflows.diff.endpoint import ServedAnswers
+
+_SHOWN: Final = 60
+_LEAD: Final = (
+    "The same prompt, alone and beside others, with greedy decoding. Log-probabilities are compared for the same "
+    "tokens, up to where two completions part."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointOptions:
+    """The options of a server, as they stand on the command line."""
+
+    model: str | None
+    prompts: Sequence[str]
+    max_tokens: int
+    requests: int
+    in_flight: int
+    max_requests: int
+    chat: bool
+    stream: bool
+    timeout_s: float
+    key_variable: str | None
+
+
+@dataclass(frozen=True)
+class _Results:
+    url: str
+    model: str
+    results: Sequence[ServedAnswers]
+    notes: Sequence[str]
+
+
+def is_endpoint(source: str) -> bool:
+    """Whether a source is the address of a server."""
+    return source.startswith(("http://", "https://"))
+
+
+def ask_server(
+    url: str, options: EndpointOptions, files: AnswerFiles, as_json: bool, require_identical: bool
+) -> Exit:  # fmt: skip
+    """Asks the server, prints and writes what it answers. Raises `MindgapError`."""
+    from mindgap.workflows.diff.completion_client import CompletionClient, CompletionRequest
+    from mindgap.workflows.diff.endpoint import Load, ask_endpoint
+
+    prompts = [*dict.fromkeys(options.prompts)]
+    if not prompts or not all(prompts):
+        raise MindgapError(f"{url}: give a prompt, as in --prompt 'Once upon a time'")
+    key = ""
+    if options.key_variable is not None:
+        key = os.environ.get(options.key_variable, "").strip()
+        if not key:
+            raise MindgapError(f"--key-variable {options.key_variable}: no such environment variable, or it is empty")
+    client = CompletionClient(url, options.timeout_s, key)
+    model = options.model or _only_model(client)
+    files.check()
+    notes: list[str] = []
+    with result_stream() as out:
+        asked = CompletionRequest(model, "", options.max_tokens, options.chat, options.stream)
+        load = Load(options.requests, options.in_flight, options.max_requests)
+        found = ask_endpoint(client, asked, prompts, load, notes)
+        rows = [*_rows(client.url, model, found, require_identical)]
+        if as_json:
+            out.write(json_text(_Results(client.url, model, found, notes)))
+        else:
+            print_served(client.url, model, found, notes, out)
+        settings = {"url": client.url, "requests": load.repeats, "in_flight": load.in_flight, "stream": asked.stream}
+        status = files.write("endpoint", f"{model} at {client.url}", _LEAD, rows, notes=notes, settings=settings)
+    return status or status_of_answers(rows)
+
+
+def _only_model(client: CompletionClient) -> str:
+    names = client.models()
+    if len(names) != 1:
+        raise MindgapError(f"{client.url}: name one of its models with --model: {', '.join(names[:10]) or 'none'}")
+    return names[0]
+
+
+def _rows(url: str, model: str, found: Sequence[ServedAnswers], require_identical: bool) -> Iterator[AnswerRow]:
+    for each in found:
+        numbers = {
+            "completions": each.asked, "distinct": len(each.completions), "parts at": each.parts_at,
+            "drift": each.drift or 0.0, "waited": each.waited,
+        }  # fmt: skip
+        wrong = each.verdict == "other text" or (each.verdict == "drift" and require_identical)
+        state = "found" if wrong else "unknown" if each.verdict == "not_run" else "passed"
+        yield AnswerRow(model, url, each.prompt, each.setting, each.verdict, state, "", numbers)
+        if each.errors:
+            text = "; ".join(f"{count} × {error}" for error, count in each.errors)
+            failed = {"requests": sum(count for _, count in each.errors)}
+            yield AnswerRow(model, url, each.prompt, f"{each.setting}: failed", "not_run", "unknown", text, failed)
+
+
+def print_served(
+    url: str, model: str, found: Sequence[ServedAnswers], notes: Sequence[str], out: TextIO
+) -> None:  # fmt: skip
+    """Prints a line for each prompt and setting, then other completions, errors and notes."""
+    out.write(f"{model} at {url}\n")
+    for prompt in dict.fromkeys(each.prompt for each in found):
+        out.write(f"  {_short(prompt)}\n")
+        for each in (one for one in found if one.prompt == prompt):
+            out.write(f"    {each.setting:<11} {_line(each)}\n")
+            for text, count in each.completions[:4] if each.verdict == "other text" else ():
+                out.write(f"      {count:>4} × {_short(text)}\n")
+            for error, count in each.errors:
+                out.write(f"      {count:>4} failed: {error}\n")
+    for note in notes:
+        out.write(f"  note: {note}\n")
+
+
+def _line(each: ServedAnswers) -> str:
+    if each.verdict == "not_run":
+        return "not run"
+    count = len(each.completions)
+    text = f"{each.verdict:<10} {each.asked} completions, {count} distinct"
+    if each.parts_at:
+        text += f", the first parts at {'token' if each.by_tokens else 'character'} {each.parts_at}"
+    if each.drift is not None:
+        text += f", log-probabilities of equal tokens up to {each.drift:.2g} apart"
+    return text + (f", rate limited {each.waited} times" if each.waited else "")
+
+
+def _short(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= _SHOWN else shown[: _SHOWN - 2] + "…'"

@@ -1,0 +1,222 @@
+"""Implements `mindgap repeats`, which runs single operators again and again and counts distinct results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
+
+import typer
+
+from mindgap.cli.diff import AsJson, Deadline, Html, Junit, seconds
+from mindgap.cli.numbers import budget_left
+from mindgap.cli.streams import Exit, complain, result_stream
+from mindgap.cli.trace import json_text
+from mindgap.graph import Graph, MindgapError, default_tensor_store
+from mindgap.platforms.registry import canonical
+from mindgap.results.answer_rows import AnswerRow
+from mindgap.results.settings import DEADLINE_S
+from mindgap_surveys.cli.answer_outputs import AnswerFiles, StoreOption, status_of_answers
+
+if TYPE_CHECKING:
+    from mindgap_surveys.decoding.operator_repeats import OperatorRepeats, Repeated
+    from mindgap_surveys.report.answer_page import TableSection
+
+_LEAD: Final = (
+    "Each operator runs again and again in one process, with the same operands. Distinct results are counted by the "
+    "bits of all outputs. Probabilities have intervals of 95% (Wilson)."
+)
+_COLUMNS: Final = (
+    "operator", "PyTorch's list", "platform", "runs", "distinct", "most frequent", "option deterministic=on",
+)  # fmt: skip
+_EFFECTS: Final = {
+    "fixes": "one result", "fails": "still several", "refuses": "refused", "other result": "one, other bits",
+    "nothing": "the same result", "none": "no such option", "unknown": "not known",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Share:
+    """How often one result came, and the interval of its probability."""
+
+    operator: str
+    platform: str
+    option: str
+    count: int
+    probability: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class _Results:
+    repeat: int
+    results: Sequence[OperatorRepeats]
+    shares: Sequence[_Share]
+
+
+def _shares(found: Sequence[OperatorRepeats]) -> list[_Share]:
+    """The probability of each result, the most frequent of an operator first."""
+    return [
+        _Share(one.operator, str(one.platform), option, count, *each.share(place))
+        for one in found
+        for option, each in (("", one.default), ("deterministic=on", one.switched))
+        if each is not None
+        for place, count in enumerate(sorted(each.counts.values(), reverse=True))
+    ]
+
+
+def repeats(
+    operators: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[OPERATOR…]", help="Parts of names, such as index_put (default: all)."),
+    ] = None,
+    platforms: Annotated[
+        list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="A platform; may be given several times.")
+    ] = ["cpu/eager"],  # noqa: B006 # typer copies it
+    repeat: Annotated[int, typer.Option(min=2, metavar="N", help="Runs of each operator.")] = 10_000,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="For everything: slow operators get fewer runs, the last ones none."),
+    ] = None,
+    as_json: AsJson = False,
+    html: Html = None,
+    junit: Junit = None,
+    store: StoreOption = None,
+    deadline: Deadline = DEADLINE_S,
+) -> int:
+    """Repeat single operators on each platform: distinct results, the probability of each, and what the platform's
+    option for deterministic algorithms changes. Operators: those that PyTorch lists as non-deterministic, and those
+    that accumulate.
+
+    Exit status: 1 where an operator gives several results, 2 where one did not run.
+
+    Example: mindgap repeats index_put -p cpu/eager -p cpu/inductor
+    """
+    files = AnswerFiles(html, junit, store)
+    files.check()
+    budget_s = None if budget is None else budget_left("--budget", budget)
+    # Imported late: other commands need no PyTorch.
+    from mindgap.models.capture.errors import CaptureError
+    from mindgap_surveys.decoding.operator_repeats import RepeatLimits, chosen, repeat_operators
+    from mindgap_zoo.operator_samples.accumulating import CALLS
+
+    tensors = default_tensor_store()
+    names = chosen(operators or [], {each.name: each.listed for each in CALLS})
+    graphs: dict[str, tuple[str, Graph]] = {}
+    left_out: list[OperatorRepeats] = []
+    with result_stream() as out:
+        for each in (call for call in CALLS if call.name in names):
+            try:
+                graphs[each.name] = (each.listed, each.graph(tensors))
+            except CaptureError as error:
+                complain(f"{each.name}: left out: {error}")
+                left_out += [_left_out(each.name, each.listed, name, str(error)) for name in dict.fromkeys(platforms)]
+        if not graphs:
+            raise MindgapError("no operator could be captured")
+        limits = RepeatLimits(repeat, budget_s, seconds(deadline))
+
+        if not as_json:
+            out.write(f"{'; '.join((*_COLUMNS[:3], 'distinct results of runs', *_COLUMNS[-2:]))}\n")
+
+        def show(one: OperatorRepeats) -> None:
+            if not as_json:
+                _print(one, out)
+
+        found = [*left_out, *repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)]
+        if as_json:
+            out.write(json_text(_Results(repeat, found, _shares(found))))
+        else:
+            out.writelines(f"{line}\n" for line in _processor_time(found))
+        rows = [row for one in found for row in _rows(one)]
+        status = files.write(
+            "repeats", "Repeated operators", _LEAD, rows, _sections(found), settings={"repeat": repeat}
+        )  # fmt: skip
+    if not any(each.default.runs for each in found):
+        complain("NOTHING WAS REPEATED: no platform ran an operator")
+        status = status or Exit.WRONG_USE
+    return status or status_of_answers(rows)
+
+
+def _processor_time(found: Sequence[OperatorRepeats]) -> list[str]:
+    """A line for each platform: runs and processor seconds, those with the option included."""
+    lines: list[str] = []
+    for name in dict.fromkeys(one.platform for one in found):
+        results = [
+            each for one in found if one.platform == name for each in (one.default, one.switched) if each is not None
+        ]
+        seconds, runs = sum(each.cpu_s for each in results), sum(each.runs for each in results)
+        lines.append(f"{name}: {runs:,} runs with the option and without, {seconds:.0f} s of processor time")
+    return lines
+
+
+def _left_out(operator: str, listed: str, platform: str, why: str) -> OperatorRepeats:
+    from mindgap_surveys.decoding.operator_repeats import OperatorRepeats, Repeated
+
+    return OperatorRepeats(operator, listed, canonical(platform), Repeated({}, f"it is not captured: {why}"), None)
+
+
+def _rows(found: OperatorRepeats) -> list[AnswerRow]:
+    rows: list[AnswerRow] = []
+    for label, each in (("default", found.default), ("deterministic=on", found.switched)):
+        if each is None:
+            continue
+        numbers: dict[str, float] = {"runs": each.runs, "distinct": each.distinct, "processor seconds": each.cpu_s}
+        if each.runs:
+            share, low, high = each.share()
+            numbers |= {"most frequent": share, "low": low, "high": high}
+        verdict = "one result" if each.distinct == 1 else "several results"
+        state = "passed" if each.distinct == 1 else "found"
+        if each.reason and not each.runs:
+            verdict, state = ("refused", "passed") if each.unsupported else ("not run", "unknown")
+        elif each.reason and each.distinct == 1:
+            verdict, state = "stopped", "unknown"
+        rows.append(
+            AnswerRow(found.operator, str(found.platform), "repeats", label, verdict, state, each.reason, numbers)
+        )
+    return rows
+
+
+def _cells(found: OperatorRepeats) -> tuple[str, ...]:
+    runs, distinct, share = _texts(found.default)
+    effect = _EFFECTS[found.effect]
+    if found.effect == "fails" and found.switched is not None:
+        effect += f": {found.switched.distinct} of {found.switched.runs:,}"
+    return found.operator, found.listed, str(found.platform), runs, distinct, share, effect
+
+
+def _texts(each: Repeated) -> tuple[str, str, str]:
+    if not each.runs:
+        return "", "", f"not run: {each.reason[:100]}"
+    share, low, high = each.share()
+    stopped = f", then stopped: {each.reason[:100]}" if each.reason else ""
+    return f"{each.runs:,}", str(each.distinct), f"{share:.4f} ({low:.4f} to {high:.4f}){stopped}"
+
+
+def _print(found: OperatorRepeats, out: TextIO) -> None:
+    operator, listed, platform, runs, distinct, share, effect = _cells(found)
+    results = f"{distinct:>5} of {runs:>6}" if runs else " " * 15
+    out.write(f"{operator:<34} {listed:<11} {platform:<16} {results}  {share}  {effect}\n")
+    out.flush()
+
+
+def _sections(found: Sequence[OperatorRepeats]) -> list[TableSection]:
+    from mindgap_surveys.report.answer_page import TableSection
+
+    several = {(one.operator, str(one.platform)) for one in found if one.default.distinct > 1}
+    frequent = [one for one in _shares(found) if (one.operator, one.platform) in several and one.count > 1]
+    return [
+        TableSection(
+            "All operators", _COLUMNS, tuple(_cells(each) for each in found),
+            "PyTorch's list: switched: deterministic with the switch, on some device; refused: an error with it.",
+        ),
+        TableSection(
+            "Results of operators that give several", ("operator", "platform", "option", "times", "probability"),
+            tuple(
+                (one.operator, one.platform, one.option, f"{one.count:,}",
+                 f"{one.probability:.4f} ({one.low:.4f} to {one.high:.4f})")
+                for one in frequent
+            ),
+            "Results that came more than once, the most frequent first.",
+        ),
+    ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Runs a program beside others, in other batches and again, and decodes texts: what changes a result."""

@@ -1,0 +1,1 @@
+"""Writes the pages of coverage, and of invariance and repeats."""

@@ -1,0 +1,103 @@
+"""Opens `diffusers:CLASS`: every network of diffusers (denoisers, autoencoders, control nets, adapters), small and
+seeded."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+from typing import Any
+
+from torch import nn
+
+from mindgap.models.corpus.argument_makers.diffusers_cases import BORROWERS, CASES, PARTS
+from mindgap.models.corpus.argument_makers.diffusers_inputs import InputMaker, ModelCase
+from mindgap.models.corpus.libraries import import_library, silence_output
+from mindgap.models.corpus.program import Built, Program
+from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
+from mindgap.models.corpus.weights.construction import construct, parameters_on_meta
+from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
+from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+from mindgap_zoo.zoos.diffusers.shrinking import shrink_arguments
+
+#: A class that no rule makes smaller than this is not built.
+_MOST_PARAMETERS = 60_000_000
+_BASES = ("ModelMixin", "LegacyModelMixin")
+
+
+def _diffusers() -> Any:
+    """Imports the library. Raises `SourceError` if it is not installed."""
+    library = import_library("diffusers", "diffusers:", "diffusers")
+    library.logging.set_verbosity_error()
+    logging.getLogger("diffusers").setLevel(logging.ERROR)
+    return library
+
+
+def names() -> list[str]:
+    """Returns the names of all networks that diffusers exports."""
+    models: Any = importlib.import_module(f"{_diffusers().__name__}.models")
+    exported: dict[str, list[str]] = models._import_structure
+    return sorted({name for listed in exported.values() for name in listed if _found(name) is not None})
+
+
+def _found(name: str) -> Any:
+    """Returns the class of that name if it is a network, else None."""
+    library = _diffusers()
+    models: Any = importlib.import_module(f"{library.__name__}.models")
+    found = getattr(models, name, None)
+    is_network = isinstance(found, type) and issubclass(found, library.ModelMixin) and name not in _BASES
+    return found if is_network else None
+
+
+def open_diffusers(source: Source) -> list[Program]:
+    """Returns one program. Raises `SourceError` if diffusers has no such network."""
+    chosen = source_options(source)
+    found = _found(source.target)
+    if found is None:
+        near = suggest(source.target, names())
+        raise SourceError(f"{source.text}: diffusers has no network {source.target!r}{near}")
+    return [Program(source.target, source.text, functools.partial(_build, source, found, chosen))]
+
+
+def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
+    case = CASES.get(source.target, ModelCase())
+    with silence_output():
+        model = construct(source, chosen, functools.partial(_create, model_class, case, chosen.layers or 2))
+        registry = TensorRegistry()
+        seed_weights(model, chosen.seed, registry)
+        try:
+            given = InputMaker(model, case, chosen, registry).arguments()
+        except LookupError as error:
+            raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
+        seed_statistics(model, lambda: _run(source, model, given), chosen.seed, registry)
+    if chosen.train:
+        model.train()
+    held = {name: value for name, value in given.items() if name in case.fixed}
+    if not held:
+        return Built(model, (), given, registry)
+    rest = {name: value for name, value in given.items() if name not in held}
+    return Built(functools.partial(model, **held), (), rest, registry)
+
+
+def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
+    """Creates a small model. Raises the constructor's error."""
+    own = {**case.config}
+    if model_class.__name__ in PARTS:
+        argument, part, count = PARTS[model_class.__name__]
+        own[argument] = [_create(_found(part), CASES.get(part, ModelCase()), layers) for _ in range(count)]
+    config = shrink_arguments(model_class, own, layers)
+    count = parameters_on_meta(functools.partial(model_class, **config))
+    if count is not None and count > _MOST_PARAMETERS:
+        raise ValueError(f"{count:,} parameters even when made small")
+    model = model_class(**config)
+    if model_class.__name__ in BORROWERS:
+        lender = BORROWERS[model_class.__name__]
+        model = model_class.from_transformer(model, _create(_found(lender), CASES.get(lender, ModelCase()), layers))
+    return model
+
+
+def _run(source: Source, model: nn.Module, given: dict[str, Any]) -> None:
+    try:
+        model(**given)
+    except Exception as error:
+        raise SourceError(f"{source.text}: with {', '.join(given)} it raised {one_line(error)}") from error
