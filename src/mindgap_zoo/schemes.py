@@ -6,23 +6,25 @@ from typing import Final
 
 from mindgap.models.corpus.source import IMAGE_OPTIONS, MODEL_OPTIONS, TEXT_OPTIONS, Scheme
 
-_ZOOS: Final = "mindgap_zoo.zoos"
-_SAMPLES: Final = "mindgap_zoo.operator_samples"
-_RECORDS: Final = "mindgap_zoo.records"
 
-TIMM: Final = Scheme("NAME", f"{_ZOOS}.timm_models:open_timm", IMAGE_OPTIONS, listed=True)
-TORCHVISION: Final = Scheme("NAME", f"{_ZOOS}.torchvision_models:open_torchvision", IMAGE_OPTIONS, listed=True)
+TIMM: Final = Scheme("NAME", "mindgap_zoo.zoos.timm_models:open_timm", IMAGE_OPTIONS, listed=True)
+TORCHVISION: Final = Scheme("NAME", "mindgap_zoo.zoos.torchvision_models:open_torchvision", IMAGE_OPTIONS, listed=True)
 TRANSFORMERS: Final = Scheme(
     "CLASS or MODEL_TYPE", "mindgap.models.corpus.argument_makers.transformers_models:open_transformers", TEXT_OPTIONS,
     listed=True,
 )  # fmt: skip
-DIFFUSERS: Final = Scheme("CLASS", f"{_ZOOS}.diffusers.models:open_diffusers", TEXT_OPTIONS, listed=True)
-OPEN_CLIP: Final = Scheme("NAME", f"{_ZOOS}.open_clip_models:open_open_clip", IMAGE_OPTIONS, listed=True)
-PYG: Final = Scheme("CLASS", f"{_ZOOS}.pyg.models:open_pyg", MODEL_OPTIONS, listed=True)
-PYTORCHCV: Final = Scheme("NAME", f"{_ZOOS}.pytorchcv_models:open_pytorchcv", IMAGE_OPTIONS, listed=True)
+DIFFUSERS: Final = Scheme("CLASS", "mindgap_zoo.zoos.diffusers.models:open_diffusers", TEXT_OPTIONS, listed=True)
+OPEN_CLIP: Final = Scheme("NAME", "mindgap_zoo.zoos.open_clip_models:open_open_clip", IMAGE_OPTIONS, listed=True)
+PYG: Final = Scheme("CLASS", "mindgap_zoo.zoos.pyg.models:open_pyg", MODEL_OPTIONS, listed=True)
+PYTORCHCV: Final = Scheme("NAME", "mindgap_zoo.zoos.pytorchcv_models:open_pytorchcv", IMAGE_OPTIONS, listed=True)
 OPS: Final = Scheme(
-    "OPERATOR or OPERATOR#SAMPLE", f"{_SAMPLES}.operators:open_operators", ("seed", "dtype"), listed=True
+    "OPERATOR or OPERATOR#SAMPLE",
+    "mindgap_zoo.operator_samples.operators:open_operators",
+    ("seed", "dtype"),
+    listed=True,
 )
-MODULES: Final = Scheme("MODULE or MODULE#SAMPLE", f"{_SAMPLES}.modules:open_modules", MODEL_OPTIONS, listed=True)
-RECORDS: Final = Scheme("FILE.parquet#ID", f"{_RECORDS}.parquet:open_records", ("seed", "dtype"))
-GRAPHNET: Final = Scheme("DIR", f"{_RECORDS}.graphnet_folder:open_graphnet", ("seed", "dtype"))
+MODULES: Final = Scheme(
+    "MODULE or MODULE#SAMPLE", "mindgap_zoo.operator_samples.modules:open_modules", MODEL_OPTIONS, listed=True
+)
+RECORDS: Final = Scheme("FILE.parquet#ID", "mindgap_zoo.records.parquet:open_records", ("seed", "dtype"))
+GRAPHNET: Final = Scheme("DIR", "mindgap_zoo.records.graphnet_folder:open_graphnet", ("seed", "dtype"))

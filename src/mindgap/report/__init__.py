@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from mindgap.graph import MindgapError
+
 if TYPE_CHECKING:
     from mindgap.report.cause_page import cause_pages
     from mindgap.report.junit import junit_xml
@@ -39,4 +41,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'mindgap.report' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"mindgap.report.{_HOMES[name]}"), name)
+    try:
+        return getattr(importlib.import_module(f"mindgap.report.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name not in ("altair", "vl_convert"):
+            raise
+        raise MindgapError(f"a page needs {error.name}, which is not installed: pip install 'mindgap[html]'") from None
