@@ -6,7 +6,6 @@ from typing import Final
 
 from mindgap.models.corpus.source import IMAGE_OPTIONS, MODEL_OPTIONS, TEXT_OPTIONS, Scheme
 
-
 TIMM: Final = Scheme("NAME", "mindgap_zoo.zoos.timm_models:open_timm", IMAGE_OPTIONS, listed=True)
 TORCHVISION: Final = Scheme("NAME", "mindgap_zoo.zoos.torchvision_models:open_torchvision", IMAGE_OPTIONS, listed=True)
 TRANSFORMERS: Final = Scheme(
