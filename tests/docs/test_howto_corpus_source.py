@@ -53,7 +53,9 @@ def test_an_entry_point_that_cannot_be_loaded_is_left_out_with_a_warning(tmp_pat
         "from mindgap.models.corpus import SCHEMES, schemes\n"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
-        "    assert dict(schemes()) == dict(SCHEMES)\n"
+        "    found = schemes()\n"
+        "assert 'broken' not in found and set(SCHEMES) < set(found)\n"
+        "assert found['timm'].opener.startswith('mindgap_zoo.')\n"
         "print(*[w.message for w in caught], sep='|')\n"
     )
     path = os.pathsep.join([str(tmp_path), str(Path(mindgap.__file__).parents[1])])

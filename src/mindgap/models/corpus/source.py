@@ -83,7 +83,8 @@ def schemes() -> Mapping[str, Scheme]:
     A package cannot replace a scheme of mindgap. Warns of an entry point that cannot be loaded, and leaves it out.
     """
     found = dict(SCHEMES)
-    for point in entry_points(group=GROUP):
+    ours_first = sorted(entry_points(group=GROUP), key=lambda point: point.dist is None or point.dist.name != "mindgap")
+    for point in ours_first:
         try:
             scheme = point.load()
         except (ImportError, AttributeError) as error:
