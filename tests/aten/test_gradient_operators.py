@@ -35,7 +35,7 @@ def _samples(info: Any) -> Iterator[Any]:
 @pytest.mark.nightly
 def test_no_public_forward_function_calls_one_but_those_listed() -> None:
     pytest.importorskip("expecttest")
-    from mindgap.aten.torch_private.test_suite import operator_descriptions
+    from mindgap.aten.torch_private.operator_tests import operator_descriptions
 
     calls, functions = _Calls(), 0
     for info in operator_descriptions():

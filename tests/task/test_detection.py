@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from mindgap.graph.compare.boxes import box_array, overlaps, same_objects
 from mindgap_studies.results.predictions import Prediction, Truth
+from mindgap_studies.task.boxes import box_array, overlaps, same_objects
 from mindgap_studies.task.detection import coco_precision, detection_precisions, localised, required_overlap
 
 TRUE = (0.0, 0.0, 100.0, 100.0)

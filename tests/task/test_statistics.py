@@ -5,8 +5,8 @@ import math
 import pytest
 from scipy.stats import binomtest
 
-from mindgap.graph.compare.shares import wilson
 from mindgap_studies.task.statistics import calibration_error, mcnemar, perplexity
+from mindgap_surveys.shares import wilson
 
 
 @pytest.mark.parametrize(("count", "of"), [(0, 10), (3, 10), (36, 500), (10, 10), (1, 50_000)])

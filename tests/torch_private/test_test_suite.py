@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mindgap.aten.torch_private.test_suite import call_without_seeds, module_descriptions, operator_descriptions
+from mindgap.aten.torch_private.operator_tests import call_without_seeds, module_descriptions, operator_descriptions
 from mindgap_studies.porting_runs.isolated_call import CallLimits, run_isolated
 
 

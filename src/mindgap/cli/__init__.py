@@ -1,7 +1,8 @@
-"""Implements the command line: every function of the Python API as a command.
+"""Implements the command line.
 
-Input: argv. Output: a table for people or JSON for machines on standard output, progress and
-complaints on standard error, and an exit status. Decides nothing that the API does not decide.
+Input: argv. Output: a table for people or JSON for machines on standard output, progress and complaints on standard
+error, and an exit status. Verdicts are decided below; the exit status, and what a baseline or a project allows, here.
+Other packages add commands (`mindgap.run.extensions`).
 """
 
 from __future__ import annotations

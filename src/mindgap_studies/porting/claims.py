@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mindgap.graph.compare.shares import Share, wilson
 from mindgap_studies.porting.slowdown import INTOLERABLE, RATIOS
 from mindgap_studies.results.ported_functions import Estimator, FunctionCell, PortingStudy
+from mindgap_surveys.shares import Share, wilson
 
 #: Whether a statement holds: `no data` where it cannot be checked.
 Holds = Literal["yes", "no", "on some targets", "not determined", "no data"]

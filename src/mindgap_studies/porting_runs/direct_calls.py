@@ -44,7 +44,7 @@ def direct_calls_service(_: Channel, processor: int) -> Service:
     # PyTorch is imported late: it counts the processors then, and threads beyond them would wait for each other.
     import torch
 
-    from mindgap.aten.torch_private.test_suite import call_without_seeds
+    from mindgap.aten.torch_private.operator_tests import call_without_seeds
 
     torch.set_num_threads(1)
     importlib.import_module("mindgap.models.corpus")

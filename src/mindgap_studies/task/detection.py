@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap.graph.compare.boxes import OVERLAP, areas, box_array, overlaps
 from mindgap_studies.results.predictions import NOT_FINITE, Prediction, Truth
+from mindgap_studies.task.boxes import OVERLAP, areas, box_array, overlaps
 
 
 def localised(prediction: Prediction, truth: Truth, guesses: int = 5) -> bool:

@@ -9,12 +9,12 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any, Final
 
-from mindgap.graph.compare.shares import wilson
 from mindgap.results.answer_rows import AnswerRow
 from mindgap_studies.results.predictions import NOT_FINITE, ComparedForm, Prediction, TaskResult, Truth
 from mindgap_studies.table import StudyTable, made
 from mindgap_studies.task.detection import coco_precision, detection_precisions, localised
 from mindgap_studies.task.statistics import calibration_error, mcnemar, perplexity
+from mindgap_surveys.shares import wilson
 
 #: By task: what the columns of its table mean.
 NOTES: Final = {

@@ -64,7 +64,7 @@ def flips_of(found: TaskResult, column: ComparedForm) -> Iterator[Flip]:
 
 
 def _same_objects(mine: Prediction, theirs: Prediction) -> bool:
-    from mindgap.graph.compare.boxes import same_objects
+    from mindgap_studies.task.boxes import same_objects
 
     return same_objects((mine.boxes, mine.labels, mine.scores), (theirs.boxes, theirs.labels, theirs.scores))
 

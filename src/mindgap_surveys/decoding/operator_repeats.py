@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from mindgap.graph import Graph, MindgapError, TensorStore
-from mindgap.graph.compare.shares import wilson
 from mindgap.judge.trace.side_values import reason_of
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical, find
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.diff.platform_facts import facts_of
+from mindgap_surveys.shares import wilson
 
 #: The option that asks a platform for deterministic algorithms, and its value.
 DETERMINISTIC: Final = ("deterministic", "on")

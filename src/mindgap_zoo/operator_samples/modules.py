@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from mindgap.aten.torch_private.test_suite import module_descriptions
+from mindgap.aten.torch_private.operator_tests import module_descriptions
 from mindgap.models.corpus.libraries import stay_offline
 from mindgap.models.corpus.program import Built, Program
 from mindgap.models.corpus.sample_inputs import draw_samples, new_registry, round_inexact
