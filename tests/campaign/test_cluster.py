@@ -22,6 +22,7 @@ from kills import LEFT_OUT, SAME, contents, differences, written_twice
 from small_source import Small, plan_text
 
 from mindgap.graph import MindgapError
+from mindgap.graph.compare.reason import Reason
 from mindgap.judge.pipeline.outcome_rows import row_of
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import Row
@@ -192,7 +193,8 @@ class OtherJudge:
     def row(self, case: Case, outcome: Outcome, reference: Outcome) -> Row:
         if not self._broken:
             raise ClusterProblem("its job is lost")
-        return replace(row_of(case.name, outcome), broken=self._broken)
+        killed = (Reason("worker_killed", stage="judging"),)
+        return replace(row_of(case.name, outcome), broken=self._broken, reasons=killed)
 
     def close(self) -> None:
         self.closed += 1

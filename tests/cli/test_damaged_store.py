@@ -76,7 +76,7 @@ def test_the_whole_store_is_read(whole: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_file_is_named(whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], harm: str) -> None:
     files = [file for file in sorted(whole.rglob("*")) if file.is_file() and opened(file)]
-    assert len(files) == 7
+    assert len(files) == 8
     for file in files:
         store = tmp_path / "store"
         shutil.copytree(whole, store)

@@ -23,7 +23,7 @@ from mindgap.platforms.protocol import HasRecipe, Packaged, PlatformError, Scrip
 from mindgap.platforms.registry import places, registered
 from mindgap.platforms.script_runner import read_runner
 
-OWN = [name for name, place in places().items() if place.startswith("mindgap.")]
+OWN = [name for name, place in places().items() if place.partition(".")[0].startswith("mindgap")]
 RUNTIMES = [name for name in OWN if isinstance(registered(name), HostRuntime)]
 OFF = {"opt": "off", "threads": "2"}
 #: Platform, options -> the variables of its worker.

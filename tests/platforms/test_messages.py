@@ -175,6 +175,7 @@ UNPROVOKED = {
     ("ONNX Runtime", "format version missing"): "a graph is exported in a format that it reads; files have it",
     ("ONNX Runtime", "case that a kernel lacks"): "com.microsoft alone; tests/own_path/test_file_referees.py",
     ("ONNX Runtime", "float16 on a device without it"): "needs the WebGPU provider",
+    ("OpenVINO", "no tensor"): "a captured graph has tensors alone; tests/own_path/test_file_values.py has a file",
     ("PyTorch", "compiler lacks operator"): "the classes are Inductor's and the fake tensors' own; compiling is slow",
     ("PyTorch", "kernel lacks dtype"): "since 2.13 at the latest it is a NotImplementedError, which comes first",
     ("PyTorch", "no kernel for the backend"): "the dispatcher raises NotImplementedError for it, which comes first",

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.graph.compare.reason import Reason
 from mindgap.platforms.listing import PlatformInfo
 from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Row
@@ -70,12 +71,14 @@ def test_versions_of_the_runtimes_are_recorded() -> None:
 
 
 def test_a_refusal_is_not_implemented_save_where_the_device_got_nothing() -> None:
-    def reason(message: str) -> str:
-        row = Row("m", canonical("onnxruntime/qnn"), "unsupported", None, message=message)
+    def reason(message: str, *reasons: Reason) -> str:
+        row = Row("m", canonical("onnxruntime/qnn"), "unsupported", None, message=message, reasons=reasons)
         return pytorch_functions._result("ops:arange#0", row, None).reason
 
     assert reason("aten.erfinv.default: the exporter has no ONNX translation") == "not implemented"
-    assert reason("model: ONNX Runtime computed all of it before QNNExecutionProvider got a node") == "not compared"
+    before = Reason("computed_before")
+    message = "model: ONNX Runtime computed all of it before QNNExecutionProvider got a node"
+    assert reason(message, before) == "not compared"
 
 
 def test_what_a_provider_takes_without_an_implementation_is_not_implemented() -> None:
@@ -100,7 +103,8 @@ def test_what_is_late_or_left_by_a_delegate_is_judged_again(monkeypatch: pytest.
     late = {"cpu/jit": Row("s", canonical("cpu/jit"), "timeout", None, message="no answer within 60 s")}
     refusal = "aten.topk.default: XNNPACK took none of 1 operators: aten.topk.default (1)"
     names = "litert/cpu", "executorch/cpu@threads=1", "onnxruntime/coreml"
-    left = {name: Row("s", canonical(name), "unsupported", None, message=refusal) for name in names}
+    none = (Reason("took_none"),)
+    left = {name: Row("s", canonical(name), "unsupported", None, message=refusal, reasons=none) for name in names}
 
     def diff_many(subjects: Any, targets: list[str], settings: Any) -> Any:
         asked.append((targets, settings.deadline_s))
@@ -124,7 +128,7 @@ def test_judging_again_that_fails_leaves_the_sample_not_compared(monkeypatch: py
     refusal = "aten.topk.default: XNNPACK took none of 1 operators: aten.topk.default (1)"
     first = [
         Row("s", canonical("cpu/jit"), "timeout", None, message="no answer within 60 s"),
-        Row("s", canonical("litert/cpu"), "unsupported", None, message=refusal),
+        Row("s", canonical("litert/cpu"), "unsupported", None, message=refusal, reasons=(Reason("took_none"),)),
         Row("s", canonical("cpu/inductor"), "ok", "identical"),
     ]
 

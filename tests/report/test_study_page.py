@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from mindgap.report import study_page
 from mindgap.results.store import Store
 from mindgap_studies import StudyTable, records
 from mindgap_studies.gap import PUBLISHED, Study, gap
 from mindgap_studies.report.study_chart import chart_of
-from mindgap_studies.report.study_html import cell, coded, percent
+from mindgap_studies.report.study_html import cell, coded, percent, study_page
 from report.browser import needs_chromium
 from report.test_page import browse
 from studies.gap_rows import made

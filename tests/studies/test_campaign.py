@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from campaign.small_source import Small, plan_text
-from mindgap.report import study_page
 from mindgap.results.store import Store
 from mindgap_campaign.campaign.plan import parse_plan
 from mindgap_campaign.campaign.session import RunOptions, begin
 from mindgap_studies import records
 from mindgap_studies.gap import gap
 from mindgap_studies.gap.vocabulary import WORDS
+from mindgap_studies.report.study_html import study_page
 
 TOYS = Path(__file__).parents[1] / "campaign"
 

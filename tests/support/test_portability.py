@@ -15,10 +15,10 @@ from cli.command_line import mindgap
 from mindgap.cli.streams import Exit
 from mindgap.graph import Constant, Graph, Input, Labels, MindgapError, Node, Ref, TensorSpec, default_tensor_store
 from mindgap.platforms.name import PlatformName
-from mindgap.report.sarif import sarif_of_portability
 from mindgap.results.rows import Model, Report, Row
 from mindgap.workflows.diff.session import with_distinct_names
 from mindgap_surveys.cli.portability import _captured, _is_method, _object, _options, _print, status_of_uses
+from mindgap_surveys.report.portability_sarif import sarif_of_portability
 from mindgap_surveys.support.code_scan import CodeScan, Place, scan
 from mindgap_surveys.support.portability import (
     FunctionUse,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ import pytest
 
 from mindgap.aten.dead_nodes import known_at_load
 from mindgap.graph import Graph, operands
+from mindgap.graph.compare.reason import Reason
 from mindgap.judge.trace.failure import failing_part
 from mindgap.judge.trace.judge import Judge
 from mindgap.judge.trace.known_failures import KnownFailures, pattern_of, places_of
@@ -172,6 +174,7 @@ def test_what_a_library_prints_before_it_aborts_does_not_matter() -> None:
 
 def test_a_worker_that_does_not_start_accuses_no_operator() -> None:
     failure = outcome("crash", "exited with status <n> while starting")
+    failure = dataclasses.replace(failure, reason=Reason("worker_ended", stage="starting"))
     found, bench = search(lambda graph: failure, failure, long_chain())
     assert found.nodes == () and not bench.seen
 

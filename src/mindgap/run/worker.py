@@ -67,12 +67,13 @@ def platform_service(
 
 
 def _restored() -> contextlib.AbstractContextManager[list[str]]:
-    """Restores PyTorch's state after a job, where the platform has imported it, as `process_state.restored`."""
+    """Restores PyTorch's state after a job, where the platform has imported it. Its random numbers go on: an operator
+    that draws some would give the same in each run."""
     if "torch" not in sys.modules:
         return contextlib.nullcontext([])
     from mindgap.aten.torch_private.process_state import restored
 
-    return restored()
+    return restored(generators=False)
 
 
 def _store_of_host() -> TensorStore:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
-from mindgap.platforms import dtype_policy, host
+from mindgap.platforms import dtype_policy, host, onnxruntime
 from mindgap.platforms.delegation import computed_before, delegation_of
 from mindgap.platforms.host_runtime import HostRuntime, Option
 from mindgap.platforms.messages import Reading
@@ -176,9 +176,9 @@ def provider_backend(
         return chosen(options).provider.variables(options)
 
     def script(options: Options) -> ScriptRunner:
-        folder, settings = Path(__file__).parent, chosen(options)
+        settings, plain = chosen(options), Path(str(onnxruntime.__file__)).with_name("run.py")
         if not settings.delegates:
-            return read_runner(folder / "run.py", packages, "run" if settings.opt == "all" else "run_unoptimised")
+            return read_runner(plain, packages, "run" if settings.opt == "all" else "run_unoptimised")
         edits = {"ORT_ENABLE_ALL": "ORT_DISABLE_ALL"} if "opt" in options else dict[str, str]()
         given, found = settings.provider_options, settings.provider
         if own_run.exists():
@@ -187,7 +187,7 @@ def provider_backend(
             edits['"CUDAExecutionProvider"'] = f'"{found.name}"'
         if found.script == "run_plugin":
             edits |= {'"PLUGIN"': f'"{found.plugin}"', '"NAME"': f'"{found.name or found.plugin}"'}
-        runner = read_runner(folder / "run.py", packages, found.script, properties=given, edits=edits)
+        runner = read_runner(plain, packages, found.script, properties=given, edits=edits)
         return replace(runner, refusal=LEFT_TO_CPU)
 
     def file_script(options: Options, file: str) -> ScriptRunner | None:

@@ -149,16 +149,19 @@ def set_random_states(states: tuple[Any, ...]) -> None:
 
 
 @contextlib.contextmanager
-def restored() -> Generator[list[str]]:
-    """Makes all of it as it was, whatever the code within leaves. The list then names what was entered and not left: a
-    process that serves other programs is to be replaced."""
+def restored(generators: bool = True) -> Generator[list[str]]:
+    """Makes all of it as it was, whatever the code within leaves; `generators`: the random numbers, too.
+
+    The list then names what was entered and not left: a process that serves other programs is to be replaced.
+    """
     before, within, drawn = settings(), transformations(), random_states()
     left: list[str] = []
     yield left
     left += [name for name, now in transformations().items() if now != within[name]]
     if not left:
         set_all(before)
-        set_random_states(drawn)
+        if generators:
+            set_random_states(drawn)
 
 
 @contextlib.contextmanager
