@@ -5,7 +5,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from PIL import Image
 
@@ -14,7 +13,7 @@ from mindgap.models.sources.preprocessing import Preprocessing, preprocessing_of
 from mindgap_studies.task_runs.dataset_client import DatasetClient, DatasetFacts
 from mindgap_studies.task_runs.datasets import EndOfDataset, open_dataset, read_example
 from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExample, picture_of
-from mindgap_studies.task_runs.torchvision_datasets import Indexed
+from mindgap_studies.task_runs.python_datasets import PythonDataset
 
 FORMS = [InputForm("images", (1, 4, 4), "float32")]
 PLAIN = Pixels()
@@ -136,18 +135,44 @@ def test_a_callable_is_streamed_from_any_number(tmp_path: Path) -> None:
         open_dataset(f"{tmp_path}/data.py:fails", FORMS, PLAIN).example(1)
 
 
-def test_a_saved_hugging_face_dataset_is_read_without_the_library(tmp_path: Path) -> None:
+def test_a_saved_hugging_face_dataset_is_read_by_its_library(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
     image(tmp_path / "one.png", 255)
-    row = {"bytes": (tmp_path / "one.png").read_bytes(), "path": None}
-    table = pa.table({"image": [row, row], "label": [1, 0]})
-    folder = tmp_path / "saved"
-    folder.mkdir()
-    with pa.ipc.new_stream(folder / "data-00000-of-00001.arrow", table.schema) as writer:
-        writer.write_table(table)
-    (folder / "dataset_info.json").write_text(json.dumps({"features": {"label": {"names": ["a", "b"]}}}))
-    found = open_dataset(f"hf:{folder}", FORMS, PLAIN)
-    assert (found.classes, found.count) == (("a", "b"), 2)
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b"])})
+    saved = datasets.Dataset.from_dict({"image": [str(tmp_path / "one.png")] * 2, "label": [1, 0]}, features)
+    datasets.DatasetDict({"test": saved}).save_to_disk(tmp_path / "saved")
+    found = open_dataset(f"hf:{tmp_path}/saved/test", FORMS, PLAIN)
+    assert (found.classes, found.count, found.images) == (("a", "b"), 2, True)
     assert found.example(0).labels == (1,) and (found.example(0).inputs[0] == 1).all()
+    with pytest.raises(MindgapError, match=r"it has several splits: name one, as in hf:.*/saved/test"):
+        open_dataset(f"hf:{tmp_path}/saved", FORMS, PLAIN)
+
+
+def test_an_indexed_dataset_of_a_function_is_read_by_number(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(
+        "from PIL import Image\n"
+        "class Rows:\n"
+        "    classes = ['a', 'b']\n"
+        "    def __len__(self):\n"
+        "        return 3\n"
+        "    def __getitem__(self, number):\n"
+        "        if number == 0:\n"
+        "            raise OSError('broken')\n"
+        "        return Image.new('L', (8, 8), 51 * number), number % 2\n"
+        "def named():\n"
+        "    return [{'images': [[[0.5] * 4] * 4], 'label': 1}, {'label': 0}]\n"
+    )
+    found = open_dataset(f"{tmp_path}/data.py:Rows", FORMS, Pixels((0.5,), (0.25,)))
+    assert (found.count, found.classes, found.images) == (3, ("a", "b"), True)
+    assert np.allclose(found.example(2).inputs[0], (0.4 - 0.5) / 0.25) and found.example(1).labels == (1,)
+    with pytest.raises(UnreadableExample, match="OSError: broken"):
+        read_example(found, 0)
+    with pytest.raises(EndOfDataset):
+        found.example(3)
+    found = open_dataset(f"{tmp_path}/data.py:named", FORMS, PLAIN)
+    assert found.example(0).inputs[0].shape == (1, 4, 4)
+    with pytest.raises(MindgapError, match="it needs `label`, and `image` or the model's images"):
+        found.example(1)
 
 
 def test_a_torchvision_dataset_is_read(tmp_path: Path) -> None:
@@ -196,7 +221,6 @@ def test_other_bad_datasets_are_one_line(tmp_path: Path) -> None:
         (f"{tmp_path}/nothing.py:none", "it is empty"),
         (f"{tmp_path}/nothing.py:odd", r"example 0 is a int: yield \(inputs, label\)"),
         (f"{tmp_path}/nothing.py:absent", "it has no function 'absent'"),
-        (f"hf:{tmp_path}/one", r"holds no \.arrow and no \.parquet"),
     ):
         with pytest.raises(MindgapError, match=says):
             open_dataset(str(given), FORMS, PLAIN)
@@ -282,44 +306,18 @@ def test_an_index_error_of_a_library_is_no_end(tmp_path: Path) -> None:
         def __getitem__(self, number: int) -> tuple[np.ndarray, object]:
             return np.zeros((1, 4, 4)), [0, {"annotation": {}}][number]
 
-    found = Indexed("torchvision:VOCDetection", Inner(), FORMS, PLAIN)
+    found = PythonDataset("torchvision:VOCDetection", FORMS, PLAIN, Inner)
     assert read_example(found, 0).labels == (0,)
-    with pytest.raises(UnreadableExample, match=r"its label is \{'annotation'"):
+    with pytest.raises(UnreadableExample, match="KeyError: 'boxes'"):
         read_example(found, 1)
 
 
 @pytest.mark.parametrize("label", [None, "cat"])
-def test_a_saved_label_that_is_no_number_is_left_out(tmp_path: Path, label: object) -> None:
-    parquet(tmp_path / "x.parquet", [label, label])
-    with pytest.raises(UnreadableExample, match=f"its label is {label!r}: give a whole number"):
-        read_example(open_dataset(f"hf:{tmp_path}", [InputForm("x", (2,), "float32")], PLAIN), 0)
-
-
-def parquet(path: Path, labels: list) -> None:
-    import pyarrow.parquet as pq
-
-    path.parent.mkdir(exist_ok=True, parents=True)
-    pq.write_table(pa.table({"x": [[0.0, 1.0]] * len(labels), "label": labels}), path)
-
-
-@pytest.mark.parametrize(
-    ("names", "splits"),
-    [
-        (("train-00000-of-00001", "test-00000-of-00001"), "test, train"),
-        (("train/0000", "validation/0000"), "train, validation"),
-        (("easy-0-of-1", "hard-0-of-1"), "easy, hard"),
-        (("train-00000-of-00002", "train-00001-of-00002"), ""),
-        (("latest_0", "latest_1"), ""),
-    ],
-)
-def test_splits_are_not_joined(tmp_path: Path, names: tuple[str, ...], splits: str) -> None:
-    for name in names:
-        parquet(tmp_path / "data" / f"{name}.parquet", [0, 1])
-    if not splits:
-        assert open_dataset(f"hf:{tmp_path}", [InputForm("x", (2,), "float32")], PLAIN).count == 4
-        return
-    with pytest.raises(MindgapError, match=rf"it has several splits \({splits}\)"):
-        open_dataset(f"hf:{tmp_path}", [InputForm("x", (2,), "float32")], PLAIN)
+def test_a_label_that_is_no_number_is_left_out(label: object) -> None:
+    row = np.zeros(2, np.float32)
+    found = PythonDataset("rows", [InputForm("x", (2,), "float32")], PLAIN, lambda: [(row, 1), (row, label)])
+    with pytest.raises(UnreadableExample, match=f"its label is .*{label}"):
+        read_example(found, 1)
 
 
 def test_hidden_folders_are_no_classes_and_empty_ones_are_refused(tmp_path: Path) -> None:
@@ -337,13 +335,11 @@ def test_hidden_folders_are_no_classes_and_empty_ones_are_refused(tmp_path: Path
 def test_mean_and_std_are_refused_where_they_do_nothing(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", images=IMAGES, labels=np.arange(2))
     (tmp_path / "data.py").write_text("def f():\n    yield [[[0.0]]], 1\n")
-    parquet(tmp_path / "saved" / "x.parquet", [0, 1])
     image(tmp_path / "images" / "cat" / "a.png", 1)
-    pixels, plain = Pixels((0.5,)), [InputForm("x", (2,), "float32")]
+    pixels = Pixels((0.5,))
     for given, forms in (
         (tmp_path / "d.npz", FORMS),
         (f"{tmp_path}/data.py:f", FORMS),
-        (f"hf:{tmp_path}/saved", plain),
         (tmp_path / "images", [InputForm("x", (1, 4, 4), "uint8")]),
     ):
         with pytest.raises(MindgapError, match="--mean and --std are for"):

@@ -27,11 +27,11 @@ from mindgap_studies.task_runs.datasets import (
     Dataset,
     DatasetExample,
     EndOfDataset,
-    Streamed,
     open_dataset,
     read_example,
 )
 from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExample
+from mindgap_studies.task_runs.python_datasets import PythonDataset
 
 
 def dataset_service(_: Channel) -> Service:
@@ -76,7 +76,7 @@ class _Reader:
 
     def skip(self, header: Mapping[str, Any]) -> Answer:
         """Reads up to an example. Behind the last, the next `read` tells the end."""
-        if isinstance(self._dataset, Streamed):
+        if isinstance(self._dataset, PythonDataset):
             with contextlib.suppress(EndOfDataset):
                 self._dataset.skip(header["number"])
         return {"kind": "skipped"}, ()

@@ -1,18 +1,15 @@
-"""Opens datasets with labels: arrays, a folder of images by class, torchvision, Hugging Face `datasets`, a callable.
+"""Opens datasets with labels: arrays, a folder of images by class, Python objects (`python_datasets`).
 
 An example is read by its number, so that a run goes on where it was cut. Runs in the dataset's own process
 (`dataset_worker`), since users' code and decoders of images may end it.
 """
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# (libraries of datasets are typed in parts)
 
 from __future__ import annotations
 
 import operator
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -92,30 +89,24 @@ def open_dataset(text: str, forms: Sequence[InputForm], pixels: Pixels, classes:
     scheme, _, rest = text.partition(":")
     if classes and not Path(text).is_dir():
         raise MindgapError(f"--classes gives the folders of a dataset their labels: {text} is no folder of images")
-    if scheme == "torchvision" and rest:
-        from mindgap_studies.task_runs.torchvision_datasets import open_torchvision
-
-        return open_torchvision(rest, forms, pixels)
-    if scheme == "hf" and rest:
-        from mindgap_studies.task_runs.hugging_face import open_saved
-
-        return open_saved(Path(rest), forms, pixels)
     path = Path(text)
     if text.endswith(".npz"):
-        _refuse(pixels, text)
+        refuse_pixels(pixels, text)
         return Arrays(path, forms)
     if path.is_dir():
         return ImageFolder(path, forms, pixels, classes)
-    if ":" in text:
-        _refuse(pixels, text)
-        return Streamed(text, forms, _callable(text))
+    if rest:
+        from mindgap_studies.task_runs.python_datasets import PythonDataset, opener
+
+        return PythonDataset(text, forms, pixels, opener(scheme, rest, text))
     raise MindgapError(
         f"dataset {text}: there is no such folder; give a folder of images by class, FILE.npz, torchvision:NAME, "
         "hf:FOLDER, or FILE.py:FUNCTION"
     )
 
 
-def _refuse(pixels: Pixels, dataset: str) -> None:
+def refuse_pixels(pixels: Pixels, dataset: str) -> None:
+    """Raises `MindgapError` where pixels are to be normalised, and the dataset has arrays."""
     if pixels.mean or pixels.std:
         raise MindgapError(f"dataset {dataset}: --mean and --std are for images; its arrays are taken as they are")
 
@@ -302,94 +293,3 @@ def one_image(dataset: object, forms: Sequence[InputForm], pixels: Pixels) -> In
             f"dataset {dataset}: --mean and --std are for inputs of floats, and {forms[0].name} is {forms[0].dtype}"
         )
     return forms[0]
-
-
-class Streamed:
-    """The examples of an iterable: pairs of inputs and what is right. Reading an earlier one begins again."""
-
-    classes: tuple[str, ...] = ()
-    count: int | None = None
-    images: bool = False
-
-    def __init__(self, name: str, forms: Sequence[InputForm], make: Callable[[], Any]) -> None:
-        """`make`: returns the iterable. Raises `MindgapError` for one that is empty, or yields something else."""
-        self._name, self._forms, self._make = name, forms, make
-        self._iterator: Iterator[Any] | None = None
-        self._next = 0
-        #: The pair that was read last, with its number.
-        self._last: tuple[int, Any] | None = None
-        try:
-            first = self._pair(0)
-        except EndOfDataset:
-            raise MindgapError(f"dataset {name}: it is empty: it yields no example") from None
-        self.task: Task = _task_of_target(name, first[1])
-
-    def example(self, number: int) -> DatasetExample:
-        """Reads an example, past those that lie before it."""
-        inputs, target = self._pair(number)
-        given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
-        if len(given) != len(self._forms):
-            raise UnreadableExample(f"it has {len(given)} inputs, and the model {len(self._forms)}")
-        arrays = tuple(fitted(_array(one), form) for one, form in zip(given, self._forms, strict=True))
-        if isinstance(target, Mapping):
-            boxes = _array(target["boxes"]).astype(np.float64).reshape(-1)
-            labels = _array(target["labels"] if "labels" in target else target["label"]).reshape(-1)
-            return DatasetExample(arrays, tuple(map(whole_label, labels)), tuple(map(float, boxes)))
-        return DatasetExample(arrays, tuple(map(whole_label, _array(target).reshape(-1))))
-
-    def skip(self, number: int) -> None:
-        """Reads up to an example, so that a long way takes several requests. Raises `EndOfDataset` behind the last."""
-        self._pair(number)
-
-    def _pair(self, number: int) -> tuple[Any, Any]:
-        if self._last is not None and self._last[0] == number:
-            return self._last[1]
-        try:
-            iterator = self._iterator
-            if iterator is None or number < self._next:
-                iterator, self._next = iter(self._make()), 0
-            self._iterator = iterator
-            while self._next <= number:
-                self._last = self._next, next(iterator)
-                self._next += 1
-        except StopIteration:
-            raise EndOfDataset(number) from None
-        except (Exception, SystemExit) as error:  # the user's code
-            from mindgap.models.capture.origin import user_line_of
-
-            line = user_line_of(error.__traceback__)
-            raise MindgapError(
-                f"dataset {self._name}: it raised {type(error).__name__}: {error}{f' ({line})' if line else ''}"
-            ) from None
-        assert self._last is not None
-        if not isinstance(self._last[1], (tuple, list)) or len(self._last[1]) != 2:
-            raise MindgapError(
-                f"dataset {self._name}: example {number} is a {type(self._last[1]).__name__}: yield (inputs, label)"
-            )
-        return self._last[1][0], self._last[1][1]
-
-
-def _task_of_target(name: str, target: Any) -> Task:
-    if isinstance(target, Mapping):
-        if "boxes" in target and ("label" in target or "labels" in target):
-            return "localisation" if "label" in target else "detection"
-        raise MindgapError(
-            f"dataset {name}: a truth with {', '.join(map(str, target))}: give boxes, and label or labels"
-        )
-    array = _array(target)
-    if array.dtype.kind not in "iu":
-        raise MindgapError(f"dataset {name}: a label is {array.dtype}{list(array.shape)}: give a whole number")
-    return "classification" if array.ndim == 0 else "language"
-
-
-def _array(value: Any) -> Array:
-    """Converts a tensor, an array or a number."""
-    detached = value.detach().cpu().numpy() if hasattr(value, "detach") else value
-    return np.asarray(detached)
-
-
-def _callable(text: str) -> Callable[[], Any]:
-    """Returns the function of FILE.py:FUNCTION or package.module:FUNCTION, as sources of models are opened."""
-    from mindgap.models.corpus.files.user_code import load_callable
-
-    return load_callable(text)
