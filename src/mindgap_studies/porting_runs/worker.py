@@ -175,10 +175,10 @@ class _PairWork:
         self._modes, self._pairs, self._name = modes, pairs, name
         self._make = dict(_candidates(modes, name, public[name]))
 
-    def done(self, work: Callable[[Sequence[_Pair], Tell], None], limits: CallLimits) -> list[dict[str, Any]]:
+    def done(self, work: Callable[[Sequence[_Pair], Tell], None], limits: CallLimits) -> list[Mapping[str, Any]]:
         """Works on all pairs. One at which a process ends, or passes a limit, has that as its result, and the pairs
         behind it go on in another process. One that is reached late gets the whole time limit in another process."""
-        results: list[dict[str, Any]] = []
+        results: list[Mapping[str, Any]] = []
         left = self._pairs
         while left:
             ended = run_isolated(partial(work, left), limits)
@@ -186,7 +186,7 @@ class _PairWork:
             if not ended.fault:
                 break
             sides = [each for each in ended.told if "side" in each]
-            trying = sides[-1] if sides else dict[str, Any]()
+            trying: Mapping[str, Any] = sides[-1] if sides else {}
             place = int(trying.get("place", 0))
             if ended.fault == "time-out" and place > 0:
                 left = left[place:]
