@@ -34,8 +34,6 @@ MEASURED: Final = "direct calls, processor time"
 #: A function that could not be measured is tried again when its study goes on, until so many runs have failed: memory
 #: may have been short, or a process ended from outside.
 MOST_RUNS: Final = 2
-#: Why functions of PyTorch have no seconds in studies of earlier versions.
-_BY_EXECUTOR: Final = "measured by an earlier version of mindgap, through its executor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +263,6 @@ def _added(study: PortingStudy | None, data: dict[str, Any]) -> PortingStudy:
         return PortingStudy(dict(data["settings"]), str(data["machine"]))
     if kind == "draw":
         drawn = tuple(DrawnFunction(**each) for each in data.pop("drawn"))
-        data.pop("untimed", None)  # of an earlier version
         for name in ("versions", "not_tried", "targets"):
             if not isinstance(data[name], dict):
                 raise TypeError(f"{name} is no object")
@@ -282,8 +279,6 @@ def _added(study: PortingStudy | None, data: dict[str, Any]) -> PortingStudy:
     )  # fmt: skip
     if latency is not None:
         _check_seconds(latency)
-        if data["framework"] == "pytorch" and "measured" not in study.settings:
-            latency, data["untimed"] = None, _BY_EXECUTOR
     cell = FunctionCell(**data, samples=samples, latency=latency)
     study.cells[cell.framework, cell.function, cell.target] = cell
     return study

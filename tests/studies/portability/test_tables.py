@@ -13,7 +13,7 @@ from mindgap_studies.porting import tables
 from mindgap_studies.porting.claims import check_claims
 from mindgap_studies.porting.repeated import compare_studies
 from mindgap_studies.report.portability_page import place, portability_page, times
-from mindgap_studies.results.ported_functions import MEASURED, FunctionCell, PortingStudy, SampleResult, StudyFile
+from mindgap_studies.results.ported_functions import FunctionCell, PortingStudy, SampleResult, StudyFile
 from mindgap_studies.table import records
 from studies.ported_study import latency, ported_study
 
@@ -81,19 +81,6 @@ def test_jax_is_compared_by_the_papers_estimator_and_a_figure_below_on_one_targe
     assert claim(study, "91.8 % of JAX") == ("cpu/graph 100 % (72–100), cpu/xla 0 % (0–32)", "on some targets")
 
 
-def test_seconds_of_pytorch_of_an_earlier_version_have_no_figure(kept: Path) -> None:
-    kept.write_text(kept.read_text().replace('"framework": "tensorflow"', '"framework": "pytorch"'))
-    study = StudyFile(kept).read()
-    rows = records(tables.slowdowns(study))
-    assert all(row["functions"] == 0 and row["median_slowdown"] is None for row in rows)
-    why = "measured by an earlier version of mindgap, through its executor"
-    assert {row["left_out"] for row in rows} == {f"8: {why}", f"10: {why}"}
-    assert claim(study, "81.4 %") == ("", "no data")
-    assert all(row["steady_slowdown"] is None for row in records(tables.functions(study)))
-    page = portability_page(study)
-    assert "<circle" not in page and why in page.replace("&#39;", "'") and "0.5×" not in page
-
-
 def test_a_simulated_target_has_classes_and_no_ratio() -> None:
     study = ported_study()
     for number in range(10):
@@ -107,13 +94,6 @@ def test_a_simulated_target_has_classes_and_no_ratio() -> None:
     assert graph["success"] == 10
     page = portability_page(study)
     assert ">simulated<" in page.replace(" ", "").replace("\n", "") and "3×" not in page
-
-
-def test_the_page_says_how_a_study_was_measured() -> None:
-    study = ported_study()
-    assert "measured by the clock" in portability_page(study) and "processor time" not in portability_page(study)
-    study.settings["measured"] = MEASURED
-    assert "its seconds are processor time" in portability_page(study)
 
 
 def test_wide_intervals_are_counted_and_values_that_were_not_compared_are_no_success() -> None:
