@@ -1,5 +1,8 @@
 """Weights and inputs are the same on every machine: their digests are written down here."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +11,7 @@ from mindgap.graph.compare.digest import digest_array
 from mindgap_studies.machines.models.digits import enlarged
 from mindgap_studies.machines.models.initial_weights import initial_weights, limit, load
 from mindgap_studies.machines.models.networks import ResNet18, ResNet50V2, SmallCnn
-from mindgap_studies.machines.models.trained_weights import expand, low_rank_entries, whole_entries
+from mindgap_studies.machines.models.trained_weights import expand
 from mindgap_studies.machines.models.variants import VARIANTS, build, samples
 
 
@@ -56,7 +59,8 @@ def test_trained_weights_come_back_from_their_integers():
     draw = np.random.Generator(np.random.PCG64(1))
     begun = {"w": draw.normal(size=(6, 4, 3, 3)).astype(np.float32)}
     left, right, bias = draw.normal(size=(6, 2)), draw.normal(size=(2, 36)), draw.normal(size=6)
-    found = expand(begun, {**low_rank_entries("w", left, right), **whole_entries("b", bias)})
+    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "train_digits.py"))
+    found = expand(begun, {**tool["low_rank_entries"]("w", left, right), **tool["whole_entries"]("b", bias)})
     assert np.abs(found["w"] - begun["w"] - (left @ right).reshape(6, 4, 3, 3)).max() < 0.1
     assert np.abs(found["b"] - bias).max() < 1e-4
     assert found["w"].dtype == found["b"].dtype == np.float32

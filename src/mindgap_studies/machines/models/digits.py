@@ -7,8 +7,6 @@ from typing import Any, Final
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
-#: The last of the 1,797 images are the test set, in their order.
-TESTED: Final = 360
 #: Brightness goes from 0 to 16.
 _BRIGHTEST: Final = 16
 

@@ -42,21 +42,3 @@ def expand(initial: Mapping[str, Array], entries: Mapping[str, Array]) -> dict[s
             change = (left @ right).astype(np.float64) * float(entries[name + SCALE])
             found[name] = (initial[name].astype(np.float64) + change.reshape(initial[name].shape)).astype(np.float32)
     return found
-
-
-def whole_entries(name: str, tensor: Array) -> dict[str, Array]:
-    """Returns a tensor as 16-bit integers and a scale."""
-    integers, scale = _rounded(tensor, np.int16)
-    return {name + WHOLE: integers, name + SCALE: np.float64(scale)}  # type: ignore[dict-item]  # a scalar is saved like an array
-
-
-def low_rank_entries(name: str, left: Array, right: Array) -> dict[str, Array]:
-    """Returns the factors [outputs, rank] and [rank, inputs·kernel] as 8-bit integers, and the product's scale."""
-    (a, scale_a), (b, scale_b) = _rounded(left, np.int8), _rounded(right, np.int8)
-    return {name + LEFT: a, name + RIGHT: b, name + SCALE: np.float64(scale_a * scale_b)}  # type: ignore[dict-item]  # a scalar is saved like an array
-
-
-def _rounded(tensor: Array, dtype: type[np.signedinteger[Any]]) -> tuple[Array, float]:
-    most = float(np.iinfo(dtype).max)
-    scale = float(np.abs(tensor).max()) / most or 1.0
-    return np.round(tensor.astype(np.float64) / scale).astype(dtype), scale

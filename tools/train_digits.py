@@ -1,12 +1,9 @@
-"""Trains the networks on scikit-learn's digits: `python -m mindgap_studies.machines.models.training [NAME…]`.
+"""Trains the networks on scikit-learn's digits: `python tools/train_digits.py [NAME…]`.
 
-Writes `trained/NAME.npz` and `trained/samples.npz` beside this file. Needs scikit-learn (`pip install
+Writes `trained/NAME.npz` and `trained/samples.npz` of `mindgap_studies.machines.models`. Needs scikit-learn (`pip install
 'mindgap[training]'`). One thread, seeded, deterministic kernels: the same files come out on the same machine.
 Training changes convolutions and dense layers by a product of two thin matrices (`trained_weights`), all else freely.
 """
-
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# (torch and scikit-learn are typed in parts only)
 
 from __future__ import annotations
 
@@ -20,16 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from mindgap_studies.machines.models.digits import TESTED, enlarged
+from mindgap_studies.machines.models.digits import enlarged
 from mindgap_studies.machines.models.distribution import FILE, MODEL, layer
 from mindgap_studies.machines.models.initial_weights import load
-from mindgap_studies.machines.models.trained_weights import FOLDER, expand, low_rank_entries, whole_entries
+from mindgap_studies.machines.models.trained_weights import FOLDER, LEFT, RIGHT, SCALE, WHOLE, expand
 from mindgap_studies.machines.models.variants import VARIANTS, ModelVariant, build, initial, network, samples
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Tensors with fewer elements are trained and kept whole.
 _SMALL: Final = 6000
 SAMPLES: Final = (0, 1, 6)
+#: The last of the 1,797 images are the test set, in their order.
+TESTED: Final = 360
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +125,24 @@ def _entries(module: nn.Module, trainable: _Trainable) -> dict[str, Array]:
     return found
 
 
+def whole_entries(name: str, tensor: Array) -> dict[str, Array]:
+    """Returns a tensor as 16-bit integers and a scale."""
+    integers, scale = _rounded(tensor, np.int16)
+    return {name + WHOLE: integers, name + SCALE: np.float64(scale)}  # type: ignore[dict-item]  # a scalar is saved like an array
+
+
+def low_rank_entries(name: str, left: Array, right: Array) -> dict[str, Array]:
+    """Returns the factors [outputs, rank] and [rank, inputs·kernel] as 8-bit integers, and the product's scale."""
+    (a, scale_a), (b, scale_b) = _rounded(left, np.int8), _rounded(right, np.int8)
+    return {name + LEFT: a, name + RIGHT: b, name + SCALE: np.float64(scale_a * scale_b)}  # type: ignore[dict-item]  # a scalar is saved like an array
+
+
+def _rounded(tensor: Array, dtype: type[np.signedinteger[Any]]) -> tuple[Array, float]:
+    most = float(np.iinfo(dtype).max)
+    scale = float(np.abs(tensor).max()) / most or 1.0
+    return np.round(tensor.astype(np.float64) / scale).astype(dtype), scale
+
+
 def accuracy(module: nn.Module, images: Array, labels: Array, size: int) -> float:
     """Returns the share of images whose class of highest probability is right."""
     module.eval()
@@ -138,7 +155,7 @@ def accuracy(module: nn.Module, images: Array, labels: Array, size: int) -> floa
 
 
 def _digits() -> tuple[Array, Array]:
-    from sklearn.datasets import load_digits  # pyright: ignore[reportMissingTypeStubs]
+    from sklearn.datasets import load_digits
 
     digits: Any = load_digits()
     return digits.images.astype(np.int8), digits.target.astype(np.int64)
@@ -182,7 +199,7 @@ def main(names: list[str]) -> int:
     np.savez_compressed(FOLDER / "samples.npz", images=tested[list(SAMPLES)], numbers=np.array(SAMPLES))
     for variant in VARIANTS:
         if variant.trained and (not names or variant.file in names):
-            print(_make(variant, images, labels), flush=True)  # noqa: T201
+            print(_make(variant, images, labels), flush=True)
     _record_distribution()
     return 0
 
