@@ -1,7 +1,7 @@
 """Trains the networks on scikit-learn's digits: `python tools/train_digits.py [NAME…]`.
 
-Writes `trained/NAME.npz` and `trained/samples.npz` of `mindgap_studies.machines.models`. Needs scikit-learn (`pip install
-'mindgap[training]'`). One thread, seeded, deterministic kernels: the same files come out on the same machine.
+Writes `trained/NAME.npz` and `trained/samples.npz` of `mindgap_studies.machines.models`. Needs scikit-learn (`pip
+install 'mindgap[training]'`). One thread, seeded, deterministic kernels: the same files come out on the same machine.
 Training changes convolutions and dense layers by a product of two thin matrices (`trained_weights`), all else freely.
 """
 

@@ -77,7 +77,6 @@ def test_what_ran_and_what_is_not_there_is_in_the_file(given_path):
     assert "/" not in found.subjects[0].name.removesuffix("/0")
     if not torch.cuda.is_available():
         assert re.search("CUDA|NVIDIA", found.settings["cuda/eager"]["unavailable"])
-        assert re.search("CUDA|NVIDIA", found.algorithms["cuda/eager"]["unavailable"])
 
 
 @pytest.mark.nightly
@@ -155,7 +154,7 @@ def test_tables_figures_and_page(given_path, tmp_path: Path, capfd: pytest.Captu
     text = page.read_text(encoding="utf-8")
     assert ORT in text and "What activations do" in text
     if not torch.cuda.is_available():
-        assert "Not available on its machine" in text and "Figure 3, the algorithm of each convolution" in text
+        assert "Not available on its machine" in text
 
 
 @pytest.mark.nightly

@@ -119,11 +119,6 @@ def _summary(path: Path, found: MachineObservations) -> str:
     ]
     lines += [f"not available: {name}: {reason}" for name, reason in missing.items()]
     lines += [f"{each.status}: {each.subject} on {each.platform}: {each.message}" for each in failed]
-    for name, algorithms in found.algorithms.items():
-        if "unavailable" in algorithms:
-            lines.append(f"Figure 3 (algorithms of convolutions on a GPU): not available: {algorithms['unavailable']}")
-        else:
-            lines.append(f"Figure 3 (algorithms of convolutions on a GPU): {name}, {algorithms['model']}")
     return "\n".join(lines) + "\n"
 
 

@@ -56,7 +56,6 @@ def encode(collected: MachineObservations) -> bytes:
         "prefixes": [[numbers[s], v, [packed(each) for each in p]] for (s, v), p in collected.prefixes.items()],
         "sketches": [[numbers[s], v, list(each)] for (s, v), each in collected.sketches.items()],
         "deviating": [[numbers[d.subject], d.value, d.deviating, d.elements] for d in collected.deviating],
-        "algorithms": collected.algorithms,
     }
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
     return zstandard.ZstdCompressor(level=_LEVEL).compress(text)
@@ -152,7 +151,6 @@ def _decoded(document: Mapping[str, Any]) -> MachineObservations:
         deviating=tuple(
             Deviating(names[int(s)], v, int(some), int(whole)) for s, v, some, whole in document["deviating"]
         ),
-        algorithms=dict(document["algorithms"]),
         complete=bool(document["complete"]),
     )
     _check_classes(found)

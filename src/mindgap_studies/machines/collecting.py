@@ -19,7 +19,6 @@ from mindgap.platforms.name import PlatformName, recorded
 from mindgap.run.pool import WorkerPool
 from mindgap_studies.machines.class_table import ClassTable, NewClass, NewMask
 from mindgap_studies.machines.collected_file import FORMAT, VERSION, write
-from mindgap_studies.machines.convolution_algorithms import observed_algorithms
 from mindgap_studies.machines.description import this_machine
 from mindgap_studies.machines.observations import Deviating, Machine, MachineObservations, Observation
 from mindgap_studies.machines.observing import observe, one_line, structural_difference
@@ -82,11 +81,10 @@ def collect(
                     break
                 _run_setting(setting, runnables, state, store)
             on_progress(number + 1, len(settings), setting.platform)
-        algorithms = observed_algorithms(runnables, store)
     if not any(each.classes for each in state.observations):
         reasons = {str(facts.get("unavailable", "")) for facts in state.settings.values()} - {""}
         raise MindgapError(f"nothing ran on this machine: {'; '.join(sorted(reasons)) or 'every subject failed'}")
-    found = _collected(machine, runnables, state, algorithms, complete)
+    found = _collected(machine, runnables, state, complete)
     write(path, found)
     if not unfinished:
         state.partial.remove()
@@ -203,9 +201,7 @@ def _restore(state: _State, runnables: Sequence[Runnable], store: TensorStore) -
                     )
 
 
-def _collected(
-    machine: Machine, runnables: Sequence[Runnable], state: _State, algorithms: Mapping[str, Any], complete: bool
-) -> MachineObservations:
+def _collected(machine: Machine, runnables: Sequence[Runnable], state: _State, complete: bool) -> MachineObservations:
     table = state.table
     return MachineObservations(
         machine=machine,
@@ -219,6 +215,5 @@ def _collected(
             if any(each.sketch for each in classes)
         },
         deviating=tuple(Deviating(s, v, some, whole) for (s, v), (some, whole) in table.deviating().items()),
-        algorithms=algorithms,
         complete=complete,
     )

@@ -50,7 +50,6 @@ class MergedMachines:
     settings: Mapping[MachinePlatform, Mapping[str, Any]]
     columns: Mapping[str, SubjectColumn]
     deviating: Mapping[str, tuple[Deviating, ...]]
-    algorithms: Mapping[str, Mapping[str, Any]]
 
     def of(self, experiment: str) -> tuple[SubjectColumn, ...]:
         """Returns the columns of an experiment that at least one platform ran."""
@@ -102,7 +101,6 @@ def merged(files: Mapping[str, MachineObservations]) -> MergedMachines:
         },
         columns=_columns(subjects, files),
         deviating={name: collected.deviating for name, collected in files.items()},
-        algorithms={name: collected.algorithms for name, collected in files.items()},
     )
 
 

@@ -96,8 +96,7 @@ class MachineObservations:
     `settings`: facts of each platform as its worker reported them (levels in force, threads, versions), or the reason
     `unavailable`. `prefixes`: the classes
     of each (subject, value): entry n has the digests of class n. `sketches`: for each class of an output, mean and norm
-    and the like. `algorithms`: for each GPU platform the convolution algorithm of each layer, one list per process, or
-    the reason why there is none. `complete`: False for a file of `--quick`, and where time was short.
+    and the like. `complete`: False for a file of `--quick`, and where time was short.
     """
 
     machine: Machine
@@ -107,5 +106,4 @@ class MachineObservations:
     prefixes: Mapping[tuple[str, int], tuple[Prefixes, ...]]
     sketches: Mapping[tuple[str, int], tuple[Mapping[str, Any], ...]]
     deviating: tuple[Deviating, ...]
-    algorithms: Mapping[str, Any]
     complete: bool

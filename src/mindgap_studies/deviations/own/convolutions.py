@@ -1,4 +1,4 @@
-"""Single convolutions: size (Figure 4), distributions of weights and inputs (§3.5), algorithms on GPUs (Figure 3)."""
+"""Single convolutions: size (Figure 4), distributions of weights and inputs (§3.5)."""
 
 from __future__ import annotations
 
@@ -37,20 +37,3 @@ def distributions(merged: MergedMachines) -> StudyTable:
         "Equal numbers of partition: the same platforms are in a class with each other. The paper finds one partition."
     )
     return made("own_distributions", "Section 3.5: distributions of weights and inputs", columns, rows, note)
-
-
-def figure_3(merged: MergedMachines) -> StudyTable:
-    """Makes Figure 3: the algorithm of each convolution on a GPU by process; the reason where there is none."""
-    rows: list[tuple[Any, ...]] = []
-    for machine, platforms in merged.algorithms.items():
-        for platform, found in platforms.items():
-            if "unavailable" in found:
-                rows.append((machine, platform, None, None, None, None, found["unavailable"]))
-                continue
-            outputs = list(dict.fromkeys(found["outputs"]))
-            for process, (approaches, digest) in enumerate(zip(found["approaches"], found["outputs"], strict=True), 1):
-                number = outputs.index(digest) + 1
-                rows += [(machine, platform, process, i, each, number, None) for i, each in enumerate(approaches, 1)]
-    columns = ("machine", "platform", "process", "convolution", "approach", "class", "unavailable")
-    note = "From the names of the kernels that PyTorch's profiler saw. class: of the process's output."
-    return made("own_figure_3", "Figure 3: algorithms of convolutions", columns, rows, note)

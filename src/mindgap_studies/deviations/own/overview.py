@@ -85,8 +85,6 @@ def _remarks(merged: MergedMachines, study: OwnStudy, platforms: int) -> tuple[s
         )
     if missing > _NAMED:
         found.append(f"{missing} platforms are not available on their machine (table own_platforms).")
-    reasons = {row["unavailable"] for row in records(study.table("own_figure_3"))} - {None}
-    found += [f"Figure 3, the algorithm of each convolution on a GPU, is not available: {each}." for each in reasons]
     return tuple(found)
 
 

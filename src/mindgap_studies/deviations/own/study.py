@@ -40,7 +40,6 @@ def own_study(merged: MergedMachines) -> OwnStudy:
             causes.table_1(merged),
             threads,
             causes.thread_effects(threads),
-            convolutions.figure_3(merged),
             convolutions.figure_4(merged),
             layers.figure_5(merged),
             layers.hidden(merged),
