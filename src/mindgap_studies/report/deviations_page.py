@@ -16,7 +16,7 @@ from mindgap.report.templates import styles, template_environment
 from mindgap_studies import StudyTable
 from mindgap_studies.deviations.overview import ClassGrid, ClassTree, GridRow, Leaf, Overview
 from mindgap_studies.report.deviation_charts import OVERHANG, ablation_chart, cumulative_chart, segments
-from mindgap_studies.report.layer_plot import layer_plot
+from mindgap_studies.report.own_charts import layer_chart
 from mindgap_studies.report.study_chart import spaced
 from mindgap_studies.report.study_html import cell, column_kind
 
@@ -81,7 +81,7 @@ def _template() -> Template:
         "groups": _groups,
         "heads": _heads,
         "kinds": _kinds,
-        "layer_plot": layer_plot,
+        "layer_chart": layer_chart,
         "ordered": _ordered,
         "shade": _shade,
         "spaced": spaced,

@@ -25,7 +25,7 @@ def own_charts(page: Overview) -> dict[str, str]:
     figure's name: of each model and sample `own_dendrogram-NAME`, of each model `own_figure_5-NAME`."""
     charts = {"own_classes": _drawn(_matrix(page.grid))}
     charts |= {f"own_dendrogram-{_slug(tree.title)}": _drawn(_dendrogram(tree)) for tree in page.trees}
-    charts |= {f"own_figure_5-{_slug(each.title)}": _drawn(_layers(each)) for each in page.layers}
+    charts |= {f"own_figure_5-{_slug(each.title)}": layer_chart(each) for each in page.layers}
     if page.by_setting is not None:
         charts["own_figure_2"] = _drawn(_matrix(page.by_setting))
     if page.ablation.rows:
@@ -101,8 +101,8 @@ def _short(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _layers(profile: LayerProfile) -> Any:
-    """Draws Figure 5: bits and classes by node, of the platforms that show every node. A ring: of all that show it."""
+def layer_chart(profile: LayerProfile) -> str:
+    """Draws Figure 5: bits and classes by node, of platforms that show every node. A ring: of all that show it."""
     values = [
         {
             "node": number,
@@ -135,7 +135,7 @@ def _layers(profile: LayerProfile) -> Any:
     panels.append(rings.encode(y=alt.Y("ring:Q", title="remaining precision, bits", scale=bits)))
     above = alt.layer(*panels).properties(width=width, height=160, title=alt.Title(_caption(profile), anchor="start"))
     counts = base.mark_bar(color=_LINE).encode(y=alt.Y("classes:Q", title="classes", axis=alt.Axis(tickMinStep=1)))
-    return alt.vconcat(above, counts.properties(width=width, height=80))
+    return _drawn(alt.vconcat(above, counts.properties(width=width, height=80)))
 
 
 def _caption(profile: LayerProfile) -> Sequence[str]:
