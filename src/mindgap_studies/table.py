@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,25 @@ class StudyTable:
     note: str
     query: str
     empty: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyTables:
+    """Tables in the order in which a reader wants them."""
+
+    tables: tuple[StudyTable, ...]
+
+    def table(self, name: str) -> StudyTable:
+        """Returns the table with this name."""
+        return next(table for table in self.tables if table.name == name)
+
+
+def tables_object(tables: Iterable[StudyTable]) -> dict[str, Any]:
+    """Returns the tables by name, each with title, note, columns and rows, as JSON writes them."""
+    return {
+        each.name: {"title": each.title, "note": each.note, "columns": each.columns, "rows": each.rows}
+        for each in tables
+    }
 
 
 def query_table(store: Store, run: str, *, name: str, title: str, note: str, query: str, empty: str) -> StudyTable:

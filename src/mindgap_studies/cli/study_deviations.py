@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
-from rich.table import Table as Grid
 from rich.text import Text
 
 from mindgap.cli.diff import Options
-from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.streams import Exit, result_stream
-from mindgap.cli.tables import console
+from mindgap.cli.tables import console, plain_table
 from mindgap.graph import MindgapError
+from mindgap_studies.cli.table_files import write_tables
 
 if TYPE_CHECKING:
     from mindgap_studies.deviations.published import PublishedStudy
@@ -100,47 +101,36 @@ def deviations(
 
 
 def _published(directory: Path, out: Path | None, html: Path | None, *, as_json: bool) -> int:
-    from mindgap_studies.deviations.published import published_study, to_json
+    from mindgap_studies.deviations.published import published_study
+    from mindgap_studies.table import tables_object
 
     found = published_study(directory)
     with result_stream() as stream:
         if out is not None:
-            _write(found, out)
+            from mindgap_studies.report.deviation_charts import published_charts
+
+            write_tables(out, found.tables)
+            for name, svg in published_charts(found).items():
+                write_file(out / f"{name}.svg", svg)
         if html is not None:
-            _write_page(found, html)
+            from mindgap import __version__
+            from mindgap_studies.deviations.published.overview import published_overview
+            from mindgap_studies.report.deviations_page import deviations_page
+
+            write_file(html, deviations_page(published_overview(found), __version__))
         if as_json:
-            stream.write(to_json(found) + "\n")
+            stream.write(
+                json.dumps({"tables": tables_object(found.tables)}, ensure_ascii=False, allow_nan=False) + "\n"
+            )
         else:
             _print(found, out, stream)
     return Exit.NOTHING_FOUND
 
 
-def _write(found: PublishedStudy, out: Path) -> None:
-    from mindgap_studies import to_csv
-    from mindgap_studies.report.deviation_charts import published_charts
-
-    make_directory(out)
-    for table in found.tables:
-        write_file(out / f"{table.name}.csv", to_csv(table))
-    for name, svg in published_charts(found).items():
-        write_file(out / f"{name}.svg", svg)
-
-
-def _write_page(found: PublishedStudy, path: Path) -> None:
-    from mindgap import __version__
-    from mindgap_studies.deviations.published.overview import published_overview
-    from mindgap_studies.report.deviations_page import deviations_page
-
-    write_file(path, deviations_page(published_overview(found), __version__))
-
-
 def _print(found: PublishedStudy, out: Path | None, stream: TextIO) -> None:
     page = console(stream)
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    grid.add_column("statement", overflow="fold")
-    for name in ("paper", "data", ""):
-        grid.add_column(name, no_wrap=name == "")
-    grid.add_column("remark", overflow="fold")
+    grid = plain_table("statement", "paper", "data", "", "remark")
+    grid.columns[3].no_wrap = True
     for each in found.claims:
         verdict = Text("agrees") if each.agrees else Text("DISAGREES", style="bold")
         grid.add_row(*map(Text, (each.claim, each.paper, each.data)), verdict, Text(each.remark, style="dim"))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final, TextIO
 from rich.table import Table as Grid
 from rich.text import Text
 
-from mindgap.cli.outputs import check_directory, make_directory, write_file
+from mindgap.cli.outputs import check_directory, write_file
 from mindgap.cli.streams import Exit, result_stream
-from mindgap.cli.tables import console
+from mindgap.cli.tables import console, plain_table
+from mindgap_studies.cli.table_files import write_tables
 
 if TYPE_CHECKING:
-    from mindgap_studies.deviations.own import OwnStudy
-    from mindgap_studies.table import StudyTable
+    from mindgap_studies.table import StudyTable, StudyTables
 
 #: Tables that are also printed, with the columns that a terminal has room for.
 _PRINTED: Final = {
@@ -31,12 +31,12 @@ _SHOWN: Final = ("models", "reduced", "casts", "operators")
 def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *, as_json: bool) -> int:
     """Makes the tables and the page of collected files."""
     from mindgap import __version__
-    from mindgap_studies import to_csv
-    from mindgap_studies.deviations.own import own_study, to_json
+    from mindgap_studies.deviations.own import own_study
     from mindgap_studies.deviations.own.overview import own_overview
     from mindgap_studies.machines.merging import read_and_merge
     from mindgap_studies.report.deviations_page import deviations_page
     from mindgap_studies.report.own_charts import own_charts
+    from mindgap_studies.table import tables_object
 
     if out is not None:
         check_directory("--out", out)
@@ -47,21 +47,19 @@ def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *
     page = own_overview(merged, found) if html is not None or drawn else None
     with result_stream() as stream:
         if out is not None:
-            make_directory(out)
-            for table in found.tables:
-                write_file(out / f"{table.name}.csv", to_csv(table))
+            write_tables(out, found.tables)
             for name, svg in (own_charts(page) if page is not None else {}).items():
                 write_file(out / f"{name}.svg", svg)
         if html is not None and page is not None:
             write_file(html, deviations_page(page, __version__))
         if as_json:
-            stream.write(json.dumps(to_json(found), ensure_ascii=False) + "\n")
+            stream.write(json.dumps({"tables": tables_object(found.tables)}, ensure_ascii=False) + "\n")
         else:
             _print(found, out, stream)
     return Exit.NOTHING_FOUND
 
 
-def _print(found: OwnStudy, out: Path | None, stream: TextIO) -> None:
+def _print(found: StudyTables, out: Path | None, stream: TextIO) -> None:
     page = console(stream)
     for row in found.table("own_machines").rows:
         page.print(Text(f"{row[1]}, {row[3]} cores, {row[6]}: {row[7]} platforms"))
@@ -80,9 +78,7 @@ def _print(found: OwnStudy, out: Path | None, stream: TextIO) -> None:
 
 
 def _grid(table: StudyTable, columns: Sequence[str]) -> Grid:
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        grid.add_column(name.replace("_", " "), overflow="fold")
+    grid = plain_table(*(name.replace("_", " ") for name in columns))
     experiment = table.columns.index("experiment") if "experiment" in table.columns else None
     for row in table.rows:
         if experiment is None or row[experiment] in _SHOWN:

@@ -9,12 +9,13 @@ import typer
 from rich.text import Text
 
 from mindgap.cli.diff import seconds
-from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import console, plain_table
 from mindgap.graph import MindgapError
 from mindgap.platforms.registry import canonical
+from mindgap_studies.cli.table_files import write_tables
 
 if TYPE_CHECKING:
     from mindgap_studies.results.ported_functions import PortingStudy
@@ -99,7 +100,9 @@ def portability(
 
             write_file(html, portability_page(study))
         if csv is not None:
-            _write_csv(csv, study)
+            from mindgap_studies.porting.tables import study_tables
+
+            write_tables(csv, study_tables(study))
         if as_json:
             from mindgap_studies.porting.tables import to_json
 
@@ -112,15 +115,6 @@ def portability(
         complain(f"not studied: {name}: {why}")
     status = Exit.WRONG_USE if problems else Exit.NOTHING_FOUND
     return status if earlier is None else _disagreement(earlier, study) or status
-
-
-def _write_csv(folder: Path, study: PortingStudy) -> None:
-    from mindgap_studies import to_csv
-    from mindgap_studies.porting.tables import study_tables
-
-    make_directory(folder)
-    for table in study_tables(study):
-        write_file(folder / f"{table.name}.csv", to_csv(table))
 
 
 def _disagreement(earlier: PortingStudy, study: PortingStudy) -> Exit:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from mindgap.cli.diff import Deadline, Junit, Options, seconds
-from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.sources import only_program, source_client, with_options
 from mindgap.cli.streams import Exit, complain, result_stream
@@ -20,6 +20,7 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S
 from mindgap.results.store import Store
 from mindgap_studies.cli.study_task_tables import print_task
+from mindgap_studies.cli.table_files import write_tables
 from mindgap_studies.results.predictions import TaskResult
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ def task(
 
             write_file(junit, answer_junit(answer_rows(found, max_flips)))
         if csv is not None:
-            _write_csv(csv, found)
+            from mindgap_studies.task.study import task_tables
+
+            write_tables(csv, task_tables(found))
         if as_json:
             from mindgap_studies.task.study import to_json
 
@@ -127,15 +130,6 @@ def task(
         else:
             print_task(found, out)
     return _status(found, max_flips)
-
-
-def _write_csv(folder: Path, found: TaskResult) -> None:
-    from mindgap_studies import to_csv
-    from mindgap_studies.task.study import task_tables
-
-    make_directory(folder)
-    for table in task_tables(found):
-        write_file(folder / f"{table.name}.csv", to_csv(table))
 
 
 def _status(found: TaskResult, max_flips: int | None) -> Exit:

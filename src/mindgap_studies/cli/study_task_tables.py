@@ -8,7 +8,7 @@ from typing import Any, Final, TextIO
 from rich.table import Table as Grid
 from rich.text import Text
 
-from mindgap.cli.tables import console
+from mindgap.cli.tables import console, plain_table
 from mindgap_studies.results.predictions import Flip, TaskResult
 
 #: Flips of each column that are printed.
@@ -82,17 +82,11 @@ def _grid(found: TaskResult, rows: list[dict[str, Any]]) -> Grid:
         "detection": [("AP", "ap"), ("COCO AP", "coco_ap"), ("COCO AP50", "coco_ap_50")],
     }
     columns = kinds[found.task]
-    grid = Grid(box=None, pad_edge=False, header_style="bold")
-    grid.add_column("platform", overflow="fold")
-    for title, _ in columns:
-        grid.add_column(title, justify="right")
-    grid.add_column("flips", justify="right")
     labels = found.task != "detection"
-    for title in ("lost", "gained", "p") if labels else ():
-        grid.add_column(title, justify="right")
-    if found.task in ("classification", "localisation"):
-        grid.add_column("ECE", justify="right")
-    grid.add_column("of the flips", overflow="fold")
+    figures = [title for title, _ in columns]
+    figures += ["flips", "lost", "gained", "p"] if labels else ["flips"]
+    figures += ["ECE"] if found.task in ("classification", "localisation") else []
+    grid = plain_table("platform", *figures, "of the flips", right=figures)
     for row in rows:
         grid.add_row(*map(Text, _cells(row, [name for _, name in columns], labels, found)))
     return grid

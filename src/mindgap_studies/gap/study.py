@@ -19,7 +19,7 @@ from mindgap_studies.gap.reconcile import Check, checks
 from mindgap_studies.gap.speed import model_times, ported, slowdown
 from mindgap_studies.gap.totals import makeup, totals
 from mindgap_studies.gap.vocabulary import VERDICTS, listed
-from mindgap_studies.table import StudyTable, query_table
+from mindgap_studies.table import StudyTable, StudyTables, query_table, tables_object
 
 _RANK: Final = f"list_position([{', '.join(repr(str(word)) for word in FINDINGS)}], word)"
 _FINDINGS: Final = f"""
@@ -64,7 +64,7 @@ FROM runs ORDER BY runs.created, run
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class Study(StudyTables):
     """The study of one run. `seconds`: None for an unfinished run. `checks`: totals that must agree."""
 
     run: str
@@ -73,17 +73,12 @@ class Study:
     version: str
     reference: str
     seconds: float | None
-    tables: tuple[StudyTable, ...]
     checks: tuple[Check, ...]
 
     @property
     def wrong(self) -> tuple[Check, ...]:
         """Returns the checks that fail."""
         return tuple(check for check in self.checks if not check.holds)
-
-    def table(self, name: str) -> StudyTable:
-        """Returns the table with this name."""
-        return next(table for table in self.tables if table.name == name)
 
 
 def gap(store: Store, run: str | None = None) -> Study:
@@ -99,13 +94,9 @@ def gap(store: Store, run: str | None = None) -> Study:
 def to_json(study: Study) -> str:
     """Writes one JSON object: facts of the run, `tables` by name, and the checks that fail."""
     about = ("run", "kind", "created", "version", "reference", "seconds")
-    tables = {
-        table.name: {
-            "title": table.title, "note": table.note, "columns": table.columns, "rows": table.rows,
-            "empty": None if table.rows else table.empty, "query": table.query,
-        }
-        for table in study.tables
-    }  # fmt: skip
+    tables = tables_object(study.tables)
+    for table in study.tables:
+        tables[table.name] |= {"empty": None if table.rows else table.empty, "query": table.query}
     return json.dumps(
         {
             **{name: getattr(study, name) for name in about},

@@ -16,7 +16,7 @@ from typing import Any, Final
 from mindgap_studies.porting.claims import check_claims, lost_share
 from mindgap_studies.porting.slowdown import INTOLERABLE, RATIOS, Slowdown, first_call, paper_estimate, steady
 from mindgap_studies.results.ported_functions import CLASSES, REASONS, FunctionCell, Latency, PortingStudy
-from mindgap_studies.table import StudyTable, made
+from mindgap_studies.table import StudyTable, made, tables_object
 
 #: Estimators that have an interval for each function.
 _INTERVALS: Final[Mapping[str, Callable[[Latency], Slowdown]]] = {"steady": steady, "first call": first_call}
@@ -195,10 +195,7 @@ def to_json(study: PortingStudy) -> str:
             "settings": study.settings,
             "machine": study.machine,
             "draws": {name: asdict(draw) for name, draw in study.draws.items()},
-            "tables": {
-                table.name: {"title": table.title, "note": table.note, "columns": table.columns, "rows": table.rows}
-                for table in study_tables(study)
-            },
+            "tables": tables_object(study_tables(study)),
         },
         ensure_ascii=False,
         allow_nan=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ _LINES: Final = ("#5b9bd5", "#c9480b", "#3f9186")
 _KERNELS: Final = ("#6d6fc4", "#5b9bd5", "#3f9186", "#d9930d", "#c9480b", "#b0509a")
 #: Bits by which the lines of a dendrogram run past the mantissa: classes of equal outputs.
 OVERHANG: Final = 1.5
+#: Pixels of a label, or of a row of panels, at most.
+WIDEST: Final = 700
 #: The number of channels that Figure 4 shows.
 _CHANNELS: Final = 3
 _DASHES: Final = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeColor=INK, symbolStrokeWidth=2)
@@ -131,30 +134,31 @@ def _dendrograms(trees: Sequence[NamedDendrogram]) -> Any:
 
 
 def _dendrogram(named: NamedDendrogram) -> Any:
-    names = [named.names[i] for i in named.tree.order]
     title = f"{named.panel[-1]}: {named.classes} {'class' if named.classes == 1 else 'classes'}"
-    lines = [{"x": x, "y": y, "x2": x2, "y2": y2} for x, y, x2, y2 in segments(named.tree)]
     low = max(0, named.tree.minimum - 2)
-    depth = alt.Scale(domain=[low, named.tree.mantissa + OVERHANG], nice=False)
+    return dendrogram(title, [named.names[i] for i in named.tree.order], named.tree, low).properties(width=210)
+
+
+def dendrogram(title: Any, names: Sequence[str], tree: Dendrogram, low: int = 0) -> Any:
+    """Draws a dendrogram from `low` bits on. `names`: of the leaves, from the top."""
+    lines = [{"x": x, "y": y, "x2": x2, "y2": y2} for x, y, x2, y2 in segments(tree)]
+    leaves = alt.Axis(
+        values=list(range(len(names))), labelExpr=f"{json.dumps(names, ensure_ascii=False)}[datum.value]", grid=False,
+        orient="right", ticks=False, labelLimit=WIDEST,
+    )  # fmt: skip
+    depth = alt.Scale(domain=[low, tree.mantissa + OVERHANG], nice=False)
     place = alt.Scale(domain=[-0.5, len(names) - 0.5], reverse=True, nice=False)
-    ticks = [bits for bits in range(low, named.tree.mantissa + 1) if not bits % 5]
+    ticks = [bits for bits in range(low, tree.mantissa + 1) if not bits % 5]
     return (
         alt.Chart(alt.Data(values=lines), title=title)
         .mark_rule(strokeWidth=1.5, color=INK)
         .encode(
             x=alt.X("x:Q", title="remaining precision, bits", scale=depth, axis=alt.Axis(values=ticks)),
             x2="x2:Q",
-            y=alt.Y("y:Q", title=None, scale=place, axis=_leaf_axis(names)),
+            y=alt.Y("y:Q", title=None, scale=place, axis=leaves),
             y2="y2:Q",
         )
-        .properties(width=210, height=18 * len(names))
-    )
-
-
-def _leaf_axis(names: Sequence[str]) -> Any:
-    labels = ", ".join(f'"{name}"' for name in names)
-    return alt.Axis(
-        values=list(range(len(names))), labelExpr=f"[{labels}][datum.value]", grid=False, orient="right", ticks=False
+        .properties(height=18 * len(names))
     )
 
 

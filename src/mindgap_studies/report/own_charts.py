@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 from mindgap_studies.deviations.overview import ClassGrid, ClassTree, LayerProfile, Overview
-from mindgap_studies.report.deviation_charts import GRID, INK, OVERHANG, ablation_chart, alt, as_svg, segments
+from mindgap_studies.report.deviation_charts import GRID, INK, WIDEST, ablation_chart, alt, as_svg, dendrogram
 
 _COLOURS: Final = (
     "#dce9f6", "#f6e3c5", "#d3ece3", "#f3d6e8", "#e3e5e9", "#e6f0c2", "#f8d5cc", "#d9d5f2", "#cdeef0", "#f2ead0",
@@ -17,7 +16,6 @@ _LINE: Final = "#5b9bd5"
 _RING: Final = "#c9480b"
 #: Characters of a label.
 _LONGEST: Final = 80
-_WIDEST: Final = 700
 
 
 def own_charts(page: Overview) -> dict[str, str]:
@@ -74,27 +72,10 @@ def _matrix(grid: ClassGrid) -> Any:
 def _dendrogram(tree: ClassTree) -> Any:
     """Draws classes as leaves. A line further to the right joins classes that share more bits."""
     leaves = [tree.leaves[i] for i in tree.tree.order]
-    lines = [{"x": x, "y": y, "x2": x2, "y2": y2} for x, y, x2, y2 in segments(tree.tree)]
-    labels = json.dumps([_short(f"{leaf.number}: {leaf.label}") for leaf in leaves], ensure_ascii=False)
-    names = alt.Axis(
-        values=list(range(len(leaves))), labelExpr=f"{labels}[datum.value]", grid=False, orient="right", ticks=False,
-        labelLimit=_WIDEST,
-    )  # fmt: skip
-    ticks = [bits for bits in range(tree.tree.mantissa + 1) if not bits % 5]
-    across = alt.Scale(domain=[0, tree.tree.mantissa + OVERHANG], nice=False)
-    place = alt.Scale(domain=[-0.5, len(leaves) - 0.5], reverse=True, nice=False)
+    names = [_short(f"{leaf.number}: {leaf.label}") for leaf in leaves]
     count = f"{len(leaves)} {'class' if len(leaves) == 1 else 'classes'}, {tree.platforms} platforms"
-    return (
-        alt.Chart(alt.Data(values=lines), title=alt.Title(f"{tree.title}: {count}", anchor="start"))
-        .mark_rule(strokeWidth=1.5, color=INK)
-        .encode(
-            x=alt.X("x:Q", title="remaining precision, bits", scale=across, axis=alt.Axis(values=ticks)),
-            x2="x2:Q",
-            y=alt.Y("y:Q", title=None, scale=place, axis=names),
-            y2="y2:Q",
-        )
-        .properties(width=320, height=18 * len(leaves))
-    )
+    title = alt.Title(f"{tree.title}: {count}", anchor="start")
+    return dendrogram(title, names, tree.tree).properties(width=320)
 
 
 def _short(text: str) -> str:
@@ -110,10 +91,11 @@ def layer_chart(profile: LayerProfile) -> str:
             "classes": point.classes if profile.platforms > 1 else point.all_classes,
             "ring": point.all_precision if point.shown > max(profile.platforms, 1) else None,
             "kind": point.kind,
+            "what": f"node {number}: {point.operator}{point.module and f', {point.module}'}",
         }
         for number, point in enumerate(profile.points, 1)
     ]
-    width = min(_WIDEST, max(200, 12 * len(values)))
+    width = min(WIDEST, max(200, 12 * len(values)))
     ends = [0.5, len(values) + 0.5]
     across = alt.X("node:Q", title="node", scale=alt.Scale(domain=ends, nice=False), axis=alt.Axis(tickMinStep=1))
     bits = alt.Scale(domain=[0, profile.mantissa], nice=False)
@@ -130,9 +112,13 @@ def layer_chart(profile: LayerProfile) -> str:
             kind="datum.kind == 'activation' || datum.kind == 'pooling' ? datum.kind : 'other'"
         )
         panels += [base.mark_line(color=GRID).encode(y=down)]
-        panels += [marked.mark_point(filled=True, color=_LINE, opacity=1, size=40).encode(y=down, shape=shapes)]
+        panels += [
+            marked.mark_point(filled=True, color=_LINE, opacity=1, size=40).encode(
+                y=down, shape=shapes, description="what:N"
+            )
+        ]
     rings = base.mark_point(filled=False, color=_RING, opacity=1, size=70).transform_filter("datum.ring != null")
-    panels.append(rings.encode(y=alt.Y("ring:Q", title="remaining precision, bits", scale=bits)))
+    panels.append(rings.encode(y=alt.Y("ring:Q", title="remaining precision, bits", scale=bits), description="what:N"))
     above = alt.layer(*panels).properties(width=width, height=160, title=alt.Title(_caption(profile), anchor="start"))
     counts = base.mark_bar(color=_LINE).encode(y=alt.Y("classes:Q", title="classes", axis=alt.Axis(tickMinStep=1)))
     return _drawn(alt.vconcat(above, counts.properties(width=width, height=80)))

@@ -4,6 +4,6 @@ Input: observations of machines (`mindgap_studies.machines.merging`). Output: ta
 anything was run.
 """
 
-from mindgap_studies.deviations.own.study import OwnStudy, own_study, to_json
+from mindgap_studies.deviations.own.study import own_study
 
-__all__ = ["OwnStudy", "own_study", "to_json"]
+__all__ = ["own_study"]

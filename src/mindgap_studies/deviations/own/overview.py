@@ -22,16 +22,15 @@ from mindgap_studies.deviations.overview import (
 )
 from mindgap_studies.deviations.own.causes import clusters_and_classes
 from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, main, model_facts, numbers_of, result, title, tree
-from mindgap_studies.deviations.own.study import OwnStudy
 from mindgap_studies.machines.merging import MachinePlatform, MergedMachines, SubjectColumn
-from mindgap_studies.table import StudyTable, records
+from mindgap_studies.table import StudyTable, StudyTables, records
 
 #: Settings of `cpu/eager` that a machine lacks are counted; more platforms than these are counted too.
 _NAMED: Final = 8
 _EAGER: Final = "cpu/eager@"
 
 
-def own_overview(merged: MergedMachines, study: OwnStudy) -> Overview:
+def own_overview(merged: MergedMachines, study: StudyTables) -> Overview:
     """Lays out the study for its page. The matrix and the answers are of the models in float32.
 
     Raises `MindgapError` if no model ran on two platforms.
@@ -68,7 +67,7 @@ def own_overview(merged: MergedMachines, study: OwnStudy) -> Overview:
     )
 
 
-def _remarks(merged: MergedMachines, study: OwnStudy, platforms: int) -> tuple[str, ...]:
+def _remarks(merged: MergedMachines, study: StudyTables, platforms: int) -> tuple[str, ...]:
     missing = sum("unavailable" in facts for facts in merged.settings.values())
     unsteady = sum(len(column.nondeterministic) for column in merged.columns.values())
     runs = sum(len(column.platforms) for column in merged.columns.values())

@@ -8,7 +8,7 @@ from mindgap_studies.deviations.published.claims import Claim
 from mindgap_studies.deviations.published.figures import NamedDendrogram
 from mindgap_studies.deviations.published.matrix import COLUMNS, Cell, ClassMatrix
 from mindgap_studies.deviations.published.parquet import BadData
-from mindgap_studies.deviations.published.study import PublishedStudy, published_study, to_json
+from mindgap_studies.deviations.published.study import PublishedStudy, published_study
 
 __all__ = [
     "COLUMNS",
@@ -19,5 +19,4 @@ __all__ = [
     "NamedDendrogram",
     "PublishedStudy",
     "published_study",
-    "to_json",
 ]

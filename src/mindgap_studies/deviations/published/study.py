@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,7 @@ from mindgap_studies.deviations.published.matrix import ClassMatrix, class_matri
 from mindgap_studies.deviations.published.parquet import BadData
 from mindgap_studies.deviations.published.printed import disagreements
 from mindgap_studies.deviations.published.records import read_outputs
-from mindgap_studies.table import StudyTable
+from mindgap_studies.table import StudyTables
 
 _OUTPUTS: Final = "outputs_e2e.parquet"
 _LAYERS: Final = "outputs_layers.parquet"
@@ -25,20 +24,15 @@ _ABLATION: Final = "multiplications.parquet"
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedStudy:
+class PublishedStudy(StudyTables):
     """The study of published data. `by_cores`: Figure 2; `by_cast`: Figures 6, SUP-2 and SUP-3."""
 
-    tables: tuple[StudyTable, ...]
     claims: tuple[Claim, ...]
     matrix: ClassMatrix
     flags: FlagClusters
     by_cores: tuple[NamedDendrogram, ...]
     by_cast: tuple[NamedDendrogram, ...]
     ablation: tuple[Convolution, ...]
-
-    def table(self, name: str) -> StudyTable:
-        """Returns the table with this name."""
-        return next(table for table in self.tables if table.name == name)
 
 
 def published_study(directory: Path) -> PublishedStudy:
@@ -71,12 +65,3 @@ def published_study(directory: Path) -> PublishedStudy:
     ours = (tables.classes(matrix), tables.other_inputs(matrix), tables.ties(matrix))
     every = (claims.claims_table(found), disagreements(paper), *paper, *ours)
     return PublishedStudy(every, found, matrix, flags, by_cores, by_cast, ablation)
-
-
-def to_json(study: PublishedStudy) -> str:
-    """Writes one JSON object: `tables` by name, each with title, note, columns and rows."""
-    written = {
-        table.name: {"title": table.title, "note": table.note, "columns": table.columns, "rows": table.rows}
-        for table in study.tables
-    }
-    return json.dumps({"tables": written}, ensure_ascii=False, allow_nan=False)
