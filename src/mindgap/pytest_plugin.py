@@ -77,12 +77,12 @@ def mindgap_diff(request: pytest.FixtureRequest, mindgap_session: Session) -> Ca
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The options of the test's markers; the closest marker wins."""
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for marker in request.node.iter_markers(_MARKER):
         if marker.args:
             _fail(f"@pytest.mark.{_MARKER} takes keywords, as in @pytest.mark.{_MARKER}(platforms=['onnxruntime/cpu'])")
-        found = {**_checked(marker.kwargs, f"@pytest.mark.{_MARKER}"), **found}
-    return found
+        options = {**_checked(marker.kwargs, f"@pytest.mark.{_MARKER}"), **options}
+    return options
 
 
 def _checked(options: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -48,23 +48,23 @@ def variables(options: Options) -> Mapping[str, str]:
 def variables_with_loader(options: Options) -> Mapping[str, str]:
     """As `variables`, for a runtime that looks for Vulkan's loader itself: where the system has none, the one beside
     the driver. Raises `NotOnThisMachine`."""
-    found = variables(options)
-    folders = [Path(each).parent for each in found.get(VARIABLE, "").split(":") if each]
+    variables_set = variables(options)
+    folders = [Path(each).parent for each in variables_set.get(VARIABLE, "").split(":") if each]
     beside = [str(each) for each in folders if (each / _LOADER).is_file()]
     if not beside or ctypes.util.find_library("vulkan"):
-        return found
-    return {**found, _LIBRARIES: ":".join([*beside, os.environ.get(_LIBRARIES, "")]).rstrip(":")}
+        return variables_set
+    return {**variables_set, _LIBRARIES: ":".join([*beside, os.environ.get(_LIBRARIES, "")]).rstrip(":")}
 
 
 def driver_file(device: str) -> Path:
     """The file that describes a software driver. Raises `NotOnThisMachine` where there is none."""
-    found = next((each for folder in _FOLDERS for each in sorted(Path(folder).glob(SOFTWARE[device]))), None)
-    if found is None:
+    file = next((each for folder in _FOLDERS for each in sorted(Path(folder).glob(SOFTWARE[device]))), None)
+    if file is None:
         raise NotOnThisMachine(
             f"device={device}: no such Vulkan driver in {', '.join(_FOLDERS)}: {_REMEDY[device]}, or name its file in "
             f"{VARIABLE} and leave the option out"
         )
-    return found
+    return file
 
 
 def load_loader() -> Any:
@@ -103,11 +103,11 @@ def devices() -> list[VulkanDevice]:
     loader.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
     handles = (ctypes.c_void_p * count.value)()
     loader.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), handles)
-    found = [_device(loader, handle) for handle in handles]
+    devices_found = [_device(loader, handle) for handle in handles]
     loader.vkDestroyInstance(instance, None)
-    if not found:
+    if not devices_found:
         raise Fallback("Vulkan's driver has no device")
-    return found
+    return devices_found
 
 
 def _device(loader: Any, handle: int | None) -> VulkanDevice:
@@ -121,6 +121,6 @@ def _device(loader: Any, handle: int | None) -> VulkanDevice:
 
 def described() -> dict[str, Any]:
     """What a description says of the devices; `emulated` where all of them are processors. Raises `Fallback`."""
-    found = devices()
-    emulated = {EXECUTION: "emulated"} if all(each.software for each in found) else dict[str, str]()
-    return {**emulated, "vulkan_devices": [asdict(each) for each in found]}
+    devices_found = devices()
+    emulated = {EXECUTION: "emulated"} if all(each.software for each in devices_found) else dict[str, str]()
+    return {**emulated, "vulkan_devices": [asdict(each) for each in devices_found]}

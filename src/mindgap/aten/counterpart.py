@@ -57,9 +57,9 @@ def counterpart(op: str) -> Counterpart:
     name = _alike(op, namespace, other, variant)
     if name is not None:
         return Counterpart(_same_arguments(name), op=name)
-    found = _without_out(op, namespace, packet)
-    if found is not None:
-        return found
+    match = _without_out(op, namespace, packet)
+    if match is not None:
+        return match
     raise GraphError(f"{op} writes to its operand, and no functional counterpart of it is known")
 
 

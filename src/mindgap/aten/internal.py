@@ -26,21 +26,21 @@ class InternalValues:
 def internal_values(graph: Graph, judged: bool = False) -> InternalValues:
     """Returns the internal values of a functional graph: results that no public function returns, and their views
     and copies. `judged`: treats none as internal, so that all are judged."""
-    found: set[int] = set()
+    internal: set[int] = set()
     chosen: set[int] = set()
     for index, node in enumerate(graph.nodes):
         known, first = traits(node.op), graph.first_value[index]
-        found |= {first + slot for slot in known.internal_outputs if slot < len(node.outputs)}
+        internal |= {first + slot for slot in known.internal_outputs if slot < len(node.outputs)}
         chosen |= {first + slot for slot in known.kernel_chosen_outputs if slot < len(node.outputs)}
         taken = set(operands(node))
-        if known.hands_on and taken and taken <= found:
-            found |= set(graph.results(index))
-    if judged or not found:
+        if known.hands_on and taken and taken <= internal:
+            internal |= set(graph.results(index))
+    if judged or not internal:
         return InternalValues(hidden=frozenset(chosen.difference(graph.outputs)))
     read: set[int] = set()
     for index in reversed(range(len(graph.nodes))):
         node, made = graph.nodes[index], set(graph.results(index))
-        hands_on = traits(node.op).hands_on and bool(made) and made <= found
+        hands_on = traits(node.op).hands_on and bool(made) and made <= internal
         if not hands_on or made & read:
-            read |= set(operands(node)) & found
-    return InternalValues(frozenset(found), frozenset(read), frozenset((found - read) | chosen))
+            read |= set(operands(node)) & internal
+    return InternalValues(frozenset(internal), frozenset(read), frozenset((internal - read) | chosen))

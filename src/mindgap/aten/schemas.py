@@ -17,7 +17,7 @@ from mindgap.graph import MindgapError
 
 def schemas(overloads: list[str]) -> dict[str, dict[str, Any]]:
     """The schemas of the overloads that this PyTorch has."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for name in overloads:
         try:
             schema = schema_of(overload(name))
@@ -27,8 +27,8 @@ def schemas(overloads: list[str]) -> dict[str, dict[str, Any]]:
         for each in schema.arguments:
             default = repr(each.default_value) if each.has_default_value() else None
             arguments.append([each.name, default, each.kwarg_only, str(each.type)])
-        found[name] = {"schema": str(schema), "arguments": arguments}
-    return found
+        by_name[name] = {"schema": str(schema), "arguments": arguments}
+    return by_name
 
 
 if __name__ == "__main__":

@@ -54,14 +54,14 @@ def _add_commands() -> None:
     """Adds the commands of other packages. One whose libraries are missing says so when it is run."""
     for point in commands():
         try:
-            found = loaded(point)
+            command = loaded(point)
         except MindgapError as error:
             app.command(point.name, help=str(error), context_settings=_ANY_ARGUMENTS)(_raising(error))
             continue
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=point.name)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=point.name)
         else:
-            app.command(point.name)(found)
+            app.command(point.name)(command)
 
 
 def _raising(error: MindgapError) -> Callable[[], None]:
@@ -144,13 +144,13 @@ def _terminated() -> Generator[list[int]]:
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
-        found = app(
+        status = app(
             args=_verbose_first(sys.argv[1:] if argv is None else argv), prog_name="mindgap", standalone_mode=False
         )
         # Typer turns Ctrl-C into this number. A command that returns the status itself has said so.
-        if type(found) is int and found == Exit.INTERRUPTED:
+        if type(status) is int and status == Exit.INTERRUPTED:
             complain("interrupted")
-        return int(found or 0)
+        return int(status or 0)
     except typer.TyperException as error:
         # Only usage errors come here, and they word themselves; the base class has no such method.
         worded = getattr(error, "format_message", None)

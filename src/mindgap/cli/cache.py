@@ -28,20 +28,20 @@ def cache(
     removed = 0
     if clear:
         removed = trim(folder, 0)
-    found = usage(folder)
+    usage_now = usage(folder)
     with result_stream() as out:
         if as_json:
-            about = {"directory": str(folder), **asdict(found), "removed": removed}
+            about = {"directory": str(folder), **asdict(usage_now), "removed": removed}
             out.write(json.dumps(about, indent=1) + "\n")
             return
         if clear:
             out.write(f"removed {_size(removed)}\n")
         out.write(
-            f"{folder}: {_size(found.nbytes)} in {found.files:,} files, "
-            f"at most {found.limit / (1 << 30):g} GiB ({LIMIT})\n"
+            f"{folder}: {_size(usage_now.nbytes)} in {usage_now.files:,} files, "
+            f"at most {usage_now.limit / (1 << 30):g} GiB ({LIMIT})\n"
         )
-    if clear and found.files:
-        complain(f"{found.processes} running processes use the cache: {_size(found.nbytes)} stay")
+    if clear and usage_now.files:
+        complain(f"{usage_now.processes} running processes use the cache: {_size(usage_now.nbytes)} stay")
 
 
 def _size(nbytes: int) -> str:

@@ -286,7 +286,7 @@ def _input_map(given: Sequence[str]) -> list[tuple[str, str]]:
 
 def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName], mapped: bool) -> dict[PlatformName, Path]:
     """Parses `--as PLATFORM=FILE`. `mapped`: their inputs are named. Raises `MindgapError`."""
-    found: dict[PlatformName, Path] = {}
+    files: dict[PlatformName, Path] = {}
     for text in artefacts:
         platform, equals, file = text.rpartition("=")
         if not (platform and equals and file):
@@ -295,8 +295,8 @@ def _files(artefacts: Sequence[str], platforms: Sequence[PlatformName], mapped: 
         if name not in platforms:
             raise MindgapError(f"--as {text}: {name} is not among the platforms: add -p {name}")
         check_file(name, Path(file), mapped)
-        found[name] = Path(file)
-    return found
+        files[name] = Path(file)
+    return files
 
 
 def _not_fed(report: Report, files: Mapping[PlatformName, Path]) -> list[str]:

@@ -133,13 +133,13 @@ def list_recipes(as_json: AsJson = False) -> None:
     Example: mindgap env recipes
     """
     with result_stream() as out:
-        found = [*recipes().values()]
+        known = [*recipes().values()]
         if as_json:
-            json.dump([{**asdict(each), "made": each.made is not None} for each in found], out, indent=1)
+            json.dump([{**asdict(each), "made": each.made is not None} for each in known], out, indent=1)
             out.write("\n")
             return
         table = plain_table("command", "platforms", "what it is", "download", "time", "made", "programs")
-        for each in found:
+        for each in known:
             made = "yes" if each.made else "no"
             figures = f"{each.download_mb:g} MB", f"{each.seconds:g} s"
             table.add_row(each.command, ", ".join(each.platforms), each.about, *figures, made, ", ".join(each.programs))
@@ -154,22 +154,22 @@ def list_environments(as_json: AsJson = False) -> None:
     """
     from mindgap.platforms.environments.environment import unfinished
 
-    found = environments()
+    known = environments()
     with result_stream() as out:
         if as_json:
-            kept = [{"folder": str(each.folder), "arithmetic": _kept_arithmetic(each)} for each in found]
-            json.dump([{**asdict(each), **more} for each, more in zip(found, kept, strict=True)], out, indent=1)
+            kept = [{"folder": str(each.folder), "arithmetic": _kept_arithmetic(each)} for each in known]
+            json.dump([{**asdict(each), **more} for each, more in zip(known, kept, strict=True)], out, indent=1)
             out.write("\n")
             return
         table = plain_table(
             "environment", "created with, or adopted from", "packages of mindgap behind its own", "processor"
         )
-        for each in found:
+        for each in known:
             processor = f"{each.emulation.words}; {arithmetic_words(known_arithmetic(each))}" if each.emulation else ""
             processor = "; ".join([processor or "this machine's", *_kept(each)])
             made_from = " ".join(each.requirements) or each.python
             table.add_row(each.name, made_from, "yes" if each.layered else "no", processor)
-        if found:
+        if known:
             console(out).print(table)
         else:
             out.write("no environment; `mindgap env recipes` lists those that one command makes\n")
@@ -264,11 +264,11 @@ def _platforms(where: Environment) -> dict[str, dict[str, Any]]:
 
     here = {info.platform for info in list_platforms(()) if info.available}
     registered = places()
-    found = probe_all(where, [*registered.values()])
+    availability = probe_all(where, [*registered.values()])
     return {
-        f"{name}@env={where.name}": asdict(found[place])
+        f"{name}@env={where.name}": asdict(availability[place])
         for name, place in registered.items()
-        if found[place].available or name in here
+        if availability[place].available or name in here
     }
 
 
@@ -288,16 +288,16 @@ def _arithmetic(
     kept = kept_arithmetic(where.name, lambda packages: where.versions(*packages))
     available = {name.partition("@")[0] for name, said in there.items() if said["available"]}
     own = [name for name in _unlike_hardware(where) if name.partition("@")[0] in available]
-    found = {name: kept[name] for name in own if name in kept and name not in asked}
+    arithmetic = {name: kept[name] for name in own if name in kept and name not in asked}
     failed = dict[str, str]()
-    for name in (*asked, *(each for each in own if each not in found and each not in asked)):
+    for name in (*asked, *(each for each in own if each not in arithmetic and each not in asked)):
         platform = parse(name)
         if not there.get(f"{platform.device_mode}@env={where.name}", {}).get("available"):
             raise EnvironmentProblem(f"{platform.device_mode} does not run in environment {where.name}")
         try:
             backend, _ = find_platform(platform)
             complain(f"checking the arithmetic of {platform}")
-            found[name] = check_in_environment(where, platform, backend, places()[platform.device_mode])
+            arithmetic[name] = check_in_environment(where, platform, backend, places()[platform.device_mode])
         except (NotOnThisMachine, EnvironmentProblem) as error:
             if name in asked:
                 raise
@@ -305,21 +305,21 @@ def _arithmetic(
                 failed[name] = str(error)
             else:
                 complain(f"the arithmetic of {name} is not checked: {error}")
-    return found, failed
+    return arithmetic, failed
 
 
 def _unlike_hardware(where: Environment) -> list[str]:
     """The platforms of an environment's recipe that no hardware of their kind runs: simulated ones, and those with a
     software driver, by its option."""
     recipe = recipes().get(where.name)
-    found = list[str]()
+    names = list[str]()
     for name in () if recipe is None or where.emulation else recipe.platforms:
         backend = registered(name)
         if not isinstance(backend, HostRuntime):
             continue
         drivers = next((each.values[1:2] for each in backend.declared if each.name == "device"), ())
-        found += [name] if backend.execution else [f"{name}@device={each}" for each in drivers]
-    return found
+        names += [name] if backend.execution else [f"{name}@device={each}" for each in drivers]
+    return names
 
 
 def _kept(where: Environment) -> list[str]:

@@ -32,8 +32,8 @@ def positive(option: str, value: float) -> float:
 
 def seconds_of(option: str, text: str) -> float:
     """Parses a time: `90`, `90s`, `10m`, `1.5h`. Raises `MindgapError` for what is none, or not more than 0."""
-    found = _TIME.fullmatch(text.strip())
-    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    match = _TIME.fullmatch(text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
     if not seconds:
         raise MindgapError(f"{option} {text}: it takes a time, more than 0, as in {option} 10m (s, m or h)")
     return seconds
@@ -44,8 +44,8 @@ def whole_numbers(option: str, text: str, *, repeated: bool = False) -> list[int
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) for part in parts):
         raise MindgapError(f"{option} {text}: write whole numbers from 1 up, as in {option} 1,2,4")
-    found = [int(part) for part in parts]
-    return found if repeated else list(dict.fromkeys(found))
+    numbers = [int(part) for part in parts]
+    return numbers if repeated else list(dict.fromkeys(numbers))
 
 
 def budget_left(option: str, text: str) -> float:

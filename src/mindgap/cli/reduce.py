@@ -65,7 +65,7 @@ def reduce(
     tensors = default_tensor_store()
     wanted = list(dict.fromkeys(canonical(platform) for platform in platforms))
     facts_of([settings.reference, *wanted], reference=settings.reference, skip_unavailable=False)
-    found = compared = refused = 0
+    findings = compared = refused = 0
     groups: list[ReducedGroup] = []
     ran: set[PlatformName] = set()
     incomplete: set[PlatformName] = set()
@@ -82,7 +82,7 @@ def reduce(
             except FileUntranslated as error:
                 tried = [_of_file(subject, None, platform, out, stream) for platform in wanted]
                 ran_files = [each for each in tried if each is not None]
-                found, compared = found + sum(ran_files), compared + len(ran_files)
+                findings, compared = findings + sum(ran_files), compared + len(ran_files)
                 if not ran_files:
                     refused += 1
                     complain(f"refused: {subject.name}: {error}")
@@ -97,7 +97,7 @@ def reduce(
                 if row.verdict is not None:
                     compared += 1
                     ran.add(platform)
-                found += row.finding
+                findings += row.finding
                 for fault in row.by_fault:
                     text = f"{fault.word}: nothing to reduce"
                     if fault.finding:
@@ -108,12 +108,12 @@ def reduce(
                             continue
                         groups.append(ReducedGroup(summary, 1, (subject.name,)))
                     print(f"{subject.name} on {platform}: {text}", file=stream)
-                found += _of_file(subject, row, platform, out, stream) or 0
+                findings += _of_file(subject, row, platform, out, stream) or 0
         if groups or ledger is not None:
             outputs.write(causes_of(groups), () if refused else ran - incomplete)
     if not compared:
         raise MindgapError("nothing was compared: no platform ran any source that the reference ran")
-    if found:
+    if findings:
         return Exit.FINDINGS
     return Exit.WRONG_USE if refused else Exit.NOTHING_FOUND
 

@@ -75,9 +75,9 @@ def _catalogued(directory: Path, limit: int, of: str, tensors: TensorStore) -> I
 
 def _subject(name: str, read: Callable[[], Graph], where: Path, tensors: TensorStore) -> Subject:
     def graph() -> Graph:
-        found = read()
-        if keys := stored_keys(found):
+        subject = read()
+        if keys := stored_keys(subject):
             tensors.copy(keys, TensorStore(where))
-        return found
+        return subject
 
     return Subject(name, graph)

@@ -126,7 +126,7 @@ def trace(
             if not as_json:
                 print_repeats(report, out)
         else:
-            found = trace_graph(
+            traced = trace_graph(
                 graph,
                 platforms[0],
                 reference=reference,
@@ -135,11 +135,11 @@ def trace(
                 model=subject.name,
                 dump=kept,
             )
-            text, different = json_text(found, diverged=found.diverged), found.diverged
+            text, different = json_text(traced, diverged=traced.diverged), traced.diverged
             if not as_json:
-                print_trace(found, out, everything=all_values)
+                print_trace(traced, out, everything=all_values)
             if kept is not None:
-                write_file(kept.directory / "index.json", _index_text(found, kept))
+                write_file(kept.directory / "index.json", _index_text(traced, kept))
                 count = sum(map(len, kept.files.values()))
                 unseen = "".join(f"; {len(n)} not seen on the {side}" for side, n in kept.unseen.items() if n)
                 (sys.stderr if as_json else out).write(
@@ -148,7 +148,7 @@ def trace(
             if html is not None:
                 from mindgap.report.trace_page import trace_page
 
-                write_file(html, trace_page(found))
+                write_file(html, trace_page(traced))
         if as_json:
             out.write(text)
     return Exit.FINDINGS if different else Exit.NOTHING_FOUND

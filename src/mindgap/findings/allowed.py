@@ -64,12 +64,12 @@ class Allowance:
 
 def parse_allowance(text: str, where: str = "--allow") -> Allowance:
     """Parses `PLATFORM: WHAT[, max_relative=NUMBER]`. Raises `MindgapError`."""
-    found = _LINE.fullmatch(text.strip())
-    if found is None:
+    match = _LINE.fullmatch(text.strip())
+    if match is None:
         raise MindgapError(f"{where} {text!r}: write PLATFORM: WHAT, as in {_EXAMPLE}")
-    ceiling = found["ceiling"]
+    ceiling = match["ceiling"]
     try:
-        return _checked(Allowance(found["platform"], found["what"], None if ceiling is None else float(ceiling)), where)
+        return _checked(Allowance(match["platform"], match["what"], None if ceiling is None else float(ceiling)), where)
     except ValueError:
         raise MindgapError(f"{where} {text!r}: max_relative is not a number") from None
 

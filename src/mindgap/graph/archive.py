@@ -53,9 +53,9 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
 def read_object(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
     """Reads a member that holds a JSON object. Raises what `read_member` raises, and `ValueError` for other content."""
     try:
-        found: Any = json.loads(read_member(archive, name))
+        content: Any = json.loads(read_member(archive, name))
     except RecursionError:
         raise ValueError(f"{name} nests too deep") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError(f"{name} holds no object")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", content)

@@ -23,11 +23,11 @@ class Cache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Returns the value and marks it as most recently used; None if it is not in the cache."""
-        found = self._entries.get(key)
-        if found is None:
+        entry = self._entries.get(key)
+        if entry is None:
             return None
         self._entries.move_to_end(key)
-        return found[0]
+        return entry[0]
 
     def put(self, key: K, value: V, nbytes: int) -> None:
         """Adds the value, and drops the least recently used entries until both limits hold."""
@@ -42,9 +42,9 @@ class Cache(Generic[K, V]):
 
     def drop(self, key: K) -> None:
         """Drops one entry, if it is in the cache."""
-        found = self._entries.pop(key, None)
-        if found is not None:
-            self.nbytes -= found[1]
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.nbytes -= entry[1]
 
     def clear(self) -> None:
         self._entries.clear()

@@ -26,9 +26,9 @@ def outcome_of(kind: DecisionKind, value: Array) -> str:
 
 def path_words(decisions: Sequence[Decision]) -> str:
     """Says in one line which path the decisions led to."""
-    found = list(dict.fromkeys(_groups(decisions)))
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"the graph holds {', '.join(found[:_SHOWN])}{more}, which these arguments take"
+    groups = list(dict.fromkeys(_groups(decisions)))
+    more = f" and {len(groups) - _SHOWN} more" if len(groups) > _SHOWN else ""
+    return f"the graph holds {', '.join(groups[:_SHOWN])}{more}, which these arguments take"
 
 
 #: What a platform would do that comes to another decision.

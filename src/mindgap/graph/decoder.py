@@ -80,7 +80,7 @@ def labels_from_content(content: bytes, graph: Graph) -> Labels:
     """Decodes the labels of a graph. Raises `GraphError`."""
     reader = Reader(content)
     try:
-        found: list[tuple[str, ...]] = []
+        rows: list[tuple[str, ...]] = []
         for what, number in (
             ("inputs", len(graph.inputs)),
             ("nodes", len(graph.nodes)),
@@ -88,13 +88,13 @@ def labels_from_content(content: bytes, graph: Graph) -> Labels:
         ):
             reader.place = f"labels of {what}"
             lengths = [reader.count() for _ in range(number)] if reader.byte() else []
-            found.append(tuple(reader.take(length).decode() for length in lengths))
+            rows.append(tuple(reader.take(length).decode() for length in lengths))
         reader.place = "decisions"
         decisions = tuple(_decision(reader, len(graph.outputs)) for _ in range(0 if reader.ended else reader.things()))
         reader.expect_end()
     except (IndexError, ValueError) as error:
         raise GraphError(f"damaged graph: {reader.place} cannot be read: {_reason(error)}") from None
-    return Labels(*found, decisions=decisions)
+    return Labels(*rows, decisions=decisions)
 
 
 def _decision(reader: Reader, outputs: int) -> Decision:

@@ -13,16 +13,16 @@ def features_of(graph: Graph, kinds: tuple[str, ...] = ()) -> tuple[str, ...]:
 
     `op|dtype|layout|size` of each node, `op>op` of each edge, `kind:word` of each mutation.
     """
-    found = {f"kind:{kind}" for kind in kinds}
+    features = {f"kind:{kind}" for kind in kinds}
     for node in graph.nodes:
         read = operands(node)
         leading = graph.values[read[0]] if read else next((spec for spec in node.outputs if spec is not None), None)
-        found.add(f"{node.op}|{'none' if leading is None else _class(leading)}")
+        features.add(f"{node.op}|{'none' if leading is None else _class(leading)}")
         for value in read:
             maker = graph.producer[value]
             if maker >= 0:
-                found.add(f"{graph.nodes[maker].op}>{node.op}")
-    return tuple(sorted(found))
+                features.add(f"{graph.nodes[maker].op}>{node.op}")
+    return tuple(sorted(features))
 
 
 def _class(spec: TensorSpec) -> str:

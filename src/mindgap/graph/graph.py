@@ -142,10 +142,10 @@ class Graph:
     @cached_property
     def values(self) -> tuple[TensorSpec | None, ...]:
         """The spec of every value, by number."""
-        found: list[TensorSpec | None] = [i.spec for i in self.inputs]
+        specs: list[TensorSpec | None] = [i.spec for i in self.inputs]
         for node in self.nodes:
-            found.extend(node.outputs)
-        return tuple(found)
+            specs.extend(node.outputs)
+        return tuple(specs)
 
     @cached_property
     def first_value(self) -> tuple[int, ...]:
@@ -182,9 +182,9 @@ def refs(arg: Arg) -> Iterator[int]:
 
 def operands(node: Node) -> tuple[int, ...]:
     """Returns the value numbers that a node reads, in argument order, repeats included."""
-    found = [i for arg in node.args for i in refs(arg)]
-    found += [i for _, arg in node.kwargs for i in refs(arg)]
-    return tuple(found)
+    numbers = [i for arg in node.args for i in refs(arg)]
+    numbers += [i for _, arg in node.kwargs for i in refs(arg)]
+    return tuple(numbers)
 
 
 def map_refs(arg: Arg, renumber: dict[int, int]) -> Arg:

@@ -140,12 +140,12 @@ class _Colours:
     def refine(self) -> None:
         """Sweeps forth and back until the number of colours no longer grows."""
         self._forth()
-        found = self._count()
+        count = self._count()
         while True:
             self._back()
             self._forth()
-            before, found = found, self._count()
-            if found <= before:
+            before, count = count, self._count()
+            if count <= before:
                 return
 
     def summary(self) -> list[bytes]:

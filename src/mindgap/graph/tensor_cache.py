@@ -70,8 +70,8 @@ def use(folder: Path) -> None:
 
 def usage(folder: Path) -> CacheUsage:
     """Counts what a store holds. Raises `MindgapError` for a bad limit."""
-    found = _tensors(folder)
-    return CacheUsage(len(found), sum(size for _, size, _ in found), limit_bytes(), len(_uses(folder)))
+    files = _tensors(folder)
+    return CacheUsage(len(files), sum(size for _, size, _ in files), limit_bytes(), len(_uses(folder)))
 
 
 def trim(folder: Path, limit: int) -> int:
@@ -81,10 +81,10 @@ def trim(folder: Path, limit: int) -> int:
     """
     uses = _uses(folder)
     oldest_use = min(uses, default=math.inf)
-    found = sorted(_tensors(folder))
-    total = sum(size for _, size, _ in found)
+    tensors = sorted(_tensors(folder))
+    total = sum(size for _, size, _ in tensors)
     removed = 0
-    for used, size, file in found:
+    for used, size, file in tensors:
         if total - removed <= limit or used >= oldest_use:
             break
         with suppress(OSError):
@@ -117,19 +117,19 @@ def _locked_file(folder: Path) -> int | None:
 
 def _tensors(folder: Path) -> list[tuple[int, int, Path]]:
     """Lists (time of the last use in ns, bytes, file)."""
-    found: list[tuple[int, int, Path]] = []
+    tensors: list[tuple[int, int, Path]] = []
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".safetensors"):
                 with suppress(FileNotFoundError):
                     about = entry.stat()
-                    found.append((about.st_mtime_ns, about.st_size, Path(entry.path)))
-    return found
+                    tensors.append((about.st_mtime_ns, about.st_size, Path(entry.path)))
+    return tensors
 
 
 def _uses(folder: Path) -> list[int]:
     """Returns since when each running process uses the store, in ns. Removes the files of processes that ended."""
-    found: list[int] = []
+    times: list[int] = []
     for file in folder.glob(f"{_USE}*"):
         with suppress(OSError):
             handle = os.open(file, os.O_RDWR)
@@ -137,10 +137,10 @@ def _uses(folder: Path) -> list[int]:
                 if _lock(handle):
                     file.unlink()
                 else:
-                    found.append(os.fstat(handle).st_mtime_ns)
+                    times.append(os.fstat(handle).st_mtime_ns)
             finally:
                 os.close(handle)
-    return found
+    return times
 
 
 def _lock(handle: int) -> bool:

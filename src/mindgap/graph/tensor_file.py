@@ -116,7 +116,7 @@ def _unpacked(frame: bytes, size: int) -> Array:
 
 
 def _exactly(file: IO[bytes], count: int) -> bytes:
-    found = file.read(count)
-    if len(found) != count:
-        raise ValueError(f"it ends after {len(found)} of {count} bytes")
-    return found
+    data = file.read(count)
+    if len(data) != count:
+        raise ValueError(f"it ends after {len(data)} of {count} bytes")
+    return data

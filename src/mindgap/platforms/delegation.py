@@ -50,8 +50,8 @@ class Delegation:
 
 def delegation_of(facts: Mapping[str, Any]) -> Delegation | None:
     """Reads the delegation from an executable's or an outcome's facts; None where there is none."""
-    found = facts.get(KEY)
-    return None if found is None else Delegation(**found)
+    delegation = facts.get(KEY)
+    return None if delegation is None else Delegation(**delegation)
 
 
 def total(delegations: Sequence[Delegation]) -> Delegation:

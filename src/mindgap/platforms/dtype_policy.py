@@ -67,9 +67,9 @@ class DtypeArithmetic:
 
     def as_json(self) -> dict[str, str]:
         """The non-empty fields."""
-        found = {"computes_in": self.computes_in, "returns": self.returns}
+        words = {"computes_in": self.computes_in, "returns": self.returns}
         optional = {"matmul_in": self.matmul_in, "overflow": self.overflow, "why": self.why}
-        return found | {name: value for name, value in optional.items() if value}
+        return words | {name: value for name, value in optional.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def measured_dtypes(platform: Platform) -> dict[str, dict[str, str]]:
     It runs three graphs if the platform takes every dtype, else about twenty: too many for a compiler that builds C++
     for each.
     """
-    found: dict[str, list[_Found]] = {}
+    arithmetics: dict[str, list[_Found]] = {}
     for group in _GROUPS:
         probes = {dtype: _probes(dtype) for dtype in group}
         every = [probe for dtype in group for probe in probes[dtype]]
@@ -124,8 +124,8 @@ def measured_dtypes(platform: Platform) -> dict[str, dict[str, str]]:
             results += [_alone(platform, probe) for probe in every] if len(every) > 1 else [together]
         remaining = iter(results)
         for dtype in group:
-            found[dtype] = [next(remaining) for _ in probes[dtype]]
-    return {dtype: _policy(dtype, results).as_json() for dtype, results in found.items()}
+            arithmetics[dtype] = [next(remaining) for _ in probes[dtype]]
+    return {dtype: _policy(dtype, results).as_json() for dtype, results in arithmetics.items()}
 
 
 def policies(description: Mapping[str, Any]) -> dict[str, DtypeArithmetic]:
@@ -134,8 +134,8 @@ def policies(description: Mapping[str, Any]) -> dict[str, DtypeArithmetic]:
 
 
 def _alone(platform: Platform, probe: _Probe) -> _Found:
-    found = _run(platform, [probe])
-    return found if isinstance(found, Exception) else found[0]
+    run = _run(platform, [probe])
+    return run if isinstance(run, Exception) else run[0]
 
 
 def _run(platform: Platform, probes: Sequence[_Probe]) -> list[list[Array]] | Exception:
@@ -165,8 +165,8 @@ def _policy(dtype: str, found: Sequence[_Found]) -> DtypeArithmetic:
 
 
 def _arithmetics(dtype: str) -> list[_Arithmetic]:
-    found = [_Arithmetic(name) for name in _CANDIDATES[dtype]]
-    return [*found, _Arithmetic(dtype, saturates=True)] if kind_of(dtype) == "int" else found
+    arithmetics = [_Arithmetic(name) for name in _CANDIDATES[dtype]]
+    return [*arithmetics, _Arithmetic(dtype, saturates=True)] if kind_of(dtype) == "int" else arithmetics
 
 
 def _fits(candidate: _Arithmetic, results: Iterable[tuple[_Probe, _Found]]) -> bool:
@@ -305,8 +305,8 @@ def _simulated(probe: _Probe, candidate: _Arithmetic) -> list[list[bool]]:
                 values.append(_saturated(op, *operands))
             else:
                 values.append(_NUMPY[op](*operands))
-        found = [values[number].astype(e.dtype) for number, e in zip(probe.outputs, probe.exact, strict=True)]
-    return _exactness(found, probe)
+        results = [values[number].astype(e.dtype) for number, e in zip(probe.outputs, probe.exact, strict=True)]
+    return _exactness(results, probe)
 
 
 def _saturated(op: str, left: Array, right: Array) -> Array:

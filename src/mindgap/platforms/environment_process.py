@@ -32,26 +32,26 @@ def backend_at(place: str) -> Backend:
     """Imports a backend by `package.module:attribute`. Raises `PlatformError`."""
     module, _, attribute = place.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        part_found: Any = importlib.import_module(module)
         for part in attribute.split("."):
-            found = getattr(found, part)
+            part_found = getattr(part_found, part)
     except (ImportError, AttributeError) as error:
         raise PlatformError(f"{place}: {error}; is its module on PYTHONPATH?") from error
-    return found
+    return part_found
 
 
 def probed(backend: Backend, environment: str, layered: bool) -> Availability:
     """What the backend's probe finds. A layered environment must itself have a package that the backend names: on
     mindgap's packages alone it would be mindgap's own platform under another name, unless it runs on another
     processor, which is emulated."""
-    found = backend.probe()
+    availability = backend.probe()
     if emulated_processor():
-        return dataclasses.replace(found, hardware=emulated_processor(), execution=EMULATED)
-    if not found.available or not layered or any(map(_is_own, found.versions)):
-        return found
-    names = ", ".join(found.versions)
+        return dataclasses.replace(availability, hardware=emulated_processor(), execution=EMULATED)
+    if not availability.available or not layered or any(map(_is_own, availability.versions)):
+        return availability
+    names = ", ".join(availability.versions)
     return dataclasses.replace(
-        found,
+        availability,
         available=False,
         reason=f"environment {environment} has not installed {names}: it would run on mindgap's own packages",
     )
@@ -90,8 +90,8 @@ def _main() -> None:
     # What a library prints, from Python or from C, is not the answer.
     answer = os.dup(1)
     os.dup2(2, 1)
-    found = {place: dataclasses.asdict(_probed(place, arguments)) for place in arguments.places}
-    os.write(answer, json.dumps(found).encode() + b"\n")
+    answers = {place: dataclasses.asdict(_probed(place, arguments)) for place in arguments.places}
+    os.write(answer, json.dumps(answers).encode() + b"\n")
     # No teardown: a thread of a library may go on for ever.
     sys.stderr.flush()
     os._exit(0)

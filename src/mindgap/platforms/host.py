@@ -66,5 +66,5 @@ def device_files(patterns: Iterable[str]) -> list[str]:
 
 def described(modules: Mapping[str, str]) -> dict[str, Any]:
     """Returns what the description of every platform on the host's processors begins with."""
-    found = available(modules)
-    return {"hardware": found.hardware, "cpu_flags": cpu_flags(), "versions": dict(found.versions)}
+    availability = available(modules)
+    return {"hardware": availability.hardware, "cpu_flags": cpu_flags(), "versions": dict(availability.versions)}

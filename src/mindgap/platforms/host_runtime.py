@@ -168,8 +168,8 @@ class HostRuntime:
 
     def probe(self) -> Availability:
         reason = self.missing()
-        found = Availability(False, reason) if reason else host.available(self.modules)
-        return replace(found, execution=self.execution)
+        availability = Availability(False, reason) if reason else host.available(self.modules)
+        return replace(availability, execution=self.execution)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         return self.variables(self.checked(options))

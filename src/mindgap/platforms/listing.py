@@ -121,12 +121,12 @@ def _whole_host(host: Host, reason: str) -> PlatformInfo:
 
 def _of_host(host: Host) -> list[PlatformInfo]:
     there = {name: place for name, place in places().items() if not isinstance(registered(name), BrokenBackend)}
-    found = probe_all(host, list(there.values()))
-    reasons = {each.reason for each in found.values()}
-    if len(reasons) == 1 and all(not each.available for each in found.values()):
+    probes = probe_all(host, list(there.values()))
+    reasons = {each.reason for each in probes.values()}
+    if len(reasons) == 1 and all(not each.available for each in probes.values()):
         return [_whole_host(host, reasons.pop())]
     named = {name: PlatformName(name, {HOST: host.name}) for name in there}
-    return [_told(str(named[name]), _backend(name, host), found[place]) for name, place in there.items()]
+    return [_told(str(named[name]), _backend(name, host), probes[place]) for name, place in there.items()]
 
 
 def _backend(name: str, host: Host) -> BackendInEnvironment:
@@ -194,18 +194,18 @@ def requirements_elsewhere(runtime: str) -> list[str]:
     else:
         needed, served = (), [own]
     packages = dict.fromkeys(name for each in served if isinstance(each, Packaged) for name in each.packages)
-    found = installed(packages)
+    versions = installed(packages)
     given = {project_name(each) for each in needed}
     lacking = [name for name in packages if project_name(name) not in given]
-    return [*needed, *(f"{name}=={found[name]}" if name in found else name for name in lacking)]
+    return [*needed, *(f"{name}=={versions[name]}" if name in versions else name for name in lacking)]
 
 
 def _info(name: str, backend: Backend) -> PlatformInfo:
     try:
-        found = backend.probe()
+        availability = backend.probe()
     except Exception as error:  # what a platform does wrong is data
-        found = Availability(False, f"its probe failed: {type(error).__name__}: {error}")
-    return _told(name, backend, found)
+        availability = Availability(False, f"its probe failed: {type(error).__name__}: {error}")
+    return _told(name, backend, availability)
 
 
 def _told(name: str, backend: Backend, found: Availability) -> PlatformInfo:

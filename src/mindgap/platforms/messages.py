@@ -130,10 +130,10 @@ def missing_program(error: BaseException) -> str:
 
 def causes(error: BaseException) -> list[BaseException]:
     """Lists the error and its causes, outermost first."""
-    found: list[BaseException] = []
+    causes_found: list[BaseException] = []
     current: BaseException | None = error
-    while current is not None and current not in found:
-        found.append(current)
+    while current is not None and current not in causes_found:
+        causes_found.append(current)
         inner = getattr(current, "inner_exception", None)  # how Inductor's errors carry the real one
         current = inner if isinstance(inner, BaseException) else current.__cause__
-    return found
+    return causes_found

@@ -48,13 +48,13 @@ class BackendInEnvironment:
         """As `protocol.Backend` has it. Variables that name files of this machine do not go to a host: the worker there
         sets them as they are there."""
         try:
-            found = self.backend.environment(options)
+            variables = self.backend.environment(options)
         except NotOnThisMachine:
             if isinstance(self.where, Host):
                 return {}
             raise
         here = isinstance(self.where, Environment)
-        return {name: value for name, value in found.items() if here or not os.path.isabs(value)}
+        return {name: value for name, value in variables.items() if here or not os.path.isabs(value)}
 
     def service_options(self) -> dict[str, Any]:
         """The options of `run.worker.platform_service` there. Raises `EnvironmentProblem` where no worker can run; of a
@@ -148,8 +148,8 @@ def probe_all(where: Environment | Host, places: Sequence[str]) -> dict[str, Ava
     except (EnvironmentProblem, OSError, subprocess.TimeoutExpired) as error:
         return dict.fromkeys(places, Availability(False, str(error)))
     try:
-        found: dict[str, dict[str, Any]] = json.loads(answer)
-        return {place: _availability(found[place]) for place in places}
+        availability: dict[str, dict[str, Any]] = json.loads(answer)
+        return {place: _availability(availability[place]) for place in places}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         said = printed.strip().splitlines()[-1:] or [f"status {status}"]
         reason = f"{where_words(where)} cannot be probed: {said[0]}"
@@ -158,11 +158,16 @@ def probe_all(where: Environment | Host, places: Sequence[str]) -> dict[str, Ava
 
 def _availability(told: Mapping[str, Any]) -> Availability:
     """Reads what a probe there told. Raises TypeError, ValueError or AttributeError where it is something else."""
-    found = Availability(**told)
-    texts: list[Any] = [found.reason, found.hardware, found.execution, *found.versions.values()]
+    availability = Availability(**told)
+    texts: list[Any] = [
+        availability.reason,
+        availability.hardware,
+        availability.execution,
+        *availability.versions.values(),
+    ]
     if told["available"] not in (True, False) or not all(isinstance(text, str) for text in texts):
         raise TypeError
-    return found
+    return availability
 
 
 def _answer(command: Sequence[str], limit_s: float) -> tuple[int, str, str]:

@@ -82,8 +82,8 @@ def read_runner(
 def call_apart(runner: ScriptRunner) -> ScriptRunner | None:
     """Returns a runner whose `run` exports and loads the model, and returns the call of the runtime as a function
     without arguments. None for one that loads the model with each call."""
-    found = ast.parse(runner.run).body
-    function = next(each for each in found if isinstance(each, ast.FunctionDef) and each.name == "run")
+    statements = ast.parse(runner.run).body
+    function = next(each for each in statements if isinstance(each, ast.FunctionDef) and each.name == "run")
     calls = [each for each in function.body if _sets_outputs(each)]
     if not calls and any(map(_sets_outputs, ast.walk(function))):
         return None

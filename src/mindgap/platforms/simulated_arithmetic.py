@@ -108,13 +108,13 @@ def check_arithmetic(
     Each is `exact`, or `N of M are not exact` with an example, or `not run` with the reason. A platform has no operator
     for a fused product and sum: it is not among them.
     """
-    found = {each.words: _compared(platform, each, values) for each in OPERATIONS if each.name != "fma"}
+    results = {each.words: _compared(platform, each, values) for each in OPERATIONS if each.name != "fma"}
     description = platform.describe()
     file = _file(description, environment)
     file.parent.mkdir(parents=True, exist_ok=True)
-    answer = {"platform": name, "versions": dict(description["versions"]), "operations": found}
+    answer = {"platform": name, "versions": dict(description["versions"]), "operations": results}
     file.write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
-    return found
+    return results
 
 
 def check_in_environment(where: Environment, platform: PlatformName, backend: Backend, place: str) -> dict[str, str]:
@@ -125,11 +125,11 @@ def check_in_environment(where: Environment, platform: PlatformName, backend: Ba
     variables = {**os.environ, **backend.environment(platform.backend_options)}
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=variables, check=False)
     try:
-        found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+        results: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
         said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         raise EnvironmentProblem(f"the arithmetic of {platform} could not be checked: {said}") from None
-    return found
+    return results
 
 
 def _folder(environment: str) -> Path:
@@ -154,8 +154,10 @@ def _compared(platform: Platform, operation: Operation, values: int) -> str:
         return f"{_NOT_RUN}{error}"[:_MOST_TEXT]
     except Exception as error:  # a fact about the platform
         return f"{_NOT_RUN}{type(error).__name__}: {error}"[:_MOST_TEXT]
-    found = judged(operation, [each.ravel() for each in operands], np.ascontiguousarray(result).ravel())
-    return _EXACT if not found.wrong else f"{found.wrong} of {found.values} are not exact: {found.example}"
+    judgement = judged(operation, [each.ravel() for each in operands], np.ascontiguousarray(result).ravel())
+    return (
+        _EXACT if not judgement.wrong else f"{judgement.wrong} of {judgement.values} are not exact: {judgement.example}"
+    )
 
 
 def _graph(operation: Operation, operands: list[Array]) -> Graph:
@@ -177,8 +179,8 @@ def _main() -> None:
     answer = os.dup(1)
     os.dup2(2, 1)
     given = dict(each.split("=", 1) for each in options)
-    found = check_arithmetic(backend_at(place).open(given), name=name, environment=environment)
-    os.write(answer, json.dumps(found).encode() + b"\n")
+    results = check_arithmetic(backend_at(place).open(given), name=name, environment=environment)
+    os.write(answer, json.dumps(results).encode() + b"\n")
     sys.stderr.flush()
     os._exit(0)
 

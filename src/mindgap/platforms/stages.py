@@ -112,8 +112,8 @@ def stage_of_failure(runs: VariantRuns, steps: Sequence[StageStep], *, load: Sta
     if not runs.fails_at_load:
         runs.note("It is loaded, and fails while it runs.")
         return run
-    found = first_failing(runs, steps)
-    return load if found is None else found
+    stage = first_failing(runs, steps)
+    return load if stage is None else stage
 
 
 def stable_hlo_shows(runs: VariantRuns, step: str) -> Shown:

@@ -230,9 +230,9 @@ def reason(row: Row) -> str:
     if not lines:
         return ""
     told = [line for line in lines if not _EMPTY.search(line)]
-    found = next((line for line in told if _NAMES_THE_REASON.search(line)), (told or lines)[0])
+    line_found = next((line for line in told if _NAMES_THE_REASON.search(line)), (told or lines)[0])
     op = row.culprit.op if row.culprit is not None and row.verdict is None else ""
-    return (found if not op or op in found else f"{op}: {found}")[:_MOST_TEXT]
+    return (line_found if not op or op in line_found else f"{op}: {line_found}")[:_MOST_TEXT]
 
 
 def _label(row: Row) -> str:
@@ -274,8 +274,8 @@ def source_excerpt(row: Row, report: Report) -> list[tuple[int, str, bool]]:
 
 def _source_lines(label: str, file: str, created: str) -> tuple[int, list[str]]:
     """The line's number and the lines of its file; (0, []) where that is another file, or has changed since."""
-    found = LINE.search(label)
-    if found is None or not file or file.rpartition("/")[2] != found["file"]:
+    match = LINE.search(label)
+    if match is None or not file or file.rpartition("/")[2] != match["file"]:
         return 0, []
     try:
         if created and Path(file).stat().st_mtime > datetime.fromisoformat(created).timestamp() + 1:
@@ -283,7 +283,7 @@ def _source_lines(label: str, file: str, created: str) -> tuple[int, list[str]]:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         return 0, []
-    number = int(found["line"])
+    number = int(match["line"])
     return (number, lines) if 0 < number <= len(lines) else (0, [])
 
 

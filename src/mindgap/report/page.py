@@ -84,7 +84,7 @@ class Root:
 def html_page(report: Report) -> str:
     """Writes the page, one HTML document without external files."""
     platforms = _unique(row.platform for row in report.rows)
-    found = roots(report)
+    causes = roots(report)
     chart = difference_chart(report)
     return template("page.html.j2").render(
         report=report,
@@ -92,8 +92,8 @@ def html_page(report: Report) -> str:
         cells={(row.model, row.platform): row for row in report.rows},
         anchors={(row.model, row.platform): f"r-{n}" for n, row in enumerate(report.rows, 1)},
         ordered=[*report.findings, *(row for row in report.rows if not row.finding)],
-        roots=found,
-        cause_numbers=_cause_numbers(found),
+        roots=causes,
+        cause_numbers=_cause_numbers(causes),
         classes={model.name: lettered(report, model.name) for model in report.models},
         class_columns=list(dict.fromkeys([report.reference, *platforms])),
         columns=_COLUMNS,
@@ -154,8 +154,8 @@ def roots(report: Report) -> list[Root]:
     for row in report.findings:
         for each in row.by_fault:
             grouped.setdefault(cause_key_of_row(each), []).append(each)
-    found = [Root(key, tuple(sorted(rows, key=lambda row: _SEVERITY[row.word]))) for key, rows in grouped.items()]
-    return sorted(found, key=lambda root: (_SEVERITY[root.word], -len(root.rows)))
+    roots_found = [Root(key, tuple(sorted(rows, key=lambda row: _SEVERITY[row.word]))) for key, rows in grouped.items()]
+    return sorted(roots_found, key=lambda root: (_SEVERITY[root.word], -len(root.rows)))
 
 
 def _cause_numbers(found: Iterable[Root]) -> dict[tuple[str, str], str]:

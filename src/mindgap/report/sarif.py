@@ -52,13 +52,13 @@ def sarif_of_causes(causes: Sequence[Cause], version: str) -> str:
 
 def _place_of(row: Row, file: str) -> dict[str, Any]:
     label = row.culprit.label if row.culprit is not None else ""
-    found = LINE.search(label)
+    match = LINE.search(label)
     name = f"{row.model} {label}".strip()
-    if found is None:
+    if match is None:
         return location_of(name, file)
     # A label has the name of the file and not its folder.
-    same = file.rpartition("/")[2] == found["file"]
-    return location_of(name, file if same else found["file"], int(found["line"]))
+    same = file.rpartition("/")[2] == match["file"]
+    return location_of(name, file if same else match["file"], int(match["line"]))
 
 
 def _result(

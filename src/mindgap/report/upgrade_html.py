@@ -45,8 +45,10 @@ class ChangedRow:
         """The operators that cause the change: of each fault, else of the reduced graphs."""
         named = [fault.culprit.op for fault in self.row.independent_faults if fault.culprit is not None]
         named += [] if named or self.row.culprit is None else [self.row.culprit.op]
-        found = named or [op for each in self.reduced if each.summary is not None for op in each.summary.operators]
-        return tuple(dict.fromkeys(found))
+        operators_named = named or [
+            op for each in self.reduced if each.summary is not None for op in each.summary.operators
+        ]
+        return tuple(dict.fromkeys(operators_named))
 
 
 def upgrade_page(upgraded: Upgrade, reduced: Sequence[ReducedChange], scripts: Mapping[str, str]) -> str:

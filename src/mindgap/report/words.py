@@ -144,9 +144,9 @@ def weak_operators(rows: Iterable[Row]) -> list[str]:
 
 def not_finite(report: Report) -> list[str]:
     """One line for each output with NaN or infinities, on the reference or on a platform."""
-    found = [(model.name, report.reference, model.non_finite) for model in report.models]
-    found += [(row.model, row.platform, row.non_finite) for row in report.rows]
-    return [f"{model} on {platform}: {_not_finite(each)}" for model, platform, outputs in found for each in outputs]
+    rows = [(model.name, report.reference, model.non_finite) for model in report.models]
+    rows += [(row.model, row.platform, row.non_finite) for row in report.rows]
+    return [f"{model} on {platform}: {_not_finite(each)}" for model, platform, outputs in rows for each in outputs]
 
 
 def _not_finite(each: NonFinite) -> str:
@@ -202,11 +202,11 @@ def other_decision_notes(rows: Iterable[Row]) -> list[str]:
 
 def given_back(rows: Iterable[Row]) -> list[str]:
     """One line for each platform whose delegate gave operators back: what it ran in all of its rows."""
-    found: dict[str, list[Delegation]] = {}
+    delegations: dict[str, list[Delegation]] = {}
     for row in rows:
         if row.delegation is not None:
-            found.setdefault(row.platform, []).append(row.delegation)
-    totals = {platform: total(each) for platform, each in found.items()}
+            delegations.setdefault(row.platform, []).append(row.delegation)
+    totals = {platform: total(each) for platform, each in delegations.items()}
     return [f"{platform}: {each.summary}" for platform, each in totals.items() if each.gave_back]
 
 
@@ -236,15 +236,15 @@ def own_path_words(own: OwnPath) -> str:
 
 def own_path_notes(rows: Iterable[Row]) -> list[str]:
     """One line for each reason why a program's own export was not compared or not judged, with the rows it is about."""
-    found: dict[str, dict[str, None]] = {}
+    notes: dict[str, dict[str, None]] = {}
     for row in rows:
         own = row.own_path
         # The row itself may give it.
         if own is None or has(row.reasons, "own_path") or set(own.reasons) & set(row.reasons):
             continue
         if own.status in _LEFT_OPEN or has(own.reasons, "unwritten_arguments"):
-            found.setdefault(own_path_words(own), {})[f"{row.model} on {row.platform}"] = None
-    return [f"own export of {', '.join(names)}: {words}" for words, names in found.items()]
+            notes.setdefault(own_path_words(own), {})[f"{row.model} on {row.platform}"] = None
+    return [f"own export of {', '.join(names)}: {words}" for words, names in notes.items()]
 
 
 def detail_line(row: Row) -> str:

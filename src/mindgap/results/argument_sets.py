@@ -89,8 +89,8 @@ def _label(row: Row) -> str:
 
 def _non_finite(sets: Sequence[Sequence[NonFinite]]) -> tuple[NonFinite, ...]:
     """The counts of all sets together, by output."""
-    found: dict[int, NonFinite] = {}
+    by_output: dict[int, NonFinite] = {}
     for each in (each for one in sets for each in one):
-        before = found.get(each.output, NonFinite(each.output, 0, 0))
-        found[each.output] = NonFinite(each.output, before.count + each.count, before.elements + each.elements)
-    return tuple(found[output] for output in sorted(found))
+        before = by_output.get(each.output, NonFinite(each.output, 0, 0))
+        by_output[each.output] = NonFinite(each.output, before.count + each.count, before.elements + each.elements)
+    return tuple(by_output[output] for output in sorted(by_output))

@@ -105,16 +105,16 @@ def around(graph: Graph, centres: Collection[int]) -> list[int]:
     for node, reads in enumerate(before):
         for read in reads:
             after[read].add(node)
-    found = dict.fromkeys(sorted(centres)[:MOST_AROUND])
-    up = down = list(found)
+    nodes = dict.fromkeys(sorted(centres)[:MOST_AROUND])
+    up = down = list(nodes)
     for distance in range(max(BEFORE, AFTER)):
         # Of nodes that are equally near, those towards the outputs first: the difference goes there.
-        down = [n for n in _next(after, down) if n not in found] if distance < AFTER else []
-        up = [n for n in _next(before, up) if n not in found] if distance < BEFORE else []
+        down = [n for n in _next(after, down) if n not in nodes] if distance < AFTER else []
+        up = [n for n in _next(before, up) if n not in nodes] if distance < BEFORE else []
         for node in (*down, *up):
-            if len(found) < MOST_AROUND:
-                found[node] = None
-    return sorted(found)
+            if len(nodes) < MOST_AROUND:
+                nodes[node] = None
+    return sorted(nodes)
 
 
 def _next(edges: Sequence[Collection[int]], nodes: Sequence[int]) -> list[int]:

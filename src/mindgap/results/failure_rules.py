@@ -37,9 +37,9 @@ class Rule:
 def failure_rules() -> tuple[Rule, ...]:
     """Reads the rules in their order."""
     text = Path(__file__).with_name("failure_rules.toml").read_text(encoding="utf-8")
-    found: list[dict[str, Any]] = tomllib.loads(text)["rule"]
+    rules: list[dict[str, Any]] = tomllib.loads(text)["rule"]
     lists = ("status", "signature", "message")
-    return tuple(Rule(rule["cause"], rule["type"], *(tuple(rule.get(name, ())) for name in lists)) for rule in found)
+    return tuple(Rule(rule["cause"], rule["type"], *(tuple(rule.get(name, ())) for name in lists)) for rule in rules)
 
 
 def rule_of(status: str, signature: str, message: str = "") -> Rule | None:

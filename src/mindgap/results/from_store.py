@@ -53,17 +53,21 @@ WHERE run = $run
 
 def runs(store: Store) -> list[str]:
     """The runs in a store that have rows of verdicts, oldest first."""
-    found = [row for row in store.rows_of("runs") if row["kind"] not in (None, *ANSWER_RUNS)]
-    return [row["run"] for row in sorted(found, key=lambda row: (str(row["created"]), row["run"]))]
+    rows = [row for row in store.rows_of("runs") if row["kind"] not in (None, *ANSWER_RUNS)]
+    return [row["run"] for row in sorted(rows, key=lambda row: (str(row["created"]), row["run"]))]
 
 
 def totals(store: Store, run: str) -> Totals:
     """The counts of a run, by one query. A store knows no baseline: every finding is new."""
-    (found,) = store.rows(_TOTALS, {"run": run, "findings": list(FINDINGS)})
-    words: Counter[str] = Counter(found.pop("words"))
-    statuses: dict[str, int] = dict(found.pop("statuses") or {})
-    found |= {"faults": int(found["faults"]), "new": found["findings"], "new_faults": int(found["faults"])}
-    return Totals(words=ordered(words), statuses=statuses, known=0, **found)
+    (totals_row,) = store.rows(_TOTALS, {"run": run, "findings": list(FINDINGS)})
+    words: Counter[str] = Counter(totals_row.pop("words"))
+    statuses: dict[str, int] = dict(totals_row.pop("statuses") or {})
+    totals_row |= {
+        "faults": int(totals_row["faults"]),
+        "new": totals_row["findings"],
+        "new_faults": int(totals_row["faults"]),
+    }
+    return Totals(words=ordered(words), statuses=statuses, known=0, **totals_row)
 
 
 def report_of(store: Store, run: str | None = None) -> Report:
@@ -123,9 +127,9 @@ def require_whole(store: Store, run: str) -> None:
     """Raises `StoreError` where the store has fewer rows of a run than the run had written at its end."""
     for about in store.rows_of("runs", run):
         for table, written in json.loads(about["settings"] or "{}").get("rows", {}).items():
-            if (found := store.count_of(table, run)) < written:
+            if (count := store.count_of(table, run)) < written:
                 raise StoreError(
-                    f"{store.url}/tables/{table}: {written - found} of {written} rows of run {run} are gone "
+                    f"{store.url}/tables/{table}: {written - count} of {written} rows of run {run} are gone "
                     "with a segment that was removed: copy it again, or run again"
                 )
 
@@ -136,7 +140,7 @@ def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
     names = ("platform", "backend", "available", "reason", "hardware", "versions", "options")
-    found = [
+    facts = [
         PlatformFacts(
             **{name: row[name] for name in names},
             execution=str(json.loads(row["description"] or "{}").get(EXECUTION, "")),
@@ -144,7 +148,7 @@ def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
         )
         for row in _in_order([each for each in store.rows_of("platforms", run) if each["fingerprint"] == ""])
     ]
-    return tuple(replace(each, platform=recorded(each.platform)) for each in found)
+    return tuple(replace(each, platform=recorded(each.platform)) for each in facts)
 
 
 def _model(row: dict[str, Any], outcome: Outcome | None, sources: dict[str, str]) -> Model:
@@ -168,7 +172,7 @@ def _model(row: dict[str, Any], outcome: Outcome | None, sources: dict[str, str]
 def _rows(
     store: Store, run: str, models: list[str], platforms: list[str], outcomes: dict[tuple[str, str], Outcome]
 ) -> tuple[Row, ...]:
-    found: defaultdict[str, dict[str, Row]] = defaultdict(dict)
+    rows_by_model: defaultdict[str, dict[str, Row]] = defaultdict(dict)
     weak = {
         (row["model"], row["platform"]): tuple(Weakness(**each) for each in row["weaknesses"])
         for row in store.rows_of("weaknesses", run)
@@ -206,9 +210,11 @@ def _rows(
                 contradictions=unfit.get(key, ()),
                 decisions=decisions.get(key, ()),
             )
-        found[row["model"]][row["platform"]] = advised(_with_reasons(one, reasons.get(key)))
+        rows_by_model[row["model"]][row["platform"]] = advised(_with_reasons(one, reasons.get(key)))
     rank = {name: position for position, name in enumerate(platforms)}
-    return tuple(found[model][name] for model in models for name in sorted(found[model], key=lambda n: rank[n]))
+    return tuple(
+        rows_by_model[model][name] for model in models for name in sorted(rows_by_model[model], key=lambda n: rank[n])
+    )
 
 
 def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
@@ -256,11 +262,11 @@ def _with_reasons(row: Row, text: str | None) -> Row:
 
 
 def _reasons(stored: Sequence[Mapping[str, Any]]) -> tuple[Reason, ...]:
-    found: list[Reason] = []
+    reasons: list[Reason] = []
     for each in stored:
         given: dict[str, Any] = {**each, "names": tuple(each["names"])}
-        found.append(Reason(**given))
-    return tuple(found)
+        reasons.append(Reason(**given))
+    return tuple(reasons)
 
 
 def _own_path(row: dict[str, Any]) -> OwnPath:

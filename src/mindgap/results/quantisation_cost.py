@@ -49,14 +49,14 @@ def cost_of(source: str, quantised: Sequence[Array], floats: Sequence[Array]) ->
     if (ours := _forms(quantised)) != (theirs := _forms(floats)):
         reason = f"it returns {', '.join(theirs)} where the quantised model returns {', '.join(ours)}"
         return QuantisationCost(source, reason=reason)
-    found = [
+    costs = [
         QuantisationCost(source, *_apart(a, b), position)
         for position, (a, b) in enumerate(zip(quantised, floats, strict=True))
         if kind_of(dtype_name(a.dtype)) == "float" and a.size
     ]
-    if not found:
+    if not costs:
         return QuantisationCost(source, reason="no output is a float")
-    return max(found, key=lambda each: each.largest)
+    return max(costs, key=lambda each: each.largest)
 
 
 def _forms(arrays: Sequence[Array]) -> list[str]:

@@ -179,7 +179,7 @@ class Row:
         faults = self.independent_faults
         if len(faults) < 2:
             return (self,)
-        found = [
+        rows = [
             replace(
                 self, verdict=each.verdict, culprit=each.culprit, blame=each.blame, detail=each.detail,
                 example=each.example, script=each.script, known=each.known, faults=(each,), advice=each.advice,
@@ -187,12 +187,12 @@ class Row:
             for each in faults
         ]  # fmt: skip
         return (
-            replace(found[0], advice=self.advice),
+            replace(rows[0], advice=self.advice),
             *(
                 replace(
                     row, metrics=RowMetrics(), profiles={}, weaknesses=(), contradictions=(), decisions=(), around=()
                 )
-                for row in found[1:]
+                for row in rows[1:]
             ),
         )
 
@@ -334,8 +334,8 @@ class Report:
 
     def execution_words(self, platform: PlatformName) -> str:
         """How a platform is executed, and how exact its arithmetic was found; empty for native ones."""
-        found = next((fact for fact in self.platforms if fact.platform == platform and fact.execution), None)
-        return "" if found is None else ", ".join(filter(None, (found.execution, found.arithmetic)))
+        facts = next((fact for fact in self.platforms if fact.platform == platform and fact.execution), None)
+        return "" if facts is None else ", ".join(filter(None, (facts.execution, facts.arithmetic)))
 
     def shown(self, platform: PlatformName) -> str:
         """The platform's name, with `(simulated)` or `(emulated)` behind it where it is no hardware."""
@@ -412,12 +412,12 @@ def ordered(words: Counter[str]) -> dict[str, int]:
 
 def non_finite(outcome: Outcome) -> tuple[NonFinite, ...]:
     """The outputs of an outcome that have NaN or infinities, by their sketches."""
-    found: list[NonFinite] = []
+    cases: list[NonFinite] = []
     for position, output in enumerate(outcome.outputs if outcome.ran else ()):
         count = output.sketch.nan + output.sketch.pos_inf + output.sketch.neg_inf
         if count:
-            found.append(NonFinite(position, count, math.prod(output.shape)))
-    return tuple(found)
+            cases.append(NonFinite(position, count, math.prod(output.shape)))
+    return tuple(cases)
 
 
 def identities(outcome: Outcome) -> tuple[str, ...]:

@@ -182,20 +182,20 @@ def _decode(body: Array, length: int) -> Frame:
 
 def _arrays(body: Array, end: int, described: Sequence[tuple[str, Sequence[int]]]) -> tuple[Array, ...]:
     """Returns the arrays after the header. ValueError, TypeError or KeyError for a description that does not fit."""
-    found: list[Array] = []
+    arrays: list[Array] = []
     for name, shape in described:
         if name not in DTYPES or any(size < 0 for size in shape):
             raise ValueError(f"an array {name}{list(shape)}")
         dtype = numpy_dtype(name)
         nbytes = math.prod(shape) * dtype.itemsize
         if nbytes == 0:
-            found.append(np.empty(tuple(shape), dtype))
+            arrays.append(np.empty(tuple(shape), dtype))
             continue
         start = end + -end % _ALIGN
         end = start + nbytes
         if end > body.size:
             raise ValueError(f"an array {name}{list(shape)} that goes past the end")
-        found.append(body[start:end].view(dtype).reshape(tuple(shape)))
+        arrays.append(body[start:end].view(dtype).reshape(tuple(shape)))
     if end != body.size:
         raise ValueError(f"{body.size - end} bytes too many")
-    return tuple(found)
+    return tuple(arrays)

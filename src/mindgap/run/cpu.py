@@ -113,15 +113,15 @@ class WaitMeter:
 
 def _waits_of(pid: int) -> dict[tuple[int, int], float]:
     """Returns for how many seconds each thread of a process could have run, and others had the processors."""
-    found: dict[tuple[int, int], float] = {}
+    waits: dict[tuple[int, int], float] = {}
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with (
                 contextlib.suppress(OSError, ValueError, IndexError),
                 open(f"/proc/{pid}/task/{thread}/schedstat", encoding="ascii") as file,
             ):
-                found[pid, int(thread)] = int(file.read().split()[1]) / 1e9
-    return found
+                waits[pid, int(thread)] = int(file.read().split()[1]) / 1e9
+    return waits
 
 
 def _own_seconds(pid: int, otherwise: float) -> float:

@@ -76,9 +76,9 @@ def _lines_without_frames(message: str) -> list[str]:
     kept: list[str] = []
     frame_indent: int | None = None
     for line in message.splitlines():
-        found = _CODE_LINE.match(line)
-        if found:
-            frame_indent = len(found[1])
+        match = _CODE_LINE.match(line)
+        if match:
+            frame_indent = len(match[1])
         elif frame_indent is not None and len(line) - len(line.lstrip()) > frame_indent:
             continue
         else:

@@ -347,18 +347,18 @@ def _started(socket_fd: int, environment: Mapping[str, str]) -> subprocess.Popen
 
 def _in_lasting_thread(call: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
     """Calls in a thread that stays for the life of this process: the kernel kills the server when that thread ends."""
-    found: Future[subprocess.Popen[bytes]] = Future()
+    future: Future[subprocess.Popen[bytes]] = Future()
 
     def run() -> None:
         try:
-            found.set_result(call())
+            future.set_result(call())
         except BaseException as error:
-            found.set_exception(error)
+            future.set_exception(error)
             return
         threading.Event().wait()
 
     threading.Thread(target=run, name="mindgap-fork-server", daemon=True).start()
-    return found.result()
+    return future.result()
 
 
 def _is_read_later(name: str) -> bool:

@@ -40,9 +40,9 @@ def bytes_of(graph: Graph) -> bytes:
     """Returns `encode` without labels, cached for the latest graphs. Raises `GraphError`. Thread-safe."""
     digest = digest_of(graph)
     with _LOCK:
-        found = _BYTES.get(digest)
-    if found is None:
-        found = encode(graph, labels=False)
+        data = _BYTES.get(digest)
+    if data is None:
+        data = encode(graph, labels=False)
         with _LOCK:
-            _BYTES.put(digest, found, len(found))
-    return found
+            _BYTES.put(digest, data, len(data))
+    return data

@@ -120,20 +120,20 @@ def run_job(
         executable = _load(platform, job, inputs, timings, on_stage) if loaded is None else loaded.executable
         if isinstance(executable, Exception):
             raise executable
-        found = _run(executable, job, inputs, timings, first_time=fresh)
+        results = _run(executable, job, inputs, timings, first_time=fresh)
         if made is None or fresh:
             made = None if job.inputs else inputs
             caches.graphs.put(key, Loaded(executable, made), sum(a.nbytes for a in inputs))
     except (KeyboardInterrupt, GeneratorExit, DeviceLost):
         raise
     except BaseException as error:  # SystemExit too: a library that calls sys.exit() ends its job only
-        found = failure(error)
+        results = failure(error)
         if not isinstance(error, (Unsupported, UnknownOperator, CompileFailure, Fallback)):
             # An untyped failure may have left damaged state, which the next job must not meet. Graphs that were
             # loaded together stay: loading each of them again costs more than loading all did.
             caches.graphs.drop(key) if loaded is not None and loaded.fresh else caches.clear()
     timings["total"] = time.perf_counter() - clock
-    return Outcome(job.platform, digest, timings=timings, fingerprint=fingerprint, **found)
+    return Outcome(job.platform, digest, timings=timings, fingerprint=fingerprint, **results)
 
 
 def key_of(job: Job) -> tuple[str, str]:
@@ -147,11 +147,11 @@ def _replace(made: list[Array], sent: Mapping[int, Array]) -> list[Array]:
 
 def make_inputs(job: Job, tensors: TensorStore | None, caches: Caches) -> list[Array]:
     """Returns every input of the job's graph: sent with it, or made by its recipe and cached. Raises `GraphError`."""
-    found: list[Array] = []
+    arrays: list[Array] = []
     for index, given in enumerate(job.graph.inputs):
         sent = job.inputs.get(index)
         if sent is not None:
-            found.append(sent)
+            arrays.append(sent)
             continue
         key = (given.recipe, given.spec)
         array = caches.inputs.get(key)
@@ -161,8 +161,8 @@ def make_inputs(job: Job, tensors: TensorStore | None, caches: Caches) -> list[A
             except GraphError as error:
                 raise GraphError(f"input {index}: {error}") from None
             caches.inputs.put(key, array, array.nbytes)
-        found.append(array)
-    return found
+        arrays.append(array)
+    return arrays
 
 
 def fingerprint_of(description: Mapping[str, Any]) -> str:
@@ -311,7 +311,7 @@ def _checked(outputs: Sequence[Any], graph: Graph) -> list[Array]:
     expected = len(graph.outputs) + len(graph.grad)
     if len(outputs) != expected:
         raise _ContractBroken(f"the platform returned {len(outputs)} outputs where the graph has {expected}")
-    found: list[Array] = []
+    arrays: list[Array] = []
     for index, output in enumerate(outputs):
         # numpy turns zero-dimensional results into scalars on the slightest occasion.
         if not isinstance(output, (np.ndarray, np.generic)):
@@ -321,8 +321,8 @@ def _checked(outputs: Sequence[Any], graph: Graph) -> list[Array]:
             raise _ContractBroken(
                 f"output {index} of the platform has the dtype {array.dtype}, which graphs do not hold"
             )
-        found.append(array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape))
-    return found
+        arrays.append(array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape))
+    return arrays
 
 
 def _checksum(array: Array) -> int:

@@ -95,7 +95,7 @@ def telling_lines(lines: list[str], package: str = PACKAGE) -> list[str]:
     """Returns what a worker printed without what has nothing to do with its end: deprecation warnings, the list of
     extension modules, progress, and of a stack the frames of mindgap and of Python's launcher. Paths stay as they were
     printed: they tell which frames are the user's. `package`: the folder of mindgap's package where the worker runs."""
-    found: list[str] = []
+    lines_told: list[str] = []
     warned = False
     for line in lines:
         source, warned = warned and line.startswith("  ") and not _FRAME.match(line), bool(_DEPRECATED.match(line))
@@ -103,8 +103,8 @@ def telling_lines(lines: list[str], package: str = PACKAGE) -> list[str]:
         file = "" if frame is None else unescaped(frame["file"])
         ours = file.startswith("<frozen ") or is_mindgaps(file, package)
         if not (source or warned or ours or line.startswith("Extension modules: ") or _LOGGED.search(line)):
-            found.append(line)
-    return found
+            lines_told.append(line)
+    return lines_told
 
 
 def shortened_paths(text: str) -> str:
@@ -150,8 +150,8 @@ def reasons(lines: list[str]) -> list[str]:
 
     A reason that only follows from another operator's failure is left out if there is another reason.
     """
-    found = list(_reasons(lines))
-    return [line for line in found if not _CONSEQUENCE.search(line)] or found
+    found_reasons = list(_reasons(lines))
+    return [line for line in found_reasons if not _CONSEQUENCE.search(line)] or found_reasons
 
 
 def _reasons(lines: list[str]) -> Iterator[str]:

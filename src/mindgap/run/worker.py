@@ -40,14 +40,14 @@ def platform_service(
     empty then: its own store keeps what is sent.
     """
     name = parse(platform)
-    found, options = find(name) if backend is None else (backend_at(backend), name.backend_options)
+    backend_class, options = find(name) if backend is None else (backend_at(backend), name.backend_options)
     if host:
         # Those that name files of this machine.
-        os.environ.update(found.environment(options))
-    availability = probed(found, environment, layered)
+        os.environ.update(backend_class.environment(options))
+    availability = probed(backend_class, environment, layered)
     if not availability.available:
         raise MindgapError(f"platform {platform} is not available: {availability.reason}")
-    opened = found.open(options)
+    opened = backend_class.open(options)
     description: dict[str, Any] = dict(opened.describe()) | ({} if backend is None else described(host))
     # Whatever a platform puts in, a number of numpy's for one, what travels is JSON.
     description = json.loads(json.dumps(description, default=str))

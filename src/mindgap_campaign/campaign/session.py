@@ -282,9 +282,9 @@ def _references(directory: CampaignDirectory, resume_state: ResumeState, pool: W
     """Returns what the reference gave where platforms were added. Raises `MindgapError` if it is another reference."""
     if not resume_state.lacking:
         return None
-    found, reference = read_references(directory, resume_state.lacking), directory.plan.reference
-    found.check(fingerprint_of(pool.describe(reference)), reference)
-    return found
+    references, reference = read_references(directory, resume_state.lacking), directory.plan.reference
+    references.check(fingerprint_of(pool.describe(reference)), reference)
+    return references
 
 
 def _facts(

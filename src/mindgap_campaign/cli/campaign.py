@@ -92,11 +92,11 @@ def run(
             options = _survey_options(jobs, steps, support, no_support, coverage_minutes, no_coverage)
             source: CaseSourceFactory = BundleSourceFactory(plan) if bundled else _from_catalogue(jobs, steps)
             here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if bundled else ""
-            found = begin(
+            outcome = begin(
                 meant, text, where, source, shard=part, where=here, options=replace(options, store_url=store),
                 place=_place(ray),
             )  # fmt: skip
-        return _told(found, where, stream, as_json)
+        return _told(outcome, where, stream, as_json)
 
 
 @campaign.command()
@@ -113,8 +113,8 @@ def resume(directory: Directory, ray: Ray = "", jobs: Jobs = None, as_json: AsJs
             from mindgap_campaign.campaign.session import resume_campaign
 
             source, options = _source_of(folder, jobs, steps), _run_options(jobs, steps)
-            found = resume_campaign(directory, source, options=options, place=_place(ray))
-        return _told(found, directory, stream, as_json)
+            outcome = resume_campaign(directory, source, options=options, place=_place(ray))
+        return _told(outcome, directory, stream, as_json)
 
 
 @campaign.command()
@@ -152,8 +152,8 @@ def add(
             from mindgap_campaign.campaign.session import add_platforms
 
             options = _survey_options(jobs, steps, support, no_support, coverage_minutes, no_coverage)
-            found = add_platforms(directory, added, _source_of(folder, jobs, steps), options=options)
-        return _told(found, directory, stream, as_json)
+            outcome = add_platforms(directory, added, _source_of(folder, jobs, steps), options=options)
+        return _told(outcome, directory, stream, as_json)
 
 
 def begin_or_resume(plan: Path, directory: Path, jobs: int) -> CampaignStatus:

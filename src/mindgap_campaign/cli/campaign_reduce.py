@@ -73,7 +73,7 @@ def reduce(
                 stream.write(f"{each.group.count} rows: {summary_text(each.summary, out)}\n")
                 stream.flush()
 
-        found = reduce_groups(
+        outcome = reduce_groups(
             opened,
             out,
             limits,
@@ -85,9 +85,9 @@ def reduce(
             progress=show,
         )
         asked = () if words or most or cases else [recorded(platform)] if platform else opened.plan.platforms
-        causes = outputs.write(causes_of_groups(found), complete_platforms(asked, found))
-        write_file(out / "index.md", index_text(causes, found))
-        reduced = [each.summary for each in found if each.summary is not None]
+        causes = outputs.write(causes_of_groups(outcome), complete_platforms(asked, outcome))
+        write_file(out / "index.md", index_text(causes, outcome))
+        reduced = [each.summary for each in outcome if each.summary is not None]
         if not reduced:
             raise MindgapError("NOTHING WAS REDUCED: every group ended for the reason above")
         verified = sum(summary.verified for summary in reduced)
@@ -95,5 +95,5 @@ def reduce(
         states = "".join(
             f", {count} {state}" for state, count in Counter(cause.state for cause in causes).items() if state
         )
-        stream.write(f"{len(causes)} causes{states} in {len(found)} groups; {scripts}: {out / 'index.md'}\n")
+        stream.write(f"{len(causes)} causes{states} in {len(outcome)} groups; {scripts}: {out / 'index.md'}\n")
         return Exit.FINDINGS

@@ -54,17 +54,19 @@ def check(
                 stream.write(f"{each.answer}: {each.name}{f' ({each.reason})' if each.reason else ''}\n")
                 stream.flush()
 
-        found = check_reproducers(reproducers_of(path), python=python, timeout_s=seconds, jobs=jobs, progress=show)
-        total = counts(found)
+        reproductions = check_reproducers(
+            reproducers_of(path), python=python, timeout_s=seconds, jobs=jobs, progress=show
+        )
+        total = counts(reproductions)
         if as_json:
             stream.write(
-                json.dumps({"counts": total, "reproducers": [asdict(each) for each in found]}, indent=1) + "\n"
+                json.dumps({"counts": total, "reproducers": [asdict(each) for each in reproductions]}, indent=1) + "\n"
             )
         else:
             stream.write(", ".join(f"{count} {answer}" for answer, count in total.items()) + "\n")
     if total["still there"]:
         return Exit.FINDINGS
     if total["not checked"]:
-        complain(f"{total['not checked']} of {len(found)} reproducers could not be checked")
+        complain(f"{total['not checked']} of {len(reproductions)} reproducers could not be checked")
         return Exit.WRONG_USE
     return Exit.NOTHING_FOUND

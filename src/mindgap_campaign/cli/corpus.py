@@ -104,14 +104,14 @@ def list_(
         where, params = f"status IN {statuses!r}", list[str]()
         if scheme:
             where, params = where + " AND scheme = ?", [scheme]
-        found = Catalogue(directory).entries(where, params)
+        entries = Catalogue(directory).entries(where, params)
         if as_json:
-            json.dump([asdict(entry) for entry in found], out, indent=1)
+            json.dump([asdict(entry) for entry in entries], out, indent=1)
             out.write("\n")
             return
-        if not found:
+        if not entries:
             raise MindgapError(f"{directory}: no entry is {' or '.join(statuses).replace('_', ' ')}")
-        for entry in found:
+        for entry in entries:
             out.write(f"{entry.source}  {entry.of}  {entry.status}  {entry.reason or _figures(entry)}\n")
 
 
@@ -162,9 +162,9 @@ def stats(directory: Directory, as_json: AsJson = False) -> None:
     from mindgap_campaign.catalogue import Catalogue
 
     with result_stream() as out:
-        found = _verified(Catalogue(directory))
-        _print_stats(found, out, as_json)
-        _refuse_damage(found, directory)
+        entries = _verified(Catalogue(directory))
+        _print_stats(entries, out, as_json)
+        _refuse_damage(entries, directory)
 
 
 def _verified(catalogue: Catalogue) -> CatalogueStats:

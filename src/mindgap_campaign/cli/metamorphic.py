@@ -46,8 +46,8 @@ def metamorphic(
     with result_stream() as out:
         tensors = default_tensor_store()
         with source_client(tensors, settings.deadline_s, capture_env) as client:
-            found = subjects(sources, options or [], client, backward)
-            report = run_metamorphic(found, platforms[0], settings=settings, tensors=tensors, seed=seed, jobs=jobs)
+            programs = subjects(sources, options or [], client, backward)
+            report = run_metamorphic(programs, platforms[0], settings=settings, tensors=tensors, seed=seed, jobs=jobs)
         status = put_out(report, out, as_json, html, junit, metrics=metrics)
     report_problems(report)
     return status or status_of(report)

@@ -227,13 +227,13 @@ def _captured(setup: CaptureSetup, sources: Sequence[str], known: Known, folder:
     catalogue = Catalogue(folder, create=True)
     session = BuildSession(catalogue, setup.passes, setup.limits, lambda tick: None)
     session.known = dict(known)
-    client, found = CaptureClient(catalogue.tensors, setup.limits), list[SourceAnswers]()
+    client, answers = CaptureClient(catalogue.tensors, setup.limits), list[SourceAnswers]()
     with contextlib.closing(session.writer), contextlib.closing(client):
         for source in sources:
             recorder = AnswerRecorder(client, TensorStore(catalogue.tensors))
             session.record(recorder, source)
-            found.append(recorder.answers)
-    return found
+            answers.append(recorder.answers)
+    return answers
 
 
 def _answered(ask: Callable[[], Answer]) -> Answer:

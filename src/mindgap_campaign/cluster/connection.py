@@ -166,11 +166,11 @@ def ray_resources(platforms: Iterable[PlatformName]) -> str:
 def code_digest() -> str:
     """Returns a digest of mindgap's source files: nodes with other files would judge otherwise."""
     root = Path(PACKAGE).parent
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for file in sorted(file for folder in root.glob("mindgap*") for file in folder.rglob("*.py")):
-        found.update(f"{file.relative_to(root)}\0".encode())
-        found.update(file.read_bytes())
-    return found.hexdigest()
+        digest.update(f"{file.relative_to(root)}\0".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

@@ -37,7 +37,7 @@ class InjectionSite:
 
 def injection_sites(faults: schema.Faults, graph: Graph, digest: str) -> list[list[InjectionSite]]:
     """Returns, for each node, the faults that may apply to it. Raises the errors of faults at load."""
-    found: list[list[InjectionSite]] = []
+    sites: list[list[InjectionSite]] = []
     for index, node in enumerate(graph.nodes):
         here = [InjectionSite(n, f) for n, f in enumerate(faults.fault) if meets(f, node, index, digest)]
         for site in here:
@@ -45,8 +45,8 @@ def injection_sites(faults: schema.Faults, graph: Graph, digest: str) -> list[li
                 raise Unsupported(node.op, site.fault.why)
             if isinstance(site.fault, schema.CompileError):
                 raise CompileFailure(f"{node.op}: {site.fault.message}")
-        found.append(here)
-    return found
+        sites.append(here)
+    return sites
 
 
 def meets(fault: schema.Fault, node: Node, index: int, digest: str) -> bool:
@@ -174,10 +174,10 @@ class _Other:
 
     def result(self, fault: schema.Fault, function: Any, right: torch.Tensor) -> torch.Tensor:
         flat = flatten_result(function(*self.args, **self.kwargs))
-        found = flat[fault.output] if fault.output < len(flat) else None
-        if found is None:
+        output = flat[fault.output] if fault.output < len(flat) else None
+        if output is None:
             return right
-        return toward_zero(found, right) if isinstance(fault, schema.TowardZero) else found
+        return toward_zero(output, right) if isinstance(fault, schema.TowardZero) else output
 
 
 def _override(call: _Other, values: dict[str, Any], arguments: Sequence[str]) -> _Other:

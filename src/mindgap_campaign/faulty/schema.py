@@ -242,7 +242,7 @@ def read_faults(path: str) -> tuple[Faults, str]:
     except OSError as error:
         raise PlatformError(f"option faults={path}: cannot be read: {error.strerror}") from None
     try:
-        found = Faults.model_validate(tomllib.loads(data.decode()))
+        faults = Faults.model_validate(tomllib.loads(data.decode()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PlatformError(f"option faults={path}: not TOML: {error}") from None
     except ValidationError as error:
@@ -251,4 +251,4 @@ def read_faults(path: str) -> tuple[Faults, str]:
         key_path = ".".join(str(part) for at, part in enumerate(first["loc"]) if at != 2)
         message = first["msg"].removeprefix("Value error, ")
         raise PlatformError(f"option faults={path}: {key_path or 'file'}: {message}") from None
-    return found, hashlib.sha256(data).hexdigest()
+    return faults, hashlib.sha256(data).hexdigest()

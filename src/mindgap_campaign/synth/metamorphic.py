@@ -107,12 +107,12 @@ def mutants_of(graph: Graph, rng: random.Random, rules: Rules | None = None) -> 
     `twice`, the whole computation; `layout` of an input; `batch turned`, its rows in reverse, and `batch split`.
     """
     flow, table = DataFlow(graph), rules or load()
-    found = _identities(flow, rng, table)
+    mutants = _identities(flow, rng, table)
     for make in _OTHERS:
         mutant = make(flow, rng, table)
         if mutant is not None:
-            found.append(mutant)
-    return found
+            mutants.append(mutant)
+    return mutants
 
 
 def _identities(flow: DataFlow, rng: random.Random, rules: Rules) -> list[Mutant]:
@@ -124,7 +124,7 @@ def _identities(flow: DataFlow, rng: random.Random, rules: Rules) -> list[Mutant
         for value in dict.fromkeys(operands(node))
         if value in still and not is_inplace(node.op) and _row_major(graph.values[value])
     ]
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     for rule in rules.identities:
         for index, value in in_random_order(rng, sites, 6):
             node, spec = graph.nodes[index], graph.values[value]
@@ -134,9 +134,9 @@ def _identities(flow: DataFlow, rng: random.Random, rules: Rules) -> list[Mutant
             if steps is None:
                 continue
             draft = apply(graph, [_before(node, index, steps, value)])
-            found.append(Mutant(f"identity: {rule.name}", "exact", draft, _straight(graph)))
+            mutants.append(Mutant(f"identity: {rule.name}", "exact", draft, _straight(graph)))
             break
-    return found
+    return mutants
 
 
 def _before(node: Node, index: int, steps: tuple[DraftCall, ...], value: int) -> Rewrite:

@@ -127,18 +127,18 @@ class ExecutorchExecutable:
         tensors = input_tensors(self._lowered.graph, inputs)
         fed = [tensors[number] for number in self._lowered.fed]
         try:
-            found = self._method.execute(fed)
+            results = self._method.execute(fed)
         except Exception as error:
             raise self._typed(error, lambda: self._method.execute(fed), running=True) from error
-        return [_to_array(value) for value in found]
+        return [_to_array(value) for value in results]
 
     def _typed(self, error: Exception, again: Callable[[], object], *, running: bool = False) -> Exception:
         if isinstance(error, MemoryError):
             return error
         text = messages.runtime_text(error, printed_by(again))
-        found = messages.read_runtime(text)
+        reading = messages.read_runtime(text)
         op = self._lowered.operator(text)
-        return running_error(found.kind, text, op) if running else loading_error(found.kind, text, op)
+        return running_error(reading.kind, text, op) if running else loading_error(reading.kind, text, op)
 
 
 def _to_array(value: Any) -> Array:

@@ -86,9 +86,9 @@ def _typed_errors(called: Sequence[str]) -> Generator[None]:
         with torch.no_grad(), quiet():
             yield
     except Exception as error:
-        found = messages.read(error)
+        reading = messages.read(error)
         text = messages.exporter_text(error)
-        raise loading_error(found.kind, text, operator_named(text, called)) from error
+        raise loading_error(reading.kind, text, operator_named(text, called)) from error
 
 
 def with_layouts_taken(graph: Graph) -> Graph:
@@ -142,7 +142,7 @@ def delegation(module: torch.fx.GraphModule, delegate: str) -> Delegation:
 
 def edge_calls(module: torch.fx.GraphModule) -> Counter[str]:
     """Counts the operators of PyTorch that a program of the edge dialect calls."""
-    found = Counter[str]()
+    counts = Counter[str]()
     kind: Any = OpOverload
     for node in module.graph.nodes:
         if node.op != "call_function":
@@ -150,8 +150,8 @@ def edge_calls(module: torch.fx.GraphModule) -> Counter[str]:
         target: Any = node.target
         # An operator of the edge dialect holds the one of PyTorch that it stands for.
         operators: list[object] = [target, getattr(target, "_op", None)]
-        found.update(str(each) for each in operators if isinstance(each, kind))
-    return found
+        counts.update(str(each) for each in operators if isinstance(each, kind))
+    return counts
 
 
 def _require_delegateedge_calls(plan: Any, taken: Delegation) -> None:

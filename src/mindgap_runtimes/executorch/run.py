@@ -22,8 +22,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
     loaded = Runtime.get().load_program(bytes(lowered.buffer))
     method, count = loaded.load_method("forward"), len(program.graph_signature.user_outputs)
-    found = method.execute(list(fresh()))  # operands changed in place come first
-    return [value.clone() for value in found[-count:]]
+    results = method.execute(list(fresh()))  # operands changed in place come first
+    return [value.clone() for value in results[-count:]]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:

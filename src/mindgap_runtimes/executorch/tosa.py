@@ -122,10 +122,10 @@ class TosaExecutable:
         self.facts = Delegation(_TOSA, dict(taken), parts=len(self._parts)).as_fact()
 
     def _part(self, node: torch.fx.Node) -> Any:
-        found: Any = getattr(self._module, str(node.target))
-        if found.backend_id != "TOSABackend":
-            raise CompileFailure(f"a part was lowered for {found.backend_id}, not for TOSABackend")
-        return found
+        part_found: Any = getattr(self._module, str(node.target))
+        if part_found.backend_id != "TOSABackend":
+            raise CompileFailure(f"a part was lowered for {part_found.backend_id}, not for TOSABackend")
+        return part_found
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the parts in order. Raises `RunFailure` where the reference model does not call the result valid."""
@@ -153,12 +153,12 @@ class TosaExecutable:
         held = [as_held(each, node.meta["val"]) for each, node in zip(operands, call.args[1:], strict=True)]
         given = _read(part, held)
         try:
-            found, status = self._model.run(part.processed_bytes, given)
+            results, status = self._model.run(part.processed_bytes, given)
         except Exception as error:
             raise RunFailure(f"TOSA's reference model: {type(error).__name__}: {error}") from error
         if status != self._model.GraphStatus.TOSA_VALID:
             raise RunFailure(f"TOSA's reference model ends with {status.name}, not with TOSA_VALID")
-        return [as_declared(each, tensor) for each, tensor in zip(found, call.meta["val"], strict=True)]
+        return [as_declared(each, tensor) for each, tensor in zip(results, call.meta["val"], strict=True)]
 
 
 def as_held(array: Array, tensor: Any) -> Array:

@@ -68,10 +68,10 @@ def run_integers(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
             # A part reads and writes memory, as in `run`.
             orders = [each.meta["val"].dim_order() for each in node.args[1:]]
             arrays = [a.permute(order).contiguous().numpy() for a, order in zip(arguments[1:], orders, strict=True)]
-            found, status = tosa_reference_model.run(arguments[0].processed_bytes, arrays)
+            results, status = tosa_reference_model.run(arguments[0].processed_bytes, arrays)
             assert status == tosa_reference_model.GraphStatus.TOSA_VALID, status
             values[node] = []
-            for array, declared in zip(found, node.meta["val"], strict=True):
+            for array, declared in zip(results, node.meta["val"], strict=True):
                 order = declared.dim_order()
                 held = torch.as_tensor(array).reshape([declared.shape[each] for each in order])
                 values[node].append(held.permute([order.index(each) for each in range(len(order))]))

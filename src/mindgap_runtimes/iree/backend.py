@@ -129,9 +129,9 @@ def _workers(expected: int = 0) -> int:
     A thread names itself after it has started.
     """
     until = time.monotonic() + _NAMING_S
-    while (found := _named_workers()) < expected and time.monotonic() < until:
+    while (count := _named_workers()) < expected and time.monotonic() < until:
         time.sleep(0.01)
-    return found
+    return count
 
 
 def _named_workers() -> int:
@@ -163,21 +163,21 @@ class IreeExecutable:
     def _typed(self, error: Exception) -> Exception:
         if isinstance(error, (MemoryError, Unsupported, RunFailure)):
             return error
-        found = messages.read(error)
+        reading = messages.read(error)
         text = f"{type(error).__name__}: {error}"
-        return running_error(found.kind, text, messages.aten_operator(found, self._graph))
+        return running_error(reading.kind, text, messages.aten_operator(reading, self._graph))
 
 
 def properties(options: Options) -> dict[str, str | int]:
     """Returns what the options set in IREE's compiler, by its flags."""
-    found: dict[str, str | int] = {_TARGETS: options.get("target", "llvm-cpu")}
+    values: dict[str, str | int] = {_TARGETS: options.get("target", "llvm-cpu")}
     if options.get("float64") == "kept":
-        found["iree-input-demote-f64-to-f32"] = "false"
+        values["iree-input-demote-f64-to-f32"] = "false"
     if "cpu" in options:
-        found["iree-llvmcpu-target-cpu"] = options["cpu"]
+        values["iree-llvmcpu-target-cpu"] = options["cpu"]
     if options.get("opt", "default") != "default":
-        found["iree-opt-level"] = options["opt"]
-    return found
+        values["iree-opt-level"] = options["opt"]
+    return values
 
 
 def _variables(options: Options) -> Mapping[str, str]:

@@ -67,8 +67,8 @@ def compile_graph(
         output.session.set_flags(*flags)
         compiled = _compiled(output, target)
     except Exception as error:
-        found = messages.read(error)
-        raise loading_error(found.kind, _text(error), messages.aten_operator(found, graph)) from error
+        reading = messages.read(error)
+        raise loading_error(reading.kind, _text(error), messages.aten_operator(reading, graph)) from error
     return CompiledGraph(compiled, program.fed, {name: to_numpy(tensor) for name, tensor in parameters.items()})
 
 
@@ -80,15 +80,15 @@ def decomposed_program(exported: Any) -> Any:
 
 def _compiled(output: Any, target: str) -> bytes:
     failed: RuntimeError | None = None
-    found: Any = None
+    compiled: Any = None
     with kept_standard_error() as printed:
         try:
-            found = output.compile(save_to=None, target_backends=(target,))
+            compiled = output.compile(save_to=None, target_backends=(target,))
         except RuntimeError as error:
             failed = error
     if failed is not None:
         raise Diagnostics(printed.text.strip() or str(failed)) from failed
-    return bytes(found.map_memory())
+    return bytes(compiled.map_memory())
 
 
 def _externalised(aot: Any, exported: Any) -> dict[str, Any]:

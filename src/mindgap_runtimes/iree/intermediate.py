@@ -41,9 +41,9 @@ def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Exec
         if options["stop"] != "import":
             compiled_to(program, options["stop"])
     except Exception as error:
-        found = messages.read(error)
+        reading = messages.read(error)
         text = str(error) if isinstance(error, Diagnostics) else f"{type(error).__name__}: {error}"
-        raise loading_error(found.kind, text, messages.aten_operator(found, graph)) from error
+        raise loading_error(reading.kind, text, messages.aten_operator(reading, graph)) from error
     return DeclaredResults(graph)
 
 

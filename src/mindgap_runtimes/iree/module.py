@@ -52,13 +52,13 @@ class Module:
     def run(self, inputs: Sequence[Array], outputs: Sequence[TensorSpec | None]) -> list[Array]:
         """Runs the module. `outputs`: what the graph declares, by which the sign of integers is told."""
         runtime = self._runtime
-        given, found = runtime.VmVariantList(len(inputs)), runtime.VmVariantList(len(outputs))
+        given, results = runtime.VmVariantList(len(inputs)), runtime.VmVariantList(len(outputs))
         for array in inputs:
             given.push_ref(self._view_of(array))
-        self._context.invoke(self._function, given, found)
-        if len(found) != len(outputs):
-            raise RunFailure(f"IREE returned {len(found)} results, not {len(outputs)}")
-        views = (found.get_as_object(number, runtime.HalBufferView) for number in range(len(outputs)))
+        self._context.invoke(self._function, given, results)
+        if len(results) != len(outputs):
+            raise RunFailure(f"IREE returned {len(results)} results, not {len(outputs)}")
+        views = (results.get_as_object(number, runtime.HalBufferView) for number in range(len(outputs)))
         return [self._array_of(view, spec) for view, spec in zip(views, outputs, strict=True)]
 
     def _view_of(self, array: Array) -> Any:

@@ -40,7 +40,7 @@ def features(cpu: str) -> frozenset[str]:
 
 def read_features(text: str) -> frozenset[str]:
     """Reads `+avx2,-avx512f` from a program in MLIR. Of a feature that is named twice, the last holds."""
-    found = _FEATURES.search(text)
-    switches = [each for each in (found[1] if found else "").split(",") if each]
+    match = _FEATURES.search(text)
+    switches = [each for each in (match[1] if match else "").split(",") if each]
     last = {each[1:]: each[0] for each in switches}
     return frozenset(name for name, sign in last.items() if sign == "+" and host.COMPUTING.match(name))

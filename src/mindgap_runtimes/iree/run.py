@@ -28,8 +28,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     config = iree.runtime.Config("local-task")
     module = iree.runtime.VmModule.copy_buffer(config.vm_instance, program.map_memory())
     loaded = iree.runtime.load_vm_module(module, config)
-    found = loaded.main(*(a.numpy() for a in fresh()))
-    return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
+    results = loaded.main(*(a.numpy() for a in fresh()))
+    return [torch.as_tensor(np.array(array)) for array in (results if isinstance(results, tuple) else (results,))]
 
 
 def run_vulkan(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -39,9 +39,9 @@ def run_vulkan(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     program = output.compile(save_to=None, target_backends=None)
     config = iree.runtime.Config("vulkan")
     module = iree.runtime.VmModule.copy_buffer(config.vm_instance, program.map_memory())
-    found = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in fresh()))
+    results = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in fresh()))
     outputs = []
-    for array in found if isinstance(found, tuple) else (found,):
+    for array in results if isinstance(results, tuple) else (results,):
         # DeviceArray.to_host() fails on memory that is not aligned to pages: copied to memory that the host maps.
         source, kinds = array._buffer_view.get_buffer(), iree.runtime.MemoryType
         copy = config.device.allocator.allocate_buffer(

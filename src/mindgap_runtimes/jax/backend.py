@@ -125,32 +125,32 @@ class JaxExecutable:
     def _typed(self, error: Exception, *, running: bool) -> Exception:
         if isinstance(error, (MemoryError, Unsupported)):
             return error
-        found = messages.read(error)
+        reading = messages.read(error)
         op = self._replay.operator
         text = f"{type(error).__name__}: {error}"
-        return running_error(found.kind, text, op) if running else loading_error(found.kind, text, op)
+        return running_error(reading.kind, text, op) if running else loading_error(reading.kind, text, op)
 
 
 def delegation(program: str) -> Delegation:
     """Counts the instructions of an optimised HLO module by opcode, custom calls by their target."""
     ran, left = Counter[str](), Counter[str]()
     for line in program.splitlines():
-        found = _INSTRUCTION.match(line)
-        if found is None or found[1] in _PLUMBING:
+        match = _INSTRUCTION.match(line)
+        if match is None or match[1] in _PLUMBING:
             continue
         target = _TARGET.search(line)
-        name = found[1] if target is None else f"custom-call {target[1]}"
+        name = match[1] if target is None else f"custom-call {target[1]}"
         (left if target is not None and _PYTHON.search(target[1]) else ran)[name] += 1
     return Delegation("XLA", dict(ran), dict(left), "Python callbacks")
 
 
 def _variables(options: Options) -> Mapping[str, str]:
     """Returns the settings that JAX and XLA read when they are imported."""
-    found = {"JAX_PLATFORMS": "cpu"}
+    variables = {"JAX_PLATFORMS": "cpu"}
     if options["opt"] == "off":
         flags = os.environ.get("XLA_FLAGS", "")
-        found["XLA_FLAGS"] = f"{flags} --xla_backend_optimization_level=0".strip()
-    return {**found, "NPROC": options["threads"]} if "threads" in options else found
+        variables["XLA_FLAGS"] = f"{flags} --xla_backend_optimization_level=0".strip()
+    return {**variables, "NPROC": options["threads"]} if "threads" in options else variables
 
 
 def _script(options: Options) -> ScriptRunner:

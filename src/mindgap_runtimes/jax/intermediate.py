@@ -46,8 +46,8 @@ def _lowered(graph: Graph, inputs: Sequence[Array], *, accurate: bool) -> str:
     except Exception as error:
         if isinstance(error, (MemoryError, Unsupported)):
             raise
-        found = messages.read(error)
-        raise loading_error(found.kind, f"{type(error).__name__}: {error}", replay.operator) from error
+        reading = messages.read(error)
+        raise loading_error(reading.kind, f"{type(error).__name__}: {error}", replay.operator) from error
 
 
 TRANSLATED: Final = step_backend(

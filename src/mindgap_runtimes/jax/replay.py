@@ -38,9 +38,9 @@ class Replay:
         """Takes all inputs of the graph, and returns all outputs."""
         given = self._environment.j2t_iso(arrays)
         with self._environment._dispatch_mode, torch.no_grad():
-            found = self._interpreter.run(*given)
+            results = self._interpreter.run(*given)
         self._interpreter.operator = ""
-        return [self._environment.t2j_iso(each) for each in found]
+        return [self._environment.t2j_iso(each) for each in results]
 
 
 def _function_of(overload: Any) -> Any:
@@ -48,7 +48,7 @@ def _function_of(overload: Any) -> Any:
     name: str = overload.overloadpacket.__name__
     places: list[tuple[Any, str]] = [(torch, ""), (torch.linalg, "linalg_"), (torch.nn.functional, "")]
     named = [getattr(place, name.removeprefix(prefix), None) for place, prefix in places if name.startswith(prefix)]
-    return next((found for found in named if found is not None and _takes_the_same(found, overload)), None)
+    return next((function for function in named if function is not None and _takes_the_same(function, overload)), None)
 
 
 def _takes_the_same(function: Any, overload: Any) -> bool:

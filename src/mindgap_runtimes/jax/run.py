@@ -42,5 +42,5 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     torchax.default_env()
     weights, function = torchax.extract_jax(model)
     compiled, given = jax.jit(function), jax.tree.map(torchax.default_env().t2j_copy, fresh())
-    found = compiled(weights, given)
-    return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
+    results = compiled(weights, given)
+    return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(results)]

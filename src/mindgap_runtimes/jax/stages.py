@@ -13,10 +13,10 @@ def jax_stage(runs: VariantRuns) -> Stage:
     """The front end (torchax with JAX), XLA's code generation, or XLA."""
     step = f"{_JAX}@mode={runs.name.options.get('mode', 'default')}"
     if runs.fails:
-        found = first_failing(
+        stage = first_failing(
             runs, [StageStep(step, "front end", "torchax's and JAX's translation to StableHLO alone")]
         )
-        return found or ("compiler" if runs.fails_at_load else "kernel")
+        return stage or ("compiler" if runs.fails_at_load else "kernel")
     shown = stable_hlo_shows(runs, step)
     if shown != "right":
         return "front end" if shown == "shows" else "unknown"

@@ -133,18 +133,18 @@ class LitertExecutable:
             for name, kind in self._dtypes.items()
         }
         try:
-            found = self._runner(**fed)
-            return [np.array(found[f"output_{place}"], order="C") for place in range(self._converted.outputs)]
+            results = self._runner(**fed)
+            return [np.array(results[f"output_{place}"], order="C") for place in range(self._converted.outputs)]
         except Exception as error:
             raise self._typed(error, running=True) from error
 
     def _typed(self, error: Exception, *, running: bool) -> Exception:
         if isinstance(error, MemoryError):
             return error
-        found = messages.read(error)
+        reading = messages.read(error)
         text = f"{type(error).__name__}: {str(error).strip()}"
         op = self._converted.operator(text)
-        return running_error(found.kind, text, op) if running else loading_error(found.kind, text, op)
+        return running_error(reading.kind, text, op) if running else loading_error(reading.kind, text, op)
 
 
 def _script(options: Options) -> ScriptRunner | None:

@@ -46,7 +46,7 @@ def convert(graph: Graph, inputs: Sequence[Array], *, x64: bool) -> LiteRtModel:
             made = litert_torch.convert(program.exported.module(), program.example, enable_x64=x64)
             model = made.model_content()
     except Exception as error:
-        found = messages.read(error)
+        reading = messages.read(error)
         text = f"{type(error).__name__}: {str(error).strip()}"
-        raise loading_error(found.kind, text, operator_named(text, called)) from error
+        raise loading_error(reading.kind, text, operator_named(text, called)) from error
     return LiteRtModel(model, program.fed, len(graph.outputs), called)

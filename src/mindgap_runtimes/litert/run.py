@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the converted model."""
     converted = litert_torch.convert(model, fresh())
-    found = converted(*(a.numpy() for a in fresh()))
-    return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
+    results = converted(*(a.numpy() for a in fresh()))
+    return [torch.as_tensor(np.array(array)) for array in (results if isinstance(results, tuple) else (results,))]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -36,5 +36,5 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     for each, (_, tensor) in zip(given, feeds, strict=True):
         interpreter.set_tensor(each["index"], tensor.numpy())
     interpreter.invoke()
-    found = [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
-    return [torch.as_tensor(each) if each.dtype.kind not in "OSU" else each for each in found]
+    results = [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
+    return [torch.as_tensor(each) if each.dtype.kind not in "OSU" else each for each in results]

@@ -23,8 +23,8 @@ def litert_stage(runs: VariantRuns) -> Stage:
             f"{step},stop=convert", "graph compiler", "litert-torch with LiteRT's converter, without the interpreter,"
         ),
     ]
-    found = first_failing(runs, steps)
-    return found or ("runtime load" if runs.fails_at_load else "kernel")
+    stage = first_failing(runs, steps)
+    return stage or ("runtime load" if runs.fails_at_load else "kernel")
 
 
 def _litert_values(runs: VariantRuns, step: str) -> Stage:

@@ -78,10 +78,10 @@ class NcnnPlatform:
         self._library: Any = importlib.import_module("ncnn")
         if vulkan and self._library.get_gpu_count() == 0:
             raise Fallback("ncnn finds no Vulkan device")
-        found = self._net().opt
+        options = self._net().opt
         for name, value in self._settings.items():
-            if getattr(found, name) != value:
-                raise Fallback(f"ncnn has not taken {name}={value}: it has {getattr(found, name)}")
+            if getattr(options, name) != value:
+                raise Fallback(f"ncnn has not taken {name}={value}: it has {getattr(options, name)}")
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `ncnn_options`: every switch of `ncnn.Option` that is in force."""
@@ -140,19 +140,19 @@ class NcnnExecutable:
         """Runs the model. Raises `Unsupported` for what an ncnn matrix cannot hold, else `RunFailure`."""
         try:
             with kept_standard_error() as printed:
-                found = self._run(inputs)
+                results = self._run(inputs)
         except MemoryError:
             raise
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             op = messages.aten_operator(self._graph, ())
             raise running_error(messages.kind_of(text, type(error).__name__), text, op) from error
-        failed = next((each for each in found if isinstance(each, str)), None)
+        failed = next((each for each in results if isinstance(each, str)), None)
         if failed is not None:
             text = " ".join([failed, *printed.text.split()])
             end_where_lost(text)
             raise RunFailure(text, messages.aten_operator(self._graph, ()))
-        return [each for each in found if not isinstance(each, str)]
+        return [each for each in results if not isinstance(each, str)]
 
     def _run(self, inputs: Sequence[Array]) -> list[Array | str]:
         """Returns the outputs, and a sentence in place of one that ncnn does not compute."""
@@ -187,13 +187,13 @@ def _vulkan_layers(graph: Graph, net: Any) -> dict[str, Any]:
 
 def properties(options: Options) -> dict[str, str | int]:
     """Returns what the options set in `ncnn.Option`."""
-    found = dict[str, str | int]()
+    values = dict[str, str | int]()
     if options.get("precision") == "f32":
-        found |= dict.fromkeys(_REDUCED, False)
+        values |= dict.fromkeys(_REDUCED, False)
     if options.get("opt") == "off":
-        found |= dict.fromkeys(_OPTIMISED, False)
+        values |= dict.fromkeys(_OPTIMISED, False)
     number = thread_count(options)
-    return found if number is None else {**found, "num_threads": number}
+    return values if number is None else {**values, "num_threads": number}
 
 
 def _script(options: Options) -> ScriptRunner:

@@ -101,12 +101,12 @@ def _require_matrices(graph: Graph, fed: Sequence[int]) -> None:
 
 
 def _results(graph: Graph) -> list[tuple[Any, range]]:
-    found: list[tuple[Any, range]] = []
+    results: list[tuple[Any, range]] = []
     first = len(graph.inputs)
     for node in graph.nodes:
-        found.append((node, range(first, first + len(node.outputs))))
+        results.append((node, range(first, first + len(node.outputs))))
         first += len(node.outputs)
-    return found
+    return results
 
 
 def _trace(graph: Graph, inputs: Sequence[Array], fed: Sequence[int], path: Path) -> None:

@@ -172,8 +172,8 @@ class ExecutionProvider:
         if not self.plugin:
             return {}
         owners = importlib.metadata.packages_distributions().get(self.plugin.partition(".")[0], [])
-        found = installed(dict.fromkeys(owners))
-        return found or {self.plugin: xxhash.xxh3_64_hexdigest(Path(str(self._library())).read_bytes())}
+        versions = installed(dict.fromkeys(owners))
+        return versions or {self.plugin: xxhash.xxh3_64_hexdigest(Path(str(self._library())).read_bytes())}
 
     def device(self) -> Any:
         """The first device of a plug-in, which is registered with ONNX Runtime; None for a provider within it.
@@ -182,13 +182,13 @@ class ExecutionProvider:
         """
         if not self.plugin:
             return None
-        found = self._devices()
-        if not found:
+        devices = self._devices()
+        if not devices:
             self._register()
-            found = self._devices()
-        if not found:
+            devices = self._devices()
+        if not devices:
             raise Fallback(f"{self.distribution} finds no device for {self.name}")
-        return found[0]
+        return devices[0]
 
     def _register(self) -> None:
         library = self._library()
@@ -266,11 +266,11 @@ class ProviderSettings:
     @property
     def provider_options(self) -> dict[str, str]:
         """The provider's options, without those of a plug-in's module."""
-        found = dict(self.provider.fixed)
+        values = dict(self.provider.fixed)
         for each in self.provider.options:
             if each.option.name in self.options:
-                found |= each.given(self.options[each.option.name])
-        return found
+                values |= each.given(self.options[each.option.name])
+        return values
 
     @property
     def providers(self) -> list[Provider]:

@@ -95,13 +95,13 @@ class ProviderPlatform:
             session = self._settings.session(exported, alone=self._settings.alone)
         except LeftToCpu as error:
             raise self._refusal(exported) from error
-        found = assigned(session, self._settings)
-        if self._settings.alone and not found.ran and not self._settings.provider.plugin and exported.inputs:
+        assignment = assigned(session, self._settings)
+        if self._settings.alone and not assignment.ran and not self._settings.provider.plugin and exported.inputs:
             # ONNX Runtime records no nodes of providers that run them one by one. No other provider may run one.
-            found = replace(found, ran=dict(Counter(exported.origin.values())))
-        if self._settings.alone and not found.ran:
-            raise computed_before("ONNX Runtime", found.delegate, "opt=off leaves more to the provider")
-        return OnnxRuntimeExecutable(session, exported, graph, found)
+            assignment = replace(assignment, ran=dict(Counter(exported.origin.values())))
+        if self._settings.alone and not assignment.ran:
+            raise computed_before("ONNX Runtime", assignment.delegate, "opt=off leaves more to the provider")
+        return OnnxRuntimeExecutable(session, exported, graph, assignment)
 
     def _refusal(self, exported: Exported) -> Unsupported:
         """Names the operators that are left to the CPU provider, in a session that may leave them."""
@@ -137,10 +137,10 @@ class _TakenWhole:
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Raises `Unsupported` where the provider gives an operator back."""
         loaded = self._platform.load(graph, inputs)
-        found = delegation_of(loaded.facts)
-        if found is not None and found.gave_back:
-            names = ", ".join(sorted(found.gave_back))
-            raise Unsupported("model", f"{found.delegate} gave back {names}")
+        delegation = delegation_of(loaded.facts)
+        if delegation is not None and delegation.gave_back:
+            names = ", ".join(sorted(delegation.gave_back))
+            raise Unsupported("model", f"{delegation.delegate} gave back {names}")
         return loaded
 
 

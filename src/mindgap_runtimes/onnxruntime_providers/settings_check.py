@@ -39,14 +39,14 @@ def require_settings(settings: ProviderSettings) -> str:
     feeds = {"x": values, "image": values.reshape(1, 1, _SIZE, _SIZE)}
     try:
         session = _session(settings)
-        found = assigned(session, settings)
+        assignment = assigned(session, settings)
         results: list[Array] = session.run(None, feeds)
     except Exception as error:
         if provider.measures:
             raise
         return f"unknown: {str(error)[:_MOST_TEXT]}"
-    if found.gave_back:
-        said = f"{provider.name} gave back {sorted(found.gave_back)} of a matrix product and a convolution"
+    if assignment.gave_back:
+        said = f"{provider.name} gave back {sorted(assignment.gave_back)} of a matrix product and a convolution"
         if provider.measures:
             raise Fallback(said)
         return f"unknown: {said}"
@@ -121,10 +121,10 @@ def _busy_threads(session: Any, feeds: dict[str, Array]) -> int | None:
 
 def _thread_times() -> dict[str, int]:
     """Nanoseconds of processor time of each thread of this process."""
-    found: dict[str, int] = {}
+    times: dict[str, int] = {}
     for task in _TASKS.iterdir():
         try:
-            found[task.name] = int((task / "schedstat").read_text().split()[0])
+            times[task.name] = int((task / "schedstat").read_text().split()[0])
         except OSError:  # the thread has ended
             continue
-    return found
+    return times

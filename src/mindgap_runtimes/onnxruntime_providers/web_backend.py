@@ -111,8 +111,8 @@ def web_folder() -> Path | None:
     """The folder `dist` of the installed onnxruntime-web; None without one."""
     spec = importlib.util.find_spec("onnxruntime_web")
     places = [] if spec is None else [Path(each) for each in spec.submodule_search_locations or ()]
-    found = [each / "node_modules" / "onnxruntime-web" / "dist" for each in places]
-    return next((each for each in found if each.is_dir()), None)
+    folders = [each / "node_modules" / "onnxruntime-web" / "dist" for each in places]
+    return next((each for each in folders if each.is_dir()), None)
 
 
 class WebPlatform:
@@ -161,9 +161,9 @@ class WebPlatform:
         exported = shared_export(graph, inputs)
         if self._provider.shares and not exported.inputs:
             raise computed_before("ONNX Runtime", self._provider.name)
-        found = WebExecutable(self, exported, graph)
-        found.load()
-        return found
+        executable = WebExecutable(self, exported, graph)
+        executable.load()
+        return executable
 
     def session(self, exported: Exported, number: int, *, alone: bool = True) -> dict[str, Any]:
         """Makes the session `number`. `alone`: the CPU provider may take no node that the provider lacks; otherwise
@@ -191,11 +191,11 @@ class WebPlatform:
             self.runner.stop()
         if _LEFT_TO_CPU in text:
             return self._left(exported)
-        found = messages.read(text, messages.WEB_TABLE)
-        op = aten_operator(found, exported.origin)
+        reading = messages.read(text, messages.WEB_TABLE)
+        op = aten_operator(reading, exported.origin)
         if running:
-            return running_error(found.kind, f"{error.kind}: {text}", op)
-        return loading_error(found.kind, text, op)
+            return running_error(reading.kind, f"{error.kind}: {text}", op)
+        return loading_error(reading.kind, text, op)
 
     def _left(self, exported: Exported) -> Unsupported:
         """Names the operators that are left to the CPU provider, by the log of a session that may leave them."""
@@ -222,12 +222,12 @@ def left_to_cpu(printed: Sequence[str]) -> list[tuple[str, str]]:
     log names those without a kernel of the other provider."""
     lacking, placed, provider = list[tuple[str, str]](), list[tuple[str, str]](), ""
     for line in (each for text in printed for each in text.splitlines()):
-        if found := _NO_KERNEL.search(line):
-            lacking.append((found[1], found[2]))
-        elif found := _PROVIDER.search(line):
-            provider = found[1]
-        elif provider == "CPUExecutionProvider" and (found := _NODE.search(line)):
-            placed.append((found[1], found[2]))
+        if match := _NO_KERNEL.search(line):
+            lacking.append((match[1], match[2]))
+        elif match := _PROVIDER.search(line):
+            provider = match[1]
+        elif provider == "CPUExecutionProvider" and (match := _NODE.search(line)):
+            placed.append((match[1], match[2]))
     return placed or lacking
 
 
@@ -249,12 +249,12 @@ class WebExecutable:
     def load(self) -> None:
         """Makes the session. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
         try:
-            found = self._platform.session(self._exported, self._number)
+            number = self._platform.session(self._exported, self._number)
         except (RunnerError, RunnerEnded) as error:
             raise self._platform.typed(error, self._exported) from error
         self._started = self._platform.runner.starts
-        if len(found["outputs"]) != len(self._outputs):
-            raise CompileFailure(f"the model has {len(found['outputs'])} outputs, not {len(self._outputs)}")
+        if len(number["outputs"]) != len(self._outputs):
+            raise CompileFailure(f"the model has {len(number['outputs'])} outputs, not {len(self._outputs)}")
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the session. Raises `Unsupported` for a dtype or a kernel that is not there, `RunFailure` for other
@@ -276,13 +276,13 @@ class WebExecutable:
             header, blocks = self._platform.runner.ask("run", {"session": self._number, "feeds": feeds}, arrays)
         except (RunnerError, RunnerEnded) as error:
             raise self._platform.typed(error, self._exported, running=True) from error
-        found = [
+        results = [
             np.frombuffer(bytearray(block), dtype=said["dtype"]).reshape(said["shape"])
             for said, block in zip(header["outputs"], blocks, strict=True)
         ]
         return [
             array if spec is None else as_declared(array, spec)
-            for array, spec in zip(found, self._outputs, strict=True)
+            for array, spec in zip(results, self._outputs, strict=True)
         ]
 
 

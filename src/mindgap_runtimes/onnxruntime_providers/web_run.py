@@ -57,8 +57,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     }  # fmt: skip
     command = ["node", "--input-type=module", "-e", PROGRAM]
     done = subprocess.run(command, input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+    answer = json.loads(done.stdout.splitlines()[-1])
     return [
         torch.as_tensor(np.frombuffer(bytearray(base64.b64decode(each["data"])), each["dtype"]).reshape(each["shape"]))
-        for each in found
+        for each in answer
     ]

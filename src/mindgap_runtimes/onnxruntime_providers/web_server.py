@@ -97,10 +97,10 @@ class WebRunner:
         assert self._server is not None
         forgotten, self._forgotten = self._forgotten, []
         self._server.requests.put(encode({"action": action, "forgotten": forgotten, **arguments}, blocks))
-        header, found = decode(self._answer())
+        header, answers = decode(self._answer())
         if "error" in header:
             raise RunnerError(str(header["error"]), str(header["kind"]), header.get("printed") or ())
-        return header, found
+        return header, answers
 
     def forget(self, session: int) -> None:
         """Releases a session with the next request."""
@@ -181,11 +181,11 @@ def encode(header: Mapping[str, Any], blocks: Sequence[Array | bytes]) -> bytes:
 
 def parts(blocks: Sequence[int]) -> list[tuple[int, int]]:
     """Where blocks of these sizes are in a message, as begin and length in bytes."""
-    found, begin = list[tuple[int, int]](), 0
+    places, begin = list[tuple[int, int]](), 0
     for size in blocks:
-        found.append((begin, size))
+        places.append((begin, size))
         begin += size + -size % 8
-    return found
+    return places
 
 
 def decode(message: bytes) -> tuple[dict[str, Any], list[bytes]]:

@@ -156,12 +156,12 @@ class RknnExecutable:
         """Runs the model on the simulator. Raises `Unsupported` for what it says that it lacks, else `RunFailure`."""
         fed = [as_real(inputs[number]) for number in self._fed]
         with self._typed(running=True):
-            found: list[Any] | None = self._rknn.inference(fed, data_format="nchw")
-            _require(found is not None)
-        assert found is not None
+            results: list[Any] | None = self._rknn.inference(fed, data_format="nchw")
+            _require(results is not None)
+        assert results is not None
         return [
             array if spec is None else as_declared(array, spec)
-            for array, spec in zip(map(np.asarray, found), self._outputs, strict=True)
+            for array, spec in zip(map(np.asarray, results), self._outputs, strict=True)
         ]
 
     @contextlib.contextmanager
@@ -178,9 +178,9 @@ class RknnExecutable:
         if error is not None:
             printed = out.text + errors.text  # complete only now
             text = messages.last_line(error, printed)
-            found = messages.read(text, printed)
-            op = aten_operator(found, self._exported.origin)
-            made = running_error(found.kind, text, op) if running else loading_error(found.kind, text, op)
+            reading = messages.read(text, printed)
+            op = aten_operator(reading, self._exported.origin)
+            made = running_error(reading.kind, text, op) if running else loading_error(reading.kind, text, op)
             raise made from error
 
 
@@ -198,8 +198,8 @@ def _script(options: Options, function: str = "run", edits: Mapping[str, str] | 
     if "calibration" in options:
         path = str(Path(options["calibration"]).resolve())
         changes["do_quantization=False"] = f"do_quantization=True, dataset={path!r}"
-    found = read_runner(file, _PACKAGES, function, properties=given, edits=changes, diagnostics=True)
-    return replace(found, refusal=messages.NOT_SUPPORTED)
+    runner = read_runner(file, _PACKAGES, function, properties=given, edits=changes, diagnostics=True)
+    return replace(runner, refusal=messages.NOT_SUPPORTED)
 
 
 def _file_script(options: Options, file: str) -> ScriptRunner:

@@ -25,10 +25,10 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         rknn = RKNN(verbose=False)
         steps = [rknn.config(**PROPERTIES), rknn.load_onnx(f"{folder}/model.onnx")]
         steps += [rknn.build(do_quantization=False), rknn.init_runtime()]
-        found = None if any(steps) else rknn.inference([a.numpy() for a in fresh()], data_format="nchw")
-        if found is None:
+        results = None if any(steps) else rknn.inference([a.numpy() for a in fresh()], data_format="nchw")
+        if results is None:
             raise RuntimeError(f"RKNN-Toolkit2 failed: config, load_onnx, build and init_runtime returned {steps}")
-        return [torch.as_tensor(a) for a in found]
+        return [torch.as_tensor(a) for a in results]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -44,7 +44,7 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     rknn, sizes = RKNN(verbose=False), [[*array.shape] for array in feeds.values()]
     steps = [rknn.config(**PROPERTIES), rknn.load_onnx("FILE", inputs=[*feeds], input_size_list=sizes)]
     steps += [rknn.build(do_quantization=False), rknn.init_runtime()]
-    found = None if any(steps) else rknn.inference([*feeds.values()], data_format="nchw")
-    if found is None:
+    results = None if any(steps) else rknn.inference([*feeds.values()], data_format="nchw")
+    if results is None:
         raise RuntimeError(f"RKNN-Toolkit2 failed: config, load_onnx, build and init_runtime returned {steps}")
-    return [torch.as_tensor(array) for array in found]
+    return [torch.as_tensor(array) for array in results]

@@ -152,8 +152,8 @@ class TinygradExecutable:
 
     def _tensors(self, inputs: Sequence[Array]) -> list[Any]:
         feeds = zip(self._exported.inputs, self._exported.fed, strict=True)
-        found = self._runner()({name: _to_tensor(as_real(inputs[number])) for name, number in feeds})
-        return [found[name] for name in self._exported.outputs]
+        results = self._runner()({name: _to_tensor(as_real(inputs[number])) for name, number in feeds})
+        return [results[name] for name in self._exported.outputs]
 
     def _runner(self) -> Any:
         return importlib.import_module("tinygrad.nn.onnx").OnnxRunner(self._file.name)
@@ -166,10 +166,10 @@ class TinygradExecutable:
     def _typed(self, error: Exception, *, running: bool) -> Exception:
         if isinstance(error, (MemoryError, Unsupported, RunFailure)):
             return error
-        found = messages.read(error)
-        op = aten_operator(found, self._exported.origin)
+        reading = messages.read(error)
+        op = aten_operator(reading, self._exported.origin)
         text = f"{type(error).__name__}: {error}"
-        return running_error(found.kind, text, op) if running else loading_error(found.kind, text, op)
+        return running_error(reading.kind, text, op) if running else loading_error(reading.kind, text, op)
 
 
 def _to_tensor(array: Array) -> Any:
@@ -212,10 +212,10 @@ def _variables(options: Options) -> Mapping[str, str]:
 
     `PARALLEL=0`: kernels are compiled in the worker itself, not in a pool of further processes.
     """
-    found = {"DEV": "CPU", "PARALLEL": "0"}
+    variables = {"DEV": "CPU", "PARALLEL": "0"}
     if options["opt"] == "off":
-        found["NOOPT"] = "1"
-    return {**found, "NUM_CPU_THREADS": options["threads"]} if "threads" in options else found
+        variables["NOOPT"] = "1"
+    return {**variables, "NUM_CPU_THREADS": options["threads"]} if "threads" in options else variables
 
 
 def _missing_opencl() -> str:

@@ -25,8 +25,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
         runner = OnnxRunner(f"{folder}/model.onnx")
-    found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
-    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
+    results = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
+    return [torch.as_tensor(np.array(value.numpy())) for value in results.values()]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -37,8 +37,8 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         for name, given in runner.graph_inputs.items()
     ]
     feeds = model.matched(inputs, fresh())
-    found = runner({name: Tensor(tensor.numpy()) for name, tensor in feeds})
-    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
+    results = runner({name: Tensor(tensor.numpy()) for name, tensor in feeds})
+    return [torch.as_tensor(np.array(value.numpy())) for value in results.values()]
 
 
 def run_webgpu(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -48,5 +48,5 @@ def run_webgpu(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
         runner = OnnxRunner(f"{folder}/model.onnx")
-    found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
-    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
+    results = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
+    return [torch.as_tensor(np.array(value.numpy())) for value in results.values()]

@@ -16,11 +16,11 @@ def tinygrad_stage(runs: VariantRuns) -> Stage:
     if before not in (None, "unknown"):
         return before
     if runs.fails:
-        found = "front end" if runs.fails_at_load else None
-        found = found or first_failing(
+        stage = "front end" if runs.fails_at_load else None
+        stage = stage or first_failing(
             runs, [StageStep(_TENSORS, "front end", "tinygrad's reading of the model alone")]
         )
-        return found or "compiler"
+        return stage or "compiler"
     if runs.structural:
         words = "The tensors of tinygrad's ONNX front end, by the types that they declare,"
         shown = runs.ask(runs.beside(_TENSORS), words)

@@ -27,8 +27,8 @@ def library() -> Path | None:
     """Dawn's library for this architecture in the package `dawn-python`; None without one."""
     spec = importlib.util.find_spec("pydawn")
     folders = [] if spec is None else [Path(each) for each in spec.submodule_search_locations or ()]
-    found = [each / "lib" / f"libwebgpu_dawn_{platform.machine()}.so" for each in folders]
-    return next((each for each in found if each.is_file()), None)
+    files = [each / "lib" / f"libwebgpu_dawn_{platform.machine()}.so" for each in folders]
+    return next((each for each in files if each.is_file()), None)
 
 
 def missing() -> str:
@@ -76,6 +76,6 @@ def _adapter(operations: Any) -> Any:
     options = dawn.WGPURequestAdapterOptions(
         powerPreference=dawn.WGPUPowerPreference_HighPerformance, backendType=backend
     )
-    found = dawn.WGPUAdapterInfo()
-    dawn.wgpuAdapterGetInfo(operations.InstanceRequestAdapter(operations.instance, options), found)
-    return found
+    info = dawn.WGPUAdapterInfo()
+    dawn.wgpuAdapterGetInfo(operations.InstanceRequestAdapter(operations.instance, options), info)
+    return info

@@ -46,9 +46,9 @@ class TvmPlatform:
         self._options = options
         self._tvm: Any = importlib.import_module("tvm")
         self._target = _target(self._tvm, options)
-        number, found = thread_count(options), int(self._tvm.runtime.num_threads())
-        if number not in (None, found):
-            raise Fallback(f"TVM runs {found} threads, not {number}")
+        number, started = thread_count(options), int(self._tvm.runtime.num_threads())
+        if number not in (None, started):
+            raise Fallback(f"TVM runs {started} threads, not {number}")
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `runtime_threads`: how many TVM uses."""
@@ -83,8 +83,8 @@ class TvmPlatform:
         except Exception as error:
             if isinstance(error, MemoryError):
                 raise
-            found = messages.read(error)
-            raise loading_error(found.kind, messages.text(error), messages.aten_operator(found, graph)) from error
+            reading = messages.read(error)
+            raise loading_error(reading.kind, messages.text(error), messages.aten_operator(reading, graph)) from error
         return TvmExecutable(graph, self._tvm, machine, program.fed)
 
 
@@ -104,12 +104,12 @@ def _target(tvm: Any, options: Options) -> Any:
     known = [str(name) for name in codegen.llvm_get_cpu_archlist(here)]
     if cpu not in known:
         raise PlatformError(f"option cpu={cpu}: LLVM does not know it; it knows {', '.join(sorted(known))}")
-    found = tvm.target.Target({**wanted, "mcpu": cpu})
-    missing = sorted(map(str, codegen.llvm_get_cpu_features(found) - codegen.llvm_get_cpu_features(here)))
+    target = tvm.target.Target({**wanted, "mcpu": cpu})
+    missing = sorted(map(str, codegen.llvm_get_cpu_features(target) - codegen.llvm_get_cpu_features(here)))
     missing = [name for name in missing if host.COMPUTING.match(name)]
     if missing:
         raise PlatformError(f"option cpu={cpu}: this machine lacks {', '.join(missing)}; cpu=host compiles for it")
-    return found
+    return target
 
 
 class TvmExecutable:
@@ -140,10 +140,10 @@ class TvmExecutable:
 
 def properties(options: Options) -> dict[str, str | int]:
     """Returns what the options set in TVM's target."""
-    found: dict[str, str | int] = {"kind": "llvm"}
+    values: dict[str, str | int] = {"kind": "llvm"}
     if options.get("cpu", "generic") != "generic":
-        found["mcpu"] = options["cpu"]
-    return {**found, "opt-level": 0} if options.get("opt") == "off" else found
+        values["mcpu"] = options["cpu"]
+    return {**values, "opt-level": 0} if options.get("opt") == "off" else values
 
 
 def _script(options: Options) -> ScriptRunner | None:

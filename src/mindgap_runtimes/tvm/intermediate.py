@@ -32,8 +32,8 @@ def _imported(graph: Graph, inputs: Sequence[Array]) -> Any:
 
 
 def _typed(error: Exception, graph: Graph) -> Exception:
-    found = messages.read(error)
-    return loading_error(found.kind, messages.text(error), messages.aten_operator(found, graph))
+    reading = messages.read(error)
+    return loading_error(reading.kind, messages.text(error), messages.aten_operator(reading, graph))
 
 
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
@@ -62,12 +62,12 @@ def _declared(module: Any) -> list[Any]:
 
     result = module["main"].ret_ty
     fields = list(getattr(result, "fields", [result]))
-    found: list[Any] = []
+    results: list[Any] = []
     for each in fields:
         if not hasattr(each, "dtype"):
             raise RunFailure(f"the Relax module returns a {type(each).__name__}, not a tensor")
-        found.append(DeclaredType(str(each.dtype), _sizes(getattr(each, "shape", None))))
-    return found
+        results.append(DeclaredType(str(each.dtype), _sizes(getattr(each, "shape", None))))
+    return results
 
 
 TRANSLATED: Final = step_backend(MODULES, _translated, {"stop": ("import", "passes")})

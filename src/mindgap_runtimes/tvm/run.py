@@ -28,8 +28,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
     machine = tvm.relax.VirtualMachine(program, tvm.cpu())
     main, given = machine["main"], [tvm.runtime.tensor(a.numpy()) for a in fresh()]
-    found = main(*given)
-    return [torch.as_tensor(np.array(value.numpy())) for value in found]
+    results = main(*given)
+    return [torch.as_tensor(np.array(value.numpy())) for value in results]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -46,6 +46,6 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
     machine = tvm.relax.VirtualMachine(program, tvm.cpu())
     main, given = machine["main"], [tvm.runtime.tensor(tensor.numpy()) for _, tensor in feeds]
-    found = main(*given)
-    several = [found] if isinstance(found, tvm.runtime.Tensor) else found
+    results = main(*given)
+    several = [results] if isinstance(results, tvm.runtime.Tensor) else results
     return [torch.as_tensor(np.array(value.numpy())) for value in several]

@@ -152,12 +152,12 @@ def _covered(asked: SurveyResult) -> tuple[Mapping[PlatformName, OperatorCoverag
     from mindgap_surveys.support.coverage import operator_coverage, version_coverage
 
     answers = {name: asked.support.answers(fingerprint) for name, fingerprint in asked.support.platforms.items()}
-    found = {name: operator_coverage(asked.keys, each) for name, each in answers.items()}
+    covered = {name: operator_coverage(asked.keys, each) for name, each in answers.items()}
     versions = {
         (before, after): version_coverage(asked.keys, answers[before], answers[after])
-        for before, after in _versions([*found])
+        for before, after in _versions([*covered])
     }
-    return found, versions
+    return covered, versions
 
 
 def _require_any(platforms: Sequence[PlatformName], start: bool) -> None:
@@ -228,24 +228,24 @@ def _complain_of_left(left: int) -> None:
 def _versions(platforms: Sequence[PlatformName]) -> list[tuple[PlatformName, PlatformName]]:
     """The platforms that differ from the one before only in their environment, with that one."""
     latest: dict[PlatformName, PlatformName] = {}
-    found: list[tuple[PlatformName, PlatformName]] = []
+    versions: list[tuple[PlatformName, PlatformName]] = []
     for platform in platforms:
         plain = PlatformName(platform.device_mode, platform.backend_options)
         if plain in latest:
-            found.append((latest[plain], platform))
+            versions.append((latest[plain], platform))
         latest[plain] = platform
-    return found
+    return versions
 
 
 def _objects(
     platforms: Sequence[PlatformName], asked: SurveyResult, matrix: Matrix, lists: MeasuredLists | None
 ) -> list[dict[str, Any]]:
-    found, versions = _covered(asked)
+    covered, versions = _covered(asked)
     against = {after: {"platform": before, **asdict(change)} for (before, after), change in versions.items()}
     disagreements = {each.platform: each for each in lists.disagreements} if lists is not None else {}
     reports: list[dict[str, Any]] = []
     for platform in dict.fromkeys(platforms):
-        here = found.get(platform)
+        here = covered.get(platform)
         if here is None:
             reports.append({"platform": platform, "available": False, "reason": asked.absent[platform]})
             continue
@@ -262,17 +262,17 @@ def _objects(
 
 
 def _print(asked: SurveyResult, missing: bool, out: TextIO) -> None:
-    found, versions = _covered(asked)
+    covered, versions = _covered(asked)
     page = console(out)
-    page.print(_totals(found))
-    page.print(_dtypes(found))
+    page.print(_totals(covered))
+    page.print(_dtypes(covered))
     for platform, reason in asked.absent.items():
         page.print(Text(f"{platform} is not here: {reason}", style="bold"))
     for platform, cpu in asked.cpu_seconds.items():
         untried = f", {len(asked.untried[platform])} calls beyond the budget" if asked.untried.get(platform) else ""
         page.print(f"{platform}: asked for {cpu:.1f} processor seconds{untried}", markup=False, highlight=False)
     if missing:
-        for platform, here in found.items():
+        for platform, here in covered.items():
             page.print(_gaps(f"what {platform} lacks", here.lacks) if here.lacks else f"{platform} lacks nothing")
     for (before, after), change in versions.items():
         for word, gaps in (("gains", change.gained), ("loses", change.lost)):

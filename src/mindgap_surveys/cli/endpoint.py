@@ -75,12 +75,12 @@ def ask_server(
     with result_stream() as out:
         asked = CompletionRequest(model, "", options.max_tokens, options.chat, options.stream)
         load = Load(options.requests, options.in_flight, options.max_requests)
-        found = ask_endpoint(client, asked, prompts, load, notes)
-        rows = [*_rows(client.url, model, found, require_identical)]
+        answers = ask_endpoint(client, asked, prompts, load, notes)
+        rows = [*_rows(client.url, model, answers, require_identical)]
         if as_json:
-            out.write(json_text(_Results(client.url, model, found, notes)))
+            out.write(json_text(_Results(client.url, model, answers, notes)))
         else:
-            print_served(client.url, model, found, notes, out)
+            print_served(client.url, model, answers, notes, out)
         settings = {"url": client.url, "requests": load.repeats, "in_flight": load.in_flight, "stream": asked.stream}
         status = files.write("endpoint", f"{model} at {client.url}", _LEAD, rows, notes=notes, settings=settings)
     return status or status_of_answers(rows)

@@ -141,7 +141,7 @@ def invariance(
     deadline_s, tensors = seconds(deadline), default_tensor_store()
     named = {platform: canonical(platform) for platform in platforms}
     files.check()
-    found: list[Invariance] = []
+    answers: list[Invariance] = []
     with result_stream() as out:
         with source_client(tensors, deadline_s, capture_env) as client:
             asked = with_options(source, options or [])
@@ -163,15 +163,15 @@ def invariance(
                         raise
                     complain(f"{platform}: {error}")
                     one = _not_run(source, named[platform], str(error), notes)
-                found.append(one)
+                answers.append(one)
                 if not as_json:
                     print_invariance(one, out)
         if as_json:
-            out.write(json_text(_Results(found)))
-        rows = [*answer_rows(found, require_identical)]
+            out.write(json_text(_Results(answers)))
+        rows = [*answer_rows(answers, require_identical)]
         status = files.write(
-            "invariance", source, _LEAD, rows, [*more_sections(found)], [note for one in found for note in one.notes],
-            {"platforms": [str(one.platform) for one in found], "decoding": decoding, "batches": batches},
+            "invariance", source, _LEAD, rows, [*more_sections(answers)], [n for one in answers for n in one.notes],
+            {"platforms": [str(one.platform) for one in answers], "decoding": decoding, "batches": batches},
         )  # fmt: skip
     return status or status_of_answers(rows)
 

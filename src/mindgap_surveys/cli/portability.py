@@ -68,22 +68,22 @@ def portability(
     wanted = [canonical(each) for each in platforms]
     with result_stream() as out:
         settings = RunSettings(trace=False, deadline_s=seconds(deadline))
-        scanned, found, refused, left_out = _ported(path, run or (), wanted, settings, jobs)
-        unknown = sorted(scanned.called - {each.function for each in found})
+        scanned, uses, refused, left_out = _ported(path, run or (), wanted, settings, jobs)
+        unknown = sorted(scanned.called - {each.function for each in uses})
         for name, why in scanned.unreadable.items():
             complain(f"{name}: not parsed: {why}")
         for name, why in refused.items():
             complain(f"--run {name}: {why}")
         if as_json:
-            json.dump(_object(scanned, found, unknown, left_out), out, indent=1)
+            json.dump(_object(scanned, uses, unknown, left_out), out, indent=1)
             out.write("\n")
         else:
-            _print(scanned, found, unknown, left_out, every, out)
+            _print(scanned, uses, unknown, left_out, every, out)
         if sarif is not None:
             from mindgap_surveys.report.portability_sarif import sarif_of_portability
 
-            write_file(sarif, sarif_of_portability(found, path))
-    status = status_of_uses(scanned, found)
+            write_file(sarif, sarif_of_portability(uses, path))
+    status = status_of_uses(scanned, uses)
     return Exit.WRONG_USE if refused and status == Exit.NOTHING_FOUND else status
 
 

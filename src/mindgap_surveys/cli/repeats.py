@@ -123,16 +123,16 @@ def repeats(
             if not as_json:
                 _print(one, out)
 
-        found = [*left_out, *repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)]
+        repeated = [*left_out, *repeat_operators(graphs, platforms, limits, tensors=tensors, progress=show)]
         if as_json:
-            out.write(json_text(_Results(repeat, found, _shares(found))))
+            out.write(json_text(_Results(repeat, repeated, _shares(repeated))))
         else:
-            out.writelines(f"{line}\n" for line in _processor_time(found))
-        rows = [row for one in found for row in _rows(one)]
+            out.writelines(f"{line}\n" for line in _processor_time(repeated))
+        rows = [row for one in repeated for row in _rows(one)]
         status = files.write(
-            "repeats", "Repeated operators", _LEAD, rows, _sections(found), settings={"repeat": repeat}
+            "repeats", "Repeated operators", _LEAD, rows, _sections(repeated), settings={"repeat": repeat}
         )  # fmt: skip
-    if not any(each.default.runs for each in found):
+    if not any(each.default.runs for each in repeated):
         complain("NOTHING WAS REPEATED: no platform ran an operator")
         status = status or Exit.WRONG_USE
     return status or status_of_answers(rows)

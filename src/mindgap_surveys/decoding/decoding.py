@@ -103,8 +103,8 @@ class CachedModel:
         done = 0
         for size in sizes:
             positions = np.arange(done, done + size)[None]
-            found, *grown = self.call(ids[:, done : done + size], _ones(done + size), positions, cache)
-            logits.append(found)
+            results, *grown = self.call(ids[:, done : done + size], _ones(done + size), positions, cache)
+            logits.append(results)
             cache, done = tuple(grown), done + size
         return np.concatenate(logits, 1), *cache
 
@@ -123,17 +123,17 @@ class CachedModel:
         the last `steps` - 1 are the prompt; `forced`: these are given in turn, else what was chosen. Returns the tokens
         that were chosen, int64 [steps], and the answer to all tokens given."""
         places, prompt = ids.shape[1], ids.shape[1] - steps + 1
-        found, *filled = self.in_chunks(ids[:, :prompt], [prompt])
+        results, *filled = self.in_chunks(ids[:, :prompt], [prompt])
         cache = [np.pad(each, ((0, 0), (0, 0), (places - prompt, 0), (0, 0))) for each in filled]
-        logits, chosen = [found], [_choice(found)]
+        logits, chosen = [results], [_choice(results)]
         for at in range(prompt, places):
             token = ids[:, at : at + 1] if forced else np.array([[chosen[-1]]], np.int64)
             mask = _ones(places + 1)
             mask[:, : places - at] = 0
-            found, *grown = self.call(token, mask, np.array([[at]], np.int64), cache)
+            results, *grown = self.call(token, mask, np.array([[at]], np.int64), cache)
             cache = [each[:, :, 1:] for each in grown]
-            logits.append(found)
-            chosen.append(_choice(found))
+            logits.append(results)
+            chosen.append(_choice(results))
         return np.array(chosen, np.int64), (np.concatenate(logits, 1), *cache)
 
 
@@ -219,12 +219,12 @@ class Decoding:
         self, judge: AnswerJudge, condition: Condition, run: Callable[[], tuple[Array, ...]], alone: Sequence[Array]
     ) -> Answer:
         try:
-            found = run()
+            outcome = run()
         except MindgapError as error:
             return Answer(condition, "not_run", detail=str(error))
-        if [(each.shape, each.dtype) for each in found] != [(each.shape, each.dtype) for each in alone]:
+        if [(each.shape, each.dtype) for each in outcome] != [(each.shape, each.dtype) for each in alone]:
             return Answer(condition, "not_run", detail="its outputs have another shape or dtype")
-        return judge.answer(condition, found, alone, _first_other(self._choices(found), self._choices(alone)))
+        return judge.answer(condition, outcome, alone, _first_other(self._choices(outcome), self._choices(alone)))
 
     def _choices(self, answer: Sequence[Array]) -> Array:
         """The token that each step chooses, int64 [steps]."""

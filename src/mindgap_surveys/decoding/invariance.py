@@ -96,19 +96,19 @@ class Asked:
 
         Raises `MindgapError` where an input has neither the shape that it has alone nor one with more examples.
         """
-        graph, found = self.graphs[condition.size or self.least], dict[int, Array]()
+        graph, arrays = self.graphs[condition.size or self.least], dict[int, Array]()
         for number, (one, alone) in enumerate(zip(graph.inputs, self.inputs, strict=True)):
             spec = one.spec
             if one.role == "constant":
-                found[number] = materialise(one, self.tensors)
+                arrays[number] = materialise(one, self.tensors)
                 continue
             if spec.shape == alone.shape:
-                found[number] = alone
+                arrays[number] = alone
             elif (axis := batch_axis(alone.shape, spec.shape)) is not None:
-                found[number] = _company(alone, axis, spec.shape[axis] // alone.shape[axis], condition)
+                arrays[number] = _company(alone, axis, spec.shape[axis] // alone.shape[axis], condition)
             else:
                 raise MindgapError(f"input {number} is {list(alone.shape)} alone and {list(spec.shape)} in a batch")
-        return found
+        return arrays
 
 
 def _company(alone: Array, axis: int, examples: int, condition: Condition) -> Array:
@@ -354,10 +354,10 @@ def _beside(run: Callable[[], Outcome], other: Callable[[], Outcome]) -> Outcome
     with ThreadPoolExecutor(1, "mindgap-beside") as threads:
         running = threads.submit(busy)
         try:
-            found = run()
+            outcome = run()
         finally:
             over.set()
         last = running.result()
-    if found.ran and not last.ran:
+    if outcome.ran and not last.ran:
         raise MindgapError(f"the process beside it gives {reason_of(last)}")
-    return found
+    return outcome

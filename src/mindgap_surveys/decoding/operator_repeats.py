@@ -62,8 +62,8 @@ class Repeated:
     def share(self, place: int = 0) -> tuple[float, float, float]:
         """Returns the probability of a result (0: the most frequent), and the ends of its interval of 95%."""
         count = sorted(self.counts.values(), reverse=True)[place]
-        found = wilson(count, self.runs)
-        return found.value, found.low, found.high
+        interval = wilson(count, self.runs)
+        return interval.value, interval.low, interval.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def repeat_operators(
     runners = [each for name in named for each in (name, switched[name]) if each is not None]
     until = None if limits.budget_s is None else time.monotonic() + limits.budget_s
     left = len(graphs) * len(runners)
-    found: list[OperatorRepeats] = []
+    rows: list[OperatorRepeats] = []
     with WorkerPool(list(dict.fromkeys(runners)), tensors=tensors, forks=False) as pool:
         for operator, (listed, graph) in graphs.items():
             for name in named:
@@ -131,9 +131,9 @@ def repeat_operators(
                         result = _repeated(pool, each, graph, limits, seconds)
                         results.append(replace(result, cpu_s=meter.read()))
                         left -= 1
-                found.append(OperatorRepeats(operator, listed, name, results[0], results[1] if results[1:] else None))
-                progress(found[-1])
-    return found
+                rows.append(OperatorRepeats(operator, listed, name, results[0], results[1] if results[1:] else None))
+                progress(rows[-1])
+    return rows
 
 
 def _switched(name: PlatformName) -> PlatformName | None:

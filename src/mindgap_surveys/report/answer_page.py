@@ -47,8 +47,8 @@ def numbers_text(numbers: Mapping[str, float]) -> str:
 
 def answer_page(title: str, lead: str, sections: Sequence[TableSection], notes: Sequence[str] = ()) -> str:
     """Writes the page, one HTML document without external files."""
-    found = template_environment(folder=_HERE).get_template("answers.html.j2")
-    return found.render(title=title, lead=lead, sections=sections, notes=notes, css=styles("page.css", folder=_HERE))
+    template = template_environment(folder=_HERE).get_template("answers.html.j2")
+    return template.render(title=title, lead=lead, sections=sections, notes=notes, css=styles("page.css", folder=_HERE))
 
 
 def answer_junit(rows: Sequence[AnswerRow]) -> str:

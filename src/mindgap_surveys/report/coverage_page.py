@@ -85,13 +85,13 @@ def _template() -> Template:
 
 def _lost(matrix: Matrix) -> dict[str, dict[str, int]]:
     """Returns for each pair `i>j` how many keys of each overload are lost from the one to the other."""
-    found: dict[str, dict[str, int]] = {}
+    lost: dict[str, dict[str, int]] = {}
     for (i, source), (j, target) in permutations(enumerate(matrix.platforms), 2):
         by_op: dict[str, int] = {}
         for key in matrix.lost(source, target):
             by_op[key.op] = by_op.get(key.op, 0) + 1
-        found[f"{i}>{j}"] = by_op
-    return found
+        lost[f"{i}>{j}"] = by_op
+    return lost
 
 
 def _pair_counts(lost: Mapping[str, Mapping[str, int]]) -> dict[str, list[int]]:

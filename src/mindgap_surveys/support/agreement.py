@@ -77,17 +77,17 @@ def read_agreements(
     store: Store, platforms: Mapping[PlatformName, str], reference: str
 ) -> dict[str, dict[Key, Agreement]]:
     """Reads what is known of platforms against a reference, by fingerprint. `reference`: its fingerprint."""
-    found: dict[str, dict[Key, Agreement]] = {fingerprint: {} for fingerprint in platforms.values()}
+    agreements: dict[str, dict[Key, Agreement]] = {fingerprint: {} for fingerprint in platforms.values()}
     columns = ", ".join(Agreement.__dataclass_fields__)
     sql = (
         f"SELECT fingerprint, {columns} FROM agreement "
         "WHERE list_contains($wanted, fingerprint) AND reference = $reference"
     )
-    for row in store.rows(sql, {"wanted": sorted(found), "reference": reference}):
+    for row in store.rows(sql, {"wanted": sorted(agreements), "reference": reference}):
         fingerprint = row.pop("fingerprint")
         agreement = Agreement(**row)
-        found[fingerprint][agreement.key] = agreement
-    return found
+        agreements[fingerprint][agreement.key] = agreement
+    return agreements
 
 
 def agreement_row(platform: PlatformName, fingerprint: str, reference: str, found: Agreement) -> dict[str, Any]:
@@ -193,9 +193,9 @@ class AgreementMeter:
         references = self._references.of(probes, graphs, self.ATTACH)
         parts = outcomes_of_calls(graphs, outcome)
         for probe, graph, part, (reference, again) in zip(probes, graphs, parts, references, strict=True):
-            found = _without_judge(probe, part, reference, again)
-            if found is not None:
-                self._keep(found)
+            agreement = _without_judge(probe, part, reference, again)
+            if agreement is not None:
+                self._keep(agreement)
             else:
                 self._waiting.append(_Waiting(probe, graph, part, reference, len(probes) == 1))
 
@@ -210,9 +210,9 @@ class AgreementMeter:
                 self._keep(Agreement(*waiting.probe.key, NOT_JUDGED, detail=reason))
                 continue
             started = time.thread_time()
-            found = self._judged(waiting)
+            agreement = self._judged(waiting)
             budget.spent += time.thread_time() - started + meter.read()
-            self._keep(found)
+            self._keep(agreement)
         self._waiting = []
 
     def _judged(self, waiting: _Waiting) -> Agreement:
@@ -242,9 +242,11 @@ class AgreementMeter:
         self._calm.put(probe, single, accuracy)
         if single.verdict not in CALM:
             return _agreement(probe.key, single)
-        found = _agreement(probe.key, row)
-        detail = f"alone: {single.verdict}; beside other calls in one graph: {row.verdict}: {found.detail}"[:_LONGEST]
-        return dataclasses.replace(found, word=BESIDE_OTHERS, detail=detail)
+        agreement = _agreement(probe.key, row)
+        detail = f"alone: {single.verdict}; beside other calls in one graph: {row.verdict}: {agreement.detail}"[
+            :_LONGEST
+        ]
+        return dataclasses.replace(agreement, word=BESIDE_OTHERS, detail=detail)
 
     def _execute(self, job: Job) -> Outcome:
         return self._pool.run(dataclasses.replace(job, purpose="judging"))

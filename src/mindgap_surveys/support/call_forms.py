@@ -92,26 +92,26 @@ def in_place(graph: Graph) -> Iterator[Graph]:
     for op in _in_place_of(node.op):
         # What only changes a shape need not fit: a sample that keeps its shape would be an odd one.
         if fits or is_layout_change(op):
-            found = one_call(
+            call = one_call(
                 Node(op, node.args, node.kwargs, (gives if is_layout_change(op) else target,)), graph.inputs
             )
-            if found is not None:
-                yield found
+            if call is not None:
+                yield call
 
 
 @cache
 def _in_place_of(op: str) -> tuple[str, ...]:
     namespace, packet, _ = op.split(".")
     in_place_packet: Any = getattr(getattr(torch.ops, namespace), f"{packet}_", None)
-    found: list[str] = []
+    names: list[str] = []
     for name in () if in_place_packet is None else in_place_packet.overloads():
         try:
             overload(f"{namespace}.{packet}_.{name}")
             if counterpart(f"{namespace}.{packet}_.{name}").op == op:
-                found.append(f"{namespace}.{packet}_.{name}")
+                names.append(f"{namespace}.{packet}_.{name}")
         except (GraphError, UnknownOperator):
             continue
-    return tuple(sorted(found))
+    return tuple(sorted(names))
 
 
 def _cast_input(one: Input, dtype: str, tensors: TensorStore | None) -> Input:

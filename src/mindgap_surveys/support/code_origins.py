@@ -22,16 +22,16 @@ _LITERALS: Final = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, 
 def imported_names(tree: ast.AST) -> dict[str, str]:
     """Returns what the names that a file imports stand for: `F` is `torch.nn.functional`. Relative ones begin with a
     dot."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for each in node.names:
                 root = each.name.partition(".")[0]
-                found[each.asname or root] = each.name if each.asname else root
+                names[each.asname or root] = each.name if each.asname else root
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
-            found |= {each.asname or each.name: f"{module}.{each.name}" for each in node.names}
-    return found
+            names |= {each.asname or each.name: f"{module}.{each.name}" for each in node.names}
+    return names
 
 
 def full_name(node: ast.expr, names: Mapping[str, str]) -> str:

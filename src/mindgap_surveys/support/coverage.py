@@ -91,8 +91,8 @@ def _best(words: Iterable[str]) -> str:
 
 
 def _counts(words: Iterable[str]) -> dict[str, int]:
-    found = Counter(words)
-    return {word: found[word] for word in ALL_WORDS}
+    counts = Counter(words)
+    return {word: counts[word] for word in ALL_WORDS}
 
 
 def _running(dtype: str, words: Mapping[Key, str]) -> tuple[int, int]:

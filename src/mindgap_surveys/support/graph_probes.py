@@ -35,18 +35,18 @@ def case_probes(
     A graph that holds a key of which more probes are wanted is run once on the CPU, for the values of its operands.
     """
     keys: set[Key] = set()
-    found: dict[Key, dict[bytes, CallProbe]] = {}
+    by_key: dict[Key, dict[bytes, CallProbe]] = {}
     for done, graph in enumerate(graphs, 1):
         held = {key_of(graph, node) for node in graph.nodes}
         keys |= held
-        wanted = {key for key in held - known if len(found.get(key, ())) < MOST}
+        wanted = {key for key in held - known if len(by_key.get(key, ())) < MOST}
         for cut in _calls(graph, tensors) if wanted else ():
             key, data = key_of(cut, cut.nodes[0]), encode(cut, labels=False)
-            of_key = found.setdefault(key, {})
+            of_key = by_key.setdefault(key, {})
             if key in wanted and len(of_key) < MOST and len(data) <= _MOST_BYTES:
                 of_key[data] = CallProbe(*key, data)
         on_graph(done)
-    return CaseProbes(keys, [probe for key in sorted(found) for probe in found[key].values()])
+    return CaseProbes(keys, [probe for key in sorted(by_key) for probe in by_key[key].values()])
 
 
 def _calls(graph: Graph, tensors: TensorStore | None) -> list[Graph]:

@@ -108,10 +108,10 @@ class Matrix:
     @cached_property
     def operators(self) -> Mapping[str, tuple[Key, ...]]:
         """The keys of each overload, in the order of names."""
-        found: dict[str, list[Key]] = {}
+        by_packet: dict[str, list[Key]] = {}
         for key in self.keys:
-            found.setdefault(key.op, []).append(key)
-        return {op: tuple(keys) for op, keys in found.items()}
+            by_packet.setdefault(key.op, []).append(key)
+        return {op: tuple(keys) for op, keys in by_packet.items()}
 
     def counts(self, platform: PlatformName) -> Mapping[CellWord, int]:
         """Returns how many cells of a platform have each word."""
@@ -236,11 +236,11 @@ def findings_of(matrix: Matrix) -> list[Finding]:
             cell = cells[key]
             if cell.word in _FINDINGS:
                 groups.setdefault((platform, cell.culprit or key.op, cell.verdict), []).append(key)
-    found = [
+    findings = [
         Finding(p, culprit, verdict, matrix.cells[p][keys[0]].policy, tuple(keys), matrix.cells[p][keys[0]].reason)
         for (p, culprit, verdict), keys in groups.items()
     ]
-    return sorted(found, key=lambda each: (matrix.platforms.index(each.platform), -len(each.keys), each.culprit))
+    return sorted(findings, key=lambda each: (matrix.platforms.index(each.platform), -len(each.keys), each.culprit))
 
 
 def cell_rows(matrix: Matrix) -> Iterable[tuple[str, ...]]:

@@ -58,15 +58,15 @@ def node_times(
 
     Seconds are medians over `repeat` runs after a first one. Other platforms are left out.
     """
-    found: dict[str, list[NodeTime] | str] = {}
+    times: dict[str, list[NodeTime] | str] = {}
     client = WorkerClient(WorkerStart(_SERVICE), {}, RequestLimits(_START_S))
     try:
         for platform in platforms:
             if platform in PROFILED:
-                found[platform] = _asked(client, source, platform, repeat, deadline_s)
+                times[platform] = _asked(client, source, platform, repeat, deadline_s)
     finally:
         client.close()
-    return found
+    return times
 
 
 def _asked(client: WorkerClient, source: str, platform: str, repeat: int, deadline_s: float) -> list[NodeTime] | str:
@@ -107,33 +107,33 @@ Run = Sequence[tuple[str, int, float]]
 def nodes_of(runs: Sequence[Run]) -> list[NodeTime]:
     """Returns the nodes of each kind with the median of their seconds over runs, those that take longest first."""
     totals = list(map(_by_kind, runs))
-    found: list[NodeTime] = []
+    times: list[NodeTime] = []
     for kind in dict.fromkeys(kind for run in totals for kind in run):
         ran = [run.get(kind, (0, 0.0)) for run in totals]
-        found.append(NodeTime(kind, max(count for count, _ in ran), median(seconds for _, seconds in ran)))
-    return sorted(found, key=lambda each: (-each.seconds, each.kind))
+        times.append(NodeTime(kind, max(count for count, _ in ran), median(seconds for _, seconds in ran)))
+    return sorted(times, key=lambda each: (-each.seconds, each.kind))
 
 
 def _by_kind(run: Run) -> dict[str, tuple[int, float]]:
-    found: dict[str, tuple[int, float]] = {}
+    totals: dict[str, tuple[int, float]] = {}
     for kind, count, seconds in run:
-        before = found.get(kind, (0, 0.0))
-        found[kind] = before[0] + count, before[1] + seconds
-    return found
+        before = totals.get(kind, (0, 0.0))
+        totals[kind] = before[0] + count, before[1] + seconds
+    return totals
 
 
 def _of_eager(program: FlatProgram, repeat: int) -> list[Run]:
     """By torch.profiler: the time of each operator without that of the operators that it calls."""
     import torch
 
-    found: list[Run] = []
+    runs: list[Run] = []
     for _ in range(repeat + 1):
         given = program.fresh()
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
             program(*given)
         averages: Any = profiler.key_averages()
-        found.append([(e.key, e.count, e.self_cpu_time_total * _MICRO) for e in averages if "::" in e.key])
-    return found[1:]
+        runs.append([(e.key, e.count, e.self_cpu_time_total * _MICRO) for e in averages if "::" in e.key])
+    return runs[1:]
 
 
 def _of_onnxruntime(program: FlatProgram, repeat: int) -> list[Run]:
@@ -170,12 +170,12 @@ def _of_openvino(program: FlatProgram, repeat: int) -> list[Run]:
     model = openvino.convert_model(torch.export.export(program, program.fresh()))
     request = openvino.compile_model(model, "CPU", {**properties({}), "PERF_COUNT": True}).create_infer_request()
     given = [tensor.numpy() for tensor in program.fresh()]
-    found: list[Run] = []
+    runs: list[Run] = []
     for _ in range(repeat + 1):
         request.infer(given)
         ran = [each for each in request.get_profiling_info() if each.real_time.total_seconds() > 0]
-        found.append([(each.node_type, 1, each.real_time.total_seconds()) for each in ran])
-    return found[1:]
+        runs.append([(each.node_type, 1, each.real_time.total_seconds()) for each in ran])
+    return runs[1:]
 
 
 #: Platforms whose runtimes have a profiler that tells nodes apart.

@@ -69,11 +69,11 @@ def untried_packets(matrix: Matrix, platform: PlatformName) -> int:
     Keys that were left out on purpose do not count, unless nothing else of the packet was asked either.
     """
     cells = matrix.cells[platform]
-    found: dict[str, set[str]] = {}
+    packets: dict[str, set[str]] = {}
     for op, keys in matrix.operators.items():
         words = (cells[key].word for key in keys if cells[key].word != "untried" or key not in matrix.left_out)
-        found.setdefault(packet_of(op), set()).update(words)
-    return sum(not words & RUNS and ("untried" in words or not words) for words in found.values())
+        packets.setdefault(packet_of(op), set()).update(words)
+    return sum(not words & RUNS and ("untried" in words or not words) for words in packets.values())
 
 
 def listed_shares(of: StaticList, ops: Iterable[str]) -> list[GroupShare]:

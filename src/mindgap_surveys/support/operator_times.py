@@ -65,10 +65,10 @@ def operator_times(
         alone[key] = first, so_far + 1
 
     each_call(graph, tally, tensors, MOST_BYTES)
-    found: dict[str, list[tuple[Graph, int]]] = {}
+    calls: dict[str, list[tuple[Graph, int]]] = {}
     for (op, _), each in alone.items():
-        found.setdefault(op, []).append(each)
-    timed = [_timed(op, each, platforms, execute, repeat) for op, each in found.items()]
+        calls.setdefault(op, []).append(each)
+    timed = [_timed(op, each, platforms, execute, repeat) for op, each in calls.items()]
     left_out = len(graph.nodes) - sum(count for _, count in alone.values())
     return OperatorTimes(tuple(sorted(timed, key=lambda each: (-_longest(each), each.op))), left_out)
 

@@ -104,7 +104,7 @@ def captured_calls(
     files: dict[str, list[str]] = {}
     for file in (root,) if root.is_file() else sorted(root.rglob("*.py")):
         files.setdefault(file.name, []).append(file.name if root.is_file() else str(file.relative_to(root)))
-    found: dict[tuple[str, str], tuple[Graph, dict[Place, None]]] = {}
+    calls: dict[tuple[str, str], tuple[Graph, dict[Place, None]]] = {}
     left: dict[str, tuple[list[str], dict[Place, None]]] = {}
 
     def place(number: int) -> dict[Place, None]:
@@ -116,7 +116,7 @@ def captured_calls(
         return {Place(known[0] if len(known) == 1 else line["file"], int(line["line"])): None}
 
     def kept(number: int, call: Graph) -> None:
-        _, places = found.setdefault((call.nodes[0].op, form_of(call)), (call, {}))
+        _, places = calls.setdefault((call.nodes[0].op, form_of(call)), (call, {}))
         places.update(place(number))
 
     def leave(number: int, reason: str) -> None:
@@ -126,7 +126,7 @@ def captured_calls(
 
     each_call(graph, kept, tensors, leave=leave)
     return (
-        [CapturedCall(op, call, tuple(places)) for (op, _), (call, places) in found.items()],
+        [CapturedCall(op, call, tuple(places)) for (op, _), (call, places) in calls.items()],
         [LeftOut(op, len(reasons), reasons[0], tuple(places)) for op, (reasons, places) in left.items()],
     )
 

@@ -58,8 +58,8 @@ def probe_set(
     folder = home() / "probes" if folder is None else folder
     name = f"torch-{version('torch')}-{_identity(catalogue)}.parquet"
     file = folder / name
-    if file.is_file() and (found := _read(file)) is not None:
-        return found
+    if file.is_file() and (probes_read := _read(file)) is not None:
+        return probes_read
     folder.mkdir(parents=True, exist_ok=True)
     graphs, left = (catalogue, 0) if catalogue is not None else _samples(folder, on_progress, _part(deadline, 1 / 2))
     stopped: list[int] = []
@@ -96,7 +96,7 @@ def _samples(folder: Path, on_progress: OnProgress, until: float) -> tuple[Catal
     """Builds the catalogue of PyTorch's samples beside the probes, or continues a build that was ended. Returns also
     how many sources are left."""
     left = 0
-    found = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)
+    samples = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)
 
     def on_tick(tick: Any) -> None:
         nonlocal left
@@ -106,10 +106,10 @@ def _samples(folder: Path, on_progress: OnProgress, until: float) -> tuple[Catal
             raise _OutOfTime
 
     try:
-        _build(found, on_tick)
+        _build(samples, on_tick)
     except _OutOfTime:
-        return found, left
-    return found, 0
+        return samples, left
+    return samples, 0
 
 
 def _build(found: Catalogue, on_tick: Callable[[Any], None]) -> None:

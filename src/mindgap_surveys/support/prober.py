@@ -190,14 +190,14 @@ class _Asker:
         """Tries the other samples of a call that did not run, until one does, or two fail in the same words."""
         if first.status == "unsupported" and asked.key.op in self.refused:
             return []
-        found = [first]
+        outcomes = [first]
         for sample in asked.samples[1:]:
             if self.budget.gone:
                 break
-            found.append(self._try([sample]))
-            if found[-1].ran or found[-1].signature == found[-2].signature:
+            outcomes.append(self._try([sample]))
+            if outcomes[-1].ran or outcomes[-1].signature == outcomes[-2].signature:
                 break
-        return found[1:]
+        return outcomes[1:]
 
     def _settle(self, asked: _Asked, outcomes: Sequence[Outcome]) -> None:
         answer = answer_of(asked.key, outcomes)

@@ -70,9 +70,9 @@ def probes(
     Operators that no sample has are taken from the smallest graphs of the catalogue that hold them. `until`: of
     `time.monotonic`, when the rest is left out; `on_left` gets the number of graphs and operators of the rest.
     """
-    found = _collected(catalogue, on_progress, until - (until - time.monotonic()) / 2, on_left)
+    probes_found = _collected(catalogue, on_progress, until - (until - time.monotonic()) / 2, on_left)
     by_op: dict[str, dict[Key, list[Graph]]] = {}
-    for key, graphs in found.items():
+    for key, graphs in probes_found.items():
         by_op.setdefault(key.op, {})[key] = _spread(graphs, MOST)
     chooser = _Chooser(execute, reference, TensorStore(catalogue.tensors))
     for done, op in enumerate(sorted(by_op)):

@@ -70,11 +70,11 @@ def run_names(
     on_progress: OnProgress = lambda done, total, what: None,
 ) -> list[NameRun]:  # fmt: skip
     """Runs a sample of each name on a platform, the next one where one does not run."""
-    found: list[NameRun] = []
+    runs: list[NameRun] = []
     for done, each in enumerate(samples):
         on_progress(done, len(samples), f"{platform} {each.name}")
-        found.append(_run(each, platform, execute))
-    return found
+        runs.append(_run(each, platform, execute))
+    return runs
 
 
 def _run(samples: NamedSamples, platform: PlatformName, execute: Callable[[Job], Outcome]) -> NameRun:
@@ -113,7 +113,7 @@ def _samples_of(name: str, variants: Sequence[str], tensors: TensorStore) -> Nam
 
 def _graphs(source: str, tensors: TensorStore, verify: bool) -> dict[str, Graph]:
     """Captures samples of a source; along the path that values decide, where they need it. Raises `CaptureError`."""
-    found: dict[str, Graph] = {}
+    graphs: dict[str, Graph] = {}
     refused: CaptureError | None = None
     for program in open_source(source)[:_SAMPLES]:
         assert not isinstance(program, Captured), "samples are programs"
@@ -124,8 +124,8 @@ def _graphs(source: str, tensors: TensorStore, verify: bool) -> dict[str, Graph]
             except CaptureError as error:
                 refused = error
             else:
-                found[f"{program.source}?{PATH_TAKEN}" if path_taken else program.source] = graph
+                graphs[f"{program.source}?{PATH_TAKEN}" if path_taken else program.source] = graph
                 break
-    if not found and refused is not None:
+    if not graphs and refused is not None:
         raise refused
-    return found
+    return graphs

@@ -33,9 +33,9 @@ _HELD: Final = frozenset(TORCH_DTYPES.values())
 
 def calls(graph: Graph, tensors: TensorStore | None = None) -> list[Graph]:
     """Returns the calls of a graph whose tensors take at most `MOST_BYTES`, as `each_call` makes them."""
-    found: list[Graph] = []
-    each_call(graph, lambda _, call: found.append(call), tensors)
-    return found
+    graphs: list[Graph] = []
+    each_call(graph, lambda _, call: graphs.append(call), tensors)
+    return graphs
 
 
 def each_call(
@@ -103,17 +103,17 @@ class _Cutter:
 
     def _inputs(self, node: Node, held: dict[int, torch.Tensor]) -> dict[int, Input]:
         """Returns the operands as inputs, before the call writes to them."""
-        found: dict[int, Input] = {}
+        inputs: dict[int, Input] = {}
         for number in operands(node):
             tensor = held[number]
             given = self._graph.inputs[number] if number < len(self._graph.inputs) else None
             if given is not None and number not in self._written and not isinstance(given.recipe, Stored):
-                found[number] = given
+                inputs[number] = given
             else:
                 # A weight stays one: a runtime may refuse a convolution whose weights are not constant.
                 role = given.role if given is not None and number not in self._written else "input"
-                found[number] = Input(spec_of(tensor), Literal(to_numpy(tensor).tobytes()), role)
-        return found
+                inputs[number] = Input(spec_of(tensor), Literal(to_numpy(tensor).tobytes()), role)
+        return inputs
 
 
 def _collect(arg: Arg, bound: Any, held: dict[int, torch.Tensor]) -> None:
@@ -144,13 +144,13 @@ def one_call(node: Node, inputs: tuple[Input, ...]) -> Graph | None:
 
 def result_specs(node: Node, dtypes: list[tuple[str, tuple[int, ...]]]) -> tuple[TensorSpec | None, ...]:
     """Replaces dtypes and shapes of a node's results; keeps strides if the shape is the same."""
-    found: list[TensorSpec | None] = []
+    specs: list[TensorSpec | None] = []
     told = iter(dtypes)
     for spec in node.outputs:
         if spec is None:
-            found.append(None)
+            specs.append(None)
             continue
         dtype, shape = next(told)
         same = TensorSpec(dtype, shape, spec.stride) if shape == spec.shape else None
-        found.append(same or TensorSpec.contiguous(dtype, shape))
-    return tuple(found)
+        specs.append(same or TensorSpec.contiguous(dtype, shape))
+    return tuple(specs)

@@ -56,8 +56,8 @@ class StaticList:
     def word(self, op: str) -> StaticWord:
         """Returns what the list says of an overload. An in-place overload that it does not name counts as its
         functional form."""
-        found = self.words.get(op) or self.words.get(functional_name(op)) or "none"
-        return "unknown" if found == "none" and self.unknown_otherwise else found
+        words = self.words.get(op) or self.words.get(functional_name(op)) or "none"
+        return "unknown" if words == "none" and self.unknown_otherwise else words
 
     def counts(self, ops: Iterable[str]) -> Mapping[StaticWord, int]:
         """Returns how many of the overloads have each word."""
@@ -88,7 +88,7 @@ def functional_name(op: str) -> str:
 def device_lists() -> list[StaticList]:
     """Returns what PyTorch's own sources declare for each device. Raises `ImportError` without `torchgen`."""
     kernels = declared_kernels()
-    found: list[StaticList] = []
+    lists: list[StaticList] = []
     for device, elsewhere in _DEVICES.items():
         words: dict[str, StaticWord] = {}
         for op, keys in kernels.items():
@@ -98,8 +98,8 @@ def device_lists() -> list[StaticList]:
                 words[op] = "composite"
             elif keys:
                 words[op] = "none"
-        found.append(StaticList(device, _package("torch"), words, elsewhere))
-    return found
+        lists.append(StaticList(device, _package("torch"), words, elsewhere))
+    return lists
 
 
 def _runs_in_place(op: str, keys: Set[str], device: str, kernels: Mapping[str, Set[str]]) -> bool:
@@ -114,16 +114,16 @@ def _runs_in_place(op: str, keys: Set[str], device: str, kernels: Mapping[str, S
 
 def runtime_lists() -> tuple[list[StaticList], Mapping[str, str]]:
     """Returns the lists of the runtimes that are installed, here or in environments, and why others are missing."""
-    found: list[StaticList] = []
+    lists: list[StaticList] = []
     absent: dict[str, str] = {}
     for name, read in _READERS.items():
         try:
-            found.append(read())
+            lists.append(read())
         except MindgapError as error:
             absent[name] = str(error)
         except (ImportError, OSError, PackageNotFoundError, AttributeError) as error:
             absent[name] = " ".join(f"{type(error).__name__}: {error}".split())
-    return found, absent
+    return lists, absent
 
 
 def list_of(platform: PlatformName) -> str:
@@ -136,7 +136,7 @@ def list_of(platform: PlatformName) -> str:
 def disagreements(matrix: Matrix, lists: Collection[StaticList]) -> list[Disagreement]:
     """Compares each platform's measured cells with the list that is about it."""
     by_name = {each.name: each for each in lists}
-    found: list[Disagreement] = []
+    disagreements_found: list[Disagreement] = []
     for platform in matrix.platforms:
         of = by_name.get(list_of(platform))
         if of is None:
@@ -150,8 +150,8 @@ def disagreements(matrix: Matrix, lists: Collection[StaticList]) -> list[Disagre
                 listed.append(op)
             elif runs and of.word(op) == "none":
                 unlisted.append(op)
-        found.append(Disagreement(platform, of.name, tuple(listed), tuple(unlisted)))
-    return found
+        disagreements_found.append(Disagreement(platform, of.name, tuple(listed), tuple(unlisted)))
+    return disagreements_found
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +248,11 @@ _LIST_OF: Final[Mapping[str, str]] = {
 
 def _from_text(name: str, package: str, file: Path) -> StaticList:
     """Reads the overloads `torch.ops.aten.X.Y` that a file names; a packet alone is all of its overloads."""
-    found = {(packet, overload) for packet, overload in _ATEN.findall(file.read_text(encoding="utf-8"))}
+    overloads = {(packet, overload) for packet, overload in _ATEN.findall(file.read_text(encoding="utf-8"))}
     words: dict[str, StaticWord] = {}
     for op in declared_kernels():
         _, packet, overload = op.split(".")
-        if (packet, overload) in found or (packet, "") in found:
+        if (packet, overload) in overloads or (packet, "") in overloads:
             words[op] = "kernel"
     return StaticList(name, _package(package) if "==" not in package else package, words)
 
@@ -266,8 +266,8 @@ def _package(name: str) -> str:
 
 
 def _version_in(environment: str, project: str) -> str:
-    found = sorted(_site_packages(environment).glob(f"{project}-*.dist-info"))
-    return f"{project}=={found[0].name.removesuffix('.dist-info').partition('-')[2]}" if found else project
+    folders = sorted(_site_packages(environment).glob(f"{project}-*.dist-info"))
+    return f"{project}=={folders[0].name.removesuffix('.dist-info').partition('-')[2]}" if folders else project
 
 
 def _site_packages(environment: str) -> Path:

@@ -125,10 +125,10 @@ def stored_survey(
     present = {platform: newest[platform] for platform in dict.fromkeys(platforms) if platform in newest}
     absent: dict[str, str] = {each: "the store has no answers of it" for each in platforms if each not in newest}
     reference = store.rows("SELECT arg_max(reference, _written) AS reference FROM agreement")
-    found = read_agreements(store, present, str(reference[0]["reference"])) if reference else {}
+    agreements = read_agreements(store, present, str(reference[0]["reference"])) if reference else {}
     keys = _keys(probes)
     left_out = frozenset(keys) - common_forms(keys) if common else frozenset[Key]()
-    return SurveyResult(read_support(store, present), keys, absent, left_out, agreements=found)
+    return SurveyResult(read_support(store, present), keys, absent, left_out, agreements=agreements)
 
 
 def _keys(probes: Sequence[CallProbe]) -> tuple[Key, ...]:

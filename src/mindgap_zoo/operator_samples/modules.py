@@ -75,7 +75,7 @@ def _samples(source: Source, info: Any, chosen: SourceOptions, registry: TensorR
         )
     except Exception as error:
         raise SourceError(f"{source.text}: PyTorch's samples raised {one_line(error)}") from error
-    found: dict[str, tuple[Sample, Sample]] = {}
+    samples: dict[str, tuple[Sample, Sample]] = {}
     for given, inexact in made:
         built, called = given.constructor_input, given.forward_input
         pair = (
@@ -85,8 +85,8 @@ def _samples(source: Source, info: Any, chosen: SourceOptions, registry: TensorR
         if inexact:
             for tensor in (*pair[0].all_tensors, *pair[1].all_tensors):
                 round_inexact(tensor, registry)
-        found.setdefault(f"{pair[0].form()} {pair[1].form()}", pair)
-    return list(found.values())
+        samples.setdefault(f"{pair[0].form()} {pair[1].form()}", pair)
+    return list(samples.values())
 
 
 def _build(source: Source, chosen: SourceOptions, built: Sample, called: Sample, registry: TensorRegistry) -> Built:

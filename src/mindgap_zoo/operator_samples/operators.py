@@ -122,10 +122,10 @@ def _dtype(source: Source, info: Any, asked: str | None) -> torch.dtype:
             have = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in taken))
             raise SourceError(f"{source.text}: no samples of {asked}; it takes {have or 'nothing on a CPU'}")
         return getattr(torch, asked)
-    found = next((dtype for dtype in _DTYPES if dtype in taken), next(iter(taken), None))
-    if found is None:
+    chosen = next((dtype for dtype in _DTYPES if dtype in taken), next(iter(taken), None))
+    if chosen is None:
         raise SourceError(f"{source.text}: PyTorch has no samples for it on a CPU")
-    return found
+    return chosen
 
 
 def _samples(source: Source, info: Any, dtype: torch.dtype, seed: int, registry: TensorRegistry) -> list[Sample]:
@@ -136,13 +136,13 @@ def _samples(source: Source, info: Any, dtype: torch.dtype, seed: int, registry:
         made = draw_samples(lambda: info.sample_inputs_func(info, "cpu", dtype, slopes), info.name, seed, registry)
     except Exception as error:
         raise SourceError(f"{source.text}: PyTorch's samples raised {one_line(error)}") from error
-    found: dict[str, Sample] = {}
+    samples: dict[str, Sample] = {}
     for given, inexact in made:
         sample = sample_of(info.op, (given.input, *given.args), given.kwargs, "input")
         if inexact:
             for tensor in sample.all_tensors:
                 round_inexact(tensor, registry)
-        found.setdefault(sample.form(), sample)
-    if not found:
+        samples.setdefault(sample.form(), sample)
+    if not samples:
         raise SourceError(f"{source.text}: PyTorch's suite has no samples of {str(dtype).removeprefix('torch.')}")
-    return list(found.values())
+    return list(samples.values())

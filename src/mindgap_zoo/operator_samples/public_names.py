@@ -27,9 +27,9 @@ def sources_of(full: str, calls: Sequence[Options] = ()) -> tuple[str, ...]:
     if full.startswith("torch.nn.") and last in _modules():
         return _fitting(full, f"modules:{last}", modules.constructor_calls, calls) or (f"modules:{last}",)
     name = full.removeprefix(_TENSOR) if full.startswith(_TENSOR) else full.removeprefix("torch.")
-    found = _operators().get(name) or _operators().get(f"nn.functional.{name}") or ()
-    fitting = [some for each in found if (some := _fitting(full, f"ops:{each}", operators.sample_calls, calls))]
-    return tuple(one for some in fitting[:_VARIANTS] for one in some) or tuple(f"ops:{n}" for n in found[:_VARIANTS])
+    sources = _operators().get(name) or _operators().get(f"nn.functional.{name}") or ()
+    fitting = [some for each in sources if (some := _fitting(full, f"ops:{each}", operators.sample_calls, calls))]
+    return tuple(one for some in fitting[:_VARIANTS] for one in some) or tuple(f"ops:{n}" for n in sources[:_VARIANTS])
 
 
 def _fitting(
@@ -72,9 +72,9 @@ def _modules() -> frozenset[str]:
 @functools.cache
 def _operators() -> Mapping[str, tuple[str, ...]]:
     """By the name of a function without `torch.`, the names of its operators with samples, the plain one first."""
-    found: dict[str, tuple[str, ...]] = {}
+    names: dict[str, tuple[str, ...]] = {}
     for name in operators.names():
         described = operators.public_name(name)
         for public in described:
-            found[public] = tuple(sorted({*found.get(public, ()), name}, key=lambda each: (each != public, each)))
-    return found
+            names[public] = tuple(sorted({*names.get(public, ()), name}, key=lambda each: (each != public, each)))
+    return names

@@ -79,17 +79,17 @@ def options_of(full: str, positional: Sequence[object], keywords: Options) -> Op
     known = signatures_of(full)
     fitting = [each for each in known if each.takes(len(positional), keywords)] or list(known)
     operand = int(not full.startswith(_METHOD))
-    found: dict[str, object] = {}
+    options: dict[str, object] = {}
     for each in fitting:
         given = dict(zip(each.positional[operand:], positional[operand:], strict=False))
         given |= {_ALIASES.get(name, name): value for name, value in keywords.items()}
         for name, default in each.defaults.items():
             if name in given and (default is ... or not _same(given[name], default)):
                 # Numbers are dimensions and sizes mostly: another one is the same option.
-                found[name] = given[name] if isinstance(given[name], (str, bool, type(None))) else ...
+                options[name] = given[name] if isinstance(given[name], (str, bool, type(None))) else ...
             elif name in given or default is not ...:
-                found.setdefault(name, DEFAULT)
-    return found if known else dict(keywords)
+                options.setdefault(name, DEFAULT)
+    return options if known else dict(keywords)
 
 
 def uses_only(sample: Options, calls: Iterable[Options]) -> bool:

@@ -97,10 +97,10 @@ class UnknownTarget(Exception):
 @cache
 def function(target: str) -> Callable[..., Any]:
     """Returns the function that a `call_function` target names. Raises `UnknownTarget`."""
-    found = _EXACT.get(target) or _of_a_family(target)
-    if not callable(found) or isinstance(found, type):
+    function_found = _EXACT.get(target) or _of_a_family(target)
+    if not callable(function_found) or isinstance(function_found, type):
         raise UnknownTarget(target)
-    return found
+    return function_found
 
 
 @cache
@@ -152,13 +152,13 @@ def _aten(parts: list[str]) -> Any:
         return None
     if f"aten::{parts[0]}" not in dispatcher_operators():
         return None
-    found: Any = _torch.ops.aten
+    value: Any = _torch.ops.aten
     try:
         for part in parts:
-            found = getattr(found, part)
+            value = getattr(value, part)
     except AttributeError:
         return None
-    return found
+    return value
 
 
 def _attention(

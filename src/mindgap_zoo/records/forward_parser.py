@@ -67,16 +67,18 @@ def syntax_tree(path: Path) -> ast.Module:
 def read_forward(path: Path) -> Forward:
     """Returns the calls of the one class in this file. Raises `SourceError` with file and line."""
     tree = syntax_tree(path)
-    found: list[ast.FunctionDef] = []
+    functions: list[ast.FunctionDef] = []
     for statement in tree.body:
         if isinstance(statement, ast.ClassDef):
-            found += [part for part in statement.body if isinstance(part, ast.FunctionDef) and part.name == "forward"]
+            functions += [
+                part for part in statement.body if isinstance(part, ast.FunctionDef) and part.name == "forward"
+            ]
         elif not _harmless(statement):
             raise _refused(path, statement, "only torch is imported, and a class defined")
-    if len(found) != 1:
-        raise SourceError(f"{path}: {len(found) or 'no'} forward; a sample has one class with one")
+    if len(functions) != 1:
+        raise SourceError(f"{path}: {len(functions) or 'no'} forward; a sample has one class with one")
     try:
-        return _ForwardParser(path).read(found[0])
+        return _ForwardParser(path).read(functions[0])
     except RecursionError:
         raise SourceError(f"{path}: an expression nested too deeply") from None
 
@@ -123,10 +125,10 @@ class _ForwardParser:
         if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults:
             raise SourceError(f"{self.path}:{forward.lineno}: forward takes self and one argument per tensor, no more")
         _, *rest = given.args or [None]
-        found = {a.arg: ast.unparse(a.annotation) if a.annotation else "" for a in rest if a is not None}
-        if len(found) != len(rest):
+        arguments = {a.arg: ast.unparse(a.annotation) if a.annotation else "" for a in rest if a is not None}
+        if len(arguments) != len(rest):
             raise SourceError(f"{self.path}:{forward.lineno}: two arguments of forward have one name")
-        return found
+        return arguments
 
     def _statement(self, statement: ast.stmt) -> None:
         match statement:
@@ -258,10 +260,10 @@ class _ForwardParser:
         dotted = self._dotted(expression)
         if dotted is None:
             return self._node(expression, name, "getattr", expression.attr, [self._value(expression.value)])
-        found = torch.__dict__.get(expression.attr) if dotted.count(".") == 1 else None
+        value = torch.__dict__.get(expression.attr) if dotted.count(".") == 1 else None
         for kind in (torch.dtype, torch.memory_format, torch.layout):
-            if isinstance(found, kind):
-                return {kind.__name__: str(found).removeprefix("torch.")}
+            if isinstance(value, kind):
+                return {kind.__name__: str(value).removeprefix("torch.")}
         raise _refused(self.path, expression, "no dtype, layout or memory format")
 
     def _call(self, call: ast.Call, name: str) -> Any:

@@ -50,10 +50,10 @@ def _samples(root: Path) -> list[Path]:
     """Returns the folders that are samples, sorted by path. Does not follow links."""
     if not root.is_dir():
         raise SourceError(f"{root}: no such folder")
-    found = sorted(Path(folder) for folder, _, files in os.walk(root) if not _MARKS.isdisjoint(files))
-    if not found:
+    folders = sorted(Path(folder) for folder, _, files in os.walk(root) if not _MARKS.isdisjoint(files))
+    if not folders:
         raise SourceError(f"{root}: no sample in it; a sample is a folder with model.py and weight_meta.py")
-    return found
+    return folders
 
 
 def _build(root: Path, sample: Path, chosen: SourceOptions) -> Built:

@@ -60,13 +60,13 @@ def open_records(source: Source) -> list[Program]:
         raise SourceError(f"{source.text}: say which record: records:FILE.parquet#ID, or #* for all")
     path = Path(path_text)
     known = record_ids(path)
-    found = _matching(wanted, known)
-    if not found:
+    programs = _matching(wanted, known)
+    if not programs:
         raise SourceError(f"{path}: no record {wanted!r} among {len(known)}{suggest(wanted, known)}")
     suffix = source.text[len("records:") + len(source.target) :]
     return [
         Program(name, f"records:{path_text}#{name}{suffix}", functools.partial(_build, path, index, name, chosen))
-        for index, name in found
+        for index, name in programs
     ]
 
 

@@ -24,7 +24,7 @@ _OWN = re.compile(r"L_(?:[^_]+_)?(?P<path>(?:modules_.+_)?(?P<kind>parameters|bu
 
 def read_meta(path: Path) -> dict[str, Fields]:
     """Returns the fields of each tensor by name. Raises `SourceError` with file and line."""
-    found: dict[str, Fields] = {}
+    metadata: dict[str, Fields] = {}
     for statement in syntax_tree(path).body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             continue
@@ -34,8 +34,8 @@ def read_meta(path: Path) -> dict[str, Fields]:
         name = fields.get("name")
         if not isinstance(name, str):
             raise SourceError(f"{path}:{statement.lineno}: {statement.name} has no name")
-        found[name] = {**fields, "line": statement.lineno}
-    return found
+        metadata[name] = {**fields, "line": statement.lineno}
+    return metadata
 
 
 def _fields(path: Path, described: ast.ClassDef) -> dict[str, Any]:
@@ -119,8 +119,8 @@ def _statistic(value: Any) -> Any:
 
 def _module_path(text: str) -> str:
     """Converts `modules_layer1_modules_0_modules_conv_parameters_weight` to `layer1.0.conv.weight`."""
-    found = re.fullmatch(r"(?:modules_(?P<owners>.*)_)?(?:parameters|buffers)_(?P<leaf>.+)", text)
-    if found is None:
+    match = re.fullmatch(r"(?:modules_(?P<owners>.*)_)?(?:parameters|buffers)_(?P<leaf>.+)", text)
+    if match is None:
         return text
-    owners = found["owners"].split("_modules_") if found["owners"] else []
-    return ".".join([*owners, found["leaf"]])
+    owners = match["owners"].split("_modules_") if match["owners"] else []
+    return ".".join([*owners, match["leaf"]])

@@ -118,8 +118,8 @@ def _create(source: Source, edges: tuple[int, int] | None = None) -> nn.Module:
 
 def _native_size(model: nn.Module) -> tuple[int, int]:
     """Returns height and width of the images that a network was designed for."""
-    found: Any = getattr(model, "in_size", None)
-    if not isinstance(found, tuple):
+    size: Any = getattr(model, "in_size", None)
+    if not isinstance(size, tuple):
         return 224, 224
-    height, width = cast("tuple[int, int]", found)
+    height, width = cast("tuple[int, int]", size)
     return int(height), int(width)

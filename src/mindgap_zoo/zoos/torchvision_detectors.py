@@ -109,12 +109,12 @@ class TwoStage(nn.Module):
         counts = [level[0].numel() for level in objectness]
         scores = torch.cat([_rows(level, 1) for level in objectness], 1).squeeze(-1)
         moved = torch.cat([_rows(level, 4) for level in offsets], 1)
-        found: list[Detection] = []
+        detections: list[Detection] = []
         for index, size in enumerate(images.image_sizes):
             boxes = rpn.box_coder.decode(moved[index].detach(), [anchors[index]]).reshape(-1, 4)
             proposals = _proposals(scores[index].detach(), boxes, counts, size)
-            found.append(self._second_stage([level[index : index + 1] for level in features], proposals, size))
-        return found
+            detections.append(self._second_stage([level[index : index + 1] for level in features], proposals, size))
+        return detections
 
     def _second_stage(self, features: list[torch.Tensor], proposals: torch.Tensor, size: tuple[int, int]) -> Detection:
         heads: Any = self.detector.roi_heads
@@ -126,15 +126,15 @@ class TwoStage(nn.Module):
         drawn = heads.has_mask() or heads.has_keypoint()
         best, where = _best(scores.flatten(), _DRAWN if drawn else _DETECTIONS)
         labels = where % classes + 1
-        found = {"boxes": boxes.reshape(-1, 4)[where], "scores": best, "labels": labels}
+        detection = {"boxes": boxes.reshape(-1, 4)[where], "scores": best, "labels": labels}
         if heads.has_mask():
-            shapes = _aligned(heads.mask_roi_pool, features, found["boxes"], size)
+            shapes = _aligned(heads.mask_roi_pool, features, detection["boxes"], size)
             masks = heads.mask_predictor(heads.mask_head(shapes)).sigmoid()
-            found["masks"] = masks[torch.arange(len(labels)), labels][:, None]
+            detection["masks"] = masks[torch.arange(len(labels)), labels][:, None]
         if heads.has_keypoint():
-            shapes = _aligned(heads.keypoint_roi_pool, features, found["boxes"], size)
-            found["keypoints"] = heads.keypoint_predictor(heads.keypoint_head(shapes))
-        return found
+            shapes = _aligned(heads.keypoint_roi_pool, features, detection["boxes"], size)
+            detection["keypoints"] = heads.keypoint_predictor(heads.keypoint_head(shapes))
+        return detection
 
 
 def _features(detector: Any, pictures: torch.Tensor) -> tuple[Any, list[torch.Tensor]]:

@@ -39,10 +39,10 @@ def _remembered(collect: Callable[[], set[Any]]) -> Callable[[], set[Any]]:
     def remembered() -> set[Any]:
         state = _registry()
         if state not in known:
-            found = frozenset(collect())
+            names = frozenset(collect())
             # The search itself adds names to `torch.ops`.
             known.clear()
-            known[_registry()] = found
+            known[_registry()] = names
         return set(known[_registry()])
 
     return remembered

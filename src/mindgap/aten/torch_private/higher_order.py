@@ -26,8 +26,8 @@ def replaced_higher_order_operators(replace: Callable[[str], Callable[..., Any] 
     compiles: Any = _utils._hop_compile_and_call  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] # not in its stubs
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = replace(self.name())
-        return call(self, *args, **kwargs) if found is None else found(*args, **kwargs)
+        replacement = replace(self.name())
+        return call(self, *args, **kwargs) if replacement is None else replacement(*args, **kwargs)
 
     def run(function: Callable[..., Any], args: Any, kwargs: Any = None) -> Any:
         return function(*args, **(kwargs or {}))

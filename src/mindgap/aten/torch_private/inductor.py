@@ -58,5 +58,5 @@ def graph_breaks(program: Any, args: tuple[Any, ...]) -> list[tuple[str, str]]:
     """Runs a program as `torch.compile` would, without compiling it. Returns the graph breaks: the reason, and where it
     is in the form of a traceback."""
     dynamo: Any = torch._dynamo  # typed in parts
-    found = dynamo.explain(program)(*args).break_reasons
-    return [(str(each.reason).splitlines()[0], "".join(traceback.format_list(each.user_stack))) for each in found]
+    breaks = dynamo.explain(program)(*args).break_reasons
+    return [(str(each.reason).splitlines()[0], "".join(traceback.format_list(each.user_stack))) for each in breaks]

@@ -62,11 +62,11 @@ def declared_kernels() -> Mapping[str, frozenset[str]]:
 
     folder = Path(next(iter(torchgen.__path__))) / "packaged/ATen/native"
     parsed: Any = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
-    found: dict[str, frozenset[str]] = {}
+    kernels: dict[str, frozenset[str]] = {}
     for function in parsed.native_functions:
         # A structured function runs the kernel of the form that it is derived from.
         names = [function.func.name, *filter(None, [function.structured_delegate])]
         keys = [str(key) for key, of in parsed.backend_indices.items() if any(name in of.index for name in names)]
         name = function.func.name
-        found[f"{function.namespace}.{name.name}.{name.overload_name or 'default'}"] = frozenset(keys)
-    return found
+        kernels[f"{function.namespace}.{name.name}.{name.overload_name or 'default'}"] = frozenset(keys)
+    return kernels

@@ -30,11 +30,11 @@ def operator_events() -> Generator[OperatorEvents]:
     # Kineto reads this when it starts, and otherwise prints a line at each start and end.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     experimental: Any = _C._profiler._ExperimentalConfig(capture_overload_names=True)
-    found = OperatorEvents()
+    events = OperatorEvents()
     profile: Any = torch.autograd.profiler.profile(record_shapes=True, experimental_config=experimental)
     with profile:
-        yield found
-    found.roots = profile.kineto_results.experimental_event_tree()
+        yield events
+    events.roots = profile.kineto_results.experimental_event_tree()
 
 
 def is_operator(event: Any) -> bool:
@@ -47,12 +47,12 @@ def operands(event: Any) -> list[tuple[str, int] | None]:
 
     Tensors in a list follow one another; an optional tensor that is absent is None.
     """
-    found: list[tuple[str, int] | None] = []
+    places: list[tuple[str, int] | None] = []
     inputs: list[Any] = event.extra_fields.inputs
     for given in inputs:
         for one in cast("list[Any]", given) if isinstance(given, list) else [given]:
-            found.append((one.device.type, len(one.sizes)) if isinstance(one, _TensorMetadata) else None)
-    return found
+            places.append((one.device.type, len(one.sizes)) if isinstance(one, _TensorMetadata) else None)
+    return places
 
 
 def private_device() -> str:

@@ -54,9 +54,9 @@ def reference_of(packet: str) -> Callable[..., Any] | None:
     import torch._refs.nn.functional as functional
 
     for module in (refs, functional):
-        found: Callable[..., Any] | None = getattr(module, packet, None)
-        if found is not None:
-            return found
+        function: Callable[..., Any] | None = getattr(module, packet, None)
+        if function is not None:
+            return function
     return None
 
 

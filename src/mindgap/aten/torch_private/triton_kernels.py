@@ -127,10 +127,10 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
         tensors = [each for each in operands if isinstance(each, tl.tensor)]
         data = [each.handle.data if isinstance(each, tl.tensor) else each for each in operands]
         with np.errstate(all="ignore"):
-            found = np.asarray(function(*data))
+            computed = np.asarray(function(*data))
         # The operand that the others are broadcast to.
-        like = next(each for each in tensors if each.handle.data.shape == found.shape)
-        return tl.tensor(make(found.astype(like.handle.data.dtype), like.handle.dtype), like.type)
+        like = next(each for each in tensors if each.handle.data.shape == computed.shape)
+        return tl.tensor(make(computed.astype(like.handle.data.dtype), like.handle.dtype), like.type)
 
     return call
 
@@ -142,9 +142,9 @@ def _reduced_by_numpy(function: Any) -> Callable[..., Any]:
     def call(operand: Any, axis: int) -> Any:
         tl, make = _triton("language"), _triton("runtime.interpreter").TensorHandle
 
-        found = np.asarray(function(operand.handle.data, axis=int(axis)))
-        kind: Any = tl.block_type(operand.dtype, [*found.shape]) if found.shape else operand.dtype
-        return tl.tensor(make(found, operand.handle.dtype), kind)
+        computed = np.asarray(function(operand.handle.data, axis=int(axis)))
+        kind: Any = tl.block_type(operand.dtype, [*computed.shape]) if computed.shape else operand.dtype
+        return tl.tensor(make(computed, operand.handle.dtype), kind)
 
     return call
 

@@ -84,10 +84,10 @@ def check_reproducers(
         raise MindgapError(f"--python {python} cannot be run: {error.strerror}") from None
 
     def one(reproducer: ListedReproducer) -> Reproduction:
-        found = _reproduce(reproducer, python, timeout_s)
+        reproduction = _reproduce(reproducer, python, timeout_s)
         if progress is not None:
-            progress(found)
-        return found
+            progress(reproduction)
+        return reproduction
 
     with ThreadPoolExecutor(jobs, "mindgap-check") as threads:
         return list(threads.map(one, reproducers))

@@ -91,8 +91,8 @@ def _join_policies(clusters: Clusters) -> None:
 
 def _only_dtype(groups: Sequence[ReducedGroup]) -> str:
     """The one float dtype of all inputs, or ""."""
-    found = {dtype for group in groups for dtype in group.summary.dtypes if "float" in dtype}
-    return found.pop() if len(found) == 1 else ""
+    dtypes = {dtype for group in groups for dtype in group.summary.dtypes if "float" in dtype}
+    return dtypes.pop() if len(dtypes) == 1 else ""
 
 
 def _join_runtimes(clusters: Clusters) -> None:
@@ -101,9 +101,9 @@ def _join_runtimes(clusters: Clusters) -> None:
     Only where no stage was found, and only one runtime that reads ONNX shows it.
     """
     for key in [key for key in clusters if key.where == EXPORTER]:
-        found = [group.summary for group in clusters[key]]
-        runtimes = {each.platform.device_mode for each in found}
-        if len(runtimes) > 1 or any(each.stage != "unknown" for each in found):
+        summaries = [group.summary for group in clusters[key]]
+        runtimes = {each.platform.device_mode for each in summaries}
+        if len(runtimes) > 1 or any(each.stage != "unknown" for each in summaries):
             continue
         own_key = replace(key, where=min(runtimes))
         for own in [k for k in (own_key, *_but_for_stage(clusters, own_key)) if k in clusters]:
@@ -201,8 +201,8 @@ def _title(key: CauseKey, findings: Sequence[Summary]) -> str:
         if key.where != EXPORTER:
             return f"{policy}, in every operator"
         # It has no policy: what was found is all that is known.
-        found = sorted({function_of(op) for each in findings for op in operators_at_fault(each)})
-        return f"{policy}, in {', '.join(found[:_NAMED])}{', …' if len(found) > _NAMED else ''}"
+        functions = sorted({function_of(op) for each in findings for op in operators_at_fault(each)})
+        return f"{policy}, in {', '.join(functions[:_NAMED])}{', …' if len(functions) > _NAMED else ''}"
     shared = len({each.platform.device_mode for each in findings}) > 1
     title = first.title
     if key.where == EXPORTER and (shared or any(each.stage in EXPORT_STAGES for each in findings)):
@@ -229,8 +229,8 @@ def causes_of_rows(rows: Iterable[Row]) -> tuple[tuple[Cause, tuple[Row, ...]], 
         if row.finding:
             groups.append(ReducedGroup(summary_of_row(row), 1, (row.model,), key=cause_key_of_row(row)))
             of[id(groups[-1])] = row
-    found = [
+    causes = [
         (cause_of_cluster(key, cluster), tuple(of[id(group)] for group in cluster))
         for key, cluster in clusters_of(groups).items()
     ]
-    return tuple(sorted(found, key=lambda pair: severity_order(pair[0])))
+    return tuple(sorted(causes, key=lambda pair: severity_order(pair[0])))

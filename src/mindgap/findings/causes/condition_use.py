@@ -68,21 +68,21 @@ def _predicate(fact: str, op: str) -> str:
         spatial = re.search(r"([123])d", op)
         return f"len(shapes[0]) == {int(spatial[1]) + 1}" if spatial else ""
     for pattern, predicate in _FACTS:
-        found = re.fullmatch(pattern, fact)
-        if found is not None:
-            return predicate(found)
+        match = re.fullmatch(pattern, fact)
+        if match is not None:
+            return predicate(match)
     return ""
 
 
 def _facts(words: str) -> list[str]:
     """The facts, which are joined by commas and may hold some: the longest parts that are facts."""
-    parts, found = words.split(", "), list[str]()
+    parts, facts = words.split(", "), list[str]()
     while parts:
         joined = (", ".join(parts[:count]) for count in range(len(parts), 1, -1))
         fact = next((each for each in joined if any(re.fullmatch(p, each) for p, _ in _FACTS)), parts[0])
-        found.append(fact)
+        facts.append(fact)
         parts = parts[fact.count(", ") + 1 :]
-    return found
+    return facts
 
 
 def _literal(text: str) -> str:

@@ -124,7 +124,7 @@ def read_table(content: bytes) -> CallTable:
     overloads: dict[str, list[str]] = {}
     for op in rows:
         overloads.setdefault(function_of(op), []).append(op)
-    by_function = {function: tuple(found) for function, found in overloads.items()}
+    by_function = {function: tuple(overloads_of) for function, overloads_of in overloads.items()}
     return CallTable(data["models"], data["unfinished"], by_function, data["arguments"], rows, json.loads(sets))
 
 

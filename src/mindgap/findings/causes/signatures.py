@@ -46,8 +46,8 @@ def message_without_operators(signature: str, functions: Sequence[str]) -> str:
 
 def torchax_rule(signature: str) -> str:
     """The function of torchax that a message says was called wrongly, or ""."""
-    found = _TORCHAX.search(signature)
-    return found[1] if found else ""
+    match = _TORCHAX.search(signature)
+    return match[1] if match else ""
 
 
 def without_runtime_operator(message: str) -> str:

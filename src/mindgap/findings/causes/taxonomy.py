@@ -35,8 +35,8 @@ def class_of(damage: Damage, finding: Summary) -> CauseClass:
     if damage == "failure":
         rule = rule_of(finding.status, finding.signature)
         other: CauseClass = "operator implementation" if _EAGER.match(finding.platform) else "code generation"
-        found = _OF_FAILURES.get(rule.type if rule is not None else "", other)
-        return other if found == "code generation" else found
+        cause_class = _OF_FAILURES.get(rule.type if rule is not None else "", other)
+        return other if cause_class == "code generation" else cause_class
     if finding.status == "nondeterministic":
         return "scheduling"
     if damage in ("values", "special values") and _is_undefined(finding):
@@ -50,6 +50,6 @@ def _is_undefined(finding: Summary) -> bool:
     if finding.policy is not None:
         return finding.policy.saturates
     whole = not any(dtype.startswith(("float", "bfloat", "complex")) for dtype in finding.dtypes)
-    found = [traits(op) for op in finding.operators]
-    divides = whole and any(each.undefined_where not in ("", "index written twice") for each in found)
-    return divides or (finding.special_inputs and any(each.casts for each in found))
+    known = [traits(op) for op in finding.operators]
+    divides = whole and any(each.undefined_where not in ("", "index written twice") for each in known)
+    return divides or (finding.special_inputs and any(each.casts for each in known))

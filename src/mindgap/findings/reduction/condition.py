@@ -223,8 +223,8 @@ def _whole_natural(tried: _Trials) -> Graph | None:
 
 
 def _shown(tried: _Trials, draft: Callable[[], Graph]) -> Graph | None:
-    answer, found = tried.answer(draft)
-    return found if answer == "shows" else None
+    answer, shown = tried.answer(draft)
+    return shown if answer == "shows" else None
 
 
 def _ordinary(graph: Graph, tensors: TensorStore | None, defaults: bool) -> Graph:
@@ -257,4 +257,4 @@ def _stepwise_natural(tried: _Trials) -> Graph | None:
 
 
 def _first(tried: _Trials, drafts: Iterable[Callable[[], Graph]]) -> Graph | None:
-    return next((found for draft in drafts if (found := _shown(tried, draft)) is not None), None)
+    return next((shown for draft in drafts if (shown := _shown(tried, draft)) is not None), None)

@@ -37,7 +37,7 @@ def _rank(graph: Graph, trials: Sequence[Trial]) -> str:
     shows = sorted({mine, *shown})
     if not calm or not graph.inputs:
         return ""
-    spatial = next((int(found[1]) for node in graph.nodes if (found := re.search(r"([123])d", packet_of(node.op)))
+    spatial = next((int(match[1]) for node in graph.nodes if (match := re.search(r"([123])d", packet_of(node.op)))
                     and _BATCHED.search(packet_of(node.op))), 0)  # fmt: skip
     if spatial and shows == [spatial + 1] and spatial + 2 in calm:
         return "input without a batch dimension"
@@ -62,35 +62,37 @@ def _sizes(graph: Graph, trials: Sequence[Trial]) -> list[str]:
         return [f"sizes of {min(shown)} or more"]
     if shown and calm and shown == [0] and 0 not in calm:
         return []
-    found: list[str] = []
+    sizes: list[str] = []
     for axis, _, answer in trials:
         place = re.fullmatch(r"size of dimension (\d+) of input (\d+) from (\d+)", axis)
         if place and answer == "calm":
             where = f"dimension {place[1]}" + (f" of operand {place[2]}" if len(shapes) > 1 else "")
-            found.append(f"{where} of size {place[3]}")
-    return found
+            sizes.append(f"{where} of size {place[3]}")
+    return sizes
 
 
 def _attributes(graph: Graph, trials: Sequence[Trial]) -> list[str]:
-    found: list[str] = []
+    attributes: list[str] = []
     for index, node in enumerate(graph.nodes):
         for each in variants.parameters(node):
             shows, calm = _of(trials, f"attribute {each.name} {index}")
             if not calm:
                 continue
             if not each.given:
-                found.append(f"`{each.name}={_text(each.value)}`")
+                attributes.append(f"`{each.name}={_text(each.value)}`")
                 continue
             default = any(value.startswith("default ") for value in calm)
             if each.name in ("dim", "dim0", "dim1") and isinstance(each.value, int) and not default:
-                found.append(f"negative `{each.name}`" if each.value < 0 else f"`{each.name}` not counted from the end")
+                attributes.append(
+                    f"negative `{each.name}`" if each.value < 0 else f"`{each.name}` not counted from the end"
+                )
             elif default and each.default is None:
-                found.append(f"with `{each.name}`")
+                attributes.append(f"with `{each.name}`")
             elif default and shows:
-                found.append(f"`{each.name}` other than {_text(each.default)}")
+                attributes.append(f"`{each.name}` other than {_text(each.default)}")
             else:
-                found.append(f"`{each.name}={_text(each.value)}`")
-    return found
+                attributes.append(f"`{each.name}={_text(each.value)}`")
+    return attributes
 
 
 def _dtype(graph: Graph, trials: Sequence[Trial]) -> str:

@@ -53,14 +53,14 @@ def contents(graph: Graph, wanted: Sequence[tuple[int, int]], tensors: TensorSto
     at: dict[int, list[int]] = {}
     for value, node in wanted:
         at.setdefault(node, []).append(value)
-    found: dict[int, Array] = {}
+    contents_by_number: dict[int, Array] = {}
     values: dict[int, torch.Tensor] = {}
     number = len(graph.inputs)
 
     def call(index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         for value in at.get(index, ()):
-            found[value] = to_numpy(values[value])
-        if len(found) == len(wanted):
+            contents_by_number[value] = to_numpy(values[value])
+        if len(contents_by_number) == len(wanted):
             raise _Enough
         return function(*args, **kwargs)
 
@@ -81,7 +81,7 @@ def contents(graph: Graph, wanted: Sequence[tuple[int, int]], tensors: TensorSto
         pass
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise GraphError(f"the graph does not run: {error}") from None
-    return found
+    return contents_by_number
 
 
 def part(
@@ -217,10 +217,10 @@ def simpler_arguments(arg: Arg) -> list[Arg]:
             near = [float(round(arg))] if abs(arg) < 1e15 else []
             return [n for n in (0.0, 1.0, 2.0, *near, float(f"{arg:.1g}"), float(f"{arg:.2g}")) if n != arg]
         case tuple() if arg and not any(isinstance(item, (Ref, tuple)) for item in arg):
-            found: list[Arg] = [arg[:-1]] if len(arg) > 1 else []
+            simpler_forms: list[Arg] = [arg[:-1]] if len(arg) > 1 else []
             for place, item in enumerate(arg):
-                found += [(*arg[:place], simpler, *arg[place + 1 :]) for simpler in simpler_arguments(item)]
-            return found
+                simpler_forms += [(*arg[:place], simpler, *arg[place + 1 :]) for simpler in simpler_arguments(item)]
+            return simpler_forms
         case _:
             return []
 

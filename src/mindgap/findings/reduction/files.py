@@ -142,8 +142,8 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "", tensors: Ten
 
 
 def _relative(row: Row) -> float | None:
-    found, ulp = row.metrics.get("max_rel"), row.metrics.get("max_ulp")
-    return float(found) if isinstance(found, (int, float)) and ulp is not None else None  # integers have no ulp
+    relative, ulp = row.metrics.get("max_rel"), row.metrics.get("max_ulp")
+    return float(relative) if isinstance(relative, (int, float)) and ulp is not None else None  # integers have no ulp
 
 
 def signature_of(row: Row) -> str:

@@ -63,30 +63,34 @@ def reduce_finding(
     check = check_of(symptom, trials)
     nodes = (row.culprit.node,) if row.culprit is not None and row.culprit.node >= 0 else ()
     specify = partial(specified_in_worker, execute=context.execute)
-    found = reduce(graph, check, context.tensors, nodes=nodes, limits=limits, specify=specify)
-    last = GraphComparison(context, row.model, found.graph).row(row.platform)
+    reduction = reduce(graph, check, context.tensors, nodes=nodes, limits=limits, specify=specify)
+    last = GraphComparison(context, row.model, reduction.graph).row(row.platform)
     final = symptom.found_in(last)
     if final is None:
         raise MindgapError(
             f"{row.model} on {row.platform}: the finding did not come again; the last run is {last.word}"
         )
-    passing = None if found.passing is None else GraphComparison(context, row.model, found.passing).row(row.platform)
-    inputs = materialise_all(found.graph, context.tensors)
+    passing = (
+        None if reduction.passing is None else GraphComparison(context, row.model, reduction.passing).row(row.platform)
+    )
+    inputs = materialise_all(reduction.graph, context.tensors)
     limit_s = CRASH_LIMIT_S if deadline is None else deadline.script_seconds
     condition = TriggerCondition()
     limits = limits or ReductionLimits()
     if limits.condition_s > 0:
-        condition = condition_of(found.graph, check, context.tensors, specify=specify, seconds=limits.condition_s)
-    made = _script(context, found.graph, inputs, final, limit_s, condition)
+        condition = condition_of(reduction.graph, check, context.tensors, specify=specify, seconds=limits.condition_s)
+    made = _script(context, reduction.graph, inputs, final, limit_s, condition)
     if not made.text:
-        made = with_model_file(made, found.graph, final, context)
+        made = with_model_file(made, reduction.graph, final, context)
     special = not all(np.isfinite(array).all() for array in inputs)
     asked = limits.stage and final.verdict is not None
     stage = (
-        stage_at_fault(trials, found.graph, final) if asked else StageAtFault("unknown", ("It was not looked for.",))
+        stage_at_fault(trials, reduction.graph, final)
+        if asked
+        else StageAtFault("unknown", ("It was not looked for.",))
     )
     return ReducedFinding(
-        found, final, passing, made, graph, row, special, stage, refusal(found.graph, inputs), condition
+        reduction, final, passing, made, graph, row, special, stage, refusal(reduction.graph, inputs), condition
     )
 
 

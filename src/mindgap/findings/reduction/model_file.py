@@ -24,15 +24,15 @@ def diff_arguments(platform: PlatformName, settings: RunSettings, word: str) -> 
 
     `word`: the row's, as in a table.
     """
-    usual, found = RunSettings(), ["-p", platform]
+    usual, arguments = RunSettings(), ["-p", platform]
     if settings.reference != usual.reference:
-        found += ["--reference", settings.reference]
+        arguments += ["--reference", settings.reference]
     if settings.deadline_s != usual.deadline_s:
-        found += ["--deadline", f"{settings.deadline_s:g}"]
+        arguments += ["--deadline", f"{settings.deadline_s:g}"]
     if settings.repeat != usual.repeat:
-        found += ["--repeat", str(settings.repeat)]
-    found += ["--internal"] if settings.internal else []
-    return (*found, *(["--require-support"] if word == "unsupported" else []))
+        arguments += ["--repeat", str(settings.repeat)]
+    arguments += ["--internal"] if settings.internal else []
+    return (*arguments, *(["--require-support"] if word == "unsupported" else []))
 
 
 def diff_command(file: str, arguments: Sequence[str]) -> str:

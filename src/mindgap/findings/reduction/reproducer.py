@@ -255,10 +255,10 @@ def run_alone(text: str, python: str, host: str = "") -> tuple[int, str, str]:
     it, and what it printed on standard output and on standard error. A host that cannot run it is such an end."""
     if host:
         try:
-            found = run_script_there(find_host(host), text, _WITHOUT_MINDGAP, _TIMEOUT_S)
+            result = run_script_there(find_host(host), text, _WITHOUT_MINDGAP, _TIMEOUT_S)
         except HostProblem as problem:
-            found = 2, str(problem), ""
-        return _told(*found)
+            result = 2, str(problem), ""
+        return _told(*result)
     with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
         file = Path(folder, "reproducer.py")
         file.write_text(text)

@@ -67,21 +67,21 @@ class Validity:
 
         The run ends before that node: its kernel may read outside its operands.
         """
-        found: list[tuple[int, str]] = []
+        refusals: list[tuple[int, str]] = []
 
         def visit(call: Call) -> bool:
             key = _call_key(call)
             if key not in self._seen:
                 self._seen[key] = broken_precondition(call.node, call.values) or call.refused()
             if self._seen[key]:
-                found.append((call.index, self._seen[key]))
+                refusals.append((call.index, self._seen[key]))
             return bool(self._seen[key])
 
         try:
             visit_calls(graph, inputs, lambda _: True, visit)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise GraphError((str(error).splitlines() or [type(error).__name__])[0]) from None
-        return found[0] if found else None
+        return refusals[0] if refusals else None
 
 
 def _call_key(call: Call) -> Any:

@@ -65,9 +65,9 @@ def version_words(target: Target, other: Target) -> str:
     elif target.host or other.host:
         place = f"host {target.host}" if target.host else "this machine"
     for names in (packages_of(target.device_mode), ("python",)):
-        found = [f"{name} {mine[name]}" for name in names if name in mine and mine[name] != theirs.get(name)]
-        if found:
-            words = ", ".join(found).replace("python", "Python")
+        versions = [f"{name} {mine[name]}" for name in names if name in mine and mine[name] != theirs.get(name)]
+        if versions:
+            words = ", ".join(versions).replace("python", "Python")
             return words if target.execution == other.execution else f"{words} on {place}"
     return place
 

@@ -138,12 +138,12 @@ def case_part(script: str) -> str:
     """
     body = _parsed(script).body
     heads = [index for index, node in enumerate(body) if "PACKAGES" in _defines(node)]
-    found = [node for node in body[heads[0] + 1 if heads else 0 :] if not _is_frame(node)]
-    if not any("CASES" in _defines(node) for node in found):
+    nodes = [node for node in body[heads[0] + 1 if heads else 0 :] if not _is_frame(node)]
+    if not any("CASES" in _defines(node) for node in nodes):
         raise ValueError("the script has no CASES")
     lines = script.splitlines()
     text = ""
-    for node, before in zip(found, [None, *found], strict=False):
+    for node, before in zip(nodes, [None, *nodes], strict=False):
         apart = isinstance(node, _BLOCKS) or isinstance(before, _BLOCKS) or "CASES" in _defines(node)
         text += "" if before is None else "\n\n\n" if apart else "\n"
         text += "\n".join(lines[node.lineno - 1 : node.end_lineno])
@@ -172,11 +172,11 @@ def _is_frame(node: ast.stmt) -> bool:
 
 def declared(cases: str) -> dict[str, object]:
     """Returns the constants that a case part sets besides `CASES`: `FAILURE`, `SIGNAL`, `COMPARE`, `EXACT`, …"""
-    found: dict[str, object] = {}
+    names: dict[str, object] = {}
     for node in _parsed(cases).body:
         if isinstance(node, ast.Assign) and set(_defines(node)) & set(_DECLARED):
-            found[_defines(node)[0]] = ast.literal_eval(node.value)
-    return found
+            names[_defines(node)[0]] = ast.literal_eval(node.value)
+    return names
 
 
 def versions_of(platform: Target) -> dict[str, str]:
@@ -186,8 +186,8 @@ def versions_of(platform: Target) -> dict[str, str]:
     if platform.versions is not None:
         given = {name.replace("_", "-"): text for name, text in platform.versions.items()}
         return {name: given[name.replace("_", "-")] for name in names if name.replace("_", "-") in given}
-    found = {name: _version(name) for name in names}
-    return {name: text for name, text in found.items() if text}
+    versions = {name: _version(name) for name in names}
+    return {name: text for name, text in versions.items() if text}
 
 
 def processor() -> str:
@@ -196,8 +196,8 @@ def processor() -> str:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return ""
-    found = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
-    return found[1].strip() if found else ""
+    match = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
 def _version(package: str) -> str:

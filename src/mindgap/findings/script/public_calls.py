@@ -109,17 +109,17 @@ def public_call(
     `whole`: for callers that write it with `source` and `target`. Without it, only calls are returned that `name`,
     `args` and the node's own keywords tell, and that return one tensor.
     """
-    found: list[PublicCall | None] = []
+    calls: list[PublicCall | None] = []
 
     def visit(call: Call) -> bool:
-        found.append(call.public(plain=not whole)[0])
+        calls.append(call.public(plain=not whole)[0])
         return True
 
     try:
         visit_calls(graph, inputs, lambda at: at == index, visit)
     except (RuntimeError, ValueError, TypeError, IndexError):  # eager PyTorch fails on the graph
         return None
-    return found[0] if found else None
+    return calls[0] if calls else None
 
 
 class Call:

@@ -174,7 +174,7 @@ def _functions(packet: str, graph: Graph, given: Mapping[str, Arg]) -> Iterator[
 @cache
 def _named(name: str) -> tuple[tuple[str, Callable[..., Any]], ...]:
     """Returns the public functions of this name in all namespaces."""
-    found: list[tuple[str, Callable[..., Any]]] = []
+    named: list[tuple[str, Callable[..., Any]]] = []
     for namespace in _NAMESPACES:
         holder: Any = torch
         for part in namespace.split(".")[1:]:
@@ -187,8 +187,8 @@ def _named(name: str) -> tuple[tuple[str, Callable[..., Any]], ...]:
         private = name.startswith(_PRIVATE) or name.endswith("_")
         if namespace in ("torch", "torch.Tensor") and not function.__doc__ and private:
             continue
-        found.append((f"{namespace}.{name}", cast("Callable[..., Any]", function)))
-    return tuple(found)
+        named.append((f"{namespace}.{name}", cast("Callable[..., Any]", function)))
+    return tuple(named)
 
 
 def _convolution_name(graph: Graph, given: Mapping[str, Arg]) -> str:
@@ -234,12 +234,12 @@ def _parameters(short: str, function: Callable[..., Any]) -> tuple[tuple[str, An
     if short in _SIGNATURES:
         return tuple((name, _UNKNOWN) for name in _SIGNATURES[short])
     try:
-        found = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return None
-    if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in found):
+    if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
         return None
-    return tuple((each.name, _REQUIRED if each.default is each.empty else each.default) for each in found)
+    return tuple((each.name, _REQUIRED if each.default is each.empty else each.default) for each in parameters)
 
 
 def _value_of(parameter: str, function: str, packet: str, given: Mapping[str, Arg]) -> tuple[Arg] | None:

@@ -19,10 +19,10 @@ UNCLASSIFIED: Final = Traits()
 def _merged() -> Family:
     merged: Family = {}
     for family in FAMILIES:
-        for packet, found in family.items():
+        for packet, facts in family.items():
             if packet in merged:
-                raise ValueError(f"{packet} is in two families: {merged[packet].family} and {found.family}")
-            merged[packet] = found
+                raise ValueError(f"{packet} is in two families: {merged[packet].family} and {facts.family}")
+            merged[packet] = facts
     return merged
 
 

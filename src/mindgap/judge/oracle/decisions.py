@@ -44,7 +44,7 @@ Lookup = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 
 def decision_slots(graph: Graph, nodes: Iterable[int] | None = None) -> dict[int, int]:
     """Value number -> node index, for every result that rounding can flip; of these nodes, where they are given."""
-    found: dict[int, int] = {}
+    slots: dict[int, int] = {}
     for index in range(len(graph.nodes)) if nodes is None else nodes:
         node = graph.nodes[index]
         first = graph.first_value[index]
@@ -57,8 +57,8 @@ def decision_slots(graph: Graph, nodes: Iterable[int] | None = None) -> dict[int
             decided = not is_real(spec.dtype) or known.rounds_to_steps
             picks = known.decides == "order" and (len(node.outputs) > 1 or packet.startswith("arg"))
             if decided and (rounds or picks):
-                found[first + slot] = index
-    return found
+                slots[first + slot] = index
+    return slots
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def deciders(graph: Graph, number: int, slots: Mapping[int, int]) -> Deciders:
 
     `slots`: those of the graph (`decision_slots`).
     """
-    found: dict[int, set[int]] = {}
+    by_number: dict[int, set[int]] = {}
     nodes, known, waiting = set[int](), {(number, 1)}, [(number, 1)]
     monotone = True
     while waiting:
@@ -88,7 +88,7 @@ def deciders(graph: Graph, number: int, slots: Mapping[int, int]) -> Deciders:
         if spec is None or is_real(spec.dtype):
             continue
         if value in slots:
-            found.setdefault(value, set()).add(sign)
+            by_number.setdefault(value, set()).add(sign)
         elif index >= 0:
             nodes.add(index)
             packet = packet_of(graph.nodes[index].op)
@@ -97,9 +97,9 @@ def deciders(graph: Graph, number: int, slots: Mapping[int, int]) -> Deciders:
             new = {(each, -sign if negates else sign) for each in operands(graph.nodes[index])} - known
             known |= new
             waiting += new
-    monotone &= all(len(signs) == 1 for signs in found.values())
-    signs = {each: min(found[each]) for each in found} if monotone else None
-    return Deciders(frozenset(found), tuple(sorted(nodes)), signs)
+    monotone &= all(len(signs) == 1 for signs in by_number.values())
+    signs = {each: min(by_number[each]) for each in by_number} if monotone else None
+    return Deciders(frozenset(by_number), tuple(sorted(nodes)), signs)
 
 
 def extremes(
@@ -157,14 +157,14 @@ def may_pick_another(graph: Graph, number: int, lookup: Lookup) -> bool:
 
 def positions(graph: Graph) -> frozenset[int]:
     """The values that say where an element was, not what it is: distances between them mean nothing."""
-    found: set[int] = set()
+    places: set[int] = set()
     for index, node in enumerate(graph.nodes):
         packet, last = packet_of(node.op), len(node.outputs) - 1
         picks = traits(node.op).decides in ("order", "pooling") and (last > 0 or packet.startswith("arg"))
         spec = node.outputs[last] if node.outputs else None
         if picks and spec is not None and not is_real(spec.dtype):
-            found.add(graph.first_value[index] + last)
-    return frozenset(found)
+            places.add(graph.first_value[index] + last)
+    return frozenset(places)
 
 
 def rounded_before(graph: Graph, number: int) -> tuple[int, tuple[int, ...]] | None:

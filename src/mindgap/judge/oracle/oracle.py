@@ -111,12 +111,12 @@ class Oracle:
         """The operators judged on weaker evidence so far, by node of `graph`; replays may add to them."""
         run = vars(self).get("replays")
         uncovered = {self.graph.producer[n]: r for n, r in run.uncovered.items()} if isinstance(run, Replays) else {}
-        found: list[tuple[Missing, dict[int, str]]] = [
+        lacking: list[tuple[Missing, dict[int, str]]] = [
             ("bound rule", self.step.measured), ("float64 reference", self._float64.fallbacks), ("replay", uncovered),
         ]  # fmt: skip
         return tuple(sorted(
             Weakness(node, self.graph.nodes[node].op, missing, reason)
-            for missing, reasons in found
+            for missing, reasons in lacking
             for node, reason in reasons.items()
         ))  # fmt: skip
 
@@ -162,18 +162,18 @@ class Oracle:
     def _exact(self) -> frozenset[int]:
         """The values that no operator on the way rounds, casts apart."""
         rounding = self.step.typical
-        found = set(range(len(self.graph.inputs)))
+        exact = set(range(len(self.graph.inputs)))
         for index, node in enumerate(self.graph.nodes):
-            if found.issuperset(operands(node)):
-                found.update(n for n in self.graph.results(index) if n not in rounding)
-        return frozenset(found)
+            if exact.issuperset(operands(node)):
+                exact.update(n for n in self.graph.results(index) if n not in rounding)
+        return frozenset(exact)
 
     @cached_property
     def tainted(self) -> dict[int, torch.Tensor]:
         """Per output: the elements that change when undefined ones are filled with something else."""
         if not self.step.undefined:
             return {}
-        found: dict[int, torch.Tensor] = {}
+        masks: dict[int, torch.Tensor] = {}
         for junk in (1.0, -1e3):
             try:
                 filled = self._filled(junk)
@@ -183,11 +183,11 @@ class Oracle:
             for number in self.graph.outputs:
                 clean = self.step.wide(number)
                 changed = ~((filled[number] == clean) | (torch.isnan(filled[number]) & torch.isnan(clean)))
-                found[number] = changed | found.get(number, torch.zeros(clean.shape, dtype=torch.bool))
+                masks[number] = changed | masks.get(number, torch.zeros(clean.shape, dtype=torch.bool))
         for number, mask in self.step.undefined.items():
-            if number in found:
-                found[number] = found[number] | mask
-        return found
+            if number in masks:
+                masks[number] = masks[number] | mask
+        return masks
 
     def _filled(self, junk: float) -> Mapping[int, Any]:
         starts, undefined = self.graph.first_value, self.step.undefined

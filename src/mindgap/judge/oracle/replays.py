@@ -235,11 +235,11 @@ class Replays:
 
     def _starts(self) -> dict[int, tuple[int, ...]]:
         """Random signs for every value of a replay: where in the pool they begin, for each part of a number."""
-        found: dict[int, tuple[int, ...]] = {}
+        starts: dict[int, tuple[int, ...]] = {}
         for number in self._noise:
             count, parts = self._clean.sizes[number]
-            found[number] = tuple(a_start(count, self._generator) for _ in range(parts))
-        return found
+            starts[number] = tuple(a_start(count, self._generator) for _ in range(parts))
+        return starts
 
     def _advance(self, replay: _RunningReplay, nodes: range) -> None:
         """One replay through one segment; what it leaves behind is as small as its dtypes allow."""

@@ -151,10 +151,10 @@ def local_expectation(oracle: Oracle, node: int) -> LocalExpectation:
 
 
 def _typical(oracle: Oracle, number: int) -> torch.Tensor:
-    found, spec = oracle.step.typical.get(number), oracle.graph.values[number]
-    if found is None or spec is None:
+    typical, spec = oracle.step.typical.get(number), oracle.graph.values[number]
+    if typical is None or spec is None:
         return torch.zeros((), dtype=torch.float64)
-    return with_one_rounding(found.to(torch.float64), oracle.step.exact(number), spec.dtype)
+    return with_one_rounding(typical.to(torch.float64), oracle.step.exact(number), spec.dtype)
 
 
 def _with_scalars(

@@ -53,10 +53,10 @@ def with_file_versions(row: Row, base: OwnRun, run: OwnRun, is_far: IsFar, nodes
         calm = measured(row, run.outputs, base.outputs)
         calm = dataclasses.replace(calm, verdict="rounding", detail=text) if row.verdict in (None, "identical") else row
         return dataclasses.replace(calm, own_path=own_path_of(run, "rounding", text))
-    found = nodes((base if blame == "reference" else run).platform, apart)
-    if is_named(row, found):
+    versions = nodes((base if blame == "reference" else run).platform, apart)
+    if is_named(row, versions):
         return dataclasses.replace(row, own_path=own_path_of(run, "differs", text))
-    faults = [dataclasses.replace(each, blame=blame) for each in faults_of_nodes(found)]
+    faults = [dataclasses.replace(each, blame=blame) for each in faults_of_nodes(versions)]
     other = forms(run.outputs) != forms(base.outputs)
     fault = Fault(_WHOLE, "structural" if other else "discrepant", blame, detail=text)
     return _with_faults(row, faults or [fault], run, text, (run.outputs, base.outputs))

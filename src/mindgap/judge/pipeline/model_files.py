@@ -142,14 +142,14 @@ def products_with_integers(graph: Graph) -> int:
         known and given.spec.dtype in _INTEGERS and len(given.spec.shape) > 1
         for known, given in zip(fixed, graph.inputs, strict=True)
     ]
-    found = 0
+    count = 0
     for node in graph.nodes:
         read = operands(node)
         known, of_integers = all(fixed[n] for n in read), any(integer[n] for n in read)
-        found += traits(node.op).contracts and of_integers and not known
+        count += traits(node.op).contracts and of_integers and not known
         fixed += [known] * len(node.outputs)
         integer += [known and of_integers] * len(node.outputs)
-    return found
+    return count
 
 
 def is_order_of_dequantisation(graph: Graph, outputs: Sequence[Array], apart: float) -> bool:

@@ -76,7 +76,7 @@ def draws(graph: Graph) -> tuple[str, ...]:
     random = {number for number, given in enumerate(graph.inputs) if given.role == "random"}
     users = (place for place, node in enumerate(graph.nodes) if random.intersection(operands(node)))
     labels = (graph.labels.nodes[place] for place in users) if graph.labels.nodes else ()
-    return tuple(dict.fromkeys(_drawn_at(found) for label in labels if (found := _PLACE.search(label))))
+    return tuple(dict.fromkeys(_drawn_at(match) for label in labels if (match := _PLACE.search(label))))
 
 
 def _drawn_at(found: re.Match[str]) -> str:

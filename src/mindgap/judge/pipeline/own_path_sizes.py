@@ -47,11 +47,11 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
         (ShownDifference(each.apart, at=each.words) for each in wrong if "=" in each.words),
         ShownDifference(None, at=sized.at),
     )
-    found = (locate(at) if at.at else None) or Located("", "")
-    line = next((each.line for each in wrong if each.line), line_of(run, found.path)) or found.line
-    causes = why(run, found.path)
-    text = with_sentences(f"{detail}{where_words(found, run)}", causes)
-    fault = Fault(submodule_culprit(found.path, line), "export", detail=text, reasons=(wrong_sizes, *causes))
+    located = (locate(at) if at.at else None) or Located("", "")
+    line = next((each.line for each in wrong if each.line), line_of(run, located.path)) or located.line
+    causes = why(run, located.path)
+    text = with_sentences(f"{detail}{where_words(located, run)}", causes)
+    fault = Fault(submodule_culprit(located.path, line), "export", detail=text, reasons=(wrong_sizes, *causes))
     return with_fault(row, fault, dataclasses.replace(own, status="differs", detail=joined(own.detail, detail)))
 
 

@@ -119,23 +119,31 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
             numbers = _of_their_form(functional.graph, numbers)
             parts = shown_parts(functional.graph, numbers)
             numbers |= {number: array for number, array in parts.items() if number in values}
-        found = examine_quantised(functional.graph, inputs, numbers, outputs, narrow, rule=known.rule)
-        return _Examined(outputs, numbers, found)
+        examinations = examine_quantised(functional.graph, inputs, numbers, outputs, narrow, rule=known.rule)
+        return _Examined(outputs, numbers, examinations)
 
     try:
-        found = examined(run.platform, narrow)
-        if found is None:
+        examinations = examined(run.platform, narrow)
+        if examinations is None:
             return None
-        if len(found.outputs) != len(run.outputs) or distance(found.outputs, run.outputs) > 0:
+        if len(examinations.outputs) != len(run.outputs) or distance(examinations.outputs, run.outputs) > 0:
             return QuantisedFile(False, "with its integers as further outputs the file gives other results")
-        judged = confirmed(functional.graph, inputs, found.integers, found.outputs, narrow, found.found, known.rule)
-        judged = _with_unknown(functional, values, found.integers, judged)
+        judged = confirmed(
+            functional.graph,
+            inputs,
+            examinations.integers,
+            examinations.outputs,
+            narrow,
+            examinations.found,
+            known.rule,
+        )
+        judged = _with_unknown(functional, values, examinations.integers, judged)
         judged = [_of_shown_integers(functional, values, each) for each in judged]
         referees = {each: partial(examined, each, False) for each in known.referees(run.platform)}
         judged, gives = _expected_elsewhere(judged, known, referees)
         wrong = [each for each in judged if each.kind in _WRONG]
         if not wrong:
-            return _without_faults(functional, judged, len(found.integers), known.rule)
+            return _without_faults(functional, judged, len(examinations.integers), known.rule)
     except (MindgapError, OracleError) as error:
         return QuantisedFile(False, f"{_NOT_JUDGED}: {str(error).partition(chr(10))[0]}")
     faults = _faults(functional, values, wrong, run, gives)
@@ -161,15 +169,15 @@ def _with_unknown(
     a step that was taken there is not known."""
     graph, known = functional.graph, frozenset(integers) | frozenset(values)
     changing = _changing(graph)
-    found: list[QuantisedExamination] = []
+    examinations: list[QuantisedExamination] = []
     for each in judged:
         unknown = [n for n in sources(graph, each.number, known) if n in changing and n not in integers]
         if unknown and not each.form:
             label = _label(functional, values[min(unknown)].node)
-            found.append(replace(each, kind="undecided", why=f"the integers of {label} are not shown"))
+            examinations.append(replace(each, kind="undecided", why=f"the integers of {label} are not shown"))
         else:
-            found.append(each)
-    return found
+            examinations.append(each)
+    return examinations
 
 
 def _of_shown_integers(
@@ -185,11 +193,11 @@ def _of_shown_integers(
 
 def _changing(graph: Graph) -> frozenset[int]:
     """The values that are computed from the graph's arguments."""
-    found = {number for number, each in enumerate(graph.inputs) if each.role == "input"}
+    inputs = {number for number, each in enumerate(graph.inputs) if each.role == "input"}
     for index, node in enumerate(graph.nodes):
-        if not found.isdisjoint(operands(node)):
-            found.update(graph.results(index))
-    return frozenset(found)
+        if not inputs.isdisjoint(operands(node)):
+            inputs.update(graph.results(index))
+    return frozenset(inputs)
 
 
 def _without_faults(
@@ -220,11 +228,11 @@ def _expected_elsewhere(
         if not open_ones:
             break
         try:
-            found = examine()
+            examinations = examine()
         except MindgapError as error:
             failures.append(f"{platform} does not run it: {str(error).partition(chr(10))[0]}")
             continue
-        kinds = {each.number: each.kind for each in found.found} if found is not None else {}
+        kinds = {each.number: each.kind for each in examinations.found} if examinations is not None else {}
         gives |= {number: platform for number in open_ones if kinds.get(number) == "right"}
         others |= {number for number in open_ones if kinds.get(number) in _WRONG}
         open_ones -= gives.keys()
@@ -238,12 +246,12 @@ def _expected_elsewhere(
 
 def _by_name(functional: Functional, values: Iterable[int]) -> dict[str, int]:
     """The numbers of quantised values by the name of the node that they are the result of."""
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for number in values:
         name, _, op = _label(functional, functional.graph.producer[number]).rpartition(" (")
         if op:
-            found[name] = number
-    return found
+            numbers[name] = number
+    return numbers
 
 
 def _by_result(functional: Functional) -> dict[str, int]:

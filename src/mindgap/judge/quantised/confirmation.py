@@ -54,22 +54,22 @@ def confirmed(
     if not wrong:
         return list(examined)
     right = _right(graph, inputs, integers, wrong)
-    found = {each.number: each for each in examined}
+    by_number = {each.number: each for each in examined}
     on_right = {
         each.number: each
         for each in examine_quantised(graph, inputs, integers, outputs, narrow, imposed=right, rule=rule)
     }  # fmt: skip
-    read = {number: sources(graph, number, known) for number in found}
+    read = {number: sources(graph, number, known) for number in by_number}
     doubted: dict[int, QuantisedExamination] = {}
     for number, each in wrong.items():
         following = [other for other, numbers in read.items() if number in numbers]
-        seen, otherwise = (_wrong([each[other] for other in following]) for each in (found, on_right))
+        seen, otherwise = (_wrong([each[other] for other in following]) for each in (by_number, on_right))
         if seen < otherwise or (seen == otherwise and each.kind == "reduced_precision"):
             continue
         doubted[number] = replace(each, kind="undecided", why=OTHER_AS_OUTPUT if seen > otherwise else UNCONFIRMED)
     after = {
         number: _after(one, on_right[number], [each in doubted for each in read[number] if each in wrong])
-        for number, one in (found | doubted).items()
+        for number, one in (by_number | doubted).items()
     }  # fmt: skip
     return [after[each.number] for each in examined]
 

@@ -240,11 +240,11 @@ def _position(flat: int, x: Tensor) -> tuple[int, ...]:
 
 def _of_floats(oracle: Oracle, number: int, array: Array, narrow: bool) -> QuantisedExamination:
     """A float output, computed from the integers that the platform gave before it."""
-    found = _of_others(oracle, number, array, narrow)
-    if found.kind != "discrepant" or found.form:
-        return found
+    examination = _of_others(oracle, number, array, narrow)
+    if examination.kind != "discrepant" or examination.form:
+        return examination
     expected, got = oracle.expectation(number), widen(to_torch(array))
-    error = torch.where(found.bad, (got - expected.wide).abs(), torch.zeros_like(expected.wide))
+    error = torch.where(examination.bad, (got - expected.wide).abs(), torch.zeros_like(expected.wide))
     error = torch.where(error.isnan(), torch.full_like(error, torch.inf), error)
     largest = _largest(expected.wide)
     sigma = torch.nan_to_num(expected.sigma, nan=0.0, posinf=0.0)
@@ -254,7 +254,7 @@ def _of_floats(oracle: Oracle, number: int, array: Array, narrow: bool) -> Quant
     position = _position(worst, got)
     right = float(expected.wide.flatten()[worst])
     return replace(
-        found, kind="reduced_precision" if few else "discrepant", beyond=float(error.max()), position=position,
+        examination, kind="reduced_precision" if few else "discrepant", beyond=float(error.max()), position=position,
         got=float(got.flatten()[worst]), right=right, exact=right,
     )  # fmt: skip
 
@@ -265,20 +265,22 @@ def _of_others(oracle: Oracle, number: int, array: Array, _: bool) -> QuantisedE
     node, given = oracle.graph.producer[number], to_torch(array)
     examined = oracle.examine_value(number, array)
     bad = torch.zeros(given.shape, dtype=torch.bool) if examined.bad is None else examined.bad
-    found = QuantisedExamination(number, node, "right", bad, given.numel())
+    examination = QuantisedExamination(number, node, "right", bad, given.numel())
     if examined.silent:
-        return replace(found, kind="undecided", why="the shape of an output depends on values that rounding decides")
+        return replace(
+            examination, kind="undecided", why="the shape of an output depends on values that rounding decides"
+        )
     if examined.kind == "calm":
-        return replace(found, bad=torch.zeros_like(bad))
+        return replace(examination, bad=torch.zeros_like(bad))
     if examined.kind == "structural":
         spec = oracle.graph.values[number]
         right = "" if spec is None else f" where {spec.dtype}{list(spec.shape)} is right"
         form = f"{array.dtype}{list(array.shape)}{right}"
-        return replace(found, kind="discrepant", bad=torch.ones_like(bad), form=form)
+        return replace(examination, kind="discrepant", bad=torch.ones_like(bad), form=form)
     if given.is_floating_point():
-        return replace(found, kind="discrepant")
+        return replace(examination, kind="discrepant")
     worst, right = int(bad.flatten().to(torch.int8).argmax()), oracle.step.wide(number)
     position = _position(worst, given)
     expected = float(right.flatten()[worst]) if right.shape == given.shape else 0.0
     got = float(given.flatten()[worst])
-    return replace(found, kind="discrepant", position=position, got=got, right=expected, exact=expected)
+    return replace(examination, kind="discrepant", position=position, got=got, right=expected, exact=expected)

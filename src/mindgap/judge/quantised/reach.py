@@ -126,8 +126,8 @@ def dividing_scale(oracle: Oracle, value: QuantisedValue) -> Tensor | None:
     if node is None or packet_of(node.op) != "div" or len(node.args) < 2:
         return None
     scale = node.args[1]
-    found: Any = oracle.step.wide(scale.index) if isinstance(scale, Ref) else scale
-    return torch.as_tensor(found, dtype=torch.float64)
+    operand: Any = oracle.step.wide(scale.index) if isinstance(scale, Ref) else scale
+    return torch.as_tensor(operand, dtype=torch.float64)
 
 
 def _made_by(oracle: Oracle, number: int) -> Node | None:

@@ -36,12 +36,12 @@ class QuantisedValue:
 
 def quantised_values(graph: Graph) -> list[QuantisedValue]:
     """Returns the quantised values of a functional graph, in order."""
-    found: dict[int, QuantisedValue] = {}
+    values: dict[int, QuantisedValue] = {}
     for index, node in enumerate(graph.nodes):
         if (value := _matched(graph, index, node)) is not None:
-            found[value.number] = value
-    ends = frozenset(found)
-    return [replace(each, block=nodes_back_to(graph, (each.operand,), ends)[0]) for each in found.values()]
+            values[value.number] = value
+    ends = frozenset(values)
+    return [replace(each, block=nodes_back_to(graph, (each.operand,), ends)[0]) for each in values.values()]
 
 
 def _matched(graph: Graph, index: int, node: Node) -> QuantisedValue | None:
@@ -69,7 +69,7 @@ def _matched(graph: Graph, index: int, node: Node) -> QuantisedValue | None:
 
 def shown_parts(graph: Graph, integers: Mapping[int, Array]) -> dict[int, Array]:
     """Returns the integers of operands of a `cat` by those of its result: it moves them. `integers`: by number."""
-    found: dict[int, Array] = {}
+    arrays: dict[int, Array] = {}
     for number, array in integers.items():
         node = _producer(graph, Ref(number), "cat")
         parts = node.args[0] if node is not None else ()
@@ -82,9 +82,9 @@ def shown_parts(graph: Graph, integers: Mapping[int, Array]) -> dict[int, Array]
         for part, spec in zip(operands(node), specs, strict=True):
             assert spec is not None, "it was looked for"
             size = spec.shape[axis]
-            found[part] = array.take(range(start, start + size), axis)
+            arrays[part] = array.take(range(start, start + size), axis)
             start += size
-    return {number: array for number, array in found.items() if number not in integers}
+    return {number: array for number, array in arrays.items() if number not in integers}
 
 
 def _producer(graph: Graph, argument: Arg | None, *packets: str) -> Node | None:
@@ -99,16 +99,16 @@ def nodes_back_to(
     graph: Graph, numbers: Iterable[int], ends: Collection[int]
 ) -> tuple[tuple[int, ...], frozenset[int]]:
     """Returns the nodes that values are computed by, back to the values `ends` and in order, and which of these."""
-    waiting, nodes, found = list(numbers), set[int](), set[int]()
+    waiting, nodes, reached = list(numbers), set[int](), set[int]()
     while waiting:
         number = waiting.pop()
         index = graph.producer[number]
         if number in ends:
-            found.add(number)
+            reached.add(number)
         elif index >= 0 and index not in nodes:
             nodes.add(index)
             waiting += operands(graph.nodes[index])
-    return tuple(sorted(nodes)), frozenset(found)
+    return tuple(sorted(nodes)), frozenset(reached)
 
 
 def dequantising_scale(graph: Graph, number: int) -> int | None:

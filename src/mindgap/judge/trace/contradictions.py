@@ -45,15 +45,15 @@ def contradictions(
     values = {number: ours[position] for number, position in shown.items()}
     values |= {number: array for number, array in enumerate(inputs) if number not in values}
     cuts = [cut for cut in ways if other.intersection((*cut.borders, *cut.outputs)) and fits(cut, values)]
-    found: list[Contradiction] = []
+    contradictions_found: list[Contradiction] = []
     for result in run_subgraphs(cuts, values, reference, execute):
         if result.arrays is None:
             continue
         (number,) = result.cut.outputs
         wrong = _differing(ours[shown[number]], result.arrays[0])
         if wrong.any():
-            found.append(_contradiction(graph, result.cut, shown, ours, result.arrays[0], wrong))
-    return found
+            contradictions_found.append(_contradiction(graph, result.cut, shown, ours, result.arrays[0], wrong))
+    return contradictions_found
 
 
 def _exact_way(graph: Graph, number: int, shown: dict[int, int]) -> Iterator[Subgraph]:

@@ -203,9 +203,9 @@ class CulpritSearch:
         asked = side, tuple(anchors)
         if asked not in self._windows:
             self._windows[asked] = confirmed_windows(self._oracle, self.singles, side, anchors)
-        found = self._windows[asked]
-        if found is not None or not broken:
-            return found
+        window = self._windows[asked]
+        if window is not None or not broken:
+            return window
         seen = self.values_of(side, arrays)
         chosen = seen.values if seen is not None and seen.faithful else {}
         public = {n: array for n, array in zip(self._oracle.graph.outputs, arrays, strict=True) if self._public(n)}
@@ -239,18 +239,18 @@ class CulpritSearch:
 
         Each value is examined like an output of the graph up to its node, with few replays.
         """
-        graph, found, inside = self._oracle.graph, list[int](), frozenset(among)
+        graph, nodes, inside = self._oracle.graph, list[int](), frozenset(among)
         shown = [n for n in sorted(filter(self._public, seen.values)) if graph.producer[n] in inside]
         for numbers in by_size(graph, shown, MAX_WATCHED_BYTES):
             upto = graph.nodes[: graph.producer[numbers[-1]] + 1]
             watched = Oracle(replace(graph, nodes=upto, outputs=tuple(numbers), labels=Labels()), self._inputs)
             for number in numbers:
                 off = watched.examine_value(number, seen.values[number], FEW).kind != "calm"
-                if off and graph.producer[number] not in found:
-                    found.append(graph.producer[number])
-            if len(found) >= MOST_ANCHORS:
+                if off and graph.producer[number] not in nodes:
+                    nodes.append(graph.producer[number])
+            if len(nodes) >= MOST_ANCHORS:
                 break
-        return found[:MOST_ANCHORS]
+        return nodes[:MOST_ANCHORS]
 
     def values_of(self, side: PlatformName, arrays: tuple[Array, ...]) -> IntermediateValues | None:
         """All values as a platform shows them, unless they are too many to be held."""

@@ -10,15 +10,15 @@ from mindgap.graph import Graph, operands, refs
 
 def hidden_before(graph: Graph, number: int, seen: Collection[int]) -> set[int]:
     """The values that lead to this one and are not seen, up to the nearest values that are."""
-    found: set[int] = set()
+    hidden: set[int] = set()
     waiting = [number]
     while waiting:
         producer = graph.producer[waiting.pop()]
         reads = operands(graph.nodes[producer]) if producer >= 0 else ()
-        new = [n for n in reads if n not in seen and n not in found and graph.producer[n] >= 0]
-        found.update(new)
+        new = [n for n in reads if n not in seen and n not in hidden and graph.producer[n] >= 0]
+        hidden.update(new)
         waiting += new
-    return found
+    return hidden
 
 
 def before_nodes(graph: Graph, size: Mapping[int, float]) -> list[float]:
@@ -30,7 +30,7 @@ def before_nodes(graph: Graph, size: Mapping[int, float]) -> list[float]:
     carried = dict.fromkeys(range(len(graph.inputs)), 0.0)
     owners: dict[int, set[int]] = {n: {n} for n in carried}
     written: dict[int, float] = {}
-    found: list[float] = []
+    values: list[float] = []
     for index, node in enumerate(graph.nodes):
         known = facts(node.op)
         places = [*enumerate(node.args), *node.kwargs]
@@ -46,5 +46,5 @@ def before_nodes(graph: Graph, size: Mapping[int, float]) -> list[float]:
             result = max((carried[n] for n in made), default=before)
             targets = {o for p, arg in places if p in known.mutates for n in refs(arg) for o in owners[n]}
             written |= {o: max(result, written.get(o, 0.0)) for o in targets}
-        found.append(before)
-    return found
+        values.append(before)
+    return values

@@ -65,19 +65,19 @@ def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[D
     """The policies that make results of this graph differ: dtypes it has, computed in fewer bits or saturating, or
     whose sums of products are computed in fewer bits."""
     present = {spec.dtype for spec in graph.values if spec is not None}
-    found: list[DtypeSubstitution] = []
+    policies: list[DtypeSubstitution] = []
     for declared, policy in dtypes.items():
         computed, saturates = policy.get("computes_in", ""), policy.get("overflow") == "saturates"
         if declared not in present:
             continue
         if computed in TORCH_DTYPES and _narrower(computed, declared):
-            found.append(DtypeSubstitution(declared, computed, saturates))
+            policies.append(DtypeSubstitution(declared, computed, saturates))
         elif saturates:
             # Whatever it computes in, no result is beyond the limits of the dtype that comes back.
-            found.append(DtypeSubstitution(declared, declared, saturates))
+            policies.append(DtypeSubstitution(declared, declared, saturates))
         elif (within := policy.get("matmul_in", "")) in TORCH_DTYPES and _narrower(within, declared):
-            found.append(DtypeSubstitution(declared, within, products=True))
-    return found
+            policies.append(DtypeSubstitution(declared, within, products=True))
+    return policies
 
 
 def _narrower(computed: str, declared: str) -> bool:
@@ -135,11 +135,11 @@ class Explanation:
             # It is measured that the declared dtype comes back: another one is this operator's own.
             return False
         try:
-            found = bool(slots) and explained(single.graph, inputs, slots)
-            if found:
+            explains = bool(slots) and explained(single.graph, inputs, slots)
+            if explains:
                 decisions = decision_slots(self._oracle.graph, confirmed.nodes)
                 self._decided |= {first + slot: to_torch(a) for slot, a in slots.items() if first + slot in decisions}
-            return found
+            return explains
         except OracleMemoryError as error:
             self.undecided = str(error)
             return False

@@ -115,18 +115,18 @@ def _operands(oracle: Oracle, node: Node, shape: tuple[int, ...], position: tupl
     """The operands of one element, in order; None unless the operator is elementwise and takes tensors and numbers."""
     if torch.Tag.pointwise not in overload(node.op).tags or node.kwargs:
         return None
-    found: list[Any] = []
+    tensors: list[Any] = []
     for arg in node.args:
         if isinstance(arg, Ref):
             try:
-                found.append(np.broadcast_to(to_numpy(oracle.step.values[arg.index]), shape)[position])
+                tensors.append(np.broadcast_to(to_numpy(oracle.step.values[arg.index]), shape)[position])
             except ValueError:
                 return None
         elif isinstance(arg, (bool, int, float, complex)):
-            found.append(arg)
+            tensors.append(arg)
         else:
             return None
-    return found
+    return tensors
 
 
 def _call(node: Node, operands: list[Any]) -> str:

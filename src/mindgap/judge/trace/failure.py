@@ -56,10 +56,10 @@ def failing_part(
     last: list[tuple[Graph, dict[int, Array]]] = []
 
     def fails(part: Graph, given: dict[int, Array]) -> bool:
-        found = run(part, given, confirmed=not costly)
-        if found:
+        smallest = run(part, given, confirmed=not costly)
+        if smallest:
             last[:] = [(part, given)]
-        return found
+        return smallest
 
     alone = PartSearch(graph, inputs, run, folding=True)
     tried = (*known.places(failure, graph), *((node,) for node in _candidates(graph, failure, costly)))
@@ -74,12 +74,12 @@ def failing_part(
         return SmallestPart((), "the failure did not come again")
     if graph.grad and not fails(replace(graph, grad=()), inputs):
         return SmallestPart((), "only the gradients fail")
-    found = PartSearch(graph, inputs, fails, costly=costly, most=_MOST_FAILING[costly], folding=True).smallest()
-    if failure.status in ("crash", "oom") and found.nodes and not run(*last[0]):
+    smallest = PartSearch(graph, inputs, fails, costly=costly, most=_MOST_FAILING[costly], folding=True).smallest()
+    if failure.status in ("crash", "oom") and smallest.nodes and not run(*last[0]):
         return SmallestPart((), "the part that was found does not fail when it is run again")
-    if found.nodes and not found.twice:
-        known.add(failure, graph, found.nodes)
-    return found
+    if smallest.nodes and not smallest.twice:
+        known.add(failure, graph, smallest.nodes)
+    return smallest
 
 
 def _candidates(graph: Graph, failure: Outcome, costly: bool) -> Iterator[int]:

@@ -35,9 +35,9 @@ def confirmed_windows(
         )
         cuts = [c for w in windows if (c := singles.cut(w)).outputs]
         for result in singles.run(cuts, platform):
-            found = judge_cut(oracle, result, singles)
-            if found is not None and judge_cut(oracle, next(singles.run([result.cut], platform)), singles):
-                return wrong_inside(singles, found, platform) or found
+            confirmed = judge_cut(oracle, result, singles)
+            if confirmed is not None and judge_cut(oracle, next(singles.run([result.cut], platform)), singles):
+                return wrong_inside(singles, confirmed, platform) or confirmed
     return None
 
 
@@ -57,9 +57,9 @@ def wrong_inside(singles: SingleOperators, window: Confirmed, platform: Platform
     if not all(same_bits(values[number], array) for number, array in window.arrays.items()):
         return None
     for node in window.nodes[:-1]:
-        found = _wrong_there(singles, node, values)
-        if found is not None:
-            return replace(found, nodes=singles.leading_to(node, window.nodes))
+        confirmed = _wrong_there(singles, node, values)
+        if confirmed is not None:
+            return replace(confirmed, nodes=singles.leading_to(node, window.nodes))
     return None
 
 
@@ -74,8 +74,8 @@ def _wrong_there(singles: SingleOperators, node: int, values: Mapping[int, Array
     result = SubgraphResult(
         replace(single, outputs=single.graph.outputs), tuple(values[n] for n in single.outputs), None
     )
-    found = judge_single(result, expected)
-    return None if found is None else replace(found, arrays={n: values[n] for n in single.outputs})
+    confirmed = judge_single(result, expected)
+    return None if confirmed is None else replace(confirmed, arrays={n: values[n] for n in single.outputs})
 
 
 def judge_cut(oracle: Oracle, result: SubgraphResult, singles: SingleOperators) -> Confirmed | None:
@@ -97,8 +97,8 @@ def judge_cut(oracle: Oracle, result: SubgraphResult, singles: SingleOperators) 
     if lost is not None and _worst_error(lost.spared(verdicts)) is None:
         return None
     arrays = dict(zip(result.cut.outputs, result.arrays, strict=True))
-    found = Confirmed(result.cut.nodes, worst[0], worst[1], arrays, worst[2])
-    return _with_reason(found, result.cut.graph, inputs, result.arrays)
+    confirmed = Confirmed(result.cut.nodes, worst[0], worst[1], arrays, worst[2])
+    return _with_reason(confirmed, result.cut.graph, inputs, result.arrays)
 
 
 def _with_reason(found: Confirmed, graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array]) -> Confirmed:
@@ -135,8 +135,8 @@ def confirmed_whole(
     worst = _worst_error(_verdicts(graph, inputs, arrays, chosen))
     if worst is None:
         return None
-    found = Confirmed((suspect,), worst[0], worst[1], {}, worst[2], whole=True)
-    return _with_reason(found, graph, inputs, arrays)
+    confirmed = Confirmed((suspect,), worst[0], worst[1], {}, worst[2], whole=True)
+    return _with_reason(confirmed, graph, inputs, arrays)
 
 
 def _verdicts(

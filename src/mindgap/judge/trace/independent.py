@@ -81,8 +81,8 @@ def _by_cells(oracle: Oracle, node: int, read: StorageRead) -> torch.Tensor:
         source = values[operands(oracle.graph.nodes[node])[1]].numpy()
         held |= {_cell(position, at.stride, at.offset): source[position] for position in np.ndindex(*at.shape)}
         at = own
-    found = [held[_cell(position, at.stride, at.offset)] for position in np.ndindex(*at.shape)]
-    return torch.as_tensor(np.array(found, dtype=root.dtype).reshape(at.shape))
+    elements = [held[_cell(position, at.stride, at.offset)] for position in np.ndindex(*at.shape)]
+    return torch.as_tensor(np.array(elements, dtype=root.dtype).reshape(at.shape))
 
 
 def _cell(position: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:

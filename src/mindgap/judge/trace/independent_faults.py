@@ -70,17 +70,17 @@ class FaultSearch:
         groups = self._groups(platform, self._singles.own(platform, reference))
         groups |= self._groups(reference, self._singles.own(reference, platform))
         calls = groups.pop(self._key(first), [])
-        found = [replace(first, nodes=_nodes_of([first.confirmed, *calls]))]
-        taken = {(node, first.side) for node in found[0].nodes}
+        faults = [replace(first, nodes=_nodes_of([first.confirmed, *calls]))]
+        taken = {(node, first.side) for node in faults[0].nodes}
         for (side, *_), members in groups.items():
             # What both sides get wrong at one node is one difference.
             free = [one for one in members if not _taken(one, side, taken)]
             shown = self._shown(free, side)
             if shown is not None:
                 alike = [one for one in free if shown.retyped or not one.retyped]
-                found.append(IndependentFault(shown, side, _nodes_of(alike), self._policy_of(shown, side)))
-                taken |= {(node, side) for node in found[-1].nodes}
-        return found
+                faults.append(IndependentFault(shown, side, _nodes_of(alike), self._policy_of(shown, side)))
+                taken |= {(node, side) for node in faults[-1].nodes}
+        return faults
 
     def _groups(
         self, side: PlatformName, confirmed: Iterable[Confirmed]

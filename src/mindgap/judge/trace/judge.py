@@ -110,9 +110,9 @@ class Judge:
         try:
             self._prepare()
             unfit = contradictions(self.oracle.graph, self._inputs, ours, theirs, self._execute, self._reference)
-            found = replace(self._judge(outcome, ours, theirs), contradictions=tuple(unfit))
-            where = "" if found.verdict in CALM else masked_places(self._graph, self._inputs, ours, theirs)
-            return at_places(found, where)
+            judgement = replace(self._judge(outcome, ours, theirs), contradictions=tuple(unfit))
+            where = "" if judgement.verdict in CALM else masked_places(self._graph, self._inputs, ours, theirs)
+            return at_places(judgement, where)
         except OracleMemoryError:
             raise
         except OracleError as error:
@@ -136,14 +136,14 @@ class Judge:
     def judge_failure(self, failure: Outcome) -> Judgement:
         """Finds the operators that make the platform fail. `unsupported` is no finding and is not judged."""
         given = dict(enumerate(self._inputs[: len(self._asked.inputs)]))
-        found = failing_part(self._asked, failure, self._execute, given, self._failures)
-        if not found.nodes:
+        part = failing_part(self._asked, failure, self._execute, given, self._failures)
+        if not part.nodes:
             named = f"; the platform names {failure.op}, which alone does not fail" if failure.op else ""
-            why = f"no operator is named: {found.reason}{named}"
+            why = f"no operator is named: {part.reason}{named}"
             return Judgement("failed", "platform", detail=f"{failure.status} ({why}): {failure.message}")
-        detail = f"{failure.status} ({words_of_part(found, 'fails')}): {failure.message}"
-        culprit = culprit_of_part(self._asked, found)
-        fault = Fault(culprit, "failed", "platform", found.nodes, detail)
+        detail = f"{failure.status} ({words_of_part(part, 'fails')}): {failure.message}"
+        culprit = culprit_of_part(self._asked, part)
+        fault = Fault(culprit, "failed", "platform", part.nodes, detail)
         judgement = Judgement("failed", "platform", culprit, detail=detail, faults=(FoundFault(fault),))
         return replace(judgement, around=near_culprit(self._asked, judgement))
 
@@ -236,12 +236,12 @@ class Judge:
 
     def _by_sample(self, platform: PlatformName, sampled: SampledPolicy, seen: ObservedOutputs) -> Judgement:
         """The judgement of a policy that a sample of the nodes shows, without metrics."""
-        found = self._finding(platform, [sampled.fault], None)
-        words = self._words(seen, found.verdict)
+        judgement = self._finding(platform, [sampled.fault], None)
+        words = self._words(seen, judgement.verdict)
         weak = (*self._weaknesses(seen, words), self._weakness(sampled.fault.confirmed, "dtype policy", sampled.extent))
-        detail = f"{found.detail}; {sampled.extent}"
-        around = self._around(platform, found)
-        return replace(found, verdicts=tuple(words), detail=detail, weaknesses=weak, around=around)
+        detail = f"{judgement.detail}; {sampled.extent}"
+        around = self._around(platform, judgement)
+        return replace(judgement, verdicts=tuple(words), detail=detail, weaknesses=weak, around=around)
 
     def _weaknesses(self, seen: ObservedOutputs, words: Sequence[Verdict]) -> Iterator[Weakness]:
         """What the oracle did without on the way to outputs that differ, by node of the captured graph."""
@@ -322,29 +322,29 @@ class Judge:
             self.oracle, singles, self.search.policy_of, local=local, misshapen=misshapen,
             internal=self._internal.values,
         )  # fmt: skip
-        found = search.all(first, sides)
+        faults = search.all(first, sides)
         everything = first.policy is not None and not first.policy.products
         if not everything and search.skipped is None and not singles.shared(*sides):
             for side, examined, arrays in zip(sides, public, (seen.ours, seen.theirs), strict=True):
-                nodes = {node for each in found for node in each.nodes}
+                nodes = {node for each in faults for node in each.nodes}
                 beside = self.search.window_beside(side, arrays, examined, nodes)
                 if beside is not None:
-                    found.append(IndependentFault(beside, side, beside.nodes))
-        return found, search.skipped
+                    faults.append(IndependentFault(beside, side, beside.nodes))
+        return faults, search.skipped
 
     def _finding(
         self, platform: PlatformName, faults: Sequence[IndependentFault], skipped: Confirmed | None
     ) -> Judgement:  # fmt: skip
         """The judgement of confirmed faults. `skipped`: an operator that no run was left for."""
         weak: list[Weakness] = []
-        found = [self._fault(platform, each, weak, only=len(faults) == 1) for each in faults]
+        faults_named = [self._fault(platform, each, weak, only=len(faults) == 1) for each in faults]
         if skipped is not None:
             why = f"the limit of {MAX_RUNS} more runs and {MAX_CARRIED} evaluations was reached"
             weak.append(self._weakness(skipped, "independent fault", why))
-        first = found[0].fault
+        first = faults_named[0].fault
         return Judgement(
             first.verdict, first.blame, first.culprit, detail=first.detail, weaknesses=tuple(weak),
-            example=first.example, faults=tuple(found),
+            example=first.example, faults=tuple(faults_named),
         )  # fmt: skip
 
     def _fault(self, platform: PlatformName, one: IndependentFault, weak: list[Weakness], *, only: bool) -> FoundFault:

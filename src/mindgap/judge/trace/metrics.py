@@ -40,15 +40,15 @@ def row_metrics(
     position_outputs = {i for i, number in enumerate(numbers) if number in position_values}
     aside = position_outputs | {i for i, hidden in enumerate(internal) if hidden}
     worst = max(range(len(pairs)), key=lambda i: _severity(measured[i], i in aside), default=None)
-    found: dict[str, Any] = {} if worst is None else dict(to_json(measured[worst]))
+    metrics: dict[str, Any] = {} if worst is None else dict(to_json(measured[worst]))
     if worst in position_outputs:
-        found.update(dict.fromkeys(_DISTANCES & found.keys()))
-    found["worst_output"] = worst
-    found["outputs_differing"] = sum(1 for m in measured if not isinstance(m, Metrics) or m.n_differing > 0)
-    found["outputs"] = len(pairs)
-    found["relative_error"] = _relative_error(pairs)
-    found["error_ratio"] = _error_ratio(ours, theirs, oracle) if oracle is not None else None
-    return cast("RowMetrics", found)
+        metrics.update(dict.fromkeys(_DISTANCES & metrics.keys()))
+    metrics["worst_output"] = worst
+    metrics["outputs_differing"] = sum(1 for m in measured if not isinstance(m, Metrics) or m.n_differing > 0)
+    metrics["outputs"] = len(pairs)
+    metrics["relative_error"] = _relative_error(pairs)
+    metrics["error_ratio"] = _error_ratio(ours, theirs, oracle) if oracle is not None else None
+    return cast("RowMetrics", metrics)
 
 
 def fixed_tolerances(ours: Sequence[Array], theirs: Sequence[Array]) -> dict[str, bool]:

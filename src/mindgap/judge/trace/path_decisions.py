@@ -46,7 +46,7 @@ def without_other_sizes(
 
     An output that decides a size by its own shape is silent only where something rounds before it.
     """
-    graph, found, silent = oracle.graph, list(examined), set[int]()
+    graph, examinations, silent = oracle.graph, list(examined), set[int]()
     for each in decisions:
         number = graph.outputs[each.output]
         if each.kind in ("count", "token") and not same_bits(ours[each.output], theirs[each.output]):
@@ -57,17 +57,17 @@ def without_other_sizes(
             continue
         silent |= {position for position, value in enumerate(graph.outputs) if value in after}
     for position in silent:
-        found[position] = SILENT
-    return found, silent
+        examinations[position] = SILENT
+    return examinations, silent
 
 
 def _after(graph: Graph, number: int) -> set[int]:
     """The values that a value leads to."""
-    found = {number}
+    numbers = {number}
     for index, node in enumerate(graph.nodes):
-        if not found.isdisjoint(operands(node)):
-            found.update(graph.results(index))
-    return found - {number}
+        if not numbers.isdisjoint(operands(node)):
+            numbers.update(graph.results(index))
+    return numbers - {number}
 
 
 def unstable_decisions(oracle: Oracle, inputs: Sequence[Array], numbers: Sequence[int]) -> list[int]:

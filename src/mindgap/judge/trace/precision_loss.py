@@ -94,15 +94,15 @@ def _rounded_numbers(oracle: Oracle, node: int, arrays: Mapping[int, Array]) -> 
 
 def _numbers(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> list[_Number]:
     """The numbers among the arguments, and those that the schema puts in for missing ones."""
-    found: list[_Number] = []
+    numbers: list[_Number] = []
     for position, argument in enumerate(schema_of(overload(call.node.op)).arguments):
         given = position < len(args) and not argument.kwarg_only
         value = args[position] if given else kwargs.get(argument.name, argument.default_value)
         if isinstance(value, float):
             number = _Number(argument.name, position if given else None, value)
             if number.single != value and value == value:
-                found.append(number)
-    return found
+                numbers.append(number)
+    return numbers
 
 
 def _with_singles(args: list[Any], kwargs: Mapping[str, Any], numbers: list[_Number]) -> tuple[list[Any], Any]:
@@ -148,7 +148,7 @@ def _narrow_sums(oracle: Oracle, node: int, arrays: Mapping[int, Array]) -> str:
         except OracleError:
             return ""
         bounds = bounds_of(call, args, kwargs, results, kept_narrow=True)
-    found = False
+    narrow = False
     for slot, got, right in _slots(expected, results, arrays):
         bound, hard = bounds.slots[slot], expected.hard[slot]
         if bound is None or hard is None:
@@ -157,9 +157,9 @@ def _narrow_sums(oracle: Oracle, node: int, arrays: Mapping[int, Array]) -> str:
             continue
         if not _as_narrow_sums(got, right, bound, FORMATS[hard.dtype].u):
             return ""
-        found = True
+        narrow = True
     dtype = next(spec.dtype for spec in call.node.outputs if spec is not None)
-    return f"as if sums were accumulated in {dtype}" if found else ""
+    return f"as if sums were accumulated in {dtype}" if narrow else ""
 
 
 def _slots(

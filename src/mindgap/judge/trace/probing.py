@@ -98,10 +98,10 @@ class OutputProbes:
         job = Job(self._platform, with_outputs(self._graph, group), repeat=1, deadline_s=self._limits.deadline_s)
         outcome = self._execute(job)
         own = len(self._graph.outputs)
-        found = output_digests(outcome)
-        if outcome.ran and found[:own] == self._own:
+        digests = output_digests(outcome)
+        if outcome.ran and digests[:own] == self._own:
             self._looked = True
-            for number, digest in zip(group, found[own:], strict=True):
+            for number, digest in zip(group, digests[own:], strict=True):
                 self.digests[number] = digest
                 self._group[number] = group
             return

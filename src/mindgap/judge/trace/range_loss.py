@@ -158,11 +158,11 @@ class UnlimitedRange:
 
 def infected(graph: Graph, node: int) -> frozenset[int]:
     """The nodes that a node's result leads to."""
-    found = {node}
+    nodes = {node}
     for index in range(node + 1, len(graph.nodes)):
-        if any(graph.producer[number] in found for number in operands(graph.nodes[index])):
-            found.add(index)
-    return frozenset(found - {node})
+        if any(graph.producer[number] in nodes for number in operands(graph.nodes[index])):
+            nodes.add(index)
+    return frozenset(nodes - {node})
 
 
 def _another(a: torch.Tensor, b: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:

@@ -30,7 +30,7 @@ def node_roles(
     amplifies, ten times less, or none, masks. Both mappings hold values by number.
     """
     size: dict[int, float] = {}
-    found: list[tuple[int, Role]] = []
+    roles: list[tuple[int, Role]] = []
     for index, node in enumerate(graph.nodes):
         made = [graph.first_value[index] + slot for slot in range(len(node.outputs))]
         for number in made:
@@ -39,10 +39,10 @@ def node_roles(
         after = max((size.get(n, 0.0) for n in made), default=0.0)
         before = max((size.get(n, 0.0) for n in operands(node)), default=0.0)
         if index in introducers:
-            found.append((index, "introduces"))
+            roles.append((index, "introduces"))
         elif before > 0 or after > 0:
-            found.append((index, role_of(before, after)))
-    return tuple(found)
+            roles.append((index, role_of(before, after)))
+    return tuple(roles)
 
 
 def role_of(before: float, after: float) -> Role:

@@ -90,8 +90,8 @@ def unsteady(outcome: Outcome) -> tuple[str, ...]:
 
 def with_views_digested(side: SideValues, graph: Graph, numbers: Collection[int]) -> dict[int, str]:
     """The digests of all these values, views included: their values are fetched."""
-    found = {n: d for n in numbers if isinstance(d := side.digests.get(n), str)}
+    digests = {n: d for n in numbers if isinstance(d := side.digests.get(n), str)}
     views = [n for n in numbers if isinstance(side.digests.get(n), int)]
     for group in by_size(graph, views, GROUP_BYTES):
-        found |= {n: digest_bytes(array) for n, array in side.fetch(group).items()}
-    return found
+        digests |= {n: digest_bytes(array) for n, array in side.fetch(group).items()}
+    return digests

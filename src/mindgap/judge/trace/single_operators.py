@@ -141,7 +141,7 @@ class SingleOperators:
     def confirmed(self, platform: PlatformName) -> list[Confirmed]:
         """The operators that this platform gets wrong by themselves, in execution order."""
         if platform not in self._found:
-            found: list[Confirmed] = []
+            faults: list[Confirmed] = []
             # Stretch by stretch: a batch that spans two would have S computed again for each.
             for nodes in self._oracle.parts:
                 wanted = [self._singles[node] for node in nodes if node in self.nodes]
@@ -149,8 +149,8 @@ class SingleOperators:
                 for result in self.run(singles, platform):
                     one = self._judge(result, platform)
                     if one is not None:
-                        found.append(one if len(found) < MAX_KEPT else replace(one, arrays={}))
-            self._found[platform] = found
+                        faults.append(one if len(faults) < MAX_KEPT else replace(one, arrays={}))
+            self._found[platform] = faults
         moot = self.moot
         return [one for one in self._found[platform] if one.kind != "exceptional" or one.nodes[0] not in moot]
 
@@ -195,20 +195,20 @@ class SingleOperators:
     def _judge(self, result: SubgraphResult, platform: PlatformName) -> Confirmed | None:
         node = result.cut.nodes[0]
         expected = local_expectation(self._oracle, node)
-        found = judge_single(result, expected, self._internal.values)
-        if found is None and expected.scalars and result.arrays is not None:
+        fault = judge_single(result, expected, self._internal.values)
+        if fault is None and expected.scalars and result.arrays is not None:
             rounded = [
                 expected.examine(number - expected.first, array).scalars_rounded
                 for number, array in zip(result.cut.outputs, result.arrays, strict=True)
             ]
             if any(rounded):
                 self._scalars.setdefault(platform, {})[node] = next(filter(None, rounded))
-        if found is None or found.kind not in ("discrepant", "reduced_precision"):
-            return found
-        if rule := wrong_rule(self._oracle, node, found.arrays):
-            return replace(found, kind="reduced_precision" if rule.fewer_bits else "discrepant", loss=rule.phrase)
-        loss = precision_loss(self._oracle, node, found.arrays)
-        return replace(found, kind="reduced_precision", loss=loss) if loss else found
+        if fault is None or fault.kind not in ("discrepant", "reduced_precision"):
+            return fault
+        if rule := wrong_rule(self._oracle, node, fault.arrays):
+            return replace(fault, kind="reduced_precision" if rule.fewer_bits else "discrepant", loss=rule.phrase)
+        loss = precision_loss(self._oracle, node, fault.arrays)
+        return replace(fault, kind="reduced_precision", loss=loss) if loss else fault
 
     def own(self, platform: PlatformName, other: PlatformName) -> list[Confirmed]:
         """What this platform gets wrong and the other does not get wrong in the same way."""

@@ -135,11 +135,11 @@ def window(graph: Graph, last: int, size: int) -> tuple[int, ...]:
 
 def leading_to(graph: Graph, numbers: Sequence[int]) -> list[int]:
     """The nodes that these values come from, in execution order."""
-    found = {graph.producer[n] for n in numbers} - {-1}
-    for index in range(max(found, default=-1), -1, -1):
-        if index in found:
-            found |= {graph.producer[v] for v in operands(graph.nodes[index])} - {-1}
-    return sorted(found)
+    nodes = {graph.producer[n] for n in numbers} - {-1}
+    for index in range(max(nodes, default=-1), -1, -1):
+        if index in nodes:
+            nodes |= {graph.producer[v] for v in operands(graph.nodes[index])} - {-1}
+    return sorted(nodes)
 
 
 def batches(cuts: Sequence[Subgraph], most_bytes: int) -> Iterator[list[Subgraph]]:

@@ -63,13 +63,13 @@ class ValueDump:
             return {*range(first, last + 1)}
         if self.layer is None:
             return {*range(len(graph.nodes))}
-        found = submodule_nodes(graph, self.layer)
-        if not found:
+        nodes = submodule_nodes(graph, self.layer)
+        if not nodes:
             modules = {module: None for label in graph.labels.nodes if (module := module_of(label))}
             more = ", …" if len(modules) > _MOST_NAMED else ""
             named = ", ".join([*modules][:_MOST_NAMED]) + more if modules else "none: its nodes have no labels"
             raise MindgapError(f"--layer {self.layer}: no node of the graph is in it; layers with nodes: {named}")
-        return {*found}
+        return {*nodes}
 
     def write(self, graph: Graph, numbers: list[int], ours: SideValues, theirs: SideValues) -> None:
         """Writes what the sides show of these values. Raises `MindgapError` where a file cannot be written."""

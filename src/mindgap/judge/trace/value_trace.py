@@ -159,23 +159,23 @@ def _sides(
     graph: Graph, as_captured: bool, own: list[Outcome], execute: Execute, limits: ProbeLimits
 ) -> tuple[SideValues, SideValues]:
     """Both sides' values. A side that shows outputs only is searched around the first difference from the other."""
-    found: list[SideValues | OutputProbes] = []
+    sides: list[SideValues | OutputProbes] = []
     for outcome in own:
         if outcome.value_digests is None:
             probes = OutputProbes(graph, outcome, execute, limits)
             probes.show_all()
-            found.append(probes)
+            sides.append(probes)
         else:
             inner = outcome
             if not as_captured:
                 job = Job(outcome.platform, graph, want="value_digests", deadline_s=limits.deadline_s)
                 inner = outcome_of(job, execute)
-            found.append(side_of_eager(graph, inner, outcome, execute, limits.deadline_s))
-    for one, other in (found, found[::-1]):
+            sides.append(side_of_eager(graph, inner, outcome, execute, limits.deadline_s))
+    for one, other in (sides, sides[::-1]):
         if isinstance(one, OutputProbes):
             seen = other.side() if isinstance(other, OutputProbes) else other
             one.narrow(with_views_digested(seen, graph, seen.digests))
-    ours, theirs = (side.side() if isinstance(side, OutputProbes) else side for side in found)
+    ours, theirs = (side.side() if isinstance(side, OutputProbes) else side for side in sides)
     return ours, theirs
 
 
@@ -230,14 +230,21 @@ def _measured(row: TracedValue, ours: Array, theirs: Array) -> tuple[TracedValue
     """The row with its distances, and the relative difference."""
     digests = digest_array(ours), digest_array(theirs)
     state: State = "equal" if digests[0] == digests[1] else "differs"
-    found = measure(theirs, ours)
+    measured = measure(theirs, ours)
     row = replace(row, state=state, digests=digests)
-    if not isinstance(found, Metrics):
-        return replace(row, note=f"{found.other} on the platform, {found.reference} on the reference"), float("inf")
-    classes = {"NaN": found.nan_mismatch, "infinity": found.inf_mismatch}
-    note = "; ".join(f"{name} on one side in {count} of {found.n}" for name, count in classes.items() if count)
+    if not isinstance(measured, Metrics):
+        return replace(row, note=f"{measured.other} on the platform, {measured.reference} on the reference"), float(
+            "inf"
+        )
+    classes = {"NaN": measured.nan_mismatch, "infinity": measured.inf_mismatch}
+    note = "; ".join(f"{name} on one side in {count} of {measured.n}" for name, count in classes.items() if count)
     row = replace(
-        row, mad=found.mad, max_abs=found.max_abs, max_ulp=found.max_ulp, n_differing=found.n_differing, note=note
+        row,
+        mad=measured.mad,
+        max_abs=measured.max_abs,
+        max_ulp=measured.max_ulp,
+        n_differing=measured.n_differing,
+        note=note,
     )
     return row, 0.0 if state == "equal" else relative_difference(ours, theirs)
 
@@ -248,15 +255,15 @@ def _along_the_flow(
     """The rows with the rate of change of the distance, and each node's role."""
     distances = {n: row.mad for n, row in rows.items() if row.mad is not None}
     mad_before, size_before = before_nodes(graph, distances), before_nodes(graph, sizes)
-    found: list[TracedValue] = []
+    values: list[TracedValue] = []
     for number, row in rows.items():
         node = graph.producer[number]
         made = range(graph.first_value[node], graph.first_value[node] + len(graph.nodes[node].outputs))
         seen = [sizes[n] for n in made if n in sizes]
         role = role_of(size_before[node], max(seen)) if seen and (size_before[node] or max(seen)) else None
         rate = None if row.mad is None else (row.mad - mad_before[node]) / (mad_before[node] + EPSILON)
-        found.append(replace(row, rate=rate, role=role))
-    return tuple(found)
+        values.append(replace(row, rate=rate, role=role))
+    return tuple(values)
 
 
 def _outputs(graph: Graph, own: list[Outcome]) -> tuple[TracedOutput, ...]:

@@ -93,17 +93,17 @@ def _scan(combine: Callable[..., Any], init: Sequence[Any], xs: Sequence[Any], m
     """Runs each step on the elements of the first dimension; stacks what steps give beside the state."""
     carried, collected = list(init), list[list[Any]]()
     for index in range(_steps("scan", xs)):
-        found = list(combine(*carried, *(x.select(0, index) for x in xs), *more))
-        carried = found[: len(carried)]
-        collected.append(found[len(carried) :])
+        results = list(combine(*carried, *(x.select(0, index) for x in xs), *more))
+        carried = results[: len(carried)]
+        collected.append(results[len(carried) :])
     return (*carried, *(torch.stack(list(each)) for each in zip(*collected, strict=True)))
 
 
 def _map(function: Callable[..., Any], xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
-    found = [function(*(x.select(0, index) for x in xs), *more) for index in range(_steps("map", xs))]
-    if isinstance(found[0], torch.Tensor):
-        return torch.stack(found)
-    return tuple(torch.stack(list(each)) for each in zip(*found, strict=True))
+    results = [function(*(x.select(0, index) for x in xs), *more) for index in range(_steps("map", xs))]
+    if isinstance(results[0], torch.Tensor):
+        return torch.stack(results)
+    return tuple(torch.stack(list(each)) for each in zip(*results, strict=True))
 
 
 def _steps(name: str, xs: Sequence[Any]) -> int:
@@ -139,10 +139,10 @@ class _Reads(_Functions):
             return bool(args[0] != 0)
         if func is _METHODS.__int__ and args[0].is_floating_point():
             return int(args[0].to(torch.int64))
-        found = func(*args, **(kwargs or {}))
-        if func is _METHODS.item and type(found) is float and self._values.is_variable(args[0]):
-            return ReadFloat(found, lambda: args[0], self._values)
-        return found
+        result = func(*args, **(kwargs or {}))
+        if func is _METHODS.item and type(result) is float and self._values.is_variable(args[0]):
+            return ReadFloat(result, lambda: args[0], self._values)
+        return result
 
 
 class ReadFloat(float):
@@ -167,9 +167,9 @@ class ReadFloat(float):
         # In the tensor's dtype where that agrees with Python, which compares in float64.
         for dtype in (self._of().dtype, torch.float64):
             right = other._of().to(dtype) if isinstance(other, ReadFloat) else other
-            found = compare(self._of().to(dtype), right)
-            if self._values.truth(found) == plain:
-                self._values.decide(found, "branch")
+            result = compare(self._of().to(dtype), right)
+            if self._values.truth(result) == plain:
+                self._values.decide(result, "branch")
                 return plain
         raise CaptureError(
             "a number that was read from a tensor compares otherwise than the tensor does", current_line()

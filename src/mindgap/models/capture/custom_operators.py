@@ -27,16 +27,16 @@ def definition_of(func: Any) -> Callable[..., Any] | None:
     """
     if func.namespace in _PLAIN:
         return None
-    found = python_implementation(func) or (partial(call_decomposed, func) if is_composite(func) else None)
-    found = found or decomposition_of(func)
-    if found is None and func.namespace not in BUILT_IN:
+    definition = python_implementation(func) or (partial(call_decomposed, func) if is_composite(func) else None)
+    definition = definition or decomposition_of(func)
+    if definition is None and func.namespace not in BUILT_IN:
         name = func.name()
         raise CaptureError(
             f"{name} is a custom operator without a definition in PyTorch calls, which no other platform can run; "
             f"register one: torch.library.register_kernel({name!r}, 'cpu', FUNCTION)",
             current_line(),
         )
-    return found
+    return definition
 
 
 def call_definition(func: Any, definition: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

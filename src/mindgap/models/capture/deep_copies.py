@@ -82,8 +82,8 @@ def uncopied(value: Any, memo: Mapping[int, Any] | None = None, path: str = "") 
 
 def shared_names(value: Any) -> list[str]:
     """Returns the path and the class of each part that a copy shares, and that a run may use up or change."""
-    found = [(path, part) for path, part in uncopied(value) if not isinstance(part, _HARMLESS)]
-    return [f"{path} ({type(part).__name__})" for path, part in found]
+    shared = [(path, part) for path, part in uncopied(value) if not isinstance(part, _HARMLESS)]
+    return [f"{path} ({type(part).__name__})" for path, part in shared]
 
 
 def fresh_copy(value: Any) -> Any:
@@ -95,15 +95,15 @@ def fresh_copy(value: Any) -> Any:
 
 def tensors_within(value: Any) -> list[torch.Tensor]:
     """Returns the tensors that a value is or holds, in objects of any class too."""
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
 
     def note(tensor: torch.Tensor) -> torch.Tensor:
-        found.append(tensor)
+        tensors.append(tensor)
         return tensor
 
     with TensorSwap(note):
         deep_copy(value, {})
-    return found
+    return tensors
 
 
 class _TensorCopies:

@@ -39,9 +39,9 @@ def with_explicit_gradients(graph: Graph) -> Graph:
             ]
         for fake, given, name in zip(fakes, graph.inputs, _names(graph), strict=True):
             recorder.values.add_input(None, fake, given.role, name, given.recipe)
-        found = _forward_and_backward(graph, fakes, fake_mode, recorder, running)
+        result = _forward_and_backward(graph, fakes, fake_mode, recorder, running)
         with fake_mode:
-            outputs = [recorder.values.number(tensor) for tensor in found]
+            outputs = [recorder.values.number(tensor) for tensor in result]
     return _assembled(graph, recorder.values.recorded, outputs)
 
 

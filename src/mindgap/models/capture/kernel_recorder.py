@@ -44,9 +44,11 @@ class KernelRecorder(TorchDispatchMode):
         running = running_autograd_node()
         if running is not None:
             return f"backward of {self._origins.get(running) or 'the loss'}"
-        found = self._forward_origin()
-        self._origins.setdefault(newest_autograd_node(), found)  # calls without a gradient follow under the same number
-        return found or "the training step"
+        origin = self._forward_origin()
+        self._origins.setdefault(
+            newest_autograd_node(), origin
+        )  # calls without a gradient follow under the same number
+        return origin or "the training step"
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

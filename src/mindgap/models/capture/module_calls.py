@@ -42,13 +42,13 @@ class _Enough(BaseException):
 
 def submodules(program: Any) -> dict[str, torch.nn.Module]:
     """Returns the modules that a program holds, by path, outermost first. The program itself is not among them."""
-    found: dict[str, torch.nn.Module] = {}
+    modules: dict[str, torch.nn.Module] = {}
     for prefix, root in modules_of(program):
         for path, module in cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules())):  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
             if module is not program:
                 # A compiled module comes before the one inside it, which has the same path and is the one wanted.
-                found[as_written(".".join(part for part in (prefix, path) if part)) or WHOLE] = module
-    return found
+                modules[as_written(".".join(part for part in (prefix, path) if part)) or WHOLE] = module
+    return modules
 
 
 def module_calls(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], seconds: float) -> list[ModuleCall]:
@@ -56,22 +56,22 @@ def module_calls(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], s
 
     A program that raises, or runs for longer than `seconds`, gives the calls until then. The program may be changed.
     """
-    found: dict[str, ModuleCall] = {}
+    calls: dict[str, ModuleCall] = {}
     held = 0
     stop = time.monotonic() + seconds
 
     def note(path: str, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         nonlocal held
-        if path in found:
-            found[path].calls += 1
+        if path in calls:
+            calls[path].calls += 1
         else:
-            found[path] = ModuleCall(path, module, args, kwargs)
+            calls[path] = ModuleCall(path, module, args, kwargs)
             held += sum(tensor.nbytes for tensor in tensors_in((args, kwargs)))
         if time.monotonic() > stop or held > _HELD_BYTES:
             raise _Enough
 
     _run_with_hooks(program, args, kwargs, note)
-    return list(found.values())
+    return list(calls.values())
 
 
 def call_inside(

@@ -163,5 +163,5 @@ def _in_packages(file: str, packages: Sequence[str]) -> bool:
 def users_line_in(text: str, packages: Sequence[str] = ()) -> str:
     """Returns the last line of the user's code that a text names in the form of a traceback, or "". `packages`: as for
     `user_line_of`."""
-    found = [(each[1], int(each[2])) for each in _NAMED.finditer(text) if not _in_packages(each[1], packages)]
-    return next((f"{os.path.basename(file)}:{line}" for file, line in reversed(found) if _is_users_file(file)), "")
+    lines = [(each[1], int(each[2])) for each in _NAMED.finditer(text) if not _in_packages(each[1], packages)]
+    return next((f"{os.path.basename(file)}:{line}" for file, line in reversed(lines) if _is_users_file(file)), "")

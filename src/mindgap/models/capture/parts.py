@@ -51,7 +51,7 @@ def capturable_parts(
     order, children = {path: number for number, path in enumerate(paths)}, _children(paths)
     waiting: list[tuple[int, int, str]] = []
     forms: dict[object, int | None] = {}
-    found: dict[object, tuple[ModuleCall, int, int]] = {}
+    parts: dict[object, tuple[ModuleCall, int, int]] = {}
 
     def push(inside: str) -> None:
         for path in children.get(inside, ()):
@@ -63,33 +63,33 @@ def capturable_parts(
         call = calls.get(path)
         form = call and _form(call)
         if call is not None and form not in forms:
-            if len(found) == most:
+            if len(parts) == most:
                 break
             forms[form] = _nodes(call, backward, optimizer)
             if forms[form]:
-                found[form] = call, forms[form] or 0, 0
+                parts[form] = call, forms[form] or 0, 0
                 continue
-        if form in found:
-            found[form] = *found[form][:2], found[form][2] + 1
+        if form in parts:
+            parts[form] = *parts[form][:2], parts[form][2] + 1
             continue
         push(path)
     return [
         CapturablePart(
             call.path, type(call.module).__name__, nodes, _parameters(call.module) / total, call.calls, alike
         )
-        for call, nodes, alike in found.values()
+        for call, nodes, alike in parts.values()
     ]
 
 
 def _children(paths: Iterable[str]) -> dict[str, list[str]]:
     """Returns the submodules directly inside each one; the outermost are under ""."""
-    known, found = set(paths), dict[str, list[str]]()
+    known, children = set(paths), dict[str, list[str]]()
     for path in paths:
         holder = path.rpartition(".")[0]
         while holder and holder not in known:
             holder = holder.rpartition(".")[0]
-        found.setdefault(holder or (WHOLE if WHOLE in known and path != WHOLE else ""), []).append(path)
-    return found
+        children.setdefault(holder or (WHOLE if WHOLE in known and path != WHOLE else ""), []).append(path)
+    return children
 
 
 def _parameters(module: torch.nn.Module) -> int:

@@ -265,10 +265,10 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
     elif is_dataclass(value) and not isinstance(value, type):
         items = [(f.name, getattr(value, f.name)) for f in fields(value)]
     else:
-        found, _ = modules.tree_flatten(value)
-        if len(found) == 1 and found[0] is value:
+        leaves_found, _ = modules.tree_flatten(value)
+        if len(leaves_found) == 1 and leaves_found[0] is value:
             return [("", value)]
-        items = [(str(i), v) for i, v in enumerate(found)]
+        items = [(str(i), v) for i, v in enumerate(leaves_found)]
     return [(_joined(name, path), leaf) for name, item in items for path, leaf in leaves(item)]
 
 

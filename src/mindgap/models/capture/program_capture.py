@@ -133,13 +133,13 @@ def _grad_inputs(
     grad: bool | Sequence[str], sources: Sequence[RecordedInput], able: set[tuple[str, str]]
 ) -> tuple[int, ...]:
     """Returns the numbers of the inputs to differentiate. Raises `CaptureError` for a name that has no gradient."""
-    found = {s.name: i for i, s in enumerate(sources) if (s.role, s.name) in able}
+    places = {s.name: i for i, s in enumerate(sources) if (s.role, s.name) in able}
     if isinstance(grad, bool):
-        return tuple(sorted(found.values()))
+        return tuple(sorted(places.values()))
     for name in grad:
-        if name not in found:
-            known = ", ".join(list(found)[:6]) or "none"
+        if name not in places:
+            known = ", ".join(list(places)[:6]) or "none"
             raise CaptureError(
                 f"grad names {name!r}, which is no parameter or argument with a gradient (have: {known})"
             )
-    return tuple(sorted({found[name] for name in grad}))
+    return tuple(sorted({places[name] for name in grad}))

@@ -112,8 +112,8 @@ def _cell(mode: str) -> Callable[..., Callable[..., Any]]:
     def with_linear(linear: Linear) -> Callable[..., Any]:
         def run(x: Tensor, hx: Any, ih: Any, hh: Any, *_: Any) -> Any:
             states = [hx] if isinstance(hx, Tensor) else list(hx)
-            found = _stepped(mode, linear(x, ih, True), states, linear(states[0], hh, True))
-            return found[0] if len(found) == 1 else tuple(found)
+            stepped = _stepped(mode, linear(x, ih, True), states, linear(states[0], hh, True))
+            return stepped[0] if len(stepped) == 1 else tuple(stepped)
 
         return run
 

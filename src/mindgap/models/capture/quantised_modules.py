@@ -41,14 +41,14 @@ _FLOATS_APART: Final = 1e-6
 
 def quantised_modules(program: Any) -> list[tuple[str, torch.nn.Module]]:
     """Returns the quantised modules of a program and their paths."""
-    found: list[tuple[str, torch.nn.Module]] = []
+    modules: list[tuple[str, torch.nn.Module]] = []
     if isinstance(program, torch.nn.Module):
         for path, module in program.named_modules():
             kind = type(module)
             packed = kind.__module__.startswith(_PACKAGES) and ".reference." not in kind.__module__
             if packed and kind.__name__ not in _FLOAT:
-                found.append((path, module))
-    return found
+                modules.append((path, module))
+    return modules
 
 
 class UnpackedProgram(ProgramWithin):
@@ -59,8 +59,8 @@ class UnpackedProgram(ProgramWithin):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Returns what the program returns; quantised tensors among it as integers."""
-        found = super().forward(*args, **kwargs)
-        return tree_map(lambda leaf: leaf.values if isinstance(leaf, Quantised) else leaf, found)
+        result = super().forward(*args, **kwargs)
+        return tree_map(lambda leaf: leaf.values if isinstance(leaf, Quantised) else leaf, result)
 
 
 class _Definitions(TorchFunctionMode):
@@ -76,10 +76,10 @@ class _Definitions(TorchFunctionMode):
         operator = name.startswith("quantized.") or name in RECURRENT
         if not operator and name != "quantize_per_tensor" and not _holds_quantised((args, kwargs)):
             return func(*args, **kwargs)
-        found = call(func, args, kwargs)
+        result = call(func, args, kwargs)
         if self._check is not None and operator:
-            self._check(name, args, kwargs, found)
-        return found
+            self._check(name, args, kwargs, result)
+        return result
 
 
 def _holds_quantised(value: Any) -> bool:
@@ -280,13 +280,13 @@ def unpacked(program: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str,
     Runs both once on the arguments. Raises `CaptureError` for a module or an operator without a definition, and if a
     definition gives something else than PyTorch's operator.
     """
-    found, packed = unpack_quantised(program)
+    program_unpacked, packed = unpack_quantised(program)
     check = QuantisedCheck(packed)
     given, named = copy.deepcopy((tuple(args), dict(kwargs)))
     with torch.no_grad(), warnings.catch_warnings(), _Definitions(check):
         warnings.simplefilter("ignore")
-        found.inner(*given, **named)
-    return found, check.words()
+        program_unpacked.inner(*given, **named)
+    return program_unpacked, check.words()
 
 
 def plain_program(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -304,9 +304,9 @@ def plain_program(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         program = with_plain_weights(program)
     if not quantised_modules(program):
         return program
-    found, differs = unpacked(program, args, kwargs)
+    plain, differs = unpacked(program, args, kwargs)
     if differs:
         warnings.warn(
             f"unpacked quantised modules differ from PyTorch's operators: {differs}", QuantisedPart, stacklevel=3
         )
-    return found
+    return plain

@@ -189,9 +189,9 @@ def _linear_dynamic(relu: bool) -> Callable[..., Tensor]:
         single = scale.to(torch.float32)
         integers = torch.clamp(torch.round(x * torch.reciprocal(single) + zero), 0, 255).to(torch.uint8)
         total = torch.matmul(integers.to(torch.int32) - zero, weight.moved().t())
-        found = total.to(torch.float32) * (single * weight.scale)
-        found = found if weight.bias is None else found + weight.bias
-        return torch.relu(found) if relu else found
+        result = total.to(torch.float32) * (single * weight.scale)
+        result = result if weight.bias is None else result + weight.bias
+        return torch.relu(result) if relu else result
 
     return run
 
@@ -206,8 +206,8 @@ def _requantised(function: Callable[..., Tensor], relu: bool = False) -> Callabl
         else:
             *operands, scale, zero_point = operands  # pyright: ignore[reportAssignmentType] # a list from here on
         first = operands[0][0] if isinstance(operands[0], (list, tuple)) else operands[0]
-        found = function(*[_real(each) for each in operands])
-        return quantised(torch.relu(found) if relu else found, scale, zero_point, first.values.dtype)
+        result = function(*[_real(each) for each in operands])
+        return quantised(torch.relu(result) if relu else result, scale, zero_point, first.values.dtype)
 
     return run
 
@@ -234,8 +234,8 @@ def _moves(name: str) -> Callable[..., Any]:
 
     def run(x: Quantised, *args: Any, **kwargs: Any) -> Any:
         function = getattr(F, name, None) or getattr(Tensor, name, None) or getattr(torch, name)
-        found = function(x.values, *args, **kwargs)
-        return x.like(found) if isinstance(found, Tensor) else [x.like(each) for each in found]
+        result = function(x.values, *args, **kwargs)
+        return x.like(result) if isinstance(result, Tensor) else [x.like(each) for each in result]
 
     return run
 

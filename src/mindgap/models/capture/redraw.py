@@ -83,7 +83,7 @@ def input_demands(graph: Graph) -> dict[int, InputDemand]:
     An operand is followed back through views, copies, casts, concatenations and sums with a number.
     What a program computes from its inputs in another way is its own business.
     """
-    found: dict[int, InputDemand] = {}
+    demands: dict[int, InputDemand] = {}
     for node in graph.nodes:
         rows = preconditions(node.op)
         given = _arguments(node) if rows else {}
@@ -93,8 +93,8 @@ def input_demands(graph: Graph) -> dict[int, InputDemand]:
                 spec = graph.values[operand.index]
                 if spec is not None and (not row.kinds or spec.kind in row.kinds):
                     for index in _moved_inputs(graph, operand.index):
-                        found[index] = found.get(index, InputDemand()).with_row(row)
-    return found
+                        demands[index] = demands.get(index, InputDemand()).with_row(row)
+    return demands
 
 
 def _arguments(node: Node) -> dict[str, Arg]:
@@ -109,15 +109,15 @@ def _holds(row: Precondition, given: Mapping[str, Arg]) -> bool:
 
 def _moved_inputs(graph: Graph, value: int) -> set[int]:
     """Returns the inputs of which a value has elements in their order."""
-    found, left = set[int](), [value]
+    numbers, left = set[int](), [value]
     while left:
         number = left.pop()
         producer = graph.producer[number]
         if producer < 0:
-            found.add(number)
+            numbers.add(number)
         elif _keeps_order(graph.nodes[producer]):
             left += [each for arg in graph.nodes[producer].args for each in refs(arg)]
-    return found
+    return numbers
 
 
 def _keeps_order(node: Node) -> bool:

@@ -334,10 +334,10 @@ class _RecordedReads:
 
     def next(self) -> Any:
         """Returns what is read next. Raises `CaptureError` where nothing was."""
-        found = next(self._left, self)
-        if found is self:
+        read = next(self._left, self)
+        if read is self:
             raise CaptureError("the program reads other values than when it was captured")
-        return found
+        return read
 
 
 class _CallReplayMode(PreDispatchMode):
@@ -373,10 +373,10 @@ class DrawnTensors:
             return random_operators.lower(func, args, plain, like, self._next)
 
     def _next(self, make: Callable[[int], Recipe], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        found = next(self._left, None)
-        if found is None or tuple(found.shape) != shape or found.dtype != dtype:
+        tensor = next(self._left, None)
+        if tensor is None or tuple(tensor.shape) != shape or tensor.dtype != dtype:
             raise CaptureError("the program draws other random numbers than when it was captured")
-        return found.clone()
+        return tensor.clone()
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -101,9 +101,9 @@ class ValueTable:
 
     def number(self, tensor: torch.Tensor) -> int:
         """Returns the value number of a tensor of the program."""
-        found = self._arg(tensor)
-        assert isinstance(found, Ref)
-        return found.index
+        known = self._arg(tensor)
+        assert isinstance(known, Ref)
+        return known.index
 
     def alias(self, tensor: torch.Tensor, of: torch.Tensor) -> None:
         """Gives `tensor` the number of `of`: they are the same value in a graph."""
@@ -301,11 +301,11 @@ class ValueTable:
         operand = args[0]
         if not fixed and (name not in READS or not isinstance(operand, Ref)):
             raise CaptureError(f"{name} reads values, and what it decides by is not known", current_line())
-        found = self._actual.run(func, args, kwargs, everything=not fixed)
-        self.recorded.reads.append(found)
+        result = self._actual.run(func, args, kwargs, everything=not fixed)
+        self.recorded.reads.append(result)
         if not fixed and isinstance(operand, Ref):
-            self._decide(operand.index, "branch" if isinstance(found, bool) else "number", str(found))
-        return found
+            self._decide(operand.index, "branch" if isinstance(result, bool) else "number", str(result))
+        return result
 
     def actual(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns the value of a tensor of the program on the given arguments."""

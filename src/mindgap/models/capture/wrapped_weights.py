@@ -74,11 +74,11 @@ class _Wrapped(torch.nn.Module):
 
     def right_inverse(self, tensor: Any) -> list[torch.Tensor]:
         """Returns the plain tensors."""
-        found: list[torch.Tensor] = []
+        tensors: list[torch.Tensor] = []
         for name, part in zip(self._names, self._parts, strict=True):
             inner = getattr(tensor, name)
-            found += [inner] if part is None else part.right_inverse(inner)
-        return found
+            tensors += [inner] if part is None else part.right_inverse(inner)
+        return tensors
 
     def forward(self, *plain: torch.Tensor) -> Any:
         """Returns the subclass."""

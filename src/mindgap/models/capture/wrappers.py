@@ -29,8 +29,8 @@ def tell_compiled(program: Any) -> None:
 
 
 def _named(program: Any) -> list[tuple[str, torch.nn.Module]]:
-    found: list[tuple[str, torch.nn.Module]] = []
+    named: list[tuple[str, torch.nn.Module]] = []
     for prefix, root in modules_of(program):
         inside = cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules()))  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
-        found += [(".".join(part for part in (prefix, path) if part), module) for path, module in inside]
-    return found
+        named += [(".".join(part for part in (prefix, path) if part), module) for path, module in inside]
+    return named

@@ -73,20 +73,20 @@ def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> li
 def argument_sets(opened: Sequence[Program | Captured], asked: AskedArguments) -> list[Program | Captured]:
     """Returns the programs with the arguments that are asked for. Building one of them raises `SourceError` for a file
     that does not fit its arguments."""
-    found = _of_all_files(opened, asked.files) if asked.files else _chosen(opened, asked.number)
+    programs = _of_all_files(opened, asked.files) if asked.files else _chosen(opened, asked.number)
     for option, count in asked.sizes.items():
-        found[:] = [_repeated(one, option, count) for one in found]
-    return found
+        programs[:] = [_repeated(one, option, count) for one in programs]
+    return programs
 
 
 def _of_all_files(opened: Sequence[Program | Captured], files: Sequence[str]) -> list[Program | Captured]:
-    found: list[Program | Captured] = []
+    programs: list[Program | Captured] = []
     for one in opened:
         if isinstance(one, Captured):
             raise SourceError(f"{one.source}: it is a graph already; inputs=FILE needs the program")
         if one.first in ("", one.source):
-            found += _of_files(one, files)
-    return found
+            programs += _of_files(one, files)
+    return programs
 
 
 def _repeated(one: Program | Captured, option: str, count: int) -> Program:

@@ -84,13 +84,13 @@ def _generated(model: Any, ids: torch.Tensor, steps: int, way: GenerationWay) ->
         if way.compiled:
             model.forward = torch.compile(forward)  # pyright: ignore[reportUnknownMemberType] # typed in parts
         with torch.no_grad():
-            found = model.generate(batch, attention_mask=mask, generation_config=config)
+            output = model.generate(batch, attention_mask=mask, generation_config=config)
     finally:
         model.generation_config = before
         if way.compiled:
             del model.forward
-    logits = torch.stack([each[0] for each in found.logits])
-    return Generated(way.label, found.sequences[0, batch.shape[1] :].clone(), logits)
+    logits = torch.stack([each[0] for each in output.logits])
+    return Generated(way.label, output.sequences[0, batch.shape[1] :].clone(), logits)
 
 
 def _batch(ids: torch.Tensor, way: GenerationWay) -> tuple[torch.Tensor, torch.Tensor]:

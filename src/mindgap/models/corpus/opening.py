@@ -48,12 +48,12 @@ def open_source(text: str) -> list[Program | Captured]:
     opened = argument_sets(source.kind.open(source), arguments)
     if call is not None:
         opened = [decoding_program(one, call) for one in opened]
-    found: list[Program | Captured] = [*opened] if asked is None else [inside(one, asked) for one in opened]
+    programs: list[Program | Captured] = [*opened] if asked is None else [inside(one, asked) for one in opened]
     if steps:
-        found = [stepwise(one, steps) for one in found]
+        programs = [stepwise(one, steps) for one in programs]
     if selection is not None:
-        found = [of_program(one, selection) for one in found]
-    return [*map(_along_path, found)] if path_taken else found
+        programs = [of_program(one, selection) for one in programs]
+    return [*map(_along_path, programs)] if path_taken else programs
 
 
 def _path_option(source: Source) -> tuple[bool, Source]:

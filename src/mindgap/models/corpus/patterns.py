@@ -32,11 +32,11 @@ def expand(pattern: str) -> list[str]:
     if not source.kind.listed or not _GLOB.search(source.target):
         return [pattern]
     known = _names(source)
-    found = [name for name in known if fnmatch.fnmatchcase(name, source.target)]
-    if not found:
+    names = [name for name in known if fnmatch.fnmatchcase(name, source.target)]
+    if not names:
         near = suggest(_GLOB.sub("", source.target), known)
         raise SourceError(f"{pattern}: none of {source.scheme}'s {len(known)} names matches{near}")
-    return [f"{source.scheme}:{name}{options}" for name in found]
+    return [f"{source.scheme}:{name}{options}" for name in names]
 
 
 def parameters_of(text: str) -> int | None:
@@ -61,7 +61,7 @@ def _records(source: Source, options: str) -> list[str]:
     if hash_ and not _GLOB.search(wanted):
         return [source.text]
     known: list[str] = records.names(path)
-    found = [name for name in known if fnmatch.fnmatchcase(name, wanted or "*")]
-    if not found:
+    names = [name for name in known if fnmatch.fnmatchcase(name, wanted or "*")]
+    if not names:
         raise SourceError(f"{source.text}: no record of {path} matches")
-    return [f"records:{path}#{name}{options}" for name in found]
+    return [f"records:{path}#{name}{options}" for name in names]

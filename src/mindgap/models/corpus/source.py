@@ -93,8 +93,8 @@ def schemes() -> Mapping[str, Scheme]:
         if not isinstance(scheme, Scheme):
             warnings.warn(f"scheme {point.name}: {point.value} is no mindgap.models.corpus.Scheme", stacklevel=2)
             continue
-        found.setdefault(point.name, scheme)
-    return found
+        by_name.setdefault(point.name, scheme)
+    return by_name
 
 
 #: The user's own code, which no scheme announces.
@@ -151,9 +151,9 @@ class SourceOptions:
 
 def parse(text: str) -> Source:
     """Parses a source. Raises `SourceError` if it has no known form."""
-    found = _OPTIONS.search(text)
-    body = text[: found.start()] if found else text
-    pairs = found.group(1).split("&") if found else []
+    match = _OPTIONS.search(text)
+    body = text[: match.start()] if match else text
+    pairs = match.group(1).split("&") if match else []
     options = dict(pair.split("=", 1) for pair in pairs)
     head, colon, tail = body.partition(":")
     if colon and head in schemes():

@@ -56,9 +56,9 @@ class Untranslated(Exception):
 
     def at(self, name: str, op: str) -> Untranslated:
         """Returns the same with the node's name before it."""
-        found = type(self)(f"node {name} ({op}): {self}")
-        found.located = True
-        return found
+        located = type(self)(f"node {name} ({op}): {self}")
+        located.located = True
+        return located
 
 
 class MissingTranslation(Untranslated):
@@ -166,8 +166,8 @@ def _asked_for(error: Exception) -> str | None:
     """Returns what was to be allocated where memory ran out, None for another error."""
     if isinstance(error, MemoryError):
         return one_line(error) if str(error) else "Python told no size"
-    found = _ALLOCATOR.search(str(error))
-    return None if found is None else f"PyTorch asked for {int(found[1]):,} bytes ({int(found[1]) / 2**30:,.1f} GiB)"
+    match = _ALLOCATOR.search(str(error))
+    return None if match is None else f"PyTorch asked for {int(match[1]):,} bytes ({int(match[1]) / 2**30:,.1f} GiB)"
 
 
 class TranslatedModel(torch.nn.Module):
@@ -211,8 +211,8 @@ class TranslatedModel(torch.nn.Module):
         steps = self.steps
         last = {name: i for i, step in enumerate(steps) for name in step.operands}
         for i, step in enumerate(steps):
-            found = step(*[values[name] if name else None for name in step.operands])
-            values.update({name: tensor for name, tensor in zip(step.outputs, found, strict=False) if name})
+            results = step(*[values[name] if name else None for name in step.operands])
+            values.update({name: tensor for name, tensor in zip(step.outputs, results, strict=False) if name})
             for name in (*step.operands, *step.outputs):
                 if last.get(name, -1) <= i and name not in self.outputs:
                     values.pop(name, None)

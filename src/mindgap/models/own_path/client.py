@@ -132,10 +132,10 @@ class OwnPathClient:
                 source_file=is_source,
             )  # fmt: skip
         seconds = time.perf_counter() - started
-        found = own_run(platform, way, frame.header, frame.arrays, seconds, file=file is not None)
-        found = replace(found, source_file=is_source)
-        found = replace(found, environment=away.name if away is not None else "")
-        return replace(found, first=first) if frame.header["first"] else found
+        own = own_run(platform, way, frame.header, frame.arrays, seconds, file=file is not None)
+        own = replace(own, source_file=is_source)
+        own = replace(own, environment=away.name if away is not None else "")
+        return replace(own, first=first) if frame.header["first"] else own
 
     def run_sizes(self, source: str, platform: PlatformName, declared: bool) -> SizedRuns | None:
         """Exports the only program of a source with dynamic dimensions, and runs it at several sizes; a ready-made file

@@ -51,26 +51,26 @@ class DynamicDimensions:
 
     def resized(self, program: FlatProgram, chosen: Mapping[str, int]) -> list[torch.Tensor]:
         """The arguments with other sizes: their slices, again from the first where there are more."""
-        found = list(program.tensors)
+        tensors = list(program.tensors)
         for name, size in chosen.items():
             for place in self.places[name]:
-                index = torch.arange(place.size(size)) % found[place.tensor].shape[place.axis]
-                found[place.tensor] = found[place.tensor].index_select(place.axis, index).contiguous()
-        return found
+                index = torch.arange(place.size(size)) % tensors[place.tensor].shape[place.axis]
+                tensors[place.tensor] = tensors[place.tensor].index_select(place.axis, index).contiguous()
+        return tensors
 
     def chosen(self, program: FlatProgram) -> list[dict[str, int]]:
         """The sizes to run: each dimension's smallest, largest, and one between that was not exported, the others as
         they are; then all smallest and all largest."""
         given = {size.name: self._given(program, size) for size in self.sizes}
-        found: list[dict[str, int]] = []
+        sizes: list[dict[str, int]] = []
         for size in self.sizes:
             between = (size.low + size.high) // 2
             between += between == given[size.name]
             for value in dict.fromkeys((size.low, size.high, min(between, size.high))):
-                found.append({size.name: value})
+                sizes.append({size.name: value})
         if len(self.sizes) > 1:
-            found += [{size.name: size.low for size in self.sizes}, {size.name: size.high for size in self.sizes}]
-        return [each for each in found if any(given[name] != value for name, value in each.items())]
+            sizes += [{size.name: size.low for size in self.sizes}, {size.name: size.high for size in self.sizes}]
+        return [each for each in sizes if any(given[name] != value for name, value in each.items())]
 
     def _given(self, program: FlatProgram, size: DynamicSize) -> int:
         """The size with which the arguments have it; 0 where no size of the range gives it."""
@@ -190,11 +190,11 @@ def run_sizes(
     for words, tensors, expected in chosen:
         # A file has no export that is kept: it is fed as if for the first time.
         feeding = FlatProgram(program.program, *program.arguments(tensors), input_map=program.input_map)
-        found = run_by(feeding, exporting) if file else run_by(program, exporting, tensors, exports)
-        if isinstance(found, Failure):
-            runs.append(SizeRun(words, None, found.message, found.line))
+        results = run_by(feeding, exporting) if file else run_by(program, exporting, tensors, exports)
+        if isinstance(results, Failure):
+            runs.append(SizeRun(words, None, results.message, results.line))
         else:
-            runs.append(SizeRun(words, distance(found, expected)))
+            runs.append(SizeRun(words, distance(results, expected)))
     if all(each.apart is not None and each.apart < FAR for each in runs) or any(each.line for each in runs):
         return runs, left_out
     line = _fixing_line(program, exporting)
@@ -210,15 +210,15 @@ def _places(program: FlatProgram, name: str) -> list[_Place]:
     """The tensors (by place among the arguments) and dimensions that a name stands for."""
     if name in _EVERYWHERE:
         wanted = _EVERYWHERE[name]
-        found = [_Place(place, wanted) for place, tensor in enumerate(program.tensors) if tensor.dim() > wanted]
+        places = [_Place(place, wanted) for place, tensor in enumerate(program.tensors) if tensor.dim() > wanted]
     else:
         argument, _, dimension = name.rpartition(".")
         known = [place for place, each in enumerate(program.names) if each == argument]
         fits = dimension.isdecimal() and known and program.tensors[known[0]].dim() > int(dimension)
-        found = [_Place(known[0], int(dimension))] if fits else []
-    if not found:
+        places = [_Place(known[0], int(dimension))] if fits else []
+    if not places:
         raise MindgapError(
             f"--dynamic {name}: no argument has it: name batch, seq or ARGUMENT.DIMENSION; the arguments are "
             f"{', '.join(f'{n} {list(t.shape)}' for n, t in zip(program.names, program.tensors, strict=True))}"
         )
-    return found
+    return places

@@ -57,7 +57,7 @@ def questions(program: FlatProgram, run: Callable[[], object] | None = None) -> 
     reads: Any = type(os.environ).__getitem__
     environment: CodeType = reads.__code__
     paths = module_paths(program.program)
-    found = dict[tuple[str, str], Question]()
+    by_key = dict[tuple[str, str], Question]()
 
     def noted(frame: FrameType, event: str, argument: object) -> None:
         if event != "call":
@@ -71,7 +71,7 @@ def questions(program: FlatProgram, run: Callable[[], object] | None = None) -> 
             return
         if not _asked_by_torch(frame):
             asked = Question(name, current_origin(paths))
-            found.setdefault((name, asked.line), asked)
+            by_key.setdefault((name, asked.line), asked)
 
     before = sys.getprofile()
     sys.setprofile(noted)
@@ -82,20 +82,20 @@ def questions(program: FlatProgram, run: Callable[[], object] | None = None) -> 
             run_eagerly(program) if run is None else run()
     finally:
         sys.setprofile(before)
-    return tuple(found.values())
+    return tuple(by_key.values())
 
 
 def training_modules(program: Any) -> tuple[str, ...]:
     """Returns the paths of the modules in training mode that compute something else than in evaluation mode."""
-    found: list[str] = []
+    modules: list[str] = []
     for prefix, root in modules_of(program):
         inside = cast("Iterable[tuple[str, torch.nn.Module]]", root.named_modules())
         for path, module in inside:
             home = type(module).__module__
             drops = home == _DROPOUT and getattr(module, "p", 0) > 0
             if module.training and (drops or (home in _BATCH_NORM and bool(getattr(module, "track_running_stats", 1)))):
-                found.append(".".join(part for part in (prefix, path) if part) or type(module).__name__)
-    return tuple(found)
+                modules.append(".".join(part for part in (prefix, path) if part) or type(module).__name__)
+    return tuple(modules)
 
 
 def _code(name: str) -> CodeType | None:

@@ -90,14 +90,14 @@ class InputsNotMatched(ValueError):
 def failure_of(error: BaseException, runner: ScriptRunner, program: FlatProgram) -> Failure:
     """Returns what an error that a runner raised says of a program."""
     said = "\n".join(str(each) for each in _causes(error))
-    found = _with_operator(_failure(error, runner), error, program)
+    failure = _with_operator(_failure(error, runner), error, program)
     # A refusal of ours, of an exporter, and of a front end that takes what it exports, is not the runtime's.
     lines = [
         linecache.getline(RUNNER_FILE, at) for frame, at in traceback.walk_tb(error.__traceback__) if _is_runner(frame)
     ]
     exports = any("once(" in line for line in lines)
-    of_the_runtime = bool(runner.refusal) and not found.ours and not found.operator and not exports
-    return replace(found, refused=of_the_runtime and re.search(runner.refusal, said) is not None)
+    of_the_runtime = bool(runner.refusal) and not failure.ours and not failure.operator and not exports
+    return replace(failure, refused=of_the_runtime and re.search(runner.refusal, said) is not None)
 
 
 def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
@@ -165,10 +165,10 @@ def _line_calling(operators: Sequence[str], program: FlatProgram) -> str:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    found = [error]
-    while (inner := found[-1].__cause__ or found[-1].__context__) is not None and inner not in found:
-        found.append(inner)
-    return found
+    causes = [error]
+    while (inner := causes[-1].__cause__ or causes[-1].__context__) is not None and inner not in causes:
+        causes.append(inner)
+    return causes
 
 
 def _line(error: BaseException, packages: Sequence[str]) -> str:

@@ -44,12 +44,12 @@ def wrong_nodes(
         return FileNodes(reason=cut)
     with tempfile.TemporaryDirectory(prefix="mindgap-cut-") as scratch:
         search = _Search(cut, runner, path, Path(scratch) / "part.onnx", time.monotonic() + seconds, shown)
-        found = search.alone()
-        if not found.nodes and not found.reason and shown is not None:
-            found = search.window()
-    if found.nodes and folder is not None:
-        found = replace(found, file=_written(cut, search.places[0], folder))
-    return found
+        nodes = search.alone()
+        if not nodes.nodes and not nodes.reason and shown is not None:
+            nodes = search.window()
+    if nodes.nodes and folder is not None:
+        nodes = replace(nodes, file=_written(cut, search.places[0], folder))
+    return nodes
 
 
 @dataclass
@@ -66,13 +66,13 @@ class _Search:
 
     def alone(self) -> FileNodes:
         """Runs each node alone, in order, until the time is used up."""
-        found: list[FileNode] = []
+        nodes: list[FileNode] = []
         self.places = []
         for place in range(len(self.cut.model.graph.node)):
-            if time.monotonic() > self.until or len(found) == _MOST:
-                return FileNodes(tuple(found), complete=False)
+            if time.monotonic() > self.until or len(nodes) == _MOST:
+                return FileNodes(tuple(nodes), complete=False)
             if any(name not in self.cut.values for name in self.cut.model.graph.node[place].input if name):
-                return FileNodes(tuple(found), complete=False)
+                return FileNodes(tuple(nodes), complete=False)
             ours = self.ran([place], self.cut.results(place))
             expected = self.cut.evaluated(place)
             if isinstance(expected, str):
@@ -86,9 +86,9 @@ class _Search:
                 continue
             node = self.failed(place, ours) if isinstance(ours, Failure) else self.wrong(place, ours, expected)
             if node is not None:
-                found.append(node)
+                nodes.append(node)
                 self.places.append([place])
-        return FileNodes(tuple(found))
+        return FileNodes(tuple(nodes))
 
     def window(self) -> FileNodes:
         """Returns the shortest run of nodes that ends at the first result that is wrong when all nodes before it run
@@ -144,8 +144,8 @@ class _Search:
         held = {name: each.value for name, each in fed.items() if isinstance(each, HeldInput)}
         flat = FlatProgram(UntranslatedModel([*given], "", fixed=held), tuple(given.values()), {})
         text = self.runner.run.replace(repr(str(self.path.resolve())), repr(str(self.part)))
-        found = run_by(flat, replace(self.runner, run=text))
-        return found if isinstance(found, Failure) else dict(zip(outputs, found, strict=False))
+        outcome = run_by(flat, replace(self.runner, run=text))
+        return outcome if isinstance(outcome, Failure) else dict(zip(outputs, outcome, strict=False))
 
     def failed(self, place: int, failure: Failure) -> FileNode | None:
         """The node, where it fails alone as the file does."""

@@ -71,17 +71,19 @@ def file_changes(path: Path, program: FlatProgram) -> FileChanges:
     starts: list[int] = []
     if file.ops == fresh.ops:
         for place, (old, new) in enumerate(zip(file.nodes, fresh.nodes, strict=True)):
-            found = _constants(old, new, file, fresh, {*pairs.values()})
-            constants += found
-            starts += [place] if found else []
+            changes = _constants(old, new, file, fresh, {*pairs.values()})
+            constants += changes
+            starts += [place] if changes else []
     else:
         matched = SequenceMatcher(None, file.ops, fresh.ops, autojunk=False).get_opcodes()
         starts += [j for kind, _, _, j, _ in matched if kind != "equal"][:1]
     touched = {name for name, _ in changed}.union(missing)
     users = ({_plain_name(name, state) for name in node.input} for node in fresh.nodes)
     starts += [place for place, names in enumerate(users) if touched & names][:1]
-    found = FileChanges(changed, len(pairs), missing, tuple(constants), tuple((op, n) for op, n in counts.items() if n))
-    return _starting(found, fresh.nodes[min(starts)]) if starts and min(starts) < len(fresh.nodes) else found
+    changes = FileChanges(
+        changed, len(pairs), missing, tuple(constants), tuple((op, n) for op, n in counts.items() if n)
+    )
+    return _starting(changes, fresh.nodes[min(starts)]) if starts and min(starts) < len(fresh.nodes) else changes
 
 
 def _starting(found: FileChanges, first: Any) -> FileChanges:
@@ -105,11 +107,11 @@ def _side(model: Any) -> _Side:
 
 def _all_nodes(graph: Any) -> list[Any]:
     """The nodes of a graph and of the graphs inside its nodes, in order."""
-    found: list[Any] = []
+    nodes: list[Any] = []
     for node in graph.node:
-        found.append(node)
-        found += [inner for each in node.attribute if each.HasField("g") for inner in _all_nodes(each.g)]
-    return found
+        nodes.append(node)
+        nodes += [inner for each in node.attribute if each.HasField("g") for inner in _all_nodes(each.g)]
+    return nodes
 
 
 def _fresh(model: Any, program: FlatProgram) -> Any:
@@ -167,15 +169,15 @@ def _off(stored: Array, weight: Array) -> float:
 def _constants(old: Any, new: Any, file: _Side, fresh: _Side, weights: set[str]) -> list[tuple[str, str, str]]:
     """The attributes and constant operands of two nodes of an operator that both have and that differ."""
     ours, theirs = ({e.name: _value(e) for e in node.attribute if not e.HasField("g")} for node in (old, new))
-    found = [
+    constants = [
         (f"{name} of {old.op_type}", ours[name], theirs[name])
         for name in ours if name in theirs and ours[name] != theirs[name]
     ]  # fmt: skip
     for own, other in zip(old.input, new.input, strict=False):
         a, b = file.tensors.get(own), fresh.tensors.get(other)
         if a is not None and b is not None and own not in weights and not np.array_equal(a, b):
-            found.append((f"an operand of {old.op_type}", _words(a), _words(b)))
-    return found
+            constants.append((f"an operand of {old.op_type}", _words(a), _words(b)))
+    return constants
 
 
 def _value(attribute: Any) -> str:

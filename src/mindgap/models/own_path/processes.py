@@ -64,16 +64,16 @@ class Processes:
             while True:
                 busy = [each.since for each in self._all if each.since is not None]
                 if len(busy) < len(self._all):
-                    found = next(each for each in self._all if each.since is None)
+                    process = next(each for each in self._all if each.since is None)
                     break
                 left = max(busy, default=0.0) + self._slow_s - time.monotonic()
                 if not busy or (left <= 0 and len(busy) < self._most):
-                    found = _Process(self._start())
-                    self._all.append(found)
+                    process = _Process(self._start())
+                    self._all.append(process)
                     break
                 self._changed.wait(left if len(busy) < self._most and left < math.inf else None)
-            found.since = math.inf
-            return found
+            process.since = math.inf
+            return process
 
     def kill(self) -> None:
         """Ends all processes from another thread, in the middle of requests too. They start no others."""

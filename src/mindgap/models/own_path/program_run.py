@@ -205,9 +205,9 @@ class FlatProgram(torch.nn.Module):
         from mindgap.aten.tensors import to_torch
 
         generator = torch.Generator().manual_seed(0)
-        found = [tensor.detach().clone() for tensor in self.tensors]
+        tensors = [tensor.detach().clone() for tensor in self.tensors]
         changed = False
-        for tensor in found:
+        for tensor in tensors:
             flat = tensor.reshape(-1)
             held = not (tensor.is_floating_point() or tensor.is_complex())
             values = _array(flat)  # PyTorch compares no unsigned integers of more than 8 bits
@@ -220,7 +220,7 @@ class FlatProgram(torch.nn.Module):
                 mixed = kept[torch.randint(kept.numel(), (flat.numel(),), generator=generator)]
             changed = changed or not np.array_equal(_bytes(mixed), _bytes(flat))
             tensor.copy_(mixed.reshape(tensor.shape))
-        return found if changed else None
+        return tensors if changed else None
 
 
 def run_eagerly(program: FlatProgram, tensors: Sequence[torch.Tensor] | None = None) -> list[Array]:
@@ -362,13 +362,13 @@ def run_by(
     try:
         with as_it_was(program.program), torch.no_grad(), _tracer_warnings(program.warned):
             given: Any = run(program, fresh)
-            found = arrays_of(tensors_of(given) if isinstance(given, list) else given)  # pyright: ignore[reportUnknownArgumentType] # a runner's
+            arrays = arrays_of(tensors_of(given) if isinstance(given, list) else given)  # pyright: ignore[reportUnknownArgumentType] # a runner's
     except (Exception, SystemExit) as error:
         return failure_of(error, runner, program)
     if later is not None and asked < 2 and not again:
         return Failure("it exports and runs in one call", ours=True)
     program.written = [] if fed is None else program.written_of(fed, program.tensors if later is None else later)
-    return found
+    return arrays
 
 
 def function_of(runner: ScriptRunner, exports: dict[str, Any] | None = None) -> Run:

@@ -89,6 +89,6 @@ def check_file(platform: PlatformName, file: Path, mapped: bool = False) -> None
 
 def way_of(runner: ScriptRunner) -> str:
     """Returns the call by which a runner exports or compiles a program."""
-    found = {name: runner.run.find(f"{name}(") for name in _STEPS}
-    there = [name for name, place in found.items() if place >= 0]
-    return min(there, key=lambda name: found[name]) if there else "the runtime's own front end"
+    steps = {name: runner.run.find(f"{name}(") for name in _STEPS}
+    there = [name for name, place in steps.items() if place >= 0]
+    return min(there, key=lambda name: steps[name]) if there else "the runtime's own front end"

@@ -208,18 +208,18 @@ class SizedRuns:
 def file_changes_of(header: Mapping[str, Any]) -> FileChanges:
     """Reads the answer of `worker.Programs.changes`."""
     lists: Mapping[str, list[Any]] = {name: header[name] for name in ("weights", "constants", "nodes")}
-    pairs: dict[str, Any] = {name: tuple(tuple(each) for each in found) for name, found in lists.items()}
+    pairs: dict[str, Any] = {name: tuple(tuple(each) for each in changes) for name, changes in lists.items()}
     others = {name: header[name] for name in ("compared", "start", "line", "reason")}
     return FileChanges(**pairs, missing=tuple(header["missing"]), **others)
 
 
 def file_nodes_of(header: Mapping[str, Any]) -> FileNodes:
     """Reads the answer of `worker.Programs.nodes`."""
-    found: list[FileNode] = []
+    nodes: list[FileNode] = []
     for each in header["nodes"]:
         given: dict[str, Any] = {**each, "example": tuple(each["example"]) if each["example"] else None}
-        found.append(FileNode(**given))
-    return FileNodes(tuple(found), header["complete"], header["reason"], header["file"])
+        nodes.append(FileNode(**given))
+    return FileNodes(tuple(nodes), header["complete"], header["reason"], header["file"])
 
 
 def own_run(
@@ -229,17 +229,17 @@ def own_run(
     """Reads the answer of `worker.Programs.run`."""
     left = iter(arrays)
     failure: Mapping[str, Any] = header["failure"] or {}
-    found = {name: tuple(islice(left, count)) for name, count in header.get("groups", {}).items()}
+    groups = {name: tuple(islice(left, count)) for name, count in header.get("groups", {}).items()}
     return OwnRun(
-        platform, way, found.get("outputs"), found.get("eager", ()), found.get("other_arguments", ()),
-        found.get("other_outputs", ()), found.get("other_eager", ()), failure.get("message", ""),
+        platform, way, groups.get("outputs"), groups.get("eager", ()), groups.get("other_arguments", ()),
+        groups.get("other_outputs", ()), groups.get("other_eager", ()), failure.get("message", ""),
         failure.get("step", ""), failure.get("line", ""), failure.get("operator", ""),
         fed=not failure.get("ours", False), refused=failure.get("refused", False),
         asked=tuple((each[0], each[1]) for each in header["asked"]),
         training=tuple(header["training"]), warned=tuple((each[0], each[1]) for each in header.get("warned", ())),
         seconds=seconds, file=file, dynamic=bool(header.get("dynamic")),
         by_order=tuple((each[0], each[1]) for each in header.get("by_order", ())),
-        second_outputs=found.get("second_outputs", ()), second_eager=found.get("second_eager", ()),
+        second_outputs=groups.get("second_outputs", ()), second_eager=groups.get("second_eager", ()),
         changes=tuple((each[0], each[1]) for each in header.get("changes", ())),
         unwritten=tuple(header.get("unwritten", ())), draws=bool(header.get("draws")),
         repeats=bool(header.get("repeats")), grown=tuple(header.get("grown", ())),

@@ -49,7 +49,7 @@ def first_part(
     failure counts as a difference.
     """
     until = time.monotonic() + seconds
-    found = Located("", type(program).__name__)
+    located = Located("", type(program).__name__)
     shown = FlatProgram(program, args, kwargs), None if later is None else FlatProgram(program, *later)
     given, named = fresh_copy((tuple(args), dict(kwargs)))
     with as_it_was(program):
@@ -60,7 +60,7 @@ def first_part(
     while left:
         path = left.pop(0)
         if time.monotonic() > until:
-            found = replace(found, complete=False)
+            located = replace(located, complete=False)
             break
         try:
             with as_it_was(program):
@@ -71,14 +71,14 @@ def first_part(
             continue
         tried = FlatProgram(module, given, named), fed
         if _shows(*tried, runner, apart):
-            shown, found, left = tried, Located(path, type(module).__name__), _children(path, paths)
-    if found.path:
-        found = replace(found, line=_calling_line(program, args, kwargs, found.path))
+            shown, located, left = tried, Located(path, type(module).__name__), _children(path, paths)
+    if located.path:
+        located = replace(located, line=_calling_line(program, args, kwargs, located.path))
     if apart is None:
-        return found
+        return located
     if shown[1] is not None:
         _make_dynamic(shown[0], shown[1])
-    return replace(found, step=step_at_fault(*shown, runner, partial(_limit, apart)))
+    return replace(located, step=step_at_fault(*shown, runner, partial(_limit, apart)))
 
 
 def _calling_line(program: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], path: str) -> str:
@@ -108,12 +108,12 @@ def _shows(module: FlatProgram, fed: FlatProgram | None, runner: ScriptRunner, a
         runner = told_of_dimensions(runner) or runner
     # The expected outputs first: a runner may change what the module holds.
     expected = run_eagerly(fed or module)
-    found = run_by(module, runner, None if fed is None else fed.tensors, {})
-    if isinstance(found, Failure):
-        return (apart is None or resized) and not found.ours
+    outcome = run_by(module, runner, None if fed is None else fed.tensors, {})
+    if isinstance(outcome, Failure):
+        return (apart is None or resized) and not outcome.ours
     if apart is None and not resized:
         return False
-    return distance(found, expected) >= _limit(apart, expected)
+    return distance(outcome, expected) >= _limit(apart, expected)
 
 
 def _limit(apart: float | None, expected: Sequence[Array]) -> float:

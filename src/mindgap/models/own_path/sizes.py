@@ -49,12 +49,12 @@ def sizes_of(words: str) -> dict[str, int]:
 
 def parse_sizes(text: str) -> tuple[DynamicSize, ...]:
     """Parses `batch=2..8,seq=1..128`. Raises `MindgapError`."""
-    found: list[DynamicSize] = []
+    sizes: list[DynamicSize] = []
     for each in text.split(","):
         read = _RANGE.fullmatch(each.strip())
         if read is None or not 1 <= int(read["low"]) < int(read["high"]):
             raise MindgapError(
                 f"--dynamic {each}: write NAME=LOW..HIGH, as in batch=2..8 or tokens.1=1..128, with 1 ≤ LOW < HIGH"
             )
-        found.append(DynamicSize(read["name"], int(read["low"]), int(read["high"])))
-    return tuple(found)
+        sizes.append(DynamicSize(read["name"], int(read["low"]), int(read["high"])))
+    return tuple(sizes)

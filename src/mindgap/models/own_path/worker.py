@@ -120,15 +120,17 @@ class Programs:
         started = time.monotonic()
         if first is not None or header["first"] == header["source"]:
             exports = self._exports.setdefault(runner.run, {})
-        found = run_by(program if first is None else first, runner, None if first is None else program.tensors, exports)
-        if isinstance(found, Failure) and found.ours and first is not None:
+        outcome = run_by(
+            program if first is None else first, runner, None if first is None else program.tensors, exports
+        )
+        if isinstance(outcome, Failure) and outcome.ours and first is not None:
             # It exports and runs in one call.
             first, answer["first"] = None, False
-            found = run_by(program, runner)
-        if isinstance(found, Failure):
+            outcome = run_by(program, runner)
+        if isinstance(outcome, Failure):
             # That an exporter takes no such argument has nothing to do with what the program asks.
             asked: Any = [] if program.objects else answer["asked"]
-            return {**answer, "asked": asked, "failure": dataclasses.asdict(found)}, []
+            return {**answer, "asked": asked, "failure": dataclasses.asdict(outcome)}, []
         warned = (first or program).warned
         if header["first"]:
             # A run of what was exported before warns of nothing.
@@ -138,7 +140,7 @@ class Programs:
         written = (first or program).written
         answer["unwritten"] = [name for name in self._written if name not in written]
         answer["by_order"] = [list(each) for each in program.by_order]
-        groups = {"outputs": found, "eager": self._eager}
+        groups = {"outputs": outcome, "eager": self._eager}
         # Code of `torch.compile` looks at attributes again, and shares buffers.
         if first is None and distance(self._second, self._eager) > 0 and exports.keys() & _FIXED:
             again = run_by(program, runner, program.tensors, exports)
@@ -156,12 +158,12 @@ class Programs:
         from mindgap.models.own_path.program_run import run_by
 
         # The file is there already: a run with exports feeds the given tensors at once.
-        found = run_by(
+        outcome = run_by(
             self._flat(header), requested_runner(header), [to_torch(array) for array in arrays], {"file": None}
         )
-        if isinstance(found, Failure):
-            return {"kind": "fed", "failure": found.message}, ()
-        return {"kind": "fed", "failure": None}, found
+        if isinstance(outcome, Failure):
+            return {"kind": "fed", "failure": outcome.message}, ()
+        return {"kind": "fed", "failure": None}, outcome
 
     def nodes(self, header: Mapping[str, Any], arrays: Sequence[Array]) -> tuple[Header, Sequence[Array]]:
         """Finds the nodes of a model file that a runner computes otherwise. `arrays`: in place of its arguments."""
@@ -221,11 +223,11 @@ class Programs:
             eager = run_eagerly(self._flat(header), others)
         except Exception:  # the program refuses other values
             return {}
-        found = run_by(program, requested_runner(header), others, exports)
-        if isinstance(found, Failure):
+        outcome = run_by(program, requested_runner(header), others, exports)
+        if isinstance(outcome, Failure):
             return {}
         given = [to_numpy(tensor) for tensor in others]
-        return {"other_arguments": given, "other_outputs": found, "other_eager": eager}
+        return {"other_arguments": given, "other_outputs": outcome, "other_eager": eager}
 
     def sizes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Exports a program with dynamic dimensions, and runs it at several sizes."""
@@ -235,12 +237,12 @@ class Programs:
 
         flat = self._flat(header)
         dimensions = self._dimensions(flat, header)
-        found = run_sizes(flat, self._flat(header), requested_runner(header), dimensions, header["file"])
-        if isinstance(found, Failure):
+        outcome = run_sizes(flat, self._flat(header), requested_runner(header), dimensions, header["file"])
+        if isinstance(outcome, Failure):
             at = [size_words(each) for each in dimensions.chosen(flat)[:1]]
-            return {"kind": "sized", "failure": dataclasses.asdict(found), "at": at}, ()
-        runs = [[run.words, run.apart, run.message, run.line] for run in found[0]]
-        return {"kind": "sized", "failure": None, "runs": runs, "left_out": found[1]}, ()
+            return {"kind": "sized", "failure": dataclasses.asdict(outcome), "at": at}, ()
+        runs = [[run.words, run.apart, run.message, run.line] for run in outcome[0]]
+        return {"kind": "sized", "failure": None, "runs": runs, "left_out": outcome[1]}, ()
 
     def check_sizes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Builds a program. Raises `MindgapError` where no argument has a dynamic dimension that the user names."""

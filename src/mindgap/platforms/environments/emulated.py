@@ -117,10 +117,10 @@ def check_emulated_arithmetic(where: Environment) -> list[ArithmeticResult]:
             np.savez(folder / f"{number:02}.npz", **arrays)
         command = [*where.command("mindgap.platforms.environments.emulated_arithmetic"), name]
         run(command, f"environment {where.name}: the arithmetic of its emulated processor cannot be checked")
-        found = [_arithmetic_result(operation, folder / f"{number:02}", where.emulation.machine)
+        results = [_arithmetic_result(operation, folder / f"{number:02}", where.emulation.machine)
                  for number, operation in enumerate(OPERATIONS)]  # fmt: skip
-    (where.folder / _ARITHMETIC).write_text(json.dumps([asdict(each) for each in found], indent=1) + "\n")
-    return found
+    (where.folder / _ARITHMETIC).write_text(json.dumps([asdict(each) for each in results], indent=1) + "\n")
+    return results
 
 
 def known_arithmetic(where: Environment) -> list[ArithmeticResult]:
@@ -158,19 +158,19 @@ def arithmetic_words(found: Sequence[ArithmeticResult]) -> str:
 
 
 def _arithmetic_result(operation: Operation, file: Path, machine: str) -> ArithmeticResult:
-    given, found = np.load(file.with_suffix(".npz")), file.with_suffix(".npy")
-    if not found.exists():
+    given, answer_file = np.load(file.with_suffix(".npz")), file.with_suffix(".npy")
+    if not answer_file.exists():
         return ArithmeticResult(operation.words, missing="the processor, or mindgap for its architecture, has no code")
     operands = [given[str(index)] for index in range(operation.arity)]
-    return judged(operation, operands, np.load(found), _DEFAULT_NAN.get(machine, "any"))
+    return judged(operation, operands, np.load(answer_file), _DEFAULT_NAN.get(machine, "any"))
 
 
 def _emulator(folder: Path, machine: str, processor: str, say: Say) -> Path:
     """The emulator of this machine, or one from Debian's package. Raises `EnvironmentProblem` also where it does not
     know the processor."""
     program = f"qemu-{machine}-static"
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         say(f"downloading {_EMULATOR_PACKAGE} (63 MB)")
         here = platform.machine()
         own = f"install qemu-user-static of your system, or put the one file {program} of any system on the PATH"
@@ -179,13 +179,13 @@ def _emulator(folder: Path, machine: str, processor: str, say: Say) -> Path:
         (folder / "unpacked" / "usr" / "bin" / program).rename(folder / program)
         for each in ("apt", "unpacked"):
             shutil.rmtree(folder / each)
-        found = str(folder / program)
-    models = processors(found)
+        path = str(folder / program)
+    models = processors(path)
     if processor not in models:
         near = difflib.get_close_matches(processor, models, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"it knows {', '.join(models[:20])}"
-        raise EnvironmentProblem(f"{program} knows no processor {processor}: {hint} ({found} -cpu help lists all)")
-    return Path(found)
+        raise EnvironmentProblem(f"{program} knows no processor {processor}: {hint} ({path} -cpu help lists all)")
+    return Path(path)
 
 
 def _same_architecture(
@@ -242,8 +242,8 @@ def write_identity(root: Path, python: Path) -> None:
     QEMU 7.2 shows the host's /proc/cpuinfo. ONNX Runtime's processor detection ends with SIGSEGV on that of an x86-64
     processor from 1.29 on. Raises `EnvironmentProblem`.
     """
-    found = run([str(python), "-c", _ARM_IDENTITY], f"{python} does not tell what processor it runs on")
-    midr, capabilities = (int(number) for number in found.split())
+    identity = run([str(python), "-c", _ARM_IDENTITY], f"{python} does not tell what processor it runs on")
+    midr, capabilities = (int(number) for number in identity.split())
     features = [name for bit, name in enumerate(_ARM_FEATURES) if capabilities >> bit & 1]
     one = (
         f"BogoMIPS\t: 100.00\nFeatures\t: {' '.join(features)}\nCPU implementer\t: {midr >> 24:#04x}\n"

@@ -49,9 +49,9 @@ def _fused(operands: list[Any]) -> Any:
     memory.write(bytes.fromhex(code))
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_long)
     function = kind(ctypes.addressof(ctypes.c_char.from_buffer(memory)))
-    found = np.empty_like(operands[0])
-    function(*(each.ctypes.data for each in (*operands, found)), found.size)
-    return found
+    result = np.empty_like(operands[0])
+    function(*(each.ctypes.data for each in (*operands, result)), result.size)
+    return result
 
 
 def _has_fma3() -> bool:
@@ -65,9 +65,9 @@ def _main() -> None:
     for file in sorted(folder.glob("*.npz")):
         given = np.load(file)
         operands = [given[str(number)] for number in range(len(given.files) - 2)]
-        found = run(str(given["name"]), operands, str(given["result"]))
-        if found is not None:
-            np.save(file.with_suffix(".npy"), found)
+        result = run(str(given["name"]), operands, str(given["result"]))
+        if result is not None:
+            np.save(file.with_suffix(".npy"), result)
 
 
 if __name__ == "__main__":

@@ -66,8 +66,8 @@ class Emulation:
 
     def missing_features(self, program: str) -> tuple[str, ...]:
         """The features of the processor that the emulator says it lacks when it starts a program."""
-        found = subprocess.run(self.command(program), capture_output=True, text=True, timeout=_HELP_S, check=False)
-        return tuple(re.findall(r"doesn't support requested feature: \S+?\.([\w.-]+) \[bit", found.stderr))
+        printed = subprocess.run(self.command(program), capture_output=True, text=True, timeout=_HELP_S, check=False)
+        return tuple(re.findall(r"doesn't support requested feature: \S+?\.([\w.-]+) \[bit", printed.stderr))
 
     def write_starter(self, path: Path, program: str) -> None:
         """Writes a shell script that starts a program of that architecture, and is its own name to it (for a Python,
@@ -109,8 +109,8 @@ def foreign_architecture() -> str:
 
 def emulator_version(emulator: str) -> str:
     """The version that an emulator prints (`7.2.22`); empty where it prints none, or does not run."""
-    found = re.search(r"version (\S+)", _printed(emulator, "--version"))
-    return found[1] if found else ""
+    match = re.search(r"version (\S+)", _printed(emulator, "--version"))
+    return match[1] if match else ""
 
 
 def processors(emulator: str) -> list[str]:

@@ -121,8 +121,8 @@ class Environment:
         The message says what to do.
         """
         facts = self.facts(*NEEDED, *modules)
-        found = tuple(int(part) for part in facts.python.split(".")[:2])
-        if found < OLDEST_PYTHON:
+        python = tuple(int(part) for part in facts.python.split(".")[:2])
+        if python < OLDEST_PYTHON:
             oldest = ".".join(map(str, OLDEST_PYTHON))
             raise EnvironmentProblem(f"environment {self.name}: its Python is {facts.python}; workers need {oldest}")
         if facts.implementation != "CPython":
@@ -160,12 +160,12 @@ class Environment:
         if self.emulation is None:
             return
         for file in sorted((self.folder / "venv").glob("lib/python*/site-packages/*.dist-info/WHEEL")):
-            found = {tag.rpartition("-")[2] for tag in re.findall(r"^Tag: (\S+)", file.read_text(), re.MULTILINE)}
-            if not found or any(tag == "any" or tag.endswith(f"_{self.emulation.machine}") for tag in found):
+            tags = {tag.rpartition("-")[2] for tag in re.findall(r"^Tag: (\S+)", file.read_text(), re.MULTILINE)}
+            if not tags or any(tag == "any" or tag.endswith(f"_{self.emulation.machine}") for tag in tags):
                 continue
             package = file.parent.name.removesuffix(".dist-info").replace("-", " ")
             raise EnvironmentProblem(
-                f"environment {self.name}: {package} is built for {', '.join(sorted(found))}, its processor is "
+                f"environment {self.name}: {package} is built for {', '.join(sorted(tags))}, its processor is "
                 f"{self.emulation.machine}: {self._remedy()}"
             )
 
@@ -218,8 +218,8 @@ def environments() -> list[Environment]:
 def unfinished() -> list[str]:
     """The names of environments whose creation did not end."""
     folder = home() / "environments"
-    found = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    return [name for name in found if not (folder / name / _RECORD).exists()]
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    return [name for name in names if not (folder / name / _RECORD).exists()]
 
 
 def find(name: str) -> Environment:

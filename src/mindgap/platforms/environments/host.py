@@ -99,13 +99,13 @@ def _file() -> Path | None:
 
 def _trusted(file: Path) -> os.stat_result:
     """Raises `HostProblem` for a file of somebody else, whose commands would run as this user."""
-    found = file.stat()
-    if found.st_uid not in (0, os.geteuid()):
+    status = file.stat()
+    if status.st_uid not in (0, os.geteuid()):
         raise HostProblem(
-            f"{file} belongs to neither you nor root (user {found.st_uid}), and its commands would run as you: make it "
-            f"yours (chown) or remove it; a {FILE} of your own in the working directory comes first"
+            f"{file} belongs to neither you nor root (user {status.st_uid}), and its commands would run as you: make "
+            f"it yours (chown) or remove it; a {FILE} of your own in the working directory comes first"
         )
-    return found
+    return status
 
 
 @cache

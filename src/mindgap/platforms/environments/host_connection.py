@@ -105,8 +105,8 @@ class HostLink:
     def without_records(self, data: bytes) -> bytes:
         """Takes the records out of what came on standard error, which may arrive in pieces."""
         data, self._kept = self._kept + data, b""
-        for found in _RECORD.findall(data):
-            text = found.decode(errors="replace")
+        for record in _RECORD.findall(data):
+            text = record.decode(errors="replace")
             if text.startswith(ENDED):
                 self.ended = _end_told(text.removeprefix(ENDED)) or self.ended
         rest = _RECORD.sub(b"", data)
@@ -317,9 +317,9 @@ def silence() -> str:
 
 def _end_told(text: str) -> Mapping[str, Any] | None:
     """Reads how the process there ended. None for a record that does not say so."""
-    found = _object(text)
-    right = isinstance(found.get("status"), int) and isinstance(found.get("oom"), bool)
-    return found if right and are_seconds(found.get("cpu")) else None
+    content = _object(text)
+    right = isinstance(content.get("status"), int) and isinstance(content.get("oom"), bool)
+    return content if right and are_seconds(content.get("cpu")) else None
 
 
 def are_seconds(told: object) -> bool:
@@ -330,10 +330,10 @@ def are_seconds(told: object) -> bool:
 def _object(text: str | bytes) -> dict[str, Any]:
     """Reads a JSON object that another machine sent; an empty one where it is none."""
     try:
-        found: Any = json.loads(text)
+        content: Any = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
 
 
 def _read(host: Host, line: bytes) -> Mapping[str, Any]:

@@ -85,16 +85,16 @@ def adopt(name: str, python: str, say: Say) -> Environment:
     mindgap's, behind its own packages. Raises `EnvironmentProblem` as `create` does."""
     # Not resolved: the link in a virtual environment is what makes it one.
     path = shutil.which(python) or python
-    found = Environment(name, os.path.abspath(path))
+    environment = Environment(name, os.path.abspath(path))
     with new_folder(name):
-        missing = found.facts(*NEEDED).missing
+        missing = environment.facts(*NEEDED).missing
         if missing:
-            say(f"installing {' '.join(missing)} in {found.packages}; the environment itself is not changed")
-            options = ["--no-deps", "--target", str(found.packages)]
-            install(found.python, [*options, *missing], shutil.which("uv"))
-        found.check()
-        found.save()
-    return found
+            say(f"installing {' '.join(missing)} in {environment.packages}; the environment itself is not changed")
+            options = ["--no-deps", "--target", str(environment.packages)]
+            install(environment.python, [*options, *missing], shutil.which("uv"))
+        environment.check()
+        environment.save()
+    return environment
 
 
 def remove(name: str) -> Path:

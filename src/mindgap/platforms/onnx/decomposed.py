@@ -30,12 +30,12 @@ class DecomposedProgram:
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         given = iter([to_torch(array, each.spec) for array, each in zip(inputs, self._inputs, strict=True)])
-        found: dict[torch.fx.Node, Any] = {}
+        values: dict[torch.fx.Node, Any] = {}
         with torch.no_grad():
             for node in self._program.graph.nodes:
-                found[node] = _run(node, found, given)
+                values[node] = _run(node, values, given)
         results = [self._program.values[number] for number in self._outputs]
-        return [to_numpy(found[node]) for node in results if node is not None]
+        return [to_numpy(values[node]) for node in results if node is not None]
 
 
 def _run(node: torch.fx.Node, found: dict[torch.fx.Node, Any], given: Any) -> Any:

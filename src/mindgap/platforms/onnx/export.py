@@ -131,10 +131,10 @@ class _quiet:
 def _typed(error: BaseException, program: FxProgram) -> Exception:
     """Returns a refusal for a missing or incomplete translation, else a failure."""
     op = next((op for name, op in program.origin.items() if f"%{name} " in str(error)), "")
-    found, cause = onnx_export_messages.read(error)
-    if found.kind == "failure":
+    reading, cause = onnx_export_messages.read(error)
+    if reading.kind == "failure":
         return CompileFailure(f"{op}: translating it to ONNX failed: {type(cause).__name__}: {cause}", op)
-    return Unsupported(op, onnx_export_messages.why(found, cause))
+    return Unsupported(op, onnx_export_messages.why(reading, cause))
 
 
 def _bind_inputs(

@@ -34,14 +34,14 @@ def shared_export(graph: Graph, inputs: Sequence[Array], apart: bool = False, op
     if not where or weight_bytes(graph) > _MOST_BYTES:
         return export(graph, inputs, apart=apart, opset=opset)
     file = Path(where) / _key(graph, inputs, opset)
-    found = _read(file)
-    if found is None:
-        found = _tried(graph, inputs, opset)
-        if not isinstance(found, Exported) or len(found.model) <= _MOST_BYTES:
-            _write(file, found)
-    if isinstance(found, Exported):
-        return found
-    raise found
+    exported = _read(file)
+    if exported is None:
+        exported = _tried(graph, inputs, opset)
+        if not isinstance(exported, Exported) or len(exported.model) <= _MOST_BYTES:
+            _write(file, exported)
+    if isinstance(exported, Exported):
+        return exported
+    raise exported
 
 
 def _tried(graph: Graph, inputs: Sequence[Array], opset: int) -> _Found:

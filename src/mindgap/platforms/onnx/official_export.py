@@ -60,10 +60,10 @@ def _origin(node: Any) -> str:
 
 def _typed(error: BaseException, program: ExportedGraph) -> Exception:
     """Converts an exporter's error to a refusal or failure by the table of messages."""
-    found, inner = onnx_export_messages.read(error)
+    reading, inner = onnx_export_messages.read(error)
     op = _operator(error, program)
-    if found.kind == "refusal":
-        return Unsupported(op, onnx_export_messages.why(found, inner))
+    if reading.kind == "refusal":
+        return Unsupported(op, onnx_export_messages.why(reading, inner))
     reason = f"{type(inner).__name__}: {str(inner).strip()}"
     return CompileFailure(f"torch.onnx.export failed: {f'{op}: ' if op else ''}{reason}", op)
 
@@ -74,9 +74,9 @@ def _operator(error: BaseException, program: ExportedGraph) -> str:
     if len(called) == 1:
         return next(iter(called))
     for cause in reversed(causes(error)):
-        found = _OVERLOAD.search(str(cause))
-        if found:
-            return found[4] or f"{found[1]}.{found[2]}.{found[3]}"
+        match = _OVERLOAD.search(str(cause))
+        if match:
+            return match[4] or f"{match[1]}.{match[2]}.{match[3]}"
     return ""
 
 

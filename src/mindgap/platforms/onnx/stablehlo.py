@@ -68,8 +68,8 @@ class StableHloResults:
         _expand(module)
         _require_known(ir, module)
         taken, _ = _signature(ir, module)
-        found = stablehlo.eval_module(module, [_constant(ir, *each) for each in zip(given, taken, strict=True)])
-        return [np.array(each, order="C").reshape(tuple(ir.RankedTensorType(each.type).shape)) for each in found]
+        results = stablehlo.eval_module(module, [_constant(ir, *each) for each in zip(given, taken, strict=True)])
+        return [np.array(each, order="C").reshape(tuple(ir.RankedTensorType(each.type).shape)) for each in results]
 
 
 def _opened() -> tuple[Any, Any]:

@@ -98,8 +98,8 @@ class Evaluated:
         try:
             self._evaluator: Any = onnx.reference.ReferenceEvaluator(model)
         except Exception as error:
-            found = read(error)
-            raise loading_error(found.kind, _line(error), aten_operator(found, exported.origin)) from error
+            reading = read(error)
+            raise loading_error(reading.kind, _line(error), aten_operator(reading, exported.origin)) from error
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the model. Raises `Unsupported` where the evaluator lacks a case, `RunFailure` for other errors."""
@@ -107,14 +107,14 @@ class Evaluated:
         feeds = {name: as_real(inputs[number]) for name, number in zip(names, fed, strict=True)}
         try:
             with np.errstate(all="ignore"):
-                found: list[Any] = self._evaluator.run(None, feeds)
+                results: list[Any] = self._evaluator.run(None, feeds)
         except MemoryError:
             raise
         except Exception as error:
             reading = read(error)
             op = aten_operator(reading, self._exported.origin)
             raise running_error(reading.kind, _line(error), op) from error
-        arrays = [np.asarray(each) for each in found]
+        arrays = [np.asarray(each) for each in results]
         return [
             array if spec is None else as_declared(array, spec)
             for array, spec in zip(arrays, self._outputs, strict=True)

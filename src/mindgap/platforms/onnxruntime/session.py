@@ -108,11 +108,11 @@ def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False
     """Converts an error of a session or a run to a refusal or failure by the table of messages."""
     if isinstance(error, MemoryError):
         return error
-    found = onnxruntime_messages.read(str(error))
-    op = aten_operator(found, origin)
+    reading = onnxruntime_messages.read(str(error))
+    op = aten_operator(reading, origin)
     if running:
-        return running_error(found.kind, f"{type(error).__name__}: {error}", op)
-    return loading_error(found.kind, str(error), op)
+        return running_error(reading.kind, f"{type(error).__name__}: {error}", op)
+    return loading_error(reading.kind, str(error), op)
 
 
 class OnnxRuntimeExecutable:
@@ -137,12 +137,12 @@ class OnnxRuntimeExecutable:
         """Runs the session. Raises `Unsupported` if a kernel refuses, `RunFailure` for other errors."""
         feeds = {name: as_real(inputs[number]) for name, number in self._feeds}
         try:
-            found = self._run(feeds)
+            results = self._run(feeds)
         except Exception as error:
             raise _typed(error, self._origin, running=True) from error
         return [
             array if spec is None else as_declared(array, spec)
-            for array, spec in zip(found, self._outputs, strict=True)
+            for array, spec in zip(results, self._outputs, strict=True)
         ]
 
     def _run(self, feeds: Mapping[str, Array]) -> list[Array]:
@@ -153,10 +153,10 @@ class OnnxRuntimeExecutable:
     def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
         """Runs through OrtValues, which support dtypes that numpy lacks."""
         values = {name: _to_ort(array) for name, array in feeds.items()}
-        found = self._session.run_with_ort_values(None, values)
+        results = self._session.run_with_ort_values(None, values)
         return [
             value.numpy() if name is None else _bytes_of(value, name)
-            for value, name in zip(found, self._unnamed, strict=True)
+            for value, name in zip(results, self._unnamed, strict=True)
         ]
 
 

@@ -92,10 +92,10 @@ class OpenVinoDevice:
 
     def absent(self, core: Any) -> str:
         """Why it is not among the devices of OpenVINO's core; empty where it is."""
-        found = [str(each) for each in core.available_devices]
-        if any(self.holds(each) for each in found):
+        devices = [str(each) for each in core.available_devices]
+        if any(self.holds(each) for each in devices):
             return ""
-        return f"no {self.name} driver for OpenVINO: it finds {', '.join(found) or 'no device'} ({self.driver})"
+        return f"no {self.name} driver for OpenVINO: it finds {', '.join(devices) or 'no device'} ({self.driver})"
 
     def holds(self, device: str) -> bool:
         """Whether a name of OpenVINO's is this device, or one of several of its kind (`GPU.1`)."""
@@ -226,11 +226,11 @@ def _type_name(kind: Any) -> str:
 
 def _node_precisions(compiled: Any) -> dict[str, int]:
     """Counts the compiled model's nodes by type and precision (`Convolution:f32`)."""
-    found: Counter[str] = Counter()
+    precisions: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ordered_ops():
         said = node.get_rt_info()
-        found[f"{said['layerType'].astype(str)}:{said['runtimePrecision'].astype(str)}"] += 1
-    return dict(sorted(found.items()))
+        precisions[f"{said['layerType'].astype(str)}:{said['runtimePrecision'].astype(str)}"] += 1
+    return dict(sorted(precisions.items()))
 
 
 def _asks_for_half(graph: Graph) -> bool:
@@ -239,8 +239,8 @@ def _asks_for_half(graph: Graph) -> bool:
 
 def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:
     """Converts an error of the ONNX front end, the plugin, or a run to a refusal or failure."""
-    found = openvino_messages.read(str(error))
-    return openvino_messages.stopped(error, found, aten_operator(found, origin), running=running)
+    reading = openvino_messages.read(str(error))
+    return openvino_messages.stopped(error, reading, aten_operator(reading, origin), running=running)
 
 
 class OpenVinoExecutable:
@@ -283,11 +283,11 @@ class OpenVinoExecutable:
             self._request.infer()
         except Exception as error:
             raise self._stopped(error) from error
-        found: list[Array] = []
+        arrays: list[Array] = []
         for place, spec in self._outputs:
             array = to_array(self._request.get_output_tensor(place))
-            found.append(array if spec is None else as_declared(array, spec))
-        return found
+            arrays.append(array if spec is None else as_declared(array, spec))
+        return arrays
 
 
 def _fed(port: Any, numbers: Mapping[str, int]) -> int | None:
@@ -308,19 +308,19 @@ def to_tensor(array: Array) -> Any:
 def to_array(tensor: Any) -> Array:
     """Copies a tensor: a request reuses the memory of its outputs."""
     name = _UNNAMED.get(tensor.get_element_type().to_string())
-    found: Array = np.array(tensor.data, order="C")
-    return found if name is None else found.view(numpy_dtype(name))
+    array: Array = np.array(tensor.data, order="C")
+    return array if name is None else array.view(numpy_dtype(name))
 
 
 def properties(options: Options) -> dict[str, str | int]:
     """Returns what the options set in the plugin, by its properties."""
-    found = dict[str, str | int]()
+    values = dict[str, str | int]()
     if options.get("precision") == "f32":
-        found["INFERENCE_PRECISION_HINT"] = "f32"
+        values["INFERENCE_PRECISION_HINT"] = "f32"
     if options.get("activations") == "float":
-        found[_GROUP] = 0
+        values[_GROUP] = 0
     number = thread_count(options)
-    return found if number is None else {**found, "INFERENCE_NUM_THREADS": number}
+    return values if number is None else {**values, "INFERENCE_NUM_THREADS": number}
 
 
 def _accelerator_properties(options: Options) -> dict[str, str | int]:

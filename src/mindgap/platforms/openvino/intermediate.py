@@ -34,9 +34,11 @@ class _Evaluated:
         """Raises `CompileFailure` where the model has other inputs than the graph."""
         self._model = model
         numbers = dict(zip(names, fed, strict=True))
-        found = [next((numbers[name] for name in port.get_names() if name in numbers), None) for port in model.inputs]
-        self._fed = [number for number in found if number is not None]
-        if len(self._fed) != len(found):
+        numbers_fed = [
+            next((numbers[name] for name in port.get_names() if name in numbers), None) for port in model.inputs
+        ]
+        self._fed = [number for number in numbers_fed if number is not None]
+        if len(self._fed) != len(numbers_fed):
             raise CompileFailure(f"the converted model has inputs {[sorted(p.get_names()) for p in model.inputs]}")
         self._outputs = [(place, graph.values[number]) for place, number in zip(places, graph.outputs, strict=True)]
 

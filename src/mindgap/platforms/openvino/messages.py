@@ -106,7 +106,7 @@ def parts_of(message: str) -> list[tuple[str, str]]:
 
 
 def _read_part(operator: str, text: str, raised: str) -> Reading:
-    row = next((found for line in text.splitlines() if (found := TABLE.find(line.strip(), raised))), None)
+    row = next((row_found for line in text.splitlines() if (row_found := TABLE.find(line.strip(), raised))), None)
     kind: Kind = "failure" if row is None else row.kind
     model = _ONNX_NODE.search(text)
     if model:

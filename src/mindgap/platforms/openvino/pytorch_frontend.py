@@ -106,8 +106,8 @@ def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
             place.setdefault(pure[position], len(kept))
             place[-1 - position] = len(kept)
             kept.append(graph.outputs[position])
-    found = tuple(place.get(-1 - position, place[value]) for position, value in enumerate(pure))
-    return replace(graph, outputs=tuple(kept), labels=Labels()), found
+    results = tuple(place.get(-1 - position, place[value]) for position, value in enumerate(pure))
+    return replace(graph, outputs=tuple(kept), labels=Labels()), results
 
 
 class FrontEndProgram:
@@ -122,8 +122,8 @@ class FrontEndProgram:
         from mindgap.aten.tensors import to_numpy, to_torch
 
         with torch.no_grad():
-            found = self._module(*(to_torch(inputs[number], self._specs[number].spec) for number in self._fed))
-        return [to_numpy(found[place]) for place in self._outputs]
+            results = self._module(*(to_torch(inputs[number], self._specs[number].spec) for number in self._fed))
+        return [to_numpy(results[place]) for place in self._outputs]
 
 
 def decomposed(graph: Graph, inputs: Sequence[Array]) -> FrontEndProgram:
@@ -137,8 +137,8 @@ def decomposed(graph: Graph, inputs: Sequence[Array]) -> FrontEndProgram:
 
 def typed(error: Exception, program: ExportedGraph, *, running: bool = False) -> Exception:
     """Converts an error of the front end, the plugin, or a run to a refusal or failure."""
-    found = openvino_messages.read(str(error), type(error).__name__)
-    return openvino_messages.stopped(error, found, _operator(found, program), running=running)
+    reading = openvino_messages.read(str(error), type(error).__name__)
+    return openvino_messages.stopped(error, reading, _operator(reading, program), running=running)
 
 
 def _operator(found: Reading, program: ExportedGraph) -> str:

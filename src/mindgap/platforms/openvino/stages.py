@@ -22,9 +22,9 @@ def openvino_stage(runs: VariantRuns) -> Stage:
         return "graph compiler"
     onnx = options.get("frontend") == "onnx"
     if onnx:
-        found = exporter_stage(runs, other="onnxruntime/cpu@opt=off")
-        if found is not None:
-            return found
+        stage = exporter_stage(runs, other="onnxruntime/cpu@opt=off")
+        if stage is not None:
+            return stage
     converted = f"{_INTERMEDIATE}:CONVERTED@frontend={'onnx' if onnx else 'pytorch'}"
     shown = runs.ask(runs.beside(converted), "The converted model in OpenVINO's core, not compiled")
     if runs.fails and shown != "shows":

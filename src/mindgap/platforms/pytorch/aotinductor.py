@@ -51,11 +51,15 @@ class AheadBackend:
         return tuple(name for name in self.device.compiler_options if name not in _NOT_AHEAD)
 
     def probe(self) -> Availability:
-        found = presence.torch_present(self.device)
-        if not found.available:
-            return found
+        availability = presence.torch_present(self.device)
+        if not availability.available:
+            return availability
         compiler = presence.compiler_present()
-        return found if compiler.available else Availability(False, compiler.reason, found.hardware, found.versions)
+        return (
+            availability
+            if compiler.available
+            else Availability(False, compiler.reason, availability.hardware, availability.versions)
+        )
 
     @property
     def forkable(self) -> bool:
@@ -106,19 +110,19 @@ class _Ahead:
         return {**self.description, PYTORCH_DECOMPOSITIONS: True}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        [found] = self.load_many([graph], [inputs])
-        if isinstance(found, Exception):
-            raise found
-        return found
+        [executable] = self.load_many([graph], [inputs])
+        if isinstance(executable, Exception):
+            raise executable
+        return executable
 
     def load_many(self, graphs: Sequence[Graph], inputs: Sequence[Sequence[Array]]) -> list[Executable | Exception]:
         """Loads graphs from one library. Returns for each the executable, or the error that `load` would raise."""
         from mindgap.platforms.pytorch.ahead_of_time.batch import Batch
 
         batch = Batch(self.options)
-        found = [self._begun(graph, given, batch) for graph, given in zip(graphs, inputs, strict=True)]
+        executables = [self._begun(graph, given, batch) for graph, given in zip(graphs, inputs, strict=True)]
         failures = batch.build()
-        return [failures.get(number, one) for number, one in enumerate(found)]
+        return [failures.get(number, one) for number, one in enumerate(executables)]
 
     def _begun(self, graph: Graph, inputs: Sequence[Array], batch: Batch) -> Executable | Exception:
         """Translates a graph, whose program the batch builds later. Returns that or the failure."""

@@ -44,13 +44,13 @@ class InductorBackend:
         return known.described(self.device.compiler_options)
 
     def probe(self) -> Availability:
-        found = presence.torch_present(self.device)
-        if not found.available:
-            return found
+        availability = presence.torch_present(self.device)
+        if not availability.available:
+            return availability
         for needed in (presence.triton_present(self.device), presence.compiler_present()):
             if not needed.available:
-                return Availability(False, needed.reason, found.hardware, found.versions)
-        return found
+                return Availability(False, needed.reason, availability.hardware, availability.versions)
+        return availability
 
     @property
     def forkable(self) -> bool:
@@ -67,8 +67,8 @@ class InductorBackend:
         return runner_on_cpu("run_compiled", options) if self.device.name == "cpu" else None
 
     def program_runner(self, options: Options) -> ScriptRunner | None:
-        found = runner_on_cpu("run_program_compiled", options) if self.device.name == "cpu" else None
-        return None if found is None else replace(found, prepare=_CACHE)
+        runner = runner_on_cpu("run_program_compiled", options) if self.device.name == "cpu" else None
+        return None if runner is None else replace(runner, prepare=_CACHE)
 
     def stage_at_fault(self, runs: VariantRuns) -> Stage:
         return inductor_stage(runs)

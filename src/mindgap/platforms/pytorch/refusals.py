@@ -15,8 +15,8 @@ _PRINTED_OUTPUT: Final = re.compile(r"^output \d+ \(.*?\) of traced region", re.
 
 def refusal(error: BaseException) -> str | None:
     """Returns PyTorch's message of a refusal, on one line; None if `error` is no refusal."""
-    found = refusing(error)
-    return None if found is None else _line(message_of(found[1])) or type(found[1]).__name__
+    error_found = refusing(error)
+    return None if error_found is None else _line(message_of(error_found[1])) or type(error_found[1]).__name__
 
 
 def refusing(error: BaseException) -> tuple[MessageRow, BaseException] | None:
@@ -41,9 +41,9 @@ def message_of(error: BaseException) -> str:
 def refused_operator(error: BaseException) -> str | None:
     """Returns the operator that a compiler's message names (`aten.foo.default`), None without one."""
     for cause in reversed(causes(error)):
-        found = _QUALIFIED.search(str(cause))
-        if found:
-            return f"aten.{found[1]}.{found[2] or 'default'}"
+        match = _QUALIFIED.search(str(cause))
+        if match:
+            return f"aten.{match[1]}.{match[2] or 'default'}"
     return None
 
 

@@ -32,6 +32,6 @@ def eager_runner(device: TorchDevice, options: Options) -> ScriptRunner | None:
         return None
     packages = (device.module.partition(".")[0],) if device.module else ()
     edits = {'"cuda"': f'"{device.torch_name}"'}
-    found = read_runner(_FILE, packages, "run_on_device", edits=edits, in_torch=True)
+    runner = read_runner(_FILE, packages, "run_on_device", edits=edits, in_torch=True)
     hardware = f"torch.{device.torch_name}.get_device_name()" if device.torch_name in _NAMED else ""
-    return replace(found, imports=(f"import {device.module}",) if device.module else (), hardware=hardware)
+    return replace(runner, imports=(f"import {device.module}",) if device.module else (), hardware=hardware)

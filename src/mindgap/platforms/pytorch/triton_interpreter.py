@@ -76,8 +76,8 @@ class TritonInterpreterPlatform:
             return executable
         if not seen.kernels:
             raise Unsupported("model", "Inductor makes no Triton kernel of it")
-        found = Delegation("Triton's interpreter", dict(seen.kernels), dict(seen.others), "PyTorch's CPU kernels")
-        executable.facts |= found.as_fact()
+        delegation = Delegation("Triton's interpreter", dict(seen.kernels), dict(seen.others), "PyTorch's CPU kernels")
+        executable.facts |= delegation.as_fact()
         return executable
 
 

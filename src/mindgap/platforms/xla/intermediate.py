@@ -42,11 +42,11 @@ class _Traced:
         from mindgap.platforms.pytorch.execution.step_results import DeclaredResults, DeclaredType
 
         with torch.no_grad():
-            found: Any = self._module(*(tensor.to("xla") for tensor in input_tensors(self._graph, inputs)))
+            results: Any = self._module(*(tensor.to("xla") for tensor in input_tensors(self._graph, inputs)))
         if self._values:
-            return _evaluated(list(found))
-        importlib.import_module("torch_xla")._XLAC._get_xla_tensors_hlo(list(found))  # lowers the lazy program
-        declared = [DeclaredType(torch_dtype_name(each.dtype), tuple(each.shape)) for each in found]
+            return _evaluated(list(results))
+        importlib.import_module("torch_xla")._XLAC._get_xla_tensors_hlo(list(results))  # lowers the lazy program
+        declared = [DeclaredType(torch_dtype_name(each.dtype), tuple(each.shape)) for each in results]
         return DeclaredResults(self._graph, declared)(inputs)
 
 
@@ -68,10 +68,10 @@ def _evaluated(tensors: list[Any]) -> list[Array]:
         if done.returncode != 0:
             raise Unsupported("model", (done.stderr.strip().splitlines() or ["StableHLO's interpreter failed"])[-1])
         results = np.load(folder / "results.npz")
-        found = [np.array(results[key], order="C") for key in results.files]
-    if len(found) != len(tensors):
-        raise RunFailure(f"the StableHLO program gives {len(found)} results, not {len(tensors)}")
-    return found
+        arrays = [np.array(results[key], order="C") for key in results.files]
+    if len(arrays) != len(tensors):
+        raise RunFailure(f"the StableHLO program gives {len(arrays)} results, not {len(tensors)}")
+    return arrays
 
 
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:

@@ -326,12 +326,12 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def _is_leftover(name: str, path: Path) -> bool:
     """Returns whether a temporary file's writer is gone: dead on this machine, or idle for a day elsewhere."""
-    found = _TEMPORARY.fullmatch(name)
-    if found is None:
+    match = _TEMPORARY.fullmatch(name)
+    if match is None:
         return False
-    if found["host"] == socket.gethostname():
+    if match["host"] == socket.gethostname():
         try:
-            os.kill(int(found["pid"]), 0)
+            os.kill(int(match["pid"]), 0)
         except ProcessLookupError:
             return True
         except OSError:
@@ -341,12 +341,12 @@ def _is_leftover(name: str, path: Path) -> bool:
 
 def remote_errors() -> tuple[type[Exception], ...]:
     """Returns the errors of a filesystem behind a URL. Those of a client library stand beside `OSError`."""
-    found: list[type[Exception]] = [OSError]
+    errors: list[type[Exception]] = [OSError]
     for module, names in _CLIENT_ERRORS.items():
         # What is not imported has raised nothing.
         if module in sys.modules:
-            found += [getattr(sys.modules[module], name) for name in names]
-    return tuple(found)
+            errors += [getattr(sys.modules[module], name) for name in names]
+    return tuple(errors)
 
 
 def _reason(error: Exception) -> str:

@@ -91,9 +91,9 @@ def metric_columns(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 def metrics_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """Reads metrics from the columns; names in the order of the columns, then the others."""
-    found = {name: row[name] for name in METRICS if row.get(name) is not None}
+    metrics = {name: row[name] for name in METRICS if row.get(name) is not None}
     rest: dict[str, Any] = json.loads(row["metrics"]) if row.get("metrics") else {}
-    return found | {name: _unspelled(value) for name, value in rest.items()}
+    return metrics | {name: _unspelled(value) for name, value in rest.items()}
 
 
 def writable(text: str) -> str:

@@ -77,7 +77,7 @@ def segment_name(table: TableSchema, data: bytes, written: int, writer: str) -> 
 def last_stamp(location: StoreLocation, tables: Iterable[TableSchema]) -> int:
     """Returns the youngest stamp in the names of the tables' segments, in microseconds since 1970; 0 without any."""
     names = (name.rpartition("/")[2] for table in tables for name in location.names(folder_of(table)))
-    return max((int(found["stamp"], 16) for name in names if (found := _NAME.fullmatch(name))), default=0)
+    return max((int(match["stamp"], 16) for name in names if (match := _NAME.fullmatch(name))), default=0)
 
 
 def check_segment(location: StoreLocation, name: str, table: TableSchema) -> None:
@@ -121,13 +121,13 @@ def read_segment(location: StoreLocation, name: str, table: TableSchema) -> pa.T
 def _check_footer(location: StoreLocation, name: str, file: BinaryIO, table: TableSchema) -> None:
     where = location.url(name)
     try:
-        found = pq.read_metadata(file)
-        schema = found.schema.to_arrow_schema()
+        metadata = pq.read_metadata(file)
+        schema = metadata.schema.to_arrow_schema()
     except FileNotFoundError:
         raise
     except (pa.ArrowException, *remote_errors(), UnicodeDecodeError) as error:
         raise _damaged(location, name, error) from None
-    about = found.metadata or {}
+    about = metadata.metadata or {}
     version = about.get(VERSION_KEY.encode(), b"none").decode(errors="replace")
     if version != str(VERSION):
         raise StoreError(f"segment {where} is of store version {version}, this mindgap reads {VERSION}: move it away")
@@ -157,16 +157,16 @@ def checked(location: StoreLocation, name: str, data: bytes) -> bytes:
 def _check_digest(location: StoreLocation, name: str) -> None:
     """Raises `StoreError` if the bytes of the file do not match the digest in its name, `FileNotFoundError` if it is
     gone."""
-    found = xxhash.xxh3_128()
+    digest = xxhash.xxh3_128()
     try:
         with location.open(name) as file:
             while piece := file.read(_PIECE):
-                found.update(piece)
+                digest.update(piece)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise StoreError(f"segment {location.url(name)} cannot be read ({error.strerror}): {_AGAIN}") from None
-    _compare(location, name, found.hexdigest())
+    _compare(location, name, digest.hexdigest())
 
 
 def _compare(location: StoreLocation, name: str, digest: str) -> None:

@@ -222,15 +222,15 @@ class Store:
 
     def _combine(self, table: TableSchema, names: Sequence[str]) -> int:
         """Replaces segments by one. Returns how many files that removed."""
-        found = self._read_all(names)
-        if len(found) < 2:
+        tables = self._read_all(names)
+        if len(tables) < 2:
             return 0
-        together = pa.concat_tables([_table_in(data) for _, data in found])
+        together = pa.concat_tables([_table_in(data) for _, data in tables])
         stamp = [(column, "ascending") for column in ("_written", "_writer", "_seq")]
         new = self.publish(
             table, together.sort_by(stamp).cast(table.schema).replace_schema_metadata(table.schema.metadata)
         )
-        old = [name for name, _ in found if name != new]
+        old = [name for name, _ in tables if name != new]
         with ThreadPoolExecutor(_REQUESTS, "mindgap-compact") as threads:
             list(threads.map(self._location.remove, old))
         return len(old)
@@ -248,8 +248,8 @@ class Store:
             return False
         where = self._location.url(MARKER)
         try:
-            found = json.loads(data)
-            version = found["version"]
+            content = json.loads(data)
+            version = content["version"]
         except (ValueError, KeyError, TypeError):
             raise StoreError(f"{where} is damaged: write {_marker().decode()} into it if this is a store") from None
         if version != VERSION:

@@ -97,8 +97,8 @@ class Views:
         for table in tables:
             self._refresh(connection, table)
         # Typed as if never None, which it is where a statement asks nothing.
-        found = cast("duckdb.DuckDBPyRelation | None", connection.sql(sql, params=params))
-        return pa.table({}) if found is None else found.to_arrow_table()
+        relation = cast("duckdb.DuckDBPyRelation | None", connection.sql(sql, params=params))
+        return pa.table({}) if relation is None else relation.to_arrow_table()
 
     def _connected(self) -> duckdb.DuckDBPyConnection:
         import duckdb

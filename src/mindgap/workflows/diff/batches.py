@@ -80,10 +80,10 @@ class Batches:
             until = now + _OF_BUDGET * (self.budget.until - now)
 
         def prepare(platform: PlatformName) -> None:
-            found = self.pool.prepare(platform, graphs, deadline_s, until)
-            if found.held < len(graphs):
-                held = f"{found.held} of {len(graphs)} graphs were loaded together"
-                _log.info("%s: %s; the others are loaded one by one: %s", platform, held, found.message)
+            answers = self.pool.prepare(platform, graphs, deadline_s, until)
+            if answers.held < len(graphs):
+                held = f"{answers.held} of {len(graphs)} graphs were loaded together"
+                _log.info("%s: %s; the others are loaded one by one: %s", platform, held, answers.message)
 
         for _ in threads.map(prepare, self.platforms):
             pass

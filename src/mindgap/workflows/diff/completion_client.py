@@ -115,8 +115,8 @@ class CompletionClient:
     def models(self) -> list[str]:
         """The names of the server's models. Raises `MindgapError` where it does not say."""
         try:
-            found = _json(self._read("models"))
-            return [str(each["id"]) for each in found["data"]]
+            content = _json(self._read("models"))
+            return [str(each["id"]) for each in content["data"]]
         except (BadAnswer, _Refused, KeyError, TypeError) as error:
             raise MindgapError(f"{self.url}: it names no models: {error}") from None
         except (OSError, http.client.HTTPException) as error:
@@ -130,8 +130,8 @@ class CompletionClient:
         for waited in range(_RETRIES + 1):
             try:
                 text = self._read(path, data)
-                found = _of_events(text, asked.chat) if asked.stream else _of_json(_json(text), asked.chat)
-                return Completion(*found, waited=waited, seconds=time.monotonic() - started)
+                completion = _of_events(text, asked.chat) if asked.stream else _of_json(_json(text), asked.chat)
+                return Completion(*completion, waited=waited, seconds=time.monotonic() - started)
             except _Refused as error:
                 if error.pause is None or waited == _RETRIES:
                     return Completion(error=f"{error}{' after waiting' if waited else ''}", waited=waited)
@@ -157,7 +157,7 @@ class CompletionClient:
         timer.daemon = True
         timer.start()
         try:
-            found = self._body(request)
+            answer = self._body(request)
         except HTTPError as error:
             with error:
                 raise _Refused(error) from None
@@ -170,18 +170,18 @@ class CompletionClient:
         if request.stopped:
             raise TimeoutError
         try:
-            return found.decode()
+            return answer.decode()
         except UnicodeDecodeError:
             raise BadAnswer("it sent bytes that are no text") from None
 
     def _body(self, request: Request) -> bytes:
-        found = bytearray()
+        data = bytearray()
         with self._opener.open(request, timeout=self._timeout_s) as answer:
             while part := answer.read1(1 << 16):
-                found += part
-                if len(found) > _MOST_BYTES:
+                data += part
+                if len(data) > _MOST_BYTES:
                     raise BadAnswer(f"it sent more than {_MOST_BYTES >> 20} MiB")
-        return bytes(found)
+        return bytes(data)
 
 
 def _address(url: str) -> SplitResult:
@@ -284,12 +284,12 @@ def _shown(text: str) -> str:
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        found: Any = json.loads(text)
+        content: Any = json.loads(text)
     except (ValueError, RecursionError):
         raise BadAnswer(f"it sent no JSON: {_shown(text) or 'nothing'}") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise BadAnswer(f"it sent no JSON object: {_shown(text)}")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", content)
 
 
 def _dumped(value: Any) -> str:

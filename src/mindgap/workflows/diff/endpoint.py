@@ -101,7 +101,7 @@ def ask_endpoint(
     `notes`: gets what a reader has to know besides. Raises `MindgapError` where no request gave a completion.
     """
     budget = _Budget(load.most)
-    found: list[ServedAnswers] = []
+    answers: list[ServedAnswers] = []
 
     def complete(prompt: str) -> Completion | None:
         if not budget.take():
@@ -118,15 +118,15 @@ def ask_endpoint(
             loaded, company = [each[0] for each in rounds], [one for each in rounds for one in each[1:]]
             base = _most_frequent(alone) or _most_frequent(loaded) or Completion()
             judged = [_under_load(mine, beside, base) for mine, *beside in rounds]
-            found += [_answers(prompt, "alone", alone, base), _answers(prompt, "under load", judged, base, company)]
+            answers += [_answers(prompt, "alone", alone, base), _answers(prompt, "under load", judged, base, company)]
     if budget.why_stopped:
         notes.append(budget.why_stopped)
-    if not any(each.asked for each in found):
-        reasons = [reason for each in found for reason, _ in each.errors]
+    if not any(each.asked for each in answers):
+        reasons = [reason for each in answers for reason, _ in each.errors]
         raise MindgapError(f"{client.url}: no request gave a completion: {reasons[0] if reasons else 'none was sent'}")
-    if not any(each.drift is not None for each in found):
+    if not any(each.drift is not None for each in answers):
         notes.append("the server gives no log-probabilities: only texts are compared")
-    return found
+    return answers
 
 
 def _under_load(mine: Completion | None, company: Sequence[Completion | None], base: Completion) -> Completion | None:

@@ -102,12 +102,12 @@ def kernel_choices(
     groups: dict[tuple[str, tuple[tuple[int, ...], ...]], list[int]] = {}
     for index in sorted(differing, key=lambda index: not _far(here[index], there[index])):
         groups.setdefault((alone.nodes[index].op, _shapes(batch, index)), []).append(index)
-    found: list[KernelChoice] = []
+    choices: list[KernelChoice] = []
     for (op, shapes), members in list(groups.items())[:_MOST]:
         classes = _classes(forms, members[0], parts, platform, execute, deadline_s)
-        found.append(KernelChoice(members[0], op, label_of(batch, members[0]), shapes, size, len(members), classes))
-    more = len(groups) - len(found)
-    return found, f"{more} more operators give other bits by themselves: not gone through" if more else ""
+        choices.append(KernelChoice(members[0], op, label_of(batch, members[0]), shapes, size, len(members), classes))
+    more = len(groups) - len(choices)
+    return choices, f"{more} more operators give other bits by themselves: not gone through" if more else ""
 
 
 def kernel_map(
@@ -212,7 +212,7 @@ def _classes(
     deadline_s: float,
 ) -> tuple[tuple[int, ...], ...]:  # fmt: skip
     """The batch sizes, grouped by the bits that the node gives for the example in a batch of its copies."""
-    found: dict[str, list[int]] = {}
+    classes: dict[str, list[int]] = {}
     for size, graph in sorted(forms.items()):
         values: dict[int, Array] = {}
         for number in operands(graph.nodes[index]):
@@ -223,8 +223,8 @@ def _classes(
             alone = forms[min(forms)]
             part = _part(alone, alone.first_value[index], arrays[0])
             if part is not None:
-                found.setdefault(digest_array(part), []).append(size)
-    return tuple(map(tuple, found.values()))
+                classes.setdefault(digest_array(part), []).append(size)
+    return tuple(map(tuple, classes.values()))
 
 
 def _copies(part: Array, axis: int, size: int) -> Array:

@@ -22,7 +22,7 @@ def earlier_report(store: Store, reference: PlatformName, platform: PlatformName
     from mindgap.results.from_store import report_of, runs  # imports Arrow
 
     versions = {name: dict(platform_info(name).versions) for name in (reference, platform)}
-    found: Report | None = None
+    earlier: Report | None = None
     for run in runs(store):
         report = report_of(store, run)
         facts = {fact.platform: dict(fact.versions) for fact in report.platforms}
@@ -32,8 +32,8 @@ def earlier_report(store: Store, reference: PlatformName, platform: PlatformName
             known = {row.model for row in rows}
             models = tuple(model for model in report.models if model.name in known)
             report = dataclasses.replace(report, rows=rows, models=models, refused=())
-            found = report if found is None else joined(found, report, ())
-    return found
+            earlier = report if earlier is None else joined(earlier, report, ())
+    return earlier
 
 
 def row_names(report: Report) -> set[str]:

@@ -63,12 +63,12 @@ def schema_changes(
     if not models:
         return ()
     old, new = (_schemas(sorted(models), each) for each in (before, after))
-    found = [
+    changes = [
         _compared(op, old.get(op), new.get(op), ways[op], tuple(models[op]))
         for op in sorted(models)
         if old.get(op, {}).get("schema") != new.get(op, {}).get("schema")
     ]
-    return tuple(sorted(found, key=lambda each: not each.defaults))
+    return tuple(sorted(changes, key=lambda each: not each.defaults))
 
 
 def _compared(

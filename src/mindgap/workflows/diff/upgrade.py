@@ -151,16 +151,16 @@ def version_changes(before: PlatformName, after: PlatformName) -> dict[str, tupl
     Raises `PlatformError` where one is not available, or where all versions are the same: the comparison would be of
     one platform with itself.
     """
-    found: list[Mapping[str, str]] = []
+    versions: list[Mapping[str, str]] = []
     for name in (before, after):
         info = platform_info(name)
         if not info.available:
             raise PlatformError(f"platform {name} is not available: {info.reason}")
         where = name.environment
         python = find(where).facts().python if where else python_version()
-        found.append({**info.versions, "python": python})
-    names = sorted(found[0].keys() | found[1].keys())
-    pairs = {name: (found[0].get(name, "none"), found[1].get(name, "none")) for name in names}
+        versions.append({**info.versions, "python": python})
+    names = sorted(versions[0].keys() | versions[1].keys())
+    pairs = {name: (versions[0].get(name, "none"), versions[1].get(name, "none")) for name in names}
     differing = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if not differing:
         same = ", ".join(f"{name} {pair[0]}" for name, pair in pairs.items())
@@ -215,7 +215,7 @@ def upgrade(
                 if model.name in graphs:
                     graphs[model.name].kept(partial(_stored_graph, store, model.digest, stored))
     until = None if settings.budget_s is None else time.monotonic() + settings.budget_s
-    found: list[PlatformUpgrade] = []
+    upgrades: list[PlatformUpgrade] = []
     for (old, new), changed in zip(pairs, versions, strict=True):
         left = None if until is None else max(until - time.monotonic(), 0.1)
         own = dataclasses.replace(settings, reference=old, budget_s=left)
@@ -224,7 +224,7 @@ def upgrade(
         if rest or report is None:
             report = diff_many(rest, [new], settings=own, progress=progress, tensors=tensors, jobs=jobs, store=store)
         names = [each.name for each in once]
-        found.append(PlatformUpgrade(old, new, changed, joined(earlier.get(new), report, names)))
+        upgrades.append(PlatformUpgrade(old, new, changed, joined(earlier.get(new), report, names)))
     schemas: tuple[SchemaChange, ...] = ()
     if any("torch" in each for each in versions):
         calls = {name: each.calls_made() for name, each in graphs.items()}
@@ -232,7 +232,7 @@ def upgrade(
             schemas = schema_changes(calls, before, after)
         except EnvironmentProblem as error:
             warnings.warn(f"schemas of operators were not compared: {error}", stacklevel=2)
-    return Upgrade(tuple(found), schemas, lambda name: graphs[name].graph())
+    return Upgrade(tuple(upgrades), schemas, lambda name: graphs[name].graph())
 
 
 def _with_file(once: _CapturedOnce, platforms: Sequence[PlatformName]) -> Subject:

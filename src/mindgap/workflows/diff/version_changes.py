@@ -79,9 +79,9 @@ def _of_the_old_version(upgraded: PlatformUpgrade, graph: Graph, fault: Row, con
     """The same fault in a comparison of the old version with the new one. Raises `MindgapError` where it is not
     found there."""
     row = GraphComparison(context, fault.model, graph).row(upgraded.before)
-    found: Sequence[Row] = [each for each in row.by_fault if each.finding and each.blame == "platform"]
+    findings: Sequence[Row] = [each for each in row.by_fault if each.finding and each.blame == "platform"]
     wanted = fault.culprit.op if fault.culprit is not None else ""
-    same = [each for each in found if each.culprit is not None and each.culprit.op == wanted]
-    if not found:
+    same = [each for each in findings if each.culprit is not None and each.culprit.op == wanted]
+    if not findings:
         raise MindgapError(f"{upgraded.before} against {upgraded.after} is {row.word}: nothing to reduce")
-    return (same or found)[0]
+    return (same or findings)[0]

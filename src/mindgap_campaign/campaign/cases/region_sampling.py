@@ -91,10 +91,10 @@ class SamplingReport:
 def bases_of(catalogue: Catalogue, most_nodes: int = 20_000) -> list[str]:
     """Returns the sorted digests of the catalogue's graphs. Raises `MindgapError` if it has none."""
     sql = "SELECT DISTINCT graph FROM captures WHERE status = 'captured' AND nodes BETWEEN 1 AND ? ORDER BY graph"
-    found = [row["graph"] for row in catalogue.store.rows(sql, [most_nodes])]
-    if not found:
+    graphs = [row["graph"] for row in catalogue.store.rows(sql, [most_nodes])]
+    if not graphs:
         raise MindgapError(f"{catalogue.path} has no captured graph: mindgap corpus build {catalogue.path} makes some")
-    return found
+    return graphs
 
 
 def sample_catalogue(

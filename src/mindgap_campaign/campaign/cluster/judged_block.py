@@ -55,13 +55,13 @@ def outcomes_of(parts: Sequence[bytes]) -> tuple[list[CasesRun], dict[tuple[Plat
     Raises the error of a part that ran again, in place of one that was lost, and failed.
     """
     ran: list[CasesRun] = []
-    found: dict[tuple[PlatformName, int], Outcome] = {}
+    outcomes_by_case: dict[tuple[PlatformName, int], Outcome] = {}
     for data in parts:
         answer: tuple[CasesRun, list[Outcome]] | Failure = unpack(data)
         run, outcomes = checked(answer)
         ran.append(run)
-        found |= {(run.platform, index): each for index, each in zip(run.indices, outcomes, strict=True)}
-    return ran, found
+        outcomes_by_case |= {(run.platform, index): each for index, each in zip(run.indices, outcomes, strict=True)}
+    return ran, outcomes_by_case
 
 
 def as_ran(choice: BlockChoice, cases: Sequence[Case], ran: Sequence[CasesRun]) -> BlockChoice:

@@ -109,11 +109,11 @@ class ClusterNodes:
 
     def expenses(self) -> list[dict[str, Any]]:
         """Returns rows of the table `expenses` of all nodes. What a lost node spent is not known."""
-        found: list[dict[str, Any]] = []
+        expenses_by_node: list[dict[str, Any]] = []
         for reference in [_of_session(member.actor.expenses).remote() for member in self._members.values()]:
             with suppress(self.ray.exceptions.RayError):
-                found += self.ray.get(reference, timeout=30)
-        return found
+                expenses_by_node += self.ray.get(reference, timeout=30)
+        return expenses_by_node
 
     def close(self) -> None:
         """Ends what the session started on the nodes."""
@@ -203,7 +203,7 @@ def _require_equal(platform: PlatformName, report: NodeReport, other: str, descr
 
 
 def _unusable(ray: Any, node: ClusterNode, error: BaseException) -> BaseException:
-    found = task_error(ray, error)
-    if isinstance(found, (ray.exceptions.RayError, ClusterProblem)):
+    cause = task_error(ray, error)
+    if isinstance(cause, (ray.exceptions.RayError, ClusterProblem)):
         return unusable_node(node, error, "its actor ended")
-    return found
+    return cause

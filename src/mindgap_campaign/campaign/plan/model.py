@@ -193,12 +193,12 @@ def platform_plans(
 ) -> dict[PlatformName, PlatformPlan]:
     """Returns the same plan for each of the named platforms. Raises `MindgapError` for an unknown one, or one twice."""
     asked = PlatformPlan(variants=variants, cpu_minutes=cpu_minutes, batch=batch)
-    found: dict[PlatformName, PlatformPlan] = {}
+    plans: dict[PlatformName, PlatformPlan] = {}
     for name in map(canonical, names):
-        if name in found:
+        if name in plans:
             raise PlanError(f"{name} is named twice")
-        found[name] = asked
-    return found
+        plans[name] = asked
+    return plans
 
 
 def read_plan(path: str | Path) -> tuple[Plan, str]:
@@ -231,15 +231,15 @@ def parse_plan(text: str, where: str) -> Plan:
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[str]:
     """Returns the dotted keys at which two plans differ, sorted."""
-    found: list[str] = []
+    names: list[str] = []
     for key in sorted(old.keys() | new.keys()):
         was, now = old.get(key), new.get(key)
         name = f"{path}.{key}" if path else key
         if isinstance(was, dict) and isinstance(now, dict):
-            found += changed(cast("dict[str, Any]", was), cast("dict[str, Any]", now), name)
+            names += changed(cast("dict[str, Any]", was), cast("dict[str, Any]", now), name)
         elif was != now:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _canonical(plan: Plan, where: str, text: str) -> Plan:

@@ -23,9 +23,9 @@ def line_of(text: str, path: Path) -> int:
         path = path[:-1]
     begin = 1
     for number, prefix in enumerate(accumulate(text.splitlines(keepends=True)), start=1):
-        found = _parsed(prefix)
-        if found is not None:
-            if _holds(found, path):
+        prefix_lines = _parsed(prefix)
+        if prefix_lines is not None:
+            if _holds(prefix_lines, path):
                 return begin
             begin = number + 1
     return 1

@@ -84,10 +84,10 @@ def graph_of(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph:
 
 def _described(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:
     """Builds the graph from the variant's description; None if there is none."""
-    found = directory.store.rows("SELECT variant FROM graphs WHERE graph = ?", [row["graph"]])
-    if not found or not found[0]["variant"] or not (directory.path / POOL).exists():
+    rows = directory.store.rows("SELECT variant FROM graphs WHERE graph = ?", [row["graph"]])
+    if not rows or not rows[0]["variant"] or not (directory.path / POOL).exists():
         return None
-    return Merger(load_pool(directory.path / POOL)).assembly(Variant.from_json(found[0]["variant"])).graph()
+    return Merger(load_pool(directory.path / POOL)).assembly(Variant.from_json(rows[0]["variant"])).graph()
 
 
 def _packed(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:
@@ -116,16 +116,16 @@ def _recorded_options(directory: CampaignDirectory, run: str, platform: Platform
     rows = directory.store.rows(
         "SELECT description FROM platforms WHERE run = ? AND platform = ? AND fingerprint <> ''", [run, platform]
     )
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for row in rows:
         description: dict[str, Any] = json.loads(row["description"] or "{}")
         if platform.device == "openvino" and ("frontend" in description or "exporter" in description):
-            found["frontend"] = str(description.get("frontend", "onnx"))
+            options["frontend"] = str(description.get("frontend", "onnx"))
         if description.get("precision_asked", "default") != "default":
-            found["precision"] = str(description["precision_asked"])
+            options["precision"] = str(description["precision_asked"])
         threads = description.get("threads") or description.get("intra_op_threads")
         if threads:
-            found["threads"] = str(threads)
-        if found:
+            options["threads"] = str(threads)
+        if options:
             break
-    return found
+    return options

@@ -66,15 +66,15 @@ def findings_of(directory: CampaignDirectory, words: Sequence[str] = (), platfor
     for row in directory.store.rows(_ROWS, asked):
         key = finding_key(row["platform"], row["word"], row["culprit_op"], row["signature"] or "")
         groups.setdefault((row["run"], key), []).append(row)
-    found = [_group(rows) for rows in groups.values()]
-    return sorted(found, key=lambda g: (g.platform, FINDINGS.index(g.word), -g.count, g.case))  # pyright: ignore[reportArgumentType] # a word of FINDINGS
+    groups_found = [_group(rows) for rows in groups.values()]
+    return sorted(groups_found, key=lambda g: (g.platform, FINDINGS.index(g.word), -g.count, g.case))  # pyright: ignore[reportArgumentType] # a word of FINDINGS
 
 
 def rows_of_case(directory: CampaignDirectory, case: str, platform: str = "") -> list[Mapping[str, Any]]:
     """Returns the rows of a case: `verdicts` joined with `outcomes`. Raises `MindgapError` if it has none."""
-    found = directory.store.rows(_OF_CASE, {"run": directory.run, "case": case, "platform": platform})
-    if found:
-        return list(found)
+    rows = directory.store.rows(_OF_CASE, {"run": directory.run, "case": case, "platform": platform})
+    if rows:
+        return list(rows)
     if platform:
         others = [row["platform"] for row in rows_of_case(directory, case)]
         raise MindgapError(f"case {case} has no row on {platform}; it has some on {', '.join(others)}")
@@ -86,8 +86,8 @@ def rows_of_case(directory: CampaignDirectory, case: str, platform: str = "") ->
 
 def reference_of(directory: CampaignDirectory, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the outcome of the reference that a row was compared with: outputs, status and message."""
-    found = directory.store.rows(_REFERENCE, [row["run"], row["model"], row["reference"]])
-    return found[0] if found else {"outputs": [], "status": "", "message": ""}
+    rows = directory.store.rows(_REFERENCE, [row["run"], row["model"], row["reference"]])
+    return rows[0] if rows else {"outputs": [], "status": "", "message": ""}
 
 
 def as_json(groups: Sequence[FindingGroup]) -> str:

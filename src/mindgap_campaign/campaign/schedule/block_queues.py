@@ -256,8 +256,8 @@ class BlockQueues:
         self._context.record.row(case.digest, row, outcome)
         self._context.progress.row(row)
         culprit = row.culprit.op if row.culprit else None
-        found = finding_key(row.platform, row.word, culprit, row.signature) if row.finding else ""
-        self._finished(block, row.platform, block.finish(found))
+        key = finding_key(row.platform, row.word, culprit, row.signature) if row.finding else ""
+        self._finished(block, row.platform, block.finish(key))
 
     def _finished(self, block: OpenBlock, platform: PlatformName, last: bool) -> None:
         self._context.progress.finished()

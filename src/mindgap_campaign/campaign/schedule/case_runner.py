@@ -50,14 +50,14 @@ def run_within(
 ) -> dict[int, Outcome]:
     """Runs cases in their order, `batch` at a time, until the block's part of the budget is spent. Returns outcomes by
     the index of the case. `position`: of the block, from 0."""
-    found: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     for first in range(0, len(order), batch):
         if budget.left(position) <= 0:
             break
         for case, outcome in runner.run_together(platform, order[first : first + batch]):
             budget.spent += outcome.timings.get("cpu", 0.0)
-            found[case.index] = outcome
-    return found
+            outcomes[case.index] = outcome
+    return outcomes
 
 
 class CaseRunner(Protocol):

@@ -136,10 +136,10 @@ class CampaignDriver:
 
 def saturation_of(numbers: list[int], resume_state: ResumeState) -> Saturation:
     """Returns the saturation after the blocks that earlier sessions have finished. `numbers`: all blocks, in order."""
-    found = Saturation(numbers)
+    saturation = Saturation(numbers)
     for row in resume_state.finished_blocks:
-        found.add(row["block"], row["features"] or (), row["found"] or ())
-    return found
+        saturation.add(row["block"], row["features"] or (), row["found"] or ())
+    return saturation
 
 
 def saturated(most: int, saturation: Saturation) -> str:

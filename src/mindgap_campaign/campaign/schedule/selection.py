@@ -78,23 +78,23 @@ class BlockSelector:
         """Selects each platform's cases of a block. `platforms`: only these. `support`: for this block, in place of the
         selector's."""
         support = support or self._support
-        found = BlockSelection(features=self._new(self.covered, cases))
+        selection = BlockSelection(features=self._new(self.covered, cases))
         for platform in self._platforms if platforms is None else [p for p in self._platforms if p in platforms]:
-            able = _able(platform, cases, found.refused, support)
+            able = _able(platform, cases, selection.refused, support)
             asked = self._plan.platforms[platform]
             if asked.everything:
-                found.orders[platform] = together(able)
+                selection.orders[platform] = together(able)
                 continue
             known = self._given[platform]
             quota = self._quota(platform, number, len(cases)) if asked.variants else len(able)
             taken = novel_first(able, known, quota)
             if asked.cpu_minutes is None:
-                found.given[platform] = self._new(known, taken)
-                found.orders[platform] = together(taken)
+                selection.given[platform] = self._new(known, taken)
+                selection.orders[platform] = together(taken)
             else:
                 # What is given to it is known when its budget has been spent: see `spent`.
-                found.orders[platform] = taken
-        return found
+                selection.orders[platform] = taken
+        return selection
 
     def spent(self, platform: PlatformName, cases: Sequence[Case]) -> list[str]:
         """Records the cases that a platform with a budget really ran. Returns features that are new to it.

@@ -111,11 +111,11 @@ def import_results(directory: CampaignDirectory, paths: Sequence[str | Path]) ->
 
 def _ran(store: Store, run: str) -> dict[int, set[str]]:
     """Returns the names of the cases that have run, by block."""
-    found: defaultdict[int, set[str]] = defaultdict(set)
+    ran: defaultdict[int, set[str]] = defaultdict(set)
     for row in store.rows("SELECT model, position // $block AS block FROM models WHERE run = $run",
                           {"run": run, "block": BLOCK}):  # fmt: skip
-        found[row["block"]].add(row["model"])
-    return dict(found)
+        ran[row["block"]].add(row["model"])
+    return dict(ran)
 
 
 def _write(

@@ -80,16 +80,16 @@ def running(directory: str | Path) -> RunningSession | None:
         began, moment, of_process = content.pop("began"), content.pop("moment"), content.pop("process")
         # The clock that wrote the file: another machine's may be hours away.
         now = time.time() if content["host"] == platform.node() else moment
-        found = RunningSession(since=_moment(began), seconds=now - began, **content)
+        session = RunningSession(since=_moment(began), seconds=now - began, **content)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise MindgapError(
             f"{Path(directory) / SESSION} cannot be read ({error}): remove it if no session runs"
         ) from None
-    if found.host != platform.node():
-        return found if _is_rewritten(Path(directory) / SESSION) else None
-    return found if _process(found.pid) == of_process else None
+    if session.host != platform.node():
+        return session if _is_rewritten(Path(directory) / SESSION) else None
+    return session if _process(session.pid) == of_process else None
 
 
 def _is_rewritten(file: Path) -> bool:

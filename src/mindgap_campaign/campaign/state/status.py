@@ -223,11 +223,11 @@ def warnings_of(result: CampaignStatus) -> list[str]:
 def _platforms(
     store: Store, run: str, names: Sequence[str], refused: Sequence[tuple[str, str, int]]
 ) -> list[PlatformStatus]:
-    found = {row["platform"]: row for row in store.rows(_PLATFORMS, {"run": run})}
+    rows = {row["platform"]: row for row in store.rows(_PLATFORMS, {"run": run})}
     left = {row["platform"]: row["n"] for row in store.rows(_LEFT, [run])}
     listed: list[PlatformStatus] = []
-    for name in dict.fromkeys([*names, *found]):
-        row: Mapping[str, Any] = found.get(name, {})
+    for name in dict.fromkeys([*names, *rows]):
+        row: Mapping[str, Any] = rows.get(name, {})
         listed.append(
             PlatformStatus(
                 platform=recorded(name),

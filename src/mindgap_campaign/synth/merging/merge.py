@@ -155,12 +155,12 @@ class Merger:
 
     def ports_of(self, number: int) -> RegionPorts:
         """Returns a region prepared for merging. Raises `GraphError` if the pool has no such region."""
-        found = self._ports[self._checked(number)]
-        if found is None:
+        ports = self._ports[self._checked(number)]
+        if ports is None:
             started = time.process_time()
-            found = self._ports[number] = self._prepared(number)
+            ports = self._ports[number] = self._prepared(number)
             self.preparing_s += time.process_time() - started
-        return found
+        return ports
 
     def _checked(self, number: int) -> int:
         if not 0 <= number < len(self._ports):

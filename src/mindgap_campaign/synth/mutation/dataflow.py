@@ -23,12 +23,12 @@ class DataFlow:
     @cached_property
     def readers(self) -> list[list[int]]:
         """Lists, for each value, the nodes that read it, sorted, each once."""
-        found: list[list[int]] = [[] for _ in self.values]
+        by_value: list[list[int]] = [[] for _ in self.values]
         for index, node in enumerate(self.graph.nodes):
             for value in operands(node):
-                if not found[value] or found[value][-1] != index:
-                    found[value].append(index)
-        return found
+                if not by_value[value] or by_value[value][-1] != index:
+                    by_value[value].append(index)
+        return by_value
 
     @cached_property
     def output_values(self) -> frozenset[int]:
@@ -38,7 +38,7 @@ class DataFlow:
     @cached_property
     def owners(self) -> list[frozenset[int]]:
         """Lists, for each value, the values whose memory it may share: itself, or the bases of the view."""
-        found = [frozenset((number,)) for number in range(len(self.graph.inputs))]
+        owners_found = [frozenset((number,)) for number in range(len(self.graph.inputs))]
         for index, node in enumerate(self.graph.nodes):
             known = facts(node.op)
             aliased = known.mutates | known.views
@@ -47,9 +47,9 @@ class DataFlow:
                 for position, arg in [*enumerate(node.args), *node.kwargs]:
                     if position in aliased:
                         for value in refs(arg):
-                            shared |= found[value]
-            found += [frozenset(shared or (value,)) for value in self.graph.results(index)]
-        return found
+                            shared |= owners_found[value]
+            owners_found += [frozenset(shared or (value,)) for value in self.graph.results(index)]
+        return owners_found
 
     def spec(self, arg: Arg) -> TensorSpec | None:
         """Returns the spec of an operand; None for a non-tensor, and for a spec unknown since an edit."""

@@ -102,10 +102,10 @@ def whole_graph_cut(
 
 
 def _within(base: PreparedGraph, fits: _Bounds, most_total: int) -> RegionCut | None:
-    found = cut_of(base, fits.nodes)
-    if not found.outputs or input_bytes(found.graph) > most_total:
+    region = cut_of(base, fits.nodes)
+    if not region.outputs or input_bytes(region.graph) > most_total:
         return None
-    return found
+    return region
 
 
 @dataclass
@@ -241,7 +241,7 @@ def _outputs(base: PreparedGraph, nodes: Sequence[int]) -> tuple[int, ...]:
         if value not in made and base.memory[value] in written
     }  # fmt: skip
     held = {base.memory[value] for value in borders}
-    found = sorted(borders)
+    numbers = sorted(borders)
     for value in sorted(made):
         if graph.values[value] is None:
             continue
@@ -251,5 +251,5 @@ def _outputs(base: PreparedGraph, nodes: Sequence[int]) -> tuple[int, ...]:
             or any(node not in inside for node in readers)
             or (not readers and base.memory[value] not in held)
         ):
-            found.append(value)
-    return tuple(found)
+            numbers.append(value)
+    return tuple(numbers)

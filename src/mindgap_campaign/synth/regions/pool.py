@@ -75,11 +75,11 @@ class RegionPool:
     @cached_property
     def digest(self) -> str:
         """Returns the SHA-256, in hex, of every region's graph and border statistics."""
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         for batch in self._table.select(["graph", "free", "takes", "gives"]).to_batches(max_chunksize=1000):
             for row in batch.to_pylist():
-                found.update(row["graph"] + json.dumps([row["free"], row["takes"], row["gives"]]).encode())
-        return found.hexdigest()
+                hasher.update(row["graph"] + json.dumps([row["free"], row["takes"], row["gives"]]).encode())
+        return hasher.hexdigest()
 
     @cached_property
     def nodes(self) -> list[int]:
@@ -151,11 +151,11 @@ class RegionPool:
 def pool_metadata(path: str | Path) -> dict[str, str]:
     """Reads the metadata of a pool's file: `digest`, `made_of`, `made` (not in older files). Raises `MindgapError`."""
     try:
-        found = pq.read_schema(Path(path)).metadata or {}
+        metadata = pq.read_schema(Path(path)).metadata or {}
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0]
         raise MindgapError(f"pool {path} cannot be read: {reason}; remove it to have it made again") from None
-    marks = {key.decode(): value.decode() for key, value in found.items()}
+    marks = {key.decode(): value.decode() for key, value in metadata.items()}
     if marks.get("format") != _FORMAT:
         raise MindgapError(f"{path} is no pool of regions: name another file")
     if marks["version"] != str(_VERSION):

@@ -111,11 +111,11 @@ class InputCache:
 
     def _entry(self, given: Input, tensors: TensorStore | None) -> _CachedInput:
         key = (given.spec, given.recipe)
-        found = self._entries.get(key)
-        if found is None:
-            found = _CachedInput(to_torch(materialise(given, tensors), given.spec))
-            self._entries.put(key, found, given.spec.nbytes)
-        return found
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = _CachedInput(to_torch(materialise(given, tensors), given.spec))
+            self._entries.put(key, entry, given.spec.nbytes)
+        return entry
 
 
 _SHARED: Final = InputCache()

@@ -56,14 +56,14 @@ class Constraints:
 
 def constraints_of(graph: Graph, rules: ValueRules) -> Constraints:
     """Computes the constraints of all values that a rule reaches, inputs included."""
-    found = Constraints({}, set())
+    constraints = Constraints({}, set())
     for index in reversed(range(len(graph.nodes))):
         node, first = graph.nodes[index], graph.first_value[index]
-        _pass_back(graph, node, first, rules, found)
+        _pass_back(graph, node, first, rules, constraints)
         for rule in rules.of(node.op):
-            _ask(graph, node, rule, found)
-        _decide(graph, node, first, rules, found)
-    return found
+            _ask(graph, node, rule, constraints)
+        _decide(graph, node, first, rules, constraints)
+    return constraints
 
 
 def passes_constraints_back(node: Node, rules: ValueRules) -> bool:

@@ -93,9 +93,9 @@ def free_inputs(graph: Graph, rules: ValueRules | None = None) -> tuple[int, ...
 def recipe_for(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
     """Chooses a recipe that meets a constraint, or comes close where none can; the trial run decides."""
     if need.form not in ("", "index") and spec.numel > 0:
-        found = structured_recipe(spec, need, seed, MOST_LITERAL)
-        if found is not None:
-            return found
+        recipe = structured_recipe(spec, need, seed, MOST_LITERAL)
+        if recipe is not None:
+            return recipe
     match spec.kind:
         case "bool":
             return Integers(seed, 0, 2) if spec.numel > 1 else Constant(True)

@@ -117,7 +117,7 @@ def read_rules(text: str) -> ValueRules:
     PyTorch lacks, an operand or an argument that its schema lacks.
     """
     try:
-        found = _File.model_validate(tomllib.loads(text))
+        parsed = _File.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise MindgapError(f"{_NAME}: not TOML: {error}") from None
     except ValidationError as error:
@@ -125,22 +125,22 @@ def read_rules(text: str) -> ValueRules:
         key_path = ".".join(str(part) for part in first["loc"])
         raise MindgapError(f"{_NAME}: {key_path or 'file'}: {first['msg'].removeprefix('Value error, ')}") from None
     table: dict[str, list[ValueRule]] = {}
-    for number, row in enumerate(found.rule):
+    for number, row in enumerate(parsed.rule):
         for name in row.operators:
             for op in _overloads(name, number):
                 _check(op, name, number, row)
                 if _takes(op, row):
                     table.setdefault(op, []).append(_rule(row))
-    _check_tables(found)
-    carriers = found.carriers
+    _check_tables(parsed)
+    carriers = parsed.carriers
     return ValueRules(
         {op: tuple(rules) for op, rules in table.items()},
         frozenset(carriers.exact),
         frozenset(carriers.layout),
         frozenset(carriers.all_operands),
         frozenset(carriers.all_results),
-        frozenset(found.safe),
-        dict(found.decides),
+        frozenset(parsed.safe),
+        dict(parsed.decides),
     )
 
 

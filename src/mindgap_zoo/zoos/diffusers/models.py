@@ -44,19 +44,19 @@ def _found(name: str) -> Any:
     """Returns the class of that name if it is a network, else None."""
     library = _diffusers()
     models: Any = importlib.import_module(f"{library.__name__}.models")
-    found = getattr(models, name, None)
-    is_network = isinstance(found, type) and issubclass(found, library.ModelMixin) and name not in _BASES
-    return found if is_network else None
+    model_class = getattr(models, name, None)
+    is_network = isinstance(model_class, type) and issubclass(model_class, library.ModelMixin) and name not in _BASES
+    return model_class if is_network else None
 
 
 def open_diffusers(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if diffusers has no such network."""
     chosen = source_options(source)
-    found = _found(source.target)
-    if found is None:
+    model_class = _found(source.target)
+    if model_class is None:
         near = suggest(source.target, names())
         raise SourceError(f"{source.text}: diffusers has no network {source.target!r}{near}")
-    return [Program(source.target, source.text, functools.partial(_build, source, found, chosen))]
+    return [Program(source.target, source.text, functools.partial(_build, source, model_class, chosen))]
 
 
 def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:

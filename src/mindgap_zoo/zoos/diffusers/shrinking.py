@@ -41,8 +41,8 @@ def shrink_arguments(model_class: Callable[..., Any], own: Mapping[str, Any], la
 
     Arguments with neither a default nor a value in `own` are left out; the constructor reports them.
     """
-    found = inspect.signature(model_class.__init__).parameters
-    defaults = {name: p.default for name, p in found.items() if p.default is not p.empty and name != "self"}
+    parameters = inspect.signature(model_class.__init__).parameters
+    defaults = {name: p.default for name, p in parameters.items() if p.default is not p.empty and name != "self"}
     whole = {**defaults, **own}
     heads = _main_heads(defaults)
     kept = _kept_heads(defaults)

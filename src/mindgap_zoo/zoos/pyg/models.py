@@ -36,13 +36,13 @@ def _layers() -> Any:
 
 def names() -> list[str]:
     """Returns the names of all layers and models, without base classes and aliases."""
-    found: dict[str, None] = {}
+    names_known: dict[str, None] = {}
     library = _layers()
     for name in sorted(dir(library)):
         value = getattr(library, name)
         if isinstance(value, type) and issubclass(value, nn.Module) and name == value.__name__ and name not in ABSTRACT:
-            found[name] = None
-    return list(found)
+            names_known[name] = None
+    return list(names_known)
 
 
 def open_pyg(source: Source) -> list[Program]:

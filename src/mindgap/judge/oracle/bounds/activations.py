@@ -40,9 +40,9 @@ def smooth(site: Site) -> list[Bound | None]:
 def recurrent(site: Site) -> OperatorBounds:
     """The measured response, and u for the gates, which are at most 1: implementations approximate them to an absolute
     error, and a state may be far smaller."""
-    found = perturbed(site, "the operator's bound is measured")
-    slots = [each and replace(each, typical=each.typical + site.u, hard=each.hard + site.u) for each in found.slots]
-    return OperatorBounds(slots, found.missing)
+    bounds = perturbed(site, "the operator's bound is measured")
+    slots = [each and replace(each, typical=each.typical + site.u, hard=each.hard + site.u) for each in bounds.slots]
+    return OperatorBounds(slots, bounds.missing)
 
 
 @rule("gelu", "mish")

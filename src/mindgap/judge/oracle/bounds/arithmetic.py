@@ -112,12 +112,12 @@ def products_added(site: Site) -> list[Bound | None]:
     """The product is rounded before it is added, twice at most: u·(|y| + 3·|product|)."""
     base = site.args[0]
     product = site.results[0] - base
-    found = relative(site, 1.0, 3 * product.abs() + (2 * base.abs() if site.call.packet == "lerp" else 0.0))
-    if site.call.packet == "addcdiv" and found[0] is not None:
+    bounds = relative(site, 1.0, 3 * product.abs() + (2 * base.abs() if site.call.packet == "lerp" else 0.0))
+    if site.call.packet == "addcdiv" and bounds[0] is not None:
         # A subnormal numerator has lost its last bits before it is divided.
         vanished = 4 / site.largest / site.args[2].abs().clamp_min(4 * site.u / site.largest)
-        return [Bound(found[0].typical + vanished * site.u, found[0].hard + vanished * site.u)]
-    return found
+        return [Bound(bounds[0].typical + vanished * site.u, bounds[0].hard + vanished * site.u)]
+    return bounds
 
 
 _TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh",

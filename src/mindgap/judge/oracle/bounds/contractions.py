@@ -59,12 +59,12 @@ def _by_blocks(site: Site) -> tuple[torch.Tensor, torch.Tensor] | None:
         return None
     left, bias = site.args[large.left], None if large.bias is None else site.args[large.bias]
     factors = left.abs(), left.square()
-    found: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
+    blocks: tuple[list[torch.Tensor], list[torch.Tensor]] = [], []
     for block in large.blocks(site.args):
         magnitudes = block.abs()
-        found[0].append(factors[0] @ magnitudes)
-        found[1].append(factors[1] @ magnitudes.square_())
-    hard, squares = (torch.cat(parts, -1) for parts in found)
+        blocks[0].append(factors[0] @ magnitudes)
+        blocks[1].append(factors[1] @ magnitudes.square_())
+    hard, squares = (torch.cat(parts, -1) for parts in blocks)
     terms = absolute(bias), squared(bias)
     return large.completed(hard, terms[0], site.kwargs), large.completed(squares, terms[1], site.kwargs)
 
@@ -147,21 +147,21 @@ def convolution_backward(site: Site) -> list[Bound | None]:
     seen = float(g.numel() / max(g.shape[channel], 1))
     if transposed:
         seen = max(seen, float(site.args[1].numel() / max(site.args[1].shape[channel], 1)))
-    found: list[Bound | None] = []
+    bounds: list[Bound | None] = []
     for y, total, square, terms in zip(site.results, hard, norm, (into_input, seen, seen), strict=True):
         usable = isinstance(y, torch.Tensor) and y.is_floating_point() | y.is_complex()
-        found.append(sum_of_terms(site, y, total.abs(), square.abs().sqrt(), terms, site.u) if usable else None)
+        bounds.append(sum_of_terms(site, y, total.abs(), square.abs().sqrt(), terms, site.u) if usable else None)
     if site.u_out <= site.u:
-        return found
+        return bounds
     batch = float(g.shape[0]) if g.dim() == weight.dim() else 1.0
     steps = (float(math.prod(weight.shape[2:])), batch, batch)
-    for slot, (bound, parts) in enumerate(zip(found, steps, strict=True)):
+    for slot, (bound, parts) in enumerate(zip(bounds, steps, strict=True)):
         if bound is not None:
             reach = site.u_out * math.sqrt(parts)
             typical = reach * norm[slot].abs().sqrt()
             worst = typical + reach * hard[slot].abs() / STRUCTURED
-            found[slot] = Bound(bound.typical + typical, bound.hard + worst, bound.hazard)
-    return found
+            bounds[slot] = Bound(bound.typical + typical, bound.hard + worst, bound.hazard)
+    return bounds
 
 
 def _three(site: Site, of: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:

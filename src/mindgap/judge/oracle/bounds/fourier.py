@@ -63,10 +63,10 @@ def windowed(site: Site) -> list[Bound | None]:
     """A transform for each frame; the window rounds once more."""
     y = site.results[0]
     spectrum = torch.view_as_complex(y) if not y.is_complex() else y
-    found = _spread(site, spectrum, [spectrum.dim() - 2], float(site.args[1]))
+    bound = _spread(site, spectrum, [spectrum.dim() - 2], float(site.args[1]))
     if y.is_complex():
-        return [found]
-    return [Bound(*(b.unsqueeze(-1).expand(y.shape) for b in (found.typical, found.hard)))]
+        return [bound]
+    return [Bound(*(b.unsqueeze(-1).expand(y.shape) for b in (bound.typical, bound.hard)))]
 
 
 @rule("istft")

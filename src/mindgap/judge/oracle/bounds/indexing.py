@@ -52,14 +52,14 @@ def scattered(site: Site) -> list[Bound | None] | OperatorBounds:
     if site.call.packet not in ("scatter_add", "index_add", "index_put", "_unsafe_index_put", "col2im"):
         return perturbed(site, "no bound is derived for how it reduces")
     hard, square, counts = (_accumulated(site, of) for of in (absolute, squared, torch.ones_like))
-    found = summed(site, hard, square.sqrt(), counts)
+    bounds = summed(site, hard, square.sqrt(), counts)
     narrow = site.u_out > site.u and site.call.packet != "scatter_add"
-    if narrow and found[0] is not None and bool((counts > 2).any()):
+    if narrow and bounds[0] is not None and bool((counts > 2).any()):
         # Where several values meet, PyTorch's own kernels round each addition to the narrow dtype.
         reach = site.u_out * counts.clamp_min(1.0).sqrt() * (counts > 2)
         coarse = reach * (site.results[0].abs() + square.sqrt())
-        found[0] = Bound(found[0].typical + coarse, found[0].hard + coarse, found[0].hazard)
-    return found
+        bounds[0] = Bound(bounds[0].typical + coarse, bounds[0].hard + coarse, bounds[0].hazard)
+    return bounds
 
 
 def _accumulated(site: Site, of: Callable[[Any], Any]) -> torch.Tensor:

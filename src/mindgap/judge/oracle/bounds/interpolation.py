@@ -30,8 +30,8 @@ def averaged_back(site: Site) -> list[Bound | None]:
         overlap = 2.0 ** (2 if "2d" in site.call.packet else 3)
     hard = site.again(g.abs()).abs()
     # Where windows overlap, each addition may round to a narrow dtype.
-    found = sum_of_terms(site, y, hard, hard, overlap, site.u if overlap <= 1 else max(site.u, site.u_out))
-    return [Bound(found.typical + 2 * site.u * hard, found.hard + 2 * site.u * hard, found.hazard)]
+    bounds = sum_of_terms(site, y, hard, hard, overlap, site.u if overlap <= 1 else max(site.u, site.u_out))
+    return [Bound(bounds.typical + 2 * site.u * hard, bounds.hard + 2 * site.u * hard, bounds.hazard)]
 
 
 def _spread(sizes: Sequence[int], rank: int) -> list[int]:
@@ -89,17 +89,17 @@ def sampled_back(site: Site) -> list[Bound | None]:
     jumps = ((positions * steps - torch.round(positions * steps)).abs() <= steps * drift).any(-1)
     jumps &= mode != 2
     into_input, into_grid = site.results[:2]
-    found: list[Bound | None] = [None, None]
+    bounds: list[Bound | None] = [None, None]
     if isinstance(into_input, torch.Tensor):
-        found[0] = _into_input(site, drift, jumps & (mode == 1))
+        bounds[0] = _into_input(site, drift, jumps & (mode == 1))
     if isinstance(into_grid, torch.Tensor) and mode != 1:
         largest = torch.nan_to_num(x.abs(), nan=0.0, posinf=0.0).flatten(2).amax(-1)
         seen = (g.abs() * largest.reshape(*largest.shape, *[1] * (g.dim() - 2))).sum(1).unsqueeze(-1) * sizes
         seen = seen * (4.0 if mode == 2 else 1.0)
         size = (8 * coarse * math.sqrt(x.shape[1]) + 4 * drift.amax(-1, keepdim=True)) * seen
         size = torch.where(jumps.unsqueeze(-1), seen / 4, size)
-        found[1] = Bound(size, size)
-    return found
+        bounds[1] = Bound(size, size)
+    return bounds
 
 
 def _into_input(site: Site, drift: torch.Tensor, jumps: torch.Tensor) -> Bound:

@@ -29,9 +29,9 @@ def spectrum_with_vectors(site: Site) -> OperatorBounds:
     """As above for the values; vectors have no sign, and are not judged."""
     order = float(max(site.args[0].shape[-2:]))
     values = 1 if "svd" in site.call.packet else 0
-    found = perturbed(site, "no bound is derived for its vectors")
-    found.slots[values] = _of_the_largest(site, site.results[values], order, 1)
-    return found
+    bounds = perturbed(site, "no bound is derived for its vectors")
+    bounds.slots[values] = _of_the_largest(site, site.results[values], order, 1)
+    return bounds
 
 
 @rule("linalg_matrix_exp")

@@ -49,15 +49,15 @@ def rms_norm(site: Site) -> list[Bound | None]:
     y = site.results[0].abs()
     terms = float(math.prod(shape))
     hazard = _squares_overflow(x, terms, site)
-    found = relative(site, math.sqrt(terms) / 2 + 3 + float(one_sided(terms)))
-    first = found[0]
+    bounds = relative(site, math.sqrt(terms) / 2 + 3 + float(one_sided(terms)))
+    first = bounds[0]
     return (
         [
             Bound(first.typical, first.hard, hazard.expand(y.shape) if hazard is not None else None) if first else None,
-            *found[1:],
+            *bounds[1:],
         ]
         if dims
-        else found
+        else bounds
     )
 
 
@@ -222,14 +222,14 @@ def _parameters(
     u = max(site.u, site.u_out)
     terms = float(math.prod(x.shape[d] for d in dims))
     parts = (g.abs() * rstd * (x.abs() + mean.abs()), g.abs())
-    found: list[Bound | None] = []
+    bounds: list[Bound | None] = []
     for y, part in zip(site.results[1:], parts, strict=False):
         if not isinstance(y, torch.Tensor):
-            found.append(None)
+            bounds.append(None)
             continue
         hard = part.sum(dims) if dims else part
         norm = (part**2).sum(dims).sqrt() if dims else part
         hard, norm = hard.reshape(y.shape), norm.reshape(y.shape)
         bound = sum_of_terms(site, y, hard, norm, terms, u)
-        found.append(Bound(bound.typical + 4 * u * norm, bound.hard + 4 * u * hard, bound.hazard))
-    return found
+        bounds.append(Bound(bound.typical + 4 * u * norm, bound.hard + 4 * u * hard, bound.hazard))
+    return bounds

@@ -36,15 +36,15 @@ def means(site: Site) -> list[Bound | None]:
     terms = max(x.numel() / max(_numel(site), 1), 1.0)
     hard = site.again(x.abs()).abs()
     two_norm = (site.again(x.abs() ** 2).abs() / terms).sqrt()
-    found = summed(site, hard, two_norm, terms)
-    if site.u_out > site.u and found[0] is not None and "pool3d" in site.call.packet:
+    bounds = summed(site, hard, two_norm, terms)
+    if site.u_out > site.u and bounds[0] is not None and "pool3d" in site.call.packet:
         # PyTorch's own kernel keeps the sums of these windows in the narrow dtype.
         kept = site.u_out * math.sqrt(terms) * (two_norm + site.results[0].abs())
-        found[0] = Bound(found[0].typical + kept, found[0].hard + kept, found[0].hazard)
+        bounds[0] = Bound(bounds[0].typical + kept, bounds[0].hard + kept, bounds[0].hazard)
     # What overflows is the sum, and a window may count more terms than there are results for each.
     overflows = hard * (4 * terms) > site.largest / 4
-    return [Bound(found[0].typical, found[0].hard, overflows) if found[0] and bool(overflows.any()) else found[0],
-            *found[1:]]  # fmt: skip
+    return [Bound(bounds[0].typical, bounds[0].hard, overflows) if bounds[0] and bool(overflows.any()) else bounds[0],
+            *bounds[1:]]  # fmt: skip
 
 
 @rule("prod", "cumprod")
@@ -84,15 +84,15 @@ def spreads(site: Site) -> list[Bound | None]:
     # Squares of small numbers vanish below the smallest normal, 4/largest.
     around = around + math.sqrt(4 * terms / site.largest)
     hazard = worst > math.sqrt(site.largest / terms) / 2
-    found: list[Bound | None] = []
+    bounds: list[Bound | None] = []
     for slot, y in enumerate(site.results):
         if slot == 0:
             size = reach * y.abs() + around
-            found.append(Bound(size, size, torch.ones(y.shape, dtype=torch.bool) if hazard else None))
+            bounds.append(Bound(size, size, torch.ones(y.shape, dtype=torch.bool) if hazard else None))
         else:
             size = site.u * (math.sqrt(terms) * (x.abs().mean() if x.numel() else torch.zeros(())) + y.abs())
-            found.append(Bound(size.expand(y.shape), size.expand(y.shape)))
-    return found
+            bounds.append(Bound(size.expand(y.shape), size.expand(y.shape)))
+    return bounds
 
 
 def _real(x: torch.Tensor) -> torch.Tensor:

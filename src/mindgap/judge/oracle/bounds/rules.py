@@ -304,10 +304,10 @@ def _shake(arg: Any, scale: float, generator: torch.Generator) -> Any:
 
 
 def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     for arg in args:
         if isinstance(arg, torch.Tensor):
-            found.append(arg)
+            tensors.append(arg)
         elif isinstance(arg, (list, tuple)):
-            found.extend(_tensors(list(arg)))  # pyright: ignore[reportUnknownArgumentType] # lists of anything
-    return found
+            tensors.extend(_tensors(list(arg)))  # pyright: ignore[reportUnknownArgumentType] # lists of anything
+    return tensors

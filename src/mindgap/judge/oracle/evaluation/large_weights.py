@@ -57,10 +57,10 @@ def large_weight(graph: Graph, node: Node, packet: str) -> LargeWeight | None:
         "addmm": LargeWeight(1, 2, 0),
         "linear": LargeWeight(0, 1, None if bias is None else 2, transposed=True),
     }
-    found = places.get(packet)
-    if found is None or len(node.args) <= found.weight or not set(dict(node.kwargs)) <= {"alpha", "beta"}:
+    place = places.get(packet)
+    if place is None or len(node.args) <= place.weight or not set(dict(node.kwargs)) <= {"alpha", "beta"}:
         return None
-    weight = node.args[found.weight]
+    weight = node.args[place.weight]
     spec = graph.values[weight.index] if isinstance(weight, Ref) else None
     real = spec is not None and spec.dtype in FORMATS and not spec.dtype.startswith("complex")
-    return found if spec is not None and real and len(spec.shape) == 2 and spec.numel >= LARGE else None
+    return place if spec is not None and real and len(spec.shape) == 2 and spec.numel >= LARGE else None

@@ -54,11 +54,11 @@ def scalar_operands(graph: Graph, node: Node) -> tuple[ScalarOperand, ...]:
     arguments = schema_of(overload(node.op)).arguments
     types = {place: str(a.type) for position, a in enumerate(arguments) for place in (position, a.name)}
     given: Iterator[tuple[int | str, Arg]] = itertools.chain(enumerate(node.args), node.kwargs)
-    found: list[ScalarOperand] = []
+    operands: list[ScalarOperand] = []
     for place, arg in given:
         if types.get(place) in _OPERANDS and (own := _own_dtype(graph, arg, dtype)) is not None:
-            found.append(ScalarOperand(place, own, dtype))
-    return tuple(found)
+            operands.append(ScalarOperand(place, own, dtype))
+    return tuple(operands)
 
 
 def _combined_dtype(graph: Graph, node: Node) -> str:

@@ -30,17 +30,17 @@ class StepNoise(TorchDispatchMode):
         self.steps = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        found: Any = func(*args, **(kwargs or {}))
+        result: Any = func(*args, **(kwargs or {}))
         packet = str(func.overloadpacket.__name__).removesuffix("_")
         known = traits(packet)
         read = [t for t in args if isinstance(t, torch.Tensor)]
         if packet == self._whole or not read or func.is_view or known.moves_data or known.hands_on or known.casts:
-            return found
+            return result
         most = max(t.numel() for t in read)
-        for each in flatten_result(found):
+        for each in flatten_result(result):
             if isinstance(each, torch.Tensor) and (each.is_floating_point() or each.is_complex()):
                 reach = self._scale * max(1.0, most / max(each.numel(), 1)) ** 0.5
                 signs = torch.empty(each.shape, dtype=torch.float64).bernoulli_(0.5, generator=self._generator) * 2 - 1
                 each.mul_(1 + reach * signs)
                 self.steps += 1
-        return found
+        return result

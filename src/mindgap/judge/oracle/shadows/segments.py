@@ -50,15 +50,15 @@ def held_bytes(spec: TensorSpec | None) -> int:
 
 def segments(graph: Graph, most_bytes: int = SEGMENT_BYTES) -> tuple[range, ...]:
     """All nodes in order, in segments that hold `most_bytes`, or of one node. One empty segment for no nodes."""
-    found: list[range] = []
+    ranges: list[range] = []
     start = held = 0
     for index, node in enumerate(graph.nodes):
         size = sum(held_bytes(spec) for spec in node.outputs)
         if held and held + size > most_bytes:
-            found.append(range(start, index))
+            ranges.append(range(start, index))
             start, held = index, 0
         held += size
-    return (*found, range(start, len(graph.nodes)))
+    return (*ranges, range(start, len(graph.nodes)))
 
 
 def segment_bytes(graph: Graph, nodes: range) -> int:
@@ -79,7 +79,7 @@ def crossing(graph: Graph, parts: Sequence[range]) -> frozenset[int]:
 
 def recomputed(graph: Graph, parts: Sequence[range]) -> Mapping[int, tuple[int, ...]]:
     """The large values that cross a border and are not held, each with the nodes that make it from inputs, in order."""
-    found: dict[int, tuple[int, ...]] = {}
+    recomputed_values: dict[int, tuple[int, ...]] = {}
     chains: dict[int, frozenset[int] | None] = {}
     for index, node in enumerate(graph.nodes):
         chain: frozenset[int] | None = frozenset((index,))
@@ -90,8 +90,8 @@ def recomputed(graph: Graph, parts: Sequence[range]) -> Mapping[int, tuple[int, 
     for value in crossing(graph, parts):
         spec, chain = graph.values[value], chains[graph.producer[value]]
         if spec is not None and spec.nbytes >= RECOMPUTED_BYTES and chain is not None:
-            found[value] = tuple(sorted(chain))
-    return found
+            recomputed_values[value] = tuple(sorted(chain))
+    return recomputed_values
 
 
 def most_alive(graph: Graph, parts: Sequence[range]) -> int:

@@ -100,19 +100,19 @@ def first_layers(config: Mapping[str, Any], layers: int) -> dict[str, Any] | Non
     if any(is_sequence(config.get(key)) for key in _STAGES):
         return None
     depths = {value for key, value in config.items() if _is_depth(key) and type(value) is int}
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     for key, value in config.items():
         if is_table(value) and ("model_type" in value or key.endswith("_config")):
-            found[key] = first_layers(value, layers)
-            if found[key] is None:
+            sizes[key] = first_layers(value, layers)
+            if sizes[key] is None:
                 return None
         elif _is_depth(key) and type(value) is int:
-            found[key] = min(value, layers)
+            sizes[key] = min(value, layers)
         elif is_sequence(value) and len(value) in depths:
-            found[key] = value[:layers]
+            sizes[key] = value[:layers]
         else:
-            found[key] = value
-    return found
+            sizes[key] = value
+    return sizes
 
 
 def stays_wide(config: Mapping[str, Any], way: Shrinking) -> bool:
@@ -216,13 +216,13 @@ def _divisor(config: Mapping[str, Any]) -> int:
 
 
 def _main_widths(config: Mapping[str, Any]) -> list[int]:
-    found: list[int] = []
+    widths: list[int] = []
     for key, value in config.items():
         if is_table(value):
-            found += _main_widths(value)
+            widths += _main_widths(value)
         elif key in _MAIN_WIDTHS and type(value) is int and value >= 16:
-            found.append(value)
-    return found
+            widths.append(value)
+    return widths
 
 
 def _keep_last_stages(config: dict[str, Any], features: int, layers: int) -> None:

@@ -53,19 +53,19 @@ def names(heads: bool = False) -> list[str]:
     base = _classes(auto.MODEL_MAPPING_NAMES)
     if not heads:
         return list(base)
-    found: dict[str, None] = {}
+    names_known: dict[str, None] = {}
     mappings = cast("dict[str, Any]", vars(auto))
     for name in sorted(mappings):
         if name.startswith("MODEL_FOR_") and name.endswith("_MAPPING_NAMES"):
-            found.update(_classes(mappings[name]))
-    return [name for name in found if name not in base]
+            names_known.update(_classes(mappings[name]))
+    return [name for name in names_known if name not in base]
 
 
 def _classes(mapping: Mapping[str, Any]) -> dict[str, None]:
-    found: dict[str, None] = {}
+    classes: dict[str, None] = {}
     for value in mapping.values():
-        found.update(dict.fromkeys([value] if isinstance(value, str) else value))
-    return found
+        classes.update(dict.fromkeys([value] if isinstance(value, str) else value))
+    return classes
 
 
 def open_transformers(source: Source) -> list[Program]:
@@ -77,24 +77,26 @@ def open_transformers(source: Source) -> list[Program]:
     class_name = types.get(name, name)
     if not isinstance(class_name, str):
         class_name = class_name[0]
-    found = _class_named(library, class_name)
-    if isinstance(found, type) and any("DummyObject" in type(kind).__name__ for kind in found.__mro__):
-        raise SourceError(f"{source.text}: {_needs(found)}")
-    model_type = str(getattr(getattr(found, "config_class", None), "model_type", ""))
+    model_class = _class_named(library, class_name)
+    if isinstance(model_class, type) and any("DummyObject" in type(kind).__name__ for kind in model_class.__mro__):
+        raise SourceError(f"{source.text}: {_needs(model_class)}")
+    model_type = str(getattr(getattr(model_class, "config_class", None), "model_type", ""))
     why = IMPOSSIBLE.get(class_name, IMPOSSIBLE.get(model_type))
     if why is not None:
         raise SourceError(f"{source.text}: no graph can be had of it: {why}")
-    if not (isinstance(found, type) and issubclass(found, nn.Module) and hasattr(found, "config_class")):
+    if not (
+        isinstance(model_class, type) and issubclass(model_class, nn.Module) and hasattr(model_class, "config_class")
+    ):
         known = [*types, *names(), *(n for n in dir(library) if "For" in n or n.endswith("Model"))]
         raise SourceError(f"{source.text}: transformers has no model {name!r}{suggest(name, known)}")
-    return [Program(class_name, source.text, functools.partial(_build, source, found, chosen))]
+    return [Program(class_name, source.text, functools.partial(_build, source, model_class, chosen))]
 
 
 def _class_named(library: Any, class_name: str) -> Any:
     """Returns the class, from the library or from its model's own module."""
-    found = getattr(library, class_name, None)
-    if found is not None:
-        return found
+    model_class = getattr(library, class_name, None)
+    if model_class is not None:
+        return model_class
     auto: Any = library.models.auto
     for model_type, names_of in auto.modeling_auto.MODEL_MAPPING_NAMES.items():
         if class_name in ([names_of] if isinstance(names_of, str) else names_of):

@@ -86,11 +86,11 @@ def load_callable(text: str) -> Callable[[], Any]:
     declare_operators()
     path, _, name = text.rpartition(":")
     module, _ = _loaded(path)
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         callables = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
         raise SourceError(f"{path}: it has no function {name!r}{suggest(name, callables)}")
-    return found
+    return function
 
 
 def _text(source: Source, index: int, count: int) -> str:

@@ -98,7 +98,7 @@ def _folder_of(module: ModuleType) -> str:
 
 def _taken(names: set[str]) -> dict[str, ModuleType]:
     """Takes modules and their submodules out of the process."""
-    found = {name: module for name, module in [*sys.modules.items()] if name.partition(".")[0] in names}
-    for name in found:
+    modules = {name: module for name, module in [*sys.modules.items()] if name.partition(".")[0] in names}
+    for name in modules:
         del sys.modules[name]
-    return found
+    return modules

@@ -57,11 +57,11 @@ def open_hub(source: Source) -> list[Program]:
     repository is not run).
     """
     chosen = source_options(source)
-    found = located(source)
+    models = located(source)
     stay_offline()
     programs: list[Program] = []
     refused: list[SourceError] = []
-    for one in found:
+    for one in models:
         try:
             programs.append(
                 Program(
@@ -113,10 +113,10 @@ def _maker(model: HubModel, chosen: SourceOptions) -> _Maker:
 
 
 def _diffusers_class(model: HubModel, name: str) -> Any:
-    found = getattr(import_library("diffusers", f"{model.source}: diffusers", "diffusers"), name, None)
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+    model_class = getattr(import_library("diffusers", f"{model.source}: diffusers", "diffusers"), name, None)
+    if not (isinstance(model_class, type) and issubclass(model_class, nn.Module)):
         raise SourceError(f"{model.source}: diffusers has no model {name!r}, and other code is not run")
-    return found
+    return model_class
 
 
 def _transformers_class(model: HubModel) -> Any:
@@ -126,9 +126,13 @@ def _transformers_class(model: HubModel) -> Any:
     names: list[Any] = list(named) if is_list(named) else []
     own = " (it brings its own code, auto_map, which is not run)" if "auto_map" in model.config else ""
     for name in names:
-        found = getattr(library, str(name), None)
-        if isinstance(found, type) and issubclass(found, nn.Module) and hasattr(found, "config_class"):
-            return found
+        model_class = getattr(library, str(name), None)
+        if (
+            isinstance(model_class, type)
+            and issubclass(model_class, nn.Module)
+            and hasattr(model_class, "config_class")
+        ):
+            return model_class
     if names:
         raise SourceError(f"{model.source}: transformers has no class {', '.join(map(str, names))}{own}")
     kind = model.config.get("model_type")
@@ -194,10 +198,10 @@ def _transformers_call(
     length = tokens["input_ids"].shape[1] if tokens else chosen.length or 12
     sizes = Sizes(chosen.batch or 1, length, chosen.size, chosen.seed, _dtype_of(built))
     failures: list[str] = []
-    found = arguments_of(built, sizes, registry, failures)
-    if found is None:
+    arguments = arguments_of(built, sizes, registry, failures)
+    if arguments is None:
         raise _unanswered(source, failures)
-    return found.fixed, found.given if not tokens else with_text(source, found.given, tokens)
+    return arguments.fixed, arguments.given if not tokens else with_text(source, arguments.given, tokens)
 
 
 def _submodule(source: Source, model: HubModel, chosen: SourceOptions, path: str, call: int) -> Built | None:

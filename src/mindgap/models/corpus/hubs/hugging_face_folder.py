@@ -51,14 +51,14 @@ def located(source: Source) -> list[HubModel]:
         return [HubModel(name, source.text, folder, _table(folder / "config.json"))]
     if not (folder / "model_index.json").is_file():
         raise SourceError(f"{source.text}: {folder} has neither config.json nor model_index.json")
-    found = [
+    models = [
         HubModel(f"{name}/{part}", _of_part(source, part), folder / part, _table(folder / part / "config.json"))
         for part, made_by in _table(folder / "model_index.json").items()
         if is_list(made_by) and _is_part(folder, part)
     ]
-    if not found:
+    if not models:
         raise SourceError(f"{source.text}: no component of this pipeline has a config.json here")
-    return found
+    return models
 
 
 def _is_part(folder: Path, part: str) -> bool:

@@ -106,12 +106,12 @@ def _is_around(at: str, path: str) -> bool:
 
 def _outermost_beside(model: nn.Module, path: str) -> list[tuple[str, nn.Module]]:
     """Returns the outermost modules with parameters that neither hold the submodule nor lie in it."""
-    found: list[tuple[str, nn.Module]] = []
+    modules: list[tuple[str, nn.Module]] = []
     for at, module in model.named_modules():
-        held = at == path or _is_around(at, path) or any(at.startswith(f"{other}.") for other, _ in found)
+        held = at == path or _is_around(at, path) or any(at.startswith(f"{other}.") for other, _ in modules)
         if not held and not at.startswith(f"{path}.") and next(module.parameters(), None) is not None:
-            found.append((at, module))
-    return found
+            modules.append((at, module))
+    return modules
 
 
 def _drawn(source: Source, at: str, on_meta: nn.Module, seed: int, registry: TensorRegistry) -> Callable[..., Any]:
@@ -120,7 +120,7 @@ def _drawn(source: Source, at: str, on_meta: nn.Module, seed: int, registry: Ten
             lambda leaf: leaf.to("meta") if isinstance(leaf, torch.Tensor) else leaf, (args, kwargs)
         )
         try:
-            found = on_meta(*args, **kwargs)
+            result = on_meta(*args, **kwargs)
         except (RuntimeError, NotImplementedError) as error:
             raise SourceError(
                 f"{source.text}: what {at} gives cannot be told without its weights "
@@ -141,6 +141,6 @@ def _drawn(source: Source, at: str, on_meta: nn.Module, seed: int, registry: Ten
             for layer in getattr(holder, "layers", ()):
                 for name, value in vars(layer).items():
                     setattr(layer, name, value_of(value))
-        return tree_map(value_of, found)
+        return tree_map(value_of, result)
 
     return drawn

@@ -40,7 +40,7 @@ class TensorFolder:
         Opens those files alone that hold one of them, and reads those tensors alone. Raises `SourceError` for a file
         that is missing or damaged.
         """
-        found: dict[str, torch.Tensor] = {}
+        tensors: dict[str, torch.Tensor] = {}
         with ExitStack() as stack:
             opened: dict[str, Any] = {}
             for parameter, name in names.items():
@@ -49,12 +49,12 @@ class TensorFolder:
                     if file not in opened:
                         made: Any = safetensors.safe_open(self.folder / file, framework="pt")
                         opened[file] = stack.enter_context(made)
-                    found[parameter] = opened[file].get_tensor(name)
+                    tensors[parameter] = opened[file].get_tensor(name)
                 except (OSError, safetensors.SafetensorError) as error:
                     raise SourceError(
                         f"{self.folder / file}: {name} cannot be read ({one_line(error)}): copy the file again"
                     ) from error
-        return found
+        return tensors
 
     def fill(self, model: nn.Module) -> set[str]:
         """Copies into a model what the files have of its tensors, in these shapes. Returns the parameters they lack."""

@@ -39,10 +39,10 @@ def encoded_text(source: Source, model: HubModel, config: Any, text: str) -> Map
         tokenizer = library.AutoTokenizer.from_pretrained(
             str(model.folder), local_files_only=True, trust_remote_code=False
         )
-        found: dict[str, Any] = dict(tokenizer(text, return_tensors="pt"))
+        encoded: dict[str, Any] = dict(tokenizer(text, return_tensors="pt"))
     except Exception as error:
         raise SourceError(f"{source.target}: --text: its tokenizer cannot be used ({one_line(error)})") from error
-    tokens = found.get("input_ids")
+    tokens = encoded.get("input_ids")
     if not isinstance(tokens, torch.Tensor) or tokens.dim() != 2 or not tokens.numel():
         raise SourceError(f"{source.target}: --text {text!r}: the tokenizer makes no tokens of it")
     table = config.get_text_config()
@@ -55,7 +55,7 @@ def encoded_text(source: Source, model: HubModel, config: Any, text: str) -> Map
             f"{source.target}: --text: the tokenizer gives token {largest}, and the model has {words}: they are not of "
             "one model"
         )
-    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+    return {name: value for name, value in encoded.items() if isinstance(value, torch.Tensor)}
 
 
 def with_text(source: Source, given: Mapping[str, Any], tokens: Mapping[str, torch.Tensor]) -> dict[str, Any]:

@@ -116,8 +116,8 @@ def _untrained(function: Callable[..., Any]) -> dict[str, Any]:
         taken = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return {}
-    found: dict[str, Any] = {name: False for name in ("pretrained", "pretrained_backbone") if name in taken}
-    return found | {name: None for name in ("weights", "weights_backbone") if name in taken}
+    arguments: dict[str, Any] = {name: False for name in ("pretrained", "pretrained_backbone") if name in taken}
+    return arguments | {name: None for name in ("weights", "weights_backbone") if name in taken}
 
 
 def _accepted(source: Source, model: nn.Module, chosen: SourceOptions, registry: TensorRegistry) -> torch.Tensor:

@@ -24,11 +24,11 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
     turned, kept = x[..., :width], x[..., width:]
     if interleaved:
         a, b = turned[..., 0::2], turned[..., 1::2]
-        found = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+        rotated = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
     else:
         a, b = turned.chunk(2, -1)
-        found = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
-    return torch.cat([found, kept], -1) if kept.shape[-1] else found
+        rotated = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+    return torch.cat([rotated, kept], -1) if kept.shape[-1] else rotated
 
 
 def _heads(x: Tensor, count: int) -> Tensor:
@@ -48,10 +48,10 @@ def rotary_embedding(node: OnnxNode, x: Tensor, positions: Tensor, cos: Tensor, 
     at = positions.to(torch.int64)
     if at.numel() == 1 and at.dim() == 1:
         at = (at + torch.arange(heads.shape[2])).unsqueeze(0)
-    found = _rotated(
+    rotated = _rotated(
         heads, F.embedding(at, cos).unsqueeze(1), F.embedding(at, sin).unsqueeze(1), bool(node.get("interleaved", 0))
     )
-    return _joined(found) if x.dim() == 3 else found
+    return _joined(rotated) if x.dim() == 3 else rotated
 
 
 def _causal(scores: Tensor, past: int, window: int = -1) -> Tensor:
@@ -141,8 +141,8 @@ def packed_attention(
     q, k, v = (_heads(each, node.get("num_heads")) for each in parts)
     if past is not None:
         k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
-    found = _masked_attention(node, q, k, v, mask, added, 0 if past is None else past.shape[3])
-    return (found, torch.stack([k, v])) if any(node.wanted[1:]) else (found,)
+    result = _masked_attention(node, q, k, v, mask, added, 0 if past is None else past.shape[3])
+    return (result, torch.stack([k, v])) if any(node.wanted[1:]) else (result,)
 
 
 @translates("com.microsoft.GroupQueryAttention", structural=(5, 6))
@@ -194,8 +194,8 @@ def _grouped(
     wide = [each.repeat_interleave(heads // groups, 1) for each in (kh, vh)]
     if sink is None and node.get("smooth_softmax", 0) > 0:
         sink = torch.zeros(heads)
-    found = _grouped_attention(node, qh, wide[0], wide[1], before, added, sink)
-    return _joined(found), F.pad(kh, (0, 0, 0, room)), F.pad(vh, (0, 0, 0, room))
+    result = _grouped_attention(node, qh, wide[0], wide[1], before, added, sink)
+    return _joined(result), F.pad(kh, (0, 0, 0, room)), F.pad(vh, (0, 0, 0, room))
 
 
 def _grouped_attention(

@@ -177,16 +177,16 @@ def with_types(model: Any) -> Any:
 
     library: Any = onnx  # typed in parts
     try:
-        found: Any = library.shape_inference.infer_shapes(outline(model)).graph.value_info
+        types: Any = library.shape_inference.infer_shapes(outline(model)).graph.value_info
     except library.shape_inference.InferenceError:  # what runtimes take need not be what the inference does
-        found = ()
+        types = ()
     typed = onnx.ModelProto()
     typed.CopyFrom(model)
     known = {each.name for each in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
     for each in model.graph.initializer:
         if each.name not in known:
             typed.graph.value_info.append(library.helper.make_tensor_value_info(each.name, each.data_type, each.dims))
-    typed.graph.value_info.extend(each for each in found if each.name not in known)
+    typed.graph.value_info.extend(each for each in types if each.name not in known)
     return typed
 
 

@@ -38,10 +38,10 @@ def conformance_cases() -> Mapping[str, Any]:
             warnings.simplefilter("ignore")
             from onnx.backend.test.case.node import collect_testcases
 
-            found: list[Any] = collect_testcases(None)  # pyright: ignore[reportArgumentType, reportUnknownVariableType] # None: of all operators
+            cases: list[Any] = collect_testcases(None)  # pyright: ignore[reportArgumentType, reportUnknownVariableType] # None: of all operators
     except ImportError as error:
         raise SourceError(f"onnx: is not installed ({error}); pip install 'mindgap[onnxruntime]'") from error
-    return {case.name.removeprefix("test_"): case for case in found}
+    return {case.name.removeprefix("test_"): case for case in cases}
 
 
 def names() -> list[str]:

@@ -98,10 +98,10 @@ class CutModel:
     def evaluated(self, place: int, wide: bool = False) -> dict[str, Array] | str:
         """Returns the results of a node by the reference evaluator, or else by its translation; or why there are none.
         `wide`: of float32 operands in float64, by the evaluator."""
-        found = self._by_evaluator(place, wide)
-        if isinstance(found, str) and not wide and self.op(place) not in _RANDOM:
-            return self.by_translation(place) or found
-        return found
+        values = self._by_evaluator(place, wide)
+        if isinstance(values, str) and not wide and self.op(place) not in _RANDOM:
+            return self.by_translation(place) or values
+        return values
 
     def by_translation(self, place: int) -> dict[str, Array]:
         """Returns the results of a node by its translation; none where it has none for these operands."""
@@ -139,10 +139,10 @@ class CutModel:
         try:
             with np.errstate(all="ignore"):
                 evaluator: Any = reference.ReferenceEvaluator(part)  # typed in parts
-                found = evaluator.run(self.results(place), feeds)
+                values = evaluator.run(self.results(place), feeds)
         except Exception as error:  # of any type, by operator
             return f"the evaluator fails: {one_line(error)[:80]}"
-        return {name: np.asarray(array) for name, array in zip(self.results(place), found, strict=True)}
+        return {name: np.asarray(array) for name, array in zip(self.results(place), values, strict=True)}
 
 
 def cut_model(path: Path, given: Mapping[str, Array]) -> CutModel | str:

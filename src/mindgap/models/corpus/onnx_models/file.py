@@ -278,15 +278,15 @@ def _has_body(schema: Any) -> bool:
 
 def _missing(graph: Any) -> dict[str, tuple[str, int]]:
     """Operators without a translation: the first node of each, and their number."""
-    found: dict[str, tuple[str, int]] = {}
+    missing: dict[str, tuple[str, int]] = {}
     for node in graph.node:
         if not is_translated(node):
-            name, count = found.get(op_of(node), (node.name or (node.output[0] if node.output else "?"), 0))
-            found[op_of(node)] = name, count + 1
+            name, count = missing.get(op_of(node), (node.name or (node.output[0] if node.output else "?"), 0))
+            missing[op_of(node)] = name, count + 1
         for inner in subgraphs(node):
             for op, (name, count) in _missing(inner).items():
-                found[op] = name, found.get(op, ("", 0))[1] + count
-    return found
+                missing[op] = name, missing.get(op, ("", 0))[1] + count
+    return missing
 
 
 def _translated(source: Source, model: Any, change: ArgumentChange | None, folder: Path) -> tuple[Built, str]:

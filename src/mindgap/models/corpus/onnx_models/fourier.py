@@ -18,10 +18,10 @@ def _complex(x: Tensor) -> Tensor:
 
 def _forward(x: Tensor, count: int, axis: int, onesided: bool) -> Tensor:
     """Transforms along an axis; `onesided` keeps the frequencies that are not conjugates of others."""
-    found = torch.fft.fft(x, count, axis)
+    spectrum = torch.fft.fft(x, count, axis)
     if onesided:
-        found = found.narrow(axis, 0, count // 2 + 1)
-    return torch.view_as_real(found.resolve_conj()).clone()
+        spectrum = spectrum.narrow(axis, 0, count // 2 + 1)
+    return torch.view_as_real(spectrum.resolve_conj()).clone()
 
 
 @translates("DFT", structural=(1, 2))

@@ -74,20 +74,20 @@ class ModelInput:
 def model_inputs(graph: Any) -> list[ModelInput]:
     """Returns the inputs that have no initializer and are tensors of numbers (`held_inputs` has the others)."""
     initial = {one.name for one in graph.initializer}
-    found: list[ModelInput] = []
+    inputs: list[ModelInput] = []
     for value in graph.input:
         if value.name in initial or _no_numbers(value):
             continue
         tensor = value.type.tensor_type
         if not tensor.HasField("shape"):
-            found.append(ModelInput(value.name, element_type(tensor.elem_type), None))
+            inputs.append(ModelInput(value.name, element_type(tensor.elem_type), None))
             continue
         sizes: list[int | str] = []
         for axis, dim in enumerate(tensor.shape.dim):
             sized = dim.HasField("dim_value") and dim.dim_value >= 0
             sizes.append(int(dim.dim_value) if sized else dim.dim_param or f"{value.name}.{axis}")
-        found.append(ModelInput(value.name, element_type(tensor.elem_type), tuple(sizes)))
-    return found
+        inputs.append(ModelInput(value.name, element_type(tensor.elem_type), tuple(sizes)))
+    return inputs
 
 
 def _no_numbers(value: Any) -> str:
@@ -110,7 +110,7 @@ def held_inputs(model: Any, sizes: Mapping[str, int], seed: int) -> tuple[dict[s
 
     random = np.random.default_rng(seed)
     texts = [*texts_of(model), *_NUMERALS]
-    found: dict[str, Any] = {}
+    held: dict[str, Any] = {}
     why = ""
 
     def drawn(kind: Any, name: str) -> Any:
@@ -132,8 +132,8 @@ def held_inputs(model: Any, sizes: Mapping[str, int], seed: int) -> tuple[dict[s
     initial = {one.name for one in model.graph.initializer}
     for value in model.graph.input:
         if value.name not in initial and (reason := _no_numbers(value)):
-            found[value.name], why = drawn(value.type, value.name), why or reason
-    return found, why
+            held[value.name], why = drawn(value.type, value.name), why or reason
+    return held, why
 
 
 def symbols(inputs: Sequence[ModelInput]) -> list[str]:
@@ -155,10 +155,10 @@ def size_choices(inputs: Sequence[ModelInput], given: Mapping[str, int]) -> Iter
 
 def shape_of(each: ModelInput, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Returns an input's shape. Raises `Untranslated` for a size below 0."""
-    found = tuple(size if isinstance(size, int) else _evaluated(size, sizes) for size in each.dimensions)
-    if any(size < 0 for size in found):
-        raise Untranslated(f"input {each.name} would be {list(found)}")
-    return found
+    sizes_found = tuple(size if isinstance(size, int) else _evaluated(size, sizes) for size in each.dimensions)
+    if any(size < 0 for size in sizes_found):
+        raise Untranslated(f"input {each.name} would be {list(sizes_found)}")
+    return sizes_found
 
 
 def _bounded(inputs: Sequence[ModelInput], free: Sequence[str], sizes: dict[str, int]) -> dict[str, int]:
@@ -265,9 +265,9 @@ def input_choices(
         if shapes in seen:
             continue
         seen.append(shapes)
-        found = _measured(inputs, tensors, given)
+        measured = _measured(inputs, tensors, given)
         chosen = {} if change is not None and change.given else {
-            name: size for name, size in found.items() if name not in given and size == sizes[name]
+            name: size for name, size in measured.items() if name not in given and size == sizes[name]
         }  # fmt: skip
         yield ChosenInputs(tensors, registry, chosen)
 
@@ -277,24 +277,24 @@ def _measured(
 ) -> dict[str, int]:
     """Returns the sizes of symbolic dimensions that the tensors have. Raises `Untranslated` for others than the file
     and the user declare."""
-    free, found, source = symbols(inputs), dict(given), dict.fromkeys(given, "--set")
+    free, sizes, source = symbols(inputs), dict(given), dict.fromkeys(given, "--set")
     for each in inputs:
         for name, size in zip(each.dimensions, tensors[each.name].shape, strict=each.sizes is not None):
-            if isinstance(name, str) and name in free and found.setdefault(name, size) != size:
+            if isinstance(name, str) and name in free and sizes.setdefault(name, size) != size:
                 raise Untranslated(
-                    f"dimension {name} is {found[name]} by {source[name]} and {size} in input {each.name}: it has one "
+                    f"dimension {name} is {sizes[name]} by {source[name]} and {size} in input {each.name}: it has one "
                     "size; give inputs that agree"
                 )
             source.setdefault(str(name), f"input {each.name}")
     for each in inputs:
         real = tuple(tensors[each.name].shape)
-        if each.sizes is not None and shape_of(each, found) != real:
+        if each.sizes is not None and shape_of(each, sizes) != real:
             declared = ", ".join(map(str, each.sizes))
             raise Untranslated(
                 f"input {each.name} is {list(real)}, and the file declares [{declared}]: give inputs of the sizes that "
                 "it declares, or export the model with a symbolic dimension there"
             )
-    return found
+    return sizes
 
 
 def _drawn(
@@ -307,7 +307,7 @@ def _drawn(
     floats are normal, masks 1, indices below the size of what they index; what decides a shape is 1; other integers
     are below 8, bytes of quantised tensors in all of their range. Raises `Untranslated` for one too large.
     """
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     shapes = {**initial, **{each.name: shape_of(each, sizes) for each in inputs}}
     for each in inputs:
         shape, drawn = shape_of(each, sizes), seed_of(each.name, seed)
@@ -315,10 +315,10 @@ def _drawn(
             graph, each, drawn, each.name in structural, shapes
         )
         try:
-            found[each.name] = registry.draw(recipe, torch_dtype_name(each.dtype), shape)
+            tensors[each.name] = registry.draw(recipe, torch_dtype_name(each.dtype), shape)
         except (MemoryError, ValueError) as error:  # numpy's for a size that no array has
             raise Unrunnable(f"input {each.name} of {list(shape)} takes more memory than there is") from error
-    return found
+    return tensors
 
 
 def _recipe(
@@ -354,8 +354,8 @@ def _of_operator(graph: Any, each: ModelInput, seed: int, shapes: Mapping[str, t
     for node in graph.node:
         for position in (place for place, name in enumerate(node.input) if name in reached):
             operand = DrawnOperand(node, shapes[each.name], kind, seed, shapes, declared)
-            if (found := values_for(operand, position)) is not None:
-                return found
+            if (recipe := values_for(operand, position)) is not None:
+                return recipe
             if position == 0 and op_of(node) in _HANDS_ON:
                 reached.update(node.output)
     return None

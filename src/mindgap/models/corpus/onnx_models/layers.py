@@ -95,19 +95,19 @@ def max_pool(node: OnnxNode, x: Tensor) -> Any:
     even = before == after and all(2 * p <= k for p, k in zip(before, kernel, strict=True))
     wide = x if even else F.pad(x, _widths(before, after), value=-math.inf if x.is_floating_point() else 0)
     indexed = len(node.wanted) > 1 and node.wanted[1]
-    found = function(
+    result = function(
         wide, kernel, node.get("strides", [1] * rank), before if even else 0, node.get("dilations", 1),
         bool(node.get("ceil_mode", 0)), indexed,
     )  # fmt: skip
     if not indexed:
-        return found
+        return result
     node.only(even, "with indices into uneven padding")
-    plane, indices = math.prod(x.shape[2:]), found[1]
+    plane, indices = math.prod(x.shape[2:]), result[1]
     if node.get("storage_order", 0) and rank > 1:
         node.only(rank == 2, "with indices by column")
         indices = indices % x.shape[3] * x.shape[2] + indices // x.shape[3]
     first = torch.arange(x.shape[0] * x.shape[1]).reshape([*x.shape[:2], *[1] * rank]) * plane
-    return found[0], indices + first
+    return result[0], indices + first
 
 
 @translates("AveragePool")

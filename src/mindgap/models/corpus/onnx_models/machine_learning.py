@@ -150,8 +150,8 @@ def binarizer(node: OnnxNode, x: Tensor) -> Tensor:
 
 @translates("ai.onnx.ml.ArrayFeatureExtractor")
 def array_feature_extractor(_: OnnxNode, x: Tensor, index: Tensor) -> Tensor:
-    found = x.index_select(-1, index.reshape(-1).to(torch.int64))
-    return found.reshape(1, -1) if x.dim() == 1 else found
+    elements = x.index_select(-1, index.reshape(-1).to(torch.int64))
+    return elements.reshape(1, -1) if x.dim() == 1 else elements
 
 
 @translates("ai.onnx.ml.ZipMap")

@@ -80,8 +80,8 @@ def _activated(node: OnnxNode, x: Tensor) -> Tensor:
 def fused_conv(
     node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None, added: Tensor | None = None
 ) -> Tensor:
-    found = conv(node, x, weight, bias)
-    return _activated(node, found if added is None else found + added)
+    result = conv(node, x, weight, bias)
+    return _activated(node, result if added is None else result + added)
 
 
 @translates("com.microsoft.FusedGemm")
@@ -108,8 +108,8 @@ def skip_layer_norm(
     node: OnnxNode, x: Tensor, skip: Tensor, gamma: Tensor, beta: Tensor | None = None, bias: Tensor | None = None
 ) -> tuple[Tensor, ...]:
     total = _summed(x, skip, bias)
-    found = torch.native_layer_norm(total, gamma.shape, gamma, beta, node.get("epsilon", 1e-12))
-    return (*found, total)
+    normalised = torch.native_layer_norm(total, gamma.shape, gamma, beta, node.get("epsilon", 1e-12))
+    return (*normalised, total)
 
 
 @translates("com.microsoft.SkipSimplifiedLayerNormalization")
@@ -131,5 +131,5 @@ def embed_layer_norm(
     if types is not None and segments is not None:
         total = total + F.embedding(segments.to(torch.int64), types)
     counts = ids.new_zeros(ids.shape[0]) if mask is None else mask.sum(1, dtype=torch.int64)
-    found = F.layer_norm(total, gamma.shape, gamma, beta, node.get("epsilon", 1e-12))
-    return found, counts.to(torch.int32), total
+    normalised = F.layer_norm(total, gamma.shape, gamma, beta, node.get("epsilon", 1e-12))
+    return normalised, counts.to(torch.int32), total

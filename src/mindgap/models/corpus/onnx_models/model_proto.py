@@ -66,15 +66,15 @@ def attributes_of(node: Any) -> dict[str, Any]:
     """Returns the attributes by name, tensors as tensors. Raises `Untranslated` for sparse tensors and graphs."""
     import onnx
 
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for one in node.attribute:
         if one.type == onnx.AttributeProto.SPARSE_TENSOR:
             raise Untranslated(f"{node.op_type} holds a sparse tensor")
         if one.ref_attr_name or one.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
             raise Untranslated(f"{node.op_type} holds a graph of its own")
         value: Any = onnx.helper.get_attribute_value(one)
-        found[one.name] = tensor_of(_array_of(value)) if isinstance(value, onnx.TensorProto) else value
-    return found
+        attributes[one.name] = tensor_of(_array_of(value)) if isinstance(value, onnx.TensorProto) else value
+    return attributes
 
 
 def texts_of(model: Any) -> list[str]:
@@ -117,13 +117,13 @@ def initial_values(model: Any, folder: Path | None = None) -> dict[str, torch.Te
     """
     if model.graph.sparse_initializer:
         raise Untranslated(f"initializer {model.graph.sparse_initializer[0].values.name} is sparse")
-    found: dict[str, torch.Tensor] = {}
+    values: dict[str, torch.Tensor] = {}
     for one in model.graph.initializer:
         try:
-            found[one.name] = initial_value(one, folder)
+            values[one.name] = initial_value(one, folder)
         except Untranslated as error:
             raise Untranslated(f"initializer {one.name}: {error}") from error
-    return found
+    return values
 
 
 def initial_value(tensor: Any, folder: Path | None = None) -> torch.Tensor:

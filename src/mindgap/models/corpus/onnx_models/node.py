@@ -56,11 +56,11 @@ class OnnxNode:
     def integers(self, position: int, attribute: str = "") -> list[int] | None:
         """Returns integers from a structural operand, or from the attribute that held them in older versions of
         ONNX."""
-        found = self.known(position)
-        if found is None:
+        value = self.known(position)
+        if value is None:
             older = self.get(attribute) if attribute else None
             return None if older is None else [int(i) for i in older]
-        return [int(i) for i in found.reshape(-1)]
+        return [int(i) for i in value.reshape(-1)]
 
     def only(self, condition: bool, what: str) -> None:
         """Raises `Untranslated` unless the condition holds."""

@@ -51,11 +51,11 @@ def _widened(function: Callable[..., Tensor], exact: bool = False) -> Callable[.
         if kind not in _UNSIGNED:
             return function(*operands)
         if kind != torch.uint64 or exact:
-            found = function(*[each.to(torch.int64) for each in operands])
-            return found if found.dtype == torch.bool else found.to(kind)
+            result = function(*[each.to(torch.int64) for each in operands])
+            return result if result.dtype == torch.bool else result.to(kind)
         lowest = torch.tensor(torch.iinfo(torch.int64).min)
-        found = function(*[each.view(torch.int64) ^ lowest for each in operands])
-        return found if found.dtype == torch.bool else (found ^ lowest).view(kind)
+        result = function(*[each.view(torch.int64) ^ lowest for each in operands])
+        return result if result.dtype == torch.bool else (result ^ lowest).view(kind)
 
     return translate
 

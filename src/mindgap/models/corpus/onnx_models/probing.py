@@ -41,20 +41,20 @@ def write_probed(path: Path, folder: Path) -> ProbedModel | None:
     inputs = {value.name for value in model.graph.input} - {each.name for each in model.graph.initializer}
     dependent = _dependent(model.graph.node, inputs)
     types = _types(model.graph)
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     own = len(shown)
     for name, node in zip(_names(model.graph.node), model.graph.node, strict=True):
         made = node.output[0]
         place = _ZERO_POINTS.get(node.op_type)
         if place is None or made not in dependent or (node.op_type == "QGemm" and len(node.input) <= place):
             continue
-        found[name] = shown.setdefault(made, len(shown))
-        if found[name] < own:
+        places[name] = shown.setdefault(made, len(shown))
+        if places[name] < own:
             continue
         zero = types.get(node.input[place]) if len(node.input) > place else None
         kind = zero or next((each.i for each in node.attribute if each.name == "output_dtype" and each.i), _UINT8)
         model.graph.output.append(onnx.helper.make_tensor_value_info(made, kind, None))
-    if not found:
+    if not places:
         return None
     target = folder / path.name
     try:
@@ -64,7 +64,7 @@ def write_probed(path: Path, folder: Path) -> ProbedModel | None:
             shutil.copyfile(path.resolve().parent / location, folder / location)
     except (OSError, ValueError, EncodeError) as error:
         raise SourceError(f"{path}: it cannot be written with its integers as outputs: {one_line(error)}") from error
-    return ProbedModel(target, found, own, len(shown))
+    return ProbedModel(target, places, own, len(shown))
 
 
 def _locations(graph: Any) -> set[str]:
@@ -81,18 +81,18 @@ def _names(nodes: Iterable[Any]) -> Iterator[str]:
 
 def _dependent(nodes: Iterable[Any], inputs: set[str]) -> set[str]:
     """The values that depend on an input."""
-    found = set(inputs)
+    names = set(inputs)
     for node in nodes:
-        if any(name in found for name in node.input):
-            found.update(node.output)
-    return found
+        if any(name in names for name in node.input):
+            names.update(node.output)
+    return names
 
 
 def _types(graph: Any) -> dict[str, int]:
     """The element types of stored tensors, by name."""
-    found = {each.name: each.data_type for each in graph.initializer}
+    types = {each.name: each.data_type for each in graph.initializer}
     for node in graph.node:
         value = next((each.t for each in node.attribute if each.name == "value"), None)
         if node.op_type == "Constant" and value is not None:
-            found[node.output[0]] = value.data_type
-    return found
+            types[node.output[0]] = value.data_type
+    return types

@@ -118,8 +118,8 @@ def matmul_integer_to_float(
     bias: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     total = torch.matmul(_wide(a, az), _wide(b, bz, -1)).to(torch.float32)
-    found = total * (as_ * bs)
-    return found if bias is None else found + bias
+    result = total * (as_ * bs)
+    return result if bias is None else result + bias
 
 
 @translates("com.microsoft.DynamicQuantizeMatMul")
@@ -284,5 +284,5 @@ def gather_block_quantized(node: OnnxNode, _: None, index: Tensor, scales: Tenso
         offset = _unpacked(zeros, bits, zeros.shape).to(scales.dtype).repeat_interleave(block, axis)
         moved = whole.to(scales.dtype) - offset[..., : whole.shape[-1]]
     table = moved * scales.repeat_interleave(block, axis)[..., : whole.shape[-1]]
-    found = torch.index_select(table, 0, index.reshape(-1).to(torch.int64))
-    return found.reshape([*index.shape, *found.shape[1:]])
+    rows = torch.index_select(table, 0, index.reshape(-1).to(torch.int64))
+    return rows.reshape([*index.shape, *rows.shape[1:]])

@@ -108,9 +108,9 @@ def _by_pytorch(
     function: Any = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN": getattr(torch, f"rnn_{kind}")}[op]
     first: Any = states if op == "LSTM" else states[0]
     given = sequence.flip(0) if backwards else sequence.contiguous()
-    found = function(given, first, params, b is not None, 1, 0.0, False, w.shape[0] == 2, False)
-    y = found[0].reshape(*found[0].shape[:2], w.shape[0], r.shape[-1])
-    return (y.flip(0) if backwards else y, *found[1:])
+    results = function(given, first, params, b is not None, 1, 0.0, False, w.shape[0] == 2, False)
+    y = results[0].reshape(*results[0].shape[:2], w.shape[0], r.shape[-1])
+    return (y.flip(0) if backwards else y, *results[1:])
 
 
 def _by_steps(
@@ -152,16 +152,16 @@ def _one_direction(
     """Returns the results of all steps and the last states. A sequence that has ended keeps its states and gives 0."""
     step: Any = {"LSTM": _lstm_step, "GRU": _gru_step, "RNN": _rnn_step}[node.op]
     h, c, count = one.h, one.c, sequence.shape[0]
-    found: dict[int, Tensor] = {}
+    results: dict[int, Tensor] = {}
     for position in reversed(range(count)) if backwards else range(count):
         new_h, new_c = step(node, one, sequence[position], h, c)
         if lengths is None:
-            h, c, found[position] = new_h, new_c, new_h
+            h, c, results[position] = new_h, new_c, new_h
             continue
         runs = torch.tensor([[position < length] for length in lengths])
         h, c = torch.where(runs, new_h, h), torch.where(runs, new_c, c)
-        found[position] = torch.where(runs, new_h, torch.zeros_like(new_h))
-    return torch.stack([found[position] for position in range(count)]), h, c
+        results[position] = torch.where(runs, new_h, torch.zeros_like(new_h))
+    return torch.stack([results[position] for position in range(count)]), h, c
 
 
 def _clipped(node: OnnxNode, x: Tensor) -> Tensor:

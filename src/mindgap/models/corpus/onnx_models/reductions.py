@@ -87,8 +87,8 @@ def _scan(function: Callable[..., Tensor], neutral: float) -> Callable[..., Tens
         if node.get("exclusive", 0):
             first = torch.full_like(turned.narrow(axis, 0, 1), neutral)
             turned = torch.cat([first, turned.narrow(axis, 0, x.shape[axis] - 1)], axis)
-        found = function(turned, axis, dtype=x.dtype)
-        return found.flip(axis) if node.get("reverse", 0) else found
+        result = function(turned, axis, dtype=x.dtype)
+        return result.flip(axis) if node.get("reverse", 0) else result
 
     return translate
 

@@ -167,8 +167,8 @@ def _evaluated(model: Any, node: Any, operands: Sequence[torch.Tensor | None]) -
     )  # fmt: skip
     with np.errstate(all="ignore"):
         evaluator: Any = reference.ReferenceEvaluator(made)  # typed in parts
-        found = iter(evaluator.run(wanted, given))
-    return [next(found) if name else None for name in one.output]
+        values = iter(evaluator.run(wanted, given))
+    return [next(values) if name else None for name in one.output]
 
 
 def _compare(node: Any, results: Sequence[torch.Tensor | None], expected: Sequence[Any]) -> None:

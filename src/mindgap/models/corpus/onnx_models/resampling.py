@@ -55,8 +55,8 @@ def resize(node: OnnxNode, x: Tensor, *_: None) -> Tensor:
     samples = [_samples(node, axis) for axis in axes]
     mode = node.get("mode", b"nearest")
     node.only(mode == b"nearest" or x.is_floating_point(), "of integers")
-    if (found := _by_pytorch(node, x, axes, samples)) is not None:
-        return found
+    if (result := _by_pytorch(node, x, axes, samples)) is not None:
+        return result
     for axis, each in zip(axes, samples, strict=True):
         x = _sampled(node, x, axis.number, each)
     return x.clone() if not axes else x
@@ -78,14 +78,14 @@ def _axes(node: OnnxNode, x: Tensor) -> list[_Axis]:
         factors = [float(scale) for scale in scales]
         sizes = [int(factor * x.shape[axis]) for factor, axis in zip(factors, numbers, strict=True)]
     cropped = node.get("coordinate_transformation_mode") == b"tf_crop_and_resize" and regions is not None
-    found: list[_Axis] = []
+    axes_found: list[_Axis] = []
     for i, (axis, size, factor) in enumerate(zip(numbers, sizes, factors, strict=True)):
         region = (
             (float(regions[i]), float(regions[i + len(numbers)])) if cropped and regions is not None else (0.0, 1.0)
         )
         if size != x.shape[axis] or not math.isclose(factor, 1.0) or region != (0.0, 1.0):
-            found.append(_Axis(axis, x.shape[axis], size, factor, region))
-    return found
+            axes_found.append(_Axis(axis, x.shape[axis], size, factor, region))
+    return axes_found
 
 
 def _coordinates(node: OnnxNode, axis: _Axis) -> tuple[Array, Array]:
@@ -95,22 +95,22 @@ def _coordinates(node: OnnxNode, axis: _Axis) -> tuple[Array, Array]:
     centred = (y + 0.5) / axis.scale - 0.5
     start, end = axis.region
     if placed == b"align_corners":
-        found = y * 0 if wide == 1 else y * last / (wide - 1)
+        places = y * 0 if wide == 1 else y * last / (wide - 1)
     elif placed == b"asymmetric":
-        found = y / axis.scale
+        places = y / axis.scale
     elif placed == b"tf_crop_and_resize":
-        found = start * last + (
+        places = start * last + (
             y * 0 + (end - start) * last / 2 if wide == 1 else y * (end - start) * last / (wide - 1)
         )
     elif placed == b"tf_half_pixel_for_nn":
-        found = (y + 0.5) / axis.scale
+        places = (y + 0.5) / axis.scale
     elif placed == b"half_pixel_symmetric":
-        found = axis.before / 2 * (1 - axis.after / wide) + centred
+        places = axis.before / 2 * (1 - axis.after / wide) + centred
     else:
         node.only(placed in (b"half_pixel", b"pytorch_half_pixel"), f"by {placed.decode()}")
-        found = y * 0 if placed == b"pytorch_half_pixel" and wide == 1 else centred
-    outside = ((found < 0) | (found > last)) & (placed == b"tf_crop_and_resize")
-    return found, outside
+        places = y * 0 if placed == b"pytorch_half_pixel" and wide == 1 else centred
+    outside = ((places < 0) | (places > last)) & (placed == b"tf_crop_and_resize")
+    return places, outside
 
 
 def _samples(node: OnnxNode, axis: _Axis) -> _Samples:
@@ -201,17 +201,17 @@ def _same(axis: _Axis, ours: _Samples, theirs: _Samples) -> bool:
 def _sampled(node: OnnxNode, x: Tensor, axis: int, samples: _Samples) -> Tensor:
     """Sums an axis's neighbours, each times its weight."""
     along = [-1 if i == axis else 1 for i in range(x.dim())]
-    found: Tensor | None = None
+    result: Tensor | None = None
     for positions, weights in zip(samples.positions.T, samples.weights.T, strict=True):
         part = torch.index_select(x, axis, torch.tensor(positions))
         if not (weights == 1).all():
             part = part * torch.tensor(weights).to(x.dtype).reshape(along)
-        found = part if found is None else found + part
-    assert found is not None, "each result has a neighbour"
+        result = part if result is None else result + part
+    assert result is not None, "each result has a neighbour"
     if samples.outside.any():
         value = torch.tensor(node.get("extrapolation_value", 0.0), dtype=x.dtype)
-        found = torch.where(torch.tensor(samples.outside).reshape(along), value, found)
-    return found
+        result = torch.where(torch.tensor(samples.outside).reshape(along), value, result)
+    return result
 
 
 @translates("Upsample", structural=(1,))

@@ -289,5 +289,5 @@ def select(node: OnnxNode, x: Tensor) -> Tensor:
 @translates("mindgap.Piece")
 def piece(node: OnnxNode, x: Tensor) -> Tensor:
     """One tensor of `SplitToSequence`."""
-    found = x.narrow(node.get("axis"), node.get("index"), node.get("size"))
-    return found.clone() if node.get("keepdims") else found.squeeze(node.get("axis")).clone()
+    part = x.narrow(node.get("axis"), node.get("index"), node.get("size"))
+    return part.clone() if node.get("keepdims") else part.squeeze(node.get("axis")).clone()

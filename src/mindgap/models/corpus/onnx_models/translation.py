@@ -99,8 +99,8 @@ def bakeable(model: Any, given: Mapping[str, torch.Tensor]) -> set[str]:
         node.input[i] for node in model.graph.node if op_of(node) in TRANSLATIONS
         for i in TRANSLATIONS[op_of(node)].structural if i < len(node.input)
     }  # fmt: skip
-    found = structural_names(model.graph.node) & set(given)
-    return {name for name in found if name in direct or not given[name].is_floating_point()}
+    names = structural_names(model.graph.node) & set(given)
+    return {name for name in names if name in direct or not given[name].is_floating_point()}
 
 
 def is_translated(node: Any) -> bool:
@@ -112,18 +112,18 @@ def is_translated(node: Any) -> bool:
 def structural_names(nodes: Sequence[Any]) -> set[str]:
     """Returns names of values that must be known before the model runs: structural operands and what they are
     computed from."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in reversed(nodes):
         op = op_of(node)
         for graph in subgraphs(node):
-            found |= structural_names(graph.node)
+            names |= structural_names(graph.node)
         if op in _OF_SHAPES or op == "Constant":
             continue
         positions: Iterable[int] = TRANSLATIONS[op].structural if op in TRANSLATIONS else _KNOWN.get(op, ())
-        if any(name in found for name in node.output):
+        if any(name in names for name in node.output):
             positions = range(len(node.input))
-        found.update(node.input[i] for i in positions if i < len(node.input) and node.input[i])
-    return found
+        names.update(node.input[i] for i in positions if i < len(node.input) and node.input[i])
+    return names
 
 
 class _Scope:
@@ -318,18 +318,20 @@ class _Translation:
             for given, value in zip(graph.input[2:], carried, strict=True):
                 inner.names[given.name] = value
             self.run(graph.node, inner)
-            found = [inner.of(each.name) for each in graph.output]
-            if found[0] not in self.known:
+            results = [inner.of(each.name) for each in graph.output]
+            if results[0] not in self.known:
                 raise MissingTranslation("the values of the inputs decide how often it runs")
-            if self.values[found[0]].numel() != 1:
-                raise Untranslated(f"its condition {found[0]} has {self.values[found[0]].numel()} values, and not one")
-            going, carried = int(self.values[found[0]].reshape(())), found[1 : 1 + len(carried)]
+            if self.values[results[0]].numel() != 1:
+                raise Untranslated(
+                    f"its condition {results[0]} has {self.values[results[0]].numel()} values, and not one"
+                )
+            going, carried = int(self.values[results[0]].reshape(())), results[1 : 1 + len(carried)]
             if endless and going:
                 raise Unrunnable(
                     "it never ends: its condition is always true, and it has no trip count; give it one (its first "
                     "input), or a condition that comes to false"
                 )
-            for values, each in zip(collected, found[1 + len(carried) :], strict=True):
+            for values, each in zip(collected, results[1 + len(carried) :], strict=True):
                 values.append(each)
             index += 1
         for value, result in zip(carried, node.output, strict=False):

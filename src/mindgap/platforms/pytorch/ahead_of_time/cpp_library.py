@@ -185,11 +185,11 @@ def _key(common: dict[str, Any]) -> str:
 def _bound(run: Any, number: int, outputs: int, proxy: ProxyExecutor | None) -> Function:
     def function(*given: torch.Tensor) -> list[torch.Tensor]:
         handles = (ctypes.c_void_p * max(1, len(given)))(*(_pointer(capsule, None) for capsule in handles_of(given)))
-        found = (ctypes.c_void_p * max(1, outputs))()
+        outputs_found = (ctypes.c_void_p * max(1, outputs))()
         message = ctypes.create_string_buffer(_ROOM)
-        if run(number, handles, found, proxy.handle if proxy else None, message, ctypes.c_size_t(_ROOM)):
+        if run(number, handles, outputs_found, proxy.handle if proxy else None, message, ctypes.c_size_t(_ROOM)):
             raise RuntimeError(_with_aten_message(message.value.decode(errors="replace")))
-        capsules = [_capsule(found[position], None, None) for position in range(outputs)]
+        capsules = [_capsule(outputs_found[position], None, None) for position in range(outputs)]
         return tensors_of(capsules)
 
     return function

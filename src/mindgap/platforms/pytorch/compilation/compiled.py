@@ -85,10 +85,10 @@ class CompiledExecutable:
                 self._folded[index] = inputs[index]
         with in_force(self._options, self._device):
             with watched(self._device, operators=self._names):
-                found = self._run(self._program, self._feeds(inputs))
+                results = self._run(self._program, self._feeds(inputs))
                 synchronise(self._device)
-            check_devices(found, self._device.torch_name, len(self._graph.grad))
-            return given_out(found, self._dtypes, self._feeds, cast=False)
+            check_devices(results, self._device.torch_name, len(self._graph.grad))
+            return given_out(results, self._dtypes, self._feeds, cast=False)
 
     def _run(self, program: Program, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         graph = self._graph

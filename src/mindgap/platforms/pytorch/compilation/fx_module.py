@@ -55,13 +55,13 @@ def _call(
         kwargs["device"] = device
     made = built.call_function(callable_of(node), args, kwargs)
     paths = _paths(node)
-    found: list[torch.fx.Node | None] = []
+    nodes: list[torch.fx.Node | None] = []
     for path, spec in zip(paths, node.outputs, strict=True):
         member = made
         for step in path if spec is not None else ():
             member = built.call_function(operator.getitem, (member, step))
-        found.append(member if spec is not None else None)
-    return found
+        nodes.append(member if spec is not None else None)
+    return nodes
 
 
 def _paths(node: Node) -> list[tuple[int, ...]]:

@@ -66,10 +66,10 @@ def torch_present(device: TorchDevice) -> Availability:
     if device.name == "cpu":
         return Availability(True, "", processor().name, versions)
     if device.distribution:
-        found = _top_level(device.module), package_version(device.distribution)
-        if not found[0]:
+        module = _top_level(device.module), package_version(device.distribution)
+        if not module[0]:
             return Availability(False, _no_package(device, versions["torch"]), "", versions)
-        versions[device.distribution] = found[1] or "of unknown version"
+        versions[device.distribution] = module[1] or "of unknown version"
     reason = _not_built(device, versions["torch"]) or _no_node(device) or _not_working(device, versions)
     if reason:
         return Availability(False, reason, "", versions)
@@ -101,9 +101,9 @@ def compiler_present() -> Availability:
                 f"apt-get install g++-{architecture}-linux-gnu",
             )
     for name in (asked,) if asked else ("g++", "clang++"):
-        found = shutil.which(name)
-        if found:
-            return Availability(True, versions={"compiler": found})
+        path = shutil.which(name)
+        if path:
+            return Availability(True, versions={"compiler": path})
     return Availability(False, f"no C++ compiler ({asked or 'g++, clang++'}) is on PATH: install one or set CXX")
 
 
@@ -190,9 +190,9 @@ def _build_variables() -> dict[str, object]:
     """Reads torch/version.py, which tells a build's devices without an import of 2 s."""
     spec = importlib.util.find_spec("torch")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        found: dict[str, object] = {}
+        variables: dict[str, object] = {}
         source = Path(folder) / "version.py"
         if source.is_file():
-            exec(compile(source.read_text(), str(source), "exec"), found)
-            return found
+            exec(compile(source.read_text(), str(source), "exec"), variables)
+            return variables
     return {}

@@ -74,10 +74,10 @@ def host_runs(events: Iterable[Any], device: str, *, boxed: bool) -> list[HostRu
 
     `boxed`: the package's boxed fallback is known to run on the host.
     """
-    found: dict[HostRun, None] = {}
+    runs: dict[HostRun, None] = {}
     for event in events:
-        _copies(event, device, boxed, "", found)
-    return list(found)
+        _copies(event, device, boxed, "", runs)
+    return list(runs)
 
 
 def _copies(event: Any, device: str, boxed: bool, called: str, found: dict[HostRun, None]) -> _Copies:

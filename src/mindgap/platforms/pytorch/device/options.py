@@ -102,25 +102,25 @@ def checked(options: Options, names: tuple[str, ...]) -> Options:
 
 def variables(options: Options, device: TorchDevice) -> dict[str, str]:
     """Returns the environment variables that make device and options take effect at import."""
-    found = {variable.name: variable.value for variable in device.variables} | switch_variables(options, device)
-    found.update({level.variable: level.value for level in requested(options).values()})
+    variables_set = {variable.name: variable.value for variable in device.variables} | switch_variables(options, device)
+    variables_set.update({level.variable: level.value for level in requested(options).values()})
     if "threads" in options:
         # Left to themselves MKL and OpenMP give fewer threads than asked for when cores are few.
-        found.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), options["threads"]))
-        found.update({"OMP_DYNAMIC": "FALSE", "MKL_DYNAMIC": "FALSE"})
+        variables_set.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), options["threads"]))
+        variables_set.update({"OMP_DYNAMIC": "FALSE", "MKL_DYNAMIC": "FALSE"})
         if device.name == "xla":
-            found["NPROC"] = options["threads"]  # from which XLA's CPU client takes the size of its pools
-    return found
+            variables_set["NPROC"] = options["threads"]  # from which XLA's CPU client takes the size of its pools
+    return variables_set
 
 
 def switch_variables(options: Options, device: TorchDevice) -> dict[str, str]:
     """Returns the environment variables that some of PyTorch's switches need in addition."""
-    found: dict[str, str] = {}
+    variables_set: dict[str, str] = {}
     if options.get("deterministic") == "on" and device.torch_name == "cuda":
         # Without a fixed workspace cuBLAS chooses among algorithms by what memory is free.
-        found["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+        variables_set["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     if options.get("tf32") == "on" and device.name == "rocm":
-        found["HIPBLASLT_ALLOW_TF32"] = "1"
+        variables_set["HIPBLASLT_ALLOW_TF32"] = "1"
     if "pjrt" in options:
-        found["PJRT_DEVICE"] = options["pjrt"].upper()
-    return found
+        variables_set["PJRT_DEVICE"] = options["pjrt"].upper()
+    return variables_set

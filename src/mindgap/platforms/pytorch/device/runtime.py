@@ -34,10 +34,10 @@ _TRANSFERS: Final = frozenset(
 def attach(device: TorchDevice) -> None:
     """Imports the device's package. Raises `Fallback` if a variable was not set at the start."""
     for variable in device.variables:
-        found = os.environ.get(variable.name)
-        if found != variable.value and not (found is None and variable.default):
+        value = os.environ.get(variable.name)
+        if value != variable.value and not (value is None and variable.default):
             raise Fallback(
-                f"{variable.name} is {'not set' if found is None else repr(found)}, and must be "
+                f"{variable.name} is {'not set' if value is None else repr(value)}, and must be "
                 f"{variable.value!r} before torch is imported, or {device.name} may compute on the CPU unseen"
             )
     if device.module:
@@ -62,35 +62,35 @@ def hardware(device: TorchDevice) -> dict[str, Any]:
     if device.name == "xla":
         return _xla_hardware()
     module: Any = getattr(torch, device.torch_name)
-    found: dict[str, Any] = {"hardware": f"{device.maker} {device.name}"}
+    facts: dict[str, Any] = {"hardware": f"{device.maker} {device.name}"}
     if hasattr(module, "get_device_name"):
-        found["hardware"] = str(module.get_device_name())
+        facts["hardware"] = str(module.get_device_name())
     if hasattr(module, "get_device_properties"):
-        found["memory_bytes"] = getattr(module.get_device_properties(0), "total_memory", None)
+        facts["memory_bytes"] = getattr(module.get_device_properties(0), "total_memory", None)
     elif hasattr(module, "recommended_max_memory"):
-        found["memory_bytes"] = module.recommended_max_memory()
+        facts["memory_bytes"] = module.recommended_max_memory()
     if device.torch_name == "cuda":
-        found |= _cuda(device)
+        facts |= _cuda(device)
     if device.distribution:
-        found[device.module.partition(".")[0]] = str(
+        facts[device.module.partition(".")[0]] = str(
             getattr(_module(device.module.partition(".")[0]), "__version__", "")
         )
-    return found
+    return facts
 
 
 def _cuda(device: TorchDevice) -> Mapping[str, Any]:
     library: Any = torch.cuda  # typed in parts
     properties = library.get_device_properties(0)
     major, minor = torch.cuda.get_device_capability()
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "architecture": getattr(properties, "gcnArchName", "") if device.name == "rocm" else f"sm_{major}{minor}",
         "multiprocessors": properties.multi_processor_count,
         "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
         "blas": str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2],
         "linalg": str(torch.backends.cuda.preferred_linalg_library()).rpartition(".")[2],
     }
-    found["hip" if device.name == "rocm" else "cuda"] = torch.version.hip or torch.version.cuda
-    return found
+    facts["hip" if device.name == "rocm" else "cuda"] = torch.version.hip or torch.version.cuda
+    return facts
 
 
 def _xla_hardware() -> dict[str, Any]:
@@ -175,10 +175,10 @@ def watched(device: TorchDevice, *, events: bool = False, operators: Collection[
 def _check_events(events: list[Any], device: TorchDevice, seen: Watch) -> None:
     """Raises `Unsupported` for the first operator of the events that ran on the host."""
     measured = boxed_fallback(device.torch_name)
-    found = host_runs(events, device.torch_name, boxed=measured == "seen")
-    if found:
-        names = list(dict.fromkeys(run.operator for run in found))
-        raise _on_the_cpu(device, names, (), found[0].called)
+    runs = host_runs(events, device.torch_name, boxed=measured == "seen")
+    if runs:
+        names = list(dict.fromkeys(run.operator for run in runs))
+        raise _on_the_cpu(device, names, (), runs[0].called)
     if measured in ("not seen", "not tried"):
         seen.unverified = tuple(through_boxed_fallback(events, device.torch_name))
 
@@ -198,11 +198,11 @@ def _lost(device: TorchDevice) -> bool:
     """Returns whether the device fails to add one and one."""
     try:
         one = torch.ones(1, device=device.torch_name)
-        found = float((one + one).cpu())
+        total = float((one + one).cpu())
         synchronise(device)
     except RuntimeError:
         return True
-    return found != 2.0
+    return total != 2.0
 
 
 def handed_over(device: TorchDevice) -> dict[str, int]:
@@ -224,14 +224,14 @@ def handed_to_compiler(device: TorchDevice) -> dict[str, int]:
 
 
 def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    found = {name: count - before.get(name, 0) for name, count in after.items()}
-    return {name: count for name, count in found.items() if count > 0}
+    growth = {name: count - before.get(name, 0) for name, count in after.items()}
+    return {name: count for name, count in growth.items() if count > 0}
 
 
 def _overload(name: str, operators: Collection[str]) -> str:
     """The one operator of the graph with the dispatcher's name `aten::foo`; empty where there is none, or several."""
-    found = {each for each in operators if each.split(".")[:2] == name.split("::")}
-    return found.pop() if len(found) == 1 else ""
+    names = {each for each in operators if each.split(".")[:2] == name.split("::")}
+    return names.pop() if len(names) == 1 else ""
 
 
 def counted_by_xla(metrics: Any) -> dict[str, int]:

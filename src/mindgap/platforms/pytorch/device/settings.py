@@ -61,13 +61,13 @@ def establish(options: Options, device: TorchDevice) -> dict[str, Any]:
         if fault:
             raise Fallback(fault)
         with watched(device):
-            found = _described(options, device)
+            settings = _described(options, device)
         if from_outside(device.torch_name):
-            found["boxed_fallback"] = boxed_fallback(device.torch_name)
+            settings["boxed_fallback"] = boxed_fallback(device.torch_name)
         if "autocast" not in options:
-            found["float32_product_bits"] = product_bits(device)
-    _verify(options, device, found)
-    return found
+            settings["float32_product_bits"] = product_bits(device)
+    _verify(options, device, settings)
+    return settings
 
 
 @contextlib.contextmanager
@@ -93,7 +93,7 @@ def product_bits(device: TorchDevice) -> dict[str, int]:
     left = to_torch(_spread(128 * 128).reshape(128, 128))
     right = to_torch(_spread(128 * 128, 0.7548776662).reshape(128, 128))
     image, kernel = left.reshape(2, 16, 16, 32), right[:36].reshape(16, 32, 3, 3)[:, :16].contiguous()
-    found: dict[str, int] = {}
+    bits: dict[str, int] = {}
     products: list[tuple[str, Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = [
         ("matmul", torch.mm, (left, right)),
         ("conv", torch.conv2d, (image, kernel)),
@@ -110,8 +110,8 @@ def product_bits(device: TorchDevice) -> dict[str, int]:
             continue
         exact = function(*(operand.double() for operand in operands))
         worst = float((result.double() - exact).abs().max() / exact.abs().max())
-        found[name] = 53 if worst == 0 else int(-np.log2(worst)) if np.isfinite(worst) else 0
-    return found
+        bits[name] = 53 if worst == 0 else int(-np.log2(worst)) if np.isfinite(worst) else 0
+    return bits
 
 
 def onednn_isa() -> str:
@@ -166,7 +166,7 @@ def _mkl_number() -> int | None:
 
 
 def _described(options: Options, device: TorchDevice) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "device": device.name,
         "processor": processor().name,
         "options": dict(options),
@@ -184,7 +184,7 @@ def _described(options: Options, device: TorchDevice) -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
     }
-    return found | hardware(device)
+    return facts | hardware(device)
 
 
 def _matmul_precision() -> str:
@@ -196,13 +196,13 @@ def _matmul_precision() -> str:
 
 def thread_counts() -> dict[str, int]:
     """Returns the thread counts of ATen, OpenMP and MKL, as PyTorch reports them."""
-    found = {"aten": torch.get_num_threads()}
+    counts = {"aten": torch.get_num_threads()}
     for line in torch.__config__.parallel_info().splitlines():
         for name, call in (("openmp", "omp_get_max_threads() :"), ("mkl", "mkl_get_max_threads() :")):
             _, there, number = line.partition(call)
             if there:
-                found[name] = int(number)
-    return found
+                counts[name] = int(number)
+    return counts
 
 
 def _verify(options: Options, device: TorchDevice, found: Mapping[str, Any]) -> None:

@@ -48,11 +48,11 @@ class Switch:
 
 def switches(options: Options, device: TorchDevice) -> list[Switch]:
     """Returns the switches of the options, in the order in which they must be set."""
-    found: list[Switch] = []
+    switches_wanted: list[Switch] = []
     for option, make in _MAKERS.items():
         if option in options:
-            found += make(options[option], device)
-    return found
+            switches_wanted += make(options[option], device)
+    return switches_wanted
 
 
 def not_in_force(options: Options, device: TorchDevice) -> str:

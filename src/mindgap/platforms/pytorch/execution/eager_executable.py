@@ -27,10 +27,10 @@ from mindgap.platforms.pytorch.refusals import refusal
 
 def as_leaves(tensors: Sequence[torch.Tensor], differentiated: Sequence[int]) -> list[torch.Tensor]:
     """Makes the tensors numbered in `differentiated` leaves that require a gradient (memory is shared)."""
-    found = list(tensors)
+    leaves = list(tensors)
     for index in differentiated:
-        found[index] = found[index].detach().requires_grad_()
-    return found
+        leaves[index] = leaves[index].detach().requires_grad_()
+    return leaves
 
 
 def gradients(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -41,8 +41,8 @@ def gradients(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -
     roots = [output for output in outputs if output.requires_grad]
     if not roots:
         return [torch.zeros_like(leaf) for leaf in leaves]
-    found = torch.autograd.grad(roots, leaves, [cotangent(r) for r in roots], materialize_grads=True)
-    return list(found)
+    gradients_found = torch.autograd.grad(roots, leaves, [cotangent(r) for r in roots], materialize_grads=True)
+    return list(gradients_found)
 
 
 #: Stages of a run that are no node of the graph.
@@ -83,12 +83,12 @@ class EagerExecutable:
             try:
                 with self._watching("call"):
                     tensors = self._feeds(inputs)
-                    found = self._backward(tensors) if self._graph.grad else self._forward(tensors)
+                    results = self._backward(tensors) if self._graph.grad else self._forward(tensors)
                     synchronise(self._device)
             except Exception as error:
                 self._refuse(error)
                 raise
-            return self._given_out(found)
+            return self._given_out(results)
 
     def digest_values(self, inputs: Sequence[Array]) -> tuple[list[Array], list[ValueDigest]]:
         """Returns outputs, and the digest of every output slot of every node in its declared dtype."""
@@ -98,11 +98,11 @@ class EagerExecutable:
         with in_force(self._options, self._device), torch.no_grad():
             try:
                 with self._watching("digests"):
-                    found, digests = self._digesting(self._feeds(inputs), self._digest, self._counted)
+                    results, digests = self._digesting(self._feeds(inputs), self._digest, self._counted)
             except Exception as error:
                 self._refuse(error)
                 raise
-            return self._given_out(found), digests
+            return self._given_out(results), digests
 
     def trace(self, inputs: Sequence[Array], numbers: Collection[int] | None = None) -> list[Array | None]:
         """Returns output slots of nodes as they were when the node returned, in the declared dtypes.

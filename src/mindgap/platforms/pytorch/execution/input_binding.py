@@ -32,18 +32,18 @@ class InputBinder:
         """Makes one tensor per array. Raises `ValueError` if their number or a shape is not the graph's."""
         if len(inputs) != len(self._specs):
             raise ValueError(f"the graph takes {len(self._specs)} inputs, {len(inputs)} were given")
-        found: list[torch.Tensor] = []
+        tensors: list[torch.Tensor] = []
         changed = False
         for index, array in enumerate(inputs):
             kept = self._kept[index]
             if kept is not None and kept[0] is array:
-                found.append(kept[1])
+                tensors.append(kept[1])
                 continue
             changed = True
-            found.append(self._make(index, array))
+            tensors.append(self._make(index, array))
         if changed and self._device == "cpu":
-            self._storages = frozenset(t.untyped_storage().data_ptr() for t in found)
-        return found
+            self._storages = frozenset(t.untyped_storage().data_ptr() for t in tensors)
+        return tensors
 
     def owns(self, tensor: torch.Tensor) -> bool:
         """Returns whether the tensor shares memory with an input, so that an output must be a copy."""
@@ -67,13 +67,13 @@ def given_out(tensors: Sequence[torch.Tensor], dtypes: Sequence[str], feeds: Inp
 
     `dtypes`: the declared one for each output.
     """
-    found: list[Array] = []
+    arrays: list[Array] = []
     for tensor, dtype in zip(tensors, dtypes, strict=True):
         if cast and torch_dtype_name(tensor.dtype) != dtype and _may_cast(torch_dtype_name(tensor.dtype), dtype):
             tensor = tensor.to(TORCH_DTYPES[dtype])
         array = to_numpy(tensor)
-        found.append(array.copy() if feeds.owns(tensor) else array)
-    return found
+        arrays.append(array.copy() if feeds.owns(tensor) else array)
+    return arrays
 
 
 def _may_cast(dtype: str, declared: str) -> bool:
@@ -93,11 +93,11 @@ def check_devices(tensors: Sequence[torch.Tensor], device: str, gradients: int =
 def declared_dtypes(graph: Graph) -> list[str]:
     """Returns the declared dtype of each output, then of each gradient."""
     values = graph.values
-    found: list[str] = []
+    dtypes: list[str] = []
     for index in (*graph.outputs, *graph.grad):
         spec = values[index]
-        found.append("" if spec is None else spec.dtype)
-    return found
+        dtypes.append("" if spec is None else spec.dtype)
+    return dtypes
 
 
 def same_bytes(one: Array, other: Array) -> bool:

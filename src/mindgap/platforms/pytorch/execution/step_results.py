@@ -58,8 +58,8 @@ class DeclaredResults:
             raise RunFailure(f"the program has {len(self._declared)} results, not {len(graph.outputs)}")
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        found = self._eager(inputs)
-        return [_typed(array, each) for array, each in zip(found, self._declared, strict=True)]
+        results = self._eager(inputs)
+        return [_typed(array, each) for array, each in zip(results, self._declared, strict=True)]
 
 
 def _typed(array: Array, declared: DeclaredType | None) -> Array:

@@ -40,7 +40,7 @@ class DigestingRun:
         self, inputs: Sequence[torch.Tensor], digest: DigestOf, call: Call | None = None
     ) -> tuple[list[torch.Tensor], list[ValueDigest]]:
         """Returns the outputs, and for every result slot its digest, the value that it is a view of, or None."""
-        found: list[ValueDigest] = []
+        tensors_digested: list[ValueDigest] = []
         addresses = [_UNKNOWN] * self._inputs
         for number in self._unwritten:
             addresses[number] = _address(inputs[number])
@@ -55,19 +55,19 @@ class DigestingRun:
                 number = len(addresses)
                 address = _UNKNOWN
                 if result is None or self._values[number] is None:
-                    found.append(None)
+                    tensors_digested.append(None)
                 else:
                     address = _address(result)
                     bases = [o for o in operands if o in holding and self._is_view(number, address, o, addresses[o])]
                     if bases:
-                        known = found[bases[0] - self._inputs] if bases[0] >= self._inputs else bases[0]
-                        found.append(known if isinstance(known, int) else bases[0])
+                        known = tensors_digested[bases[0] - self._inputs] if bases[0] >= self._inputs else bases[0]
+                        tensors_digested.append(known if isinstance(known, int) else bases[0])
                     else:
-                        found.append(digest(number, result))
+                        tensors_digested.append(digest(number, result))
                     holding.add(number)
                 addresses.append(address)
 
-        return self._tape.run(inputs, on_node=record, call=call), found
+        return self._tape.run(inputs, on_node=record, call=call), tensors_digested
 
     def _is_view(self, number: int, address: int, operand: int, operands_address: int) -> bool:
         mine, theirs = self._values[number], self._values[operand]

@@ -13,8 +13,8 @@ from mindgap_campaign.synth.mutation.rules.alike import exchange
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Replaces one node's operator. Arguments are matched by name."""
-    found = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.alike]
-    for index in in_random_order(rng, found):
+    candidates = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.alike]
+    for index in in_random_order(rng, candidates):
         node = flow.graph.nodes[index]
         groups = [group for group in rules.alike[node.op] if _suits(flow, index, group)]
         others = [member for group in groups for member in group.members if member.op != node.op]

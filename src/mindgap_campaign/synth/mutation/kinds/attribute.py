@@ -18,8 +18,8 @@ from mindgap_campaign.synth.mutation.spec_inference import infer_specs
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Changes one argument of one node. Readers that need the old shape get the result cut or padded."""
     nodes = flow.graph.nodes
-    found = [(index, rule) for index, node in enumerate(nodes) for rule in rules.attributes.get(node.op, ())]
-    for index, rule in in_random_order(rng, found, 6):
+    candidates = [(index, rule) for index, node in enumerate(nodes) for rule in rules.attributes.get(node.op, ())]
+    for index, rule in in_random_order(rng, candidates, 6):
         steps = _changed(flow, index, rule, rng)
         if steps is None:
             continue
@@ -64,7 +64,7 @@ def _fitted(
         return None
     outputs, first = flow.graph.nodes[index].outputs, flow.graph.first_value[index]
     before = sum(step.slots for step in steps[:-1])
-    found, results = list(steps), list[Ref | None]()
+    rewritten, results = list(steps), list[Ref | None]()
     slots = len(made)
     for slot, wanted in enumerate(outputs):
         got = made[before + slot]
@@ -77,10 +77,10 @@ def _fitted(
             results.append(Ref(-1 - before - slot))
             continue
         fit = fit_steps(Ref(-1 - before - slot), got, wanted, slots)
-        found += fit
+        rewritten += fit
         slots += len(fit)
         results.append(Ref(-slots))
-    return Rewrite(index, tuple(found), tuple(results))
+    return Rewrite(index, tuple(rewritten), tuple(results))
 
 
 def _in_place_of(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], before: int) -> Rewrite:

@@ -79,8 +79,8 @@ def _whole(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...]
 
 def _index(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Replaces 64-bit by 32-bit indices, or the reverse, where the operator accepts both."""
-    found = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.indices]
-    for index in in_random_order(rng, found):
+    candidates = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.indices]
+    for index in in_random_order(rng, candidates):
         node = flow.graph.nodes[index]
         given = bind(node)
         swaps: dict[int, Ref] = {}

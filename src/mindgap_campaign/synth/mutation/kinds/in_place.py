@@ -39,9 +39,11 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     """One call replaced by its twin. It writes to what is read later only one time in four, and then on purpose; where
     it would write to an input, to a copy."""
     nodes = flow.graph.nodes
-    found = [(index, other) for index, node in enumerate(nodes) if (other := in_place_counterpart(node.op)) is not None]
+    candidates = [
+        (index, other) for index, node in enumerate(nodes) if (other := in_place_counterpart(node.op)) is not None
+    ]
     deliberate = rng.random() < _DELIBERATE
-    for index, other in in_random_order(rng, found):
+    for index, other in in_random_order(rng, candidates):
         node = nodes[index]
         plain = (Rewrite(index, (DraftCall(other, node.args, node.kwargs),), (Ref(-1),)),)
         if facts(node.op).mutates:

@@ -226,14 +226,14 @@ def _with_sizes(node: Node, changed: dict[int, int]) -> DraftCall | None:
     given = bind(node)
     if node.op in _SHAPED and len(node.outputs) == 1 and node.outputs[0] is not None:
         return _with_shape(node, given, node.outputs[0].shape, changed)
-    found = False
+    fits = False
     for parameter in known.parameters:
         if not parameter.size or parameter.name in _NO_SIZES or parameter.name not in given:
             continue
         new = _renamed(given[parameter.name], changed)
         if new != given[parameter.name]:
-            given[parameter.name], found = new, True
-    return call(node.op, given, len(node.outputs)) if found else None
+            given[parameter.name], fits = new, True
+    return call(node.op, given, len(node.outputs)) if fits else None
 
 
 def _with_shape(node: Node, given: dict[str, Arg], shape: tuple[int, ...], changed: dict[int, int]) -> DraftCall | None:

@@ -16,12 +16,12 @@ _SHARES = (0.02, 0.1, 0.25, 1.0)
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Gives one floating-point input another recipe."""
     inputs = flow.graph.inputs
-    found = [
+    candidates = [
         number
         for number, given in enumerate(inputs)
         if given.spec.kind == "float" and given.spec.numel > 0 and not isinstance(given.recipe, Exceptional)
     ]
-    if not found:
+    if not candidates:
         return None
-    number = rng.choice(found)
+    number = rng.choice(candidates)
     return (InputEdit(number, inputs[number].spec, Exceptional(rng.getrandbits(48), rng.choice(_SHARES))),)

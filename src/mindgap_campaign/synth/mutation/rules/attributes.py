@@ -108,10 +108,10 @@ def _attribute(row: Mapping[str, Any], op: str, where: str) -> AttributeRule:
 
 def _choices(row: Mapping[str, Any], parameter: SchemaParameter, names: set[str], where: str) -> tuple[Expression, ...]:
     """Numbers stand for themselves, strings are expressions over the call's arguments."""
-    found: list[Expression] = []
+    choices: list[Expression] = []
     for item in row.get("choices", ()):
         text = item if isinstance(item, str) else repr(item)
-        found.append(parse_expression(text, names, where))
-    if "choices" in row and not found:
+        choices.append(parse_expression(text, names, where))
+    if "choices" in row and not choices:
         raise RuleError(f"{where}: 'choices' is empty for {parameter.name}")
-    return tuple(found)
+    return tuple(choices)

@@ -82,15 +82,15 @@ class EquivalentRule:
         return names if self._dtypes(names, flow) else None
 
     def _dtypes(self, names: Mapping[str, Any], flow: DataFlow) -> bool:
-        found: set[str] = set()
+        dtypes: set[str] = set()
         for value in names.values():
             for item in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType] # any argument
                 if isinstance(item, Ref):
                     spec = flow.spec(item)
                     if spec is None or spec.kind not in self.kinds:
                         return False
-                    found.add(spec.dtype)
-        return self.mixed or len(found) <= 1
+                    dtypes.add(spec.dtype)
+        return self.mixed or len(dtypes) <= 1
 
     def _serves(self, flow: DataFlow, index: int) -> bool:
         first = flow.graph.first_value[index]
@@ -100,8 +100,8 @@ class EquivalentRule:
 def _by_name(pattern: CallPattern) -> dict[str, Any]:
     """Maps the schema's argument names to the parts of a pattern."""
     parameters = signature(pattern.op).parameters
-    found = {p.name: part for p, part in zip(parameters, pattern.args, strict=False)}
-    return found | dict(pattern.kwargs)
+    by_name = {p.name: part for p, part in zip(parameters, pattern.args, strict=False)}
+    return by_name | dict(pattern.kwargs)
 
 
 def _same(value: Any, wanted: Any) -> bool:

@@ -49,10 +49,10 @@ class CallPattern:
     @property
     def variables(self) -> tuple[str, ...]:
         """Returns the names that a match binds, in order."""
-        found: list[str] = []
+        names: list[str] = []
         for arg in (*self.args, *(arg for _, arg in self.kwargs)):
-            found += [arg] if isinstance(arg, str) else arg if isinstance(arg, list) else []  # pyright: ignore[reportUnknownArgumentType] # lists of names
-        return tuple(found)
+            names += [arg] if isinstance(arg, str) else arg if isinstance(arg, list) else []  # pyright: ignore[reportUnknownArgumentType] # lists of names
+        return tuple(names)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def read(folder: Path) -> Rules:
     _check_distinct([i.name for i in same], folder / "identities.toml")
     _check_distinct([g.name for g in groups], folder / "alike.toml")
     _check_distinct([r.name for r in rewrites], folder / "equivalent.toml")
-    found = [
+    rules = [
         rule for row, where in _rows(folder / "attributes.toml", "attribute") for rule in attributes.parse(row, where)
     ]
     operators = _table(folder / "operators.toml")
@@ -79,7 +79,7 @@ def read(folder: Path) -> Rules:
     return Rules(
         _grouped([(op, group) for group in groups for op in sorted(group.sources)]),
         _grouped([(rule.pattern.op, rule) for rule in rewrites]),
-        _grouped([(rule.op, rule) for rule in found]),
+        _grouped([(rule.op, rule) for rule in rules]),
         insertions,
         _indices(operators["index"], f"{where}, index"),
         rows=_rows_of(operators["rows"], where),
@@ -129,10 +129,10 @@ def _rows_of(table: Mapping[str, Sequence[str]], where: str) -> dict[str, str]:
 
 
 def _grouped(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, tuple[Any, ...]] = {}
+    rules: dict[str, tuple[Any, ...]] = {}
     for op, rule in pairs:
-        found[op] = (*found.get(op, ()), rule)
-    return found
+        rules[op] = (*rules.get(op, ()), rule)
+    return rules
 
 
 def _check_distinct(names: Sequence[str], path: Path) -> None:
