@@ -133,8 +133,8 @@ def _raise_findings(report: Report, require_support: bool, require_finite: bool)
         _fail("\n".join(f"{row.model} on {row.platform}: {explain(row)}" for row in unsupported))
     if require_finite and not report.finite:
         _fail("\n".join(not_finite(report)))
-    told = (*non_finite_notes(report), *contradiction_notes(report.rows), *other_decision_notes(report.rows))
-    for note in told:
+    notes = (*non_finite_notes(report), *contradiction_notes(report.rows), *other_decision_notes(report.rows))
+    for note in notes:
         warnings.warn(note, stacklevel=3)
     for row in refused:
         warnings.warn(f"nothing is known of {row.model} on {row.platform}: {explain(row)}", stacklevel=3)

@@ -57,14 +57,14 @@ def metamorphic(
     settings = settings or RunSettings()
     settings = dataclasses.replace(settings, reference=canonical(settings.reference))
     named = canonical(platform)
-    asked = [settings.reference, named]
-    facts = facts_of(asked, reference=settings.reference, skip_unavailable=False)
+    platforms = [settings.reference, named]
+    facts = facts_of(platforms, reference=settings.reference, skip_unavailable=False)
     models: list[Model] = []
     rows: list[Row] = []
     refused: list[Refused] = []
     busy = jobs or os.cpu_count() or 2
     with (
-        WorkerPool(asked, tensors=tensors, busy=busy) as pool,
+        WorkerPool(platforms, tensors=tensors, busy=busy) as pool,
         ThreadPoolExecutor(busy, "mindgap-mutant") as threads,
     ):
         context = RunContext(pool.run, settings, tensors, pool.describe, script=culprit_script)

@@ -50,10 +50,10 @@ def variables_with_loader(options: Options) -> Mapping[str, str]:
     the driver. Raises `NotOnThisMachine`."""
     variables_set = variables(options)
     folders = [Path(each).parent for each in variables_set.get(VARIABLE, "").split(":") if each]
-    beside = [str(each) for each in folders if (each / _LOADER).is_file()]
-    if not beside or ctypes.util.find_library("vulkan"):
+    loaders = [str(each) for each in folders if (each / _LOADER).is_file()]
+    if not loaders or ctypes.util.find_library("vulkan"):
         return variables_set
-    return {**variables_set, _LIBRARIES: ":".join([*beside, os.environ.get(_LIBRARIES, "")]).rstrip(":")}
+    return {**variables_set, _LIBRARIES: ":".join([*loaders, os.environ.get(_LIBRARIES, "")]).rstrip(":")}
 
 
 def driver_file(device: str) -> Path:
@@ -72,8 +72,8 @@ def load_loader() -> Any:
 
     Raises `Fallback` without one: nothing that uses Vulkan works then.
     """
-    beside = [Path(each).parent / _LOADER for each in os.environ.get(VARIABLE, "").split(":") if each]
-    for each in (ctypes.util.find_library("vulkan"), *map(str, beside)):
+    loaders = [Path(each).parent / _LOADER for each in os.environ.get(VARIABLE, "").split(":") if each]
+    for each in (ctypes.util.find_library("vulkan"), *map(str, loaders)):
         try:
             if each:
                 return ctypes.CDLL(each, ctypes.RTLD_GLOBAL)

@@ -64,7 +64,7 @@ def capture(
         )
         count = len(opened.programs)
         files = [output] if count == 1 else [_numbered(output, n + 1) for n in range(count)]
-        told: list[dict[str, Any]] = []
+        records: list[dict[str, Any]] = []
         for index, (one, file) in enumerate(zip(opened.programs, files, strict=True)):
             graph = client.capture(opened, index, backward=backward, optimizer=step)
             if travels:
@@ -72,12 +72,12 @@ def capture(
                 write_model(file, ModelFile(one.name, source, graph, made_by), tensors, weights=not no_weights)
             else:
                 write_file(file, encode(graph))
-            told.append(_told(one.name, graph, file))
+            records.append(_told(one.name, graph, file))
         if as_json:
-            json.dump(told, out, indent=1)
+            json.dump(records, out, indent=1)
             out.write("\n")
             return
-        for each in told:
+        for each in records:
             out.write(f"{each['file']}: {each['name']}, {each['nodes']} nodes, {each['operators']} operators\n")
 
 

@@ -221,15 +221,15 @@ def diff(
             source_client(tensors, settings.deadline_s, capture_env, limit) as client,
             OwnPathClient(settings.deadline_s, files, sizes, limit, mapped, client.where) as exporting,
         ):
-            beside = (left_out or exporting) if own_path else None
-            asked = [
+            leave_out = (left_out or exporting) if own_path else None
+            options_given = [
                 *(options or []),
                 *capture_options(inside, path_taken, steps, text),
                 *output_options(ignored_outputs or [], output_mask),
                 *([f"inputs={','.join(inputs)}"] if inputs else []),
             ]
             floats = [float_model_of(each, client) for each in floats_of]
-            found = subjects(sources, asked, client, backward, beside, floats)
+            found = subjects(sources, options_given, client, backward, leave_out, floats)
             if sizes:
                 found = list(found)
                 _check_sizes(found, wanted[0])

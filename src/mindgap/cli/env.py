@@ -195,13 +195,13 @@ def check(
 
     Example: mindgap env check ort128
     """
-    asked = [find(name) for name in names] if names else environments()
-    if not asked:
+    chosen = [find(name) for name in names] if names else environments()
+    if not chosen:
         raise EnvironmentProblem("there is no environment to check; mindgap env create makes one")
     broken = 0
     objects: list[dict[str, Any]] = []
     with result_stream() as out:
-        for each in asked:
+        for each in chosen:
             try:
                 facts = each.check()
             except EnvironmentProblem as error:
@@ -286,7 +286,7 @@ def _arithmetic(
     from mindgap.platforms.simulated_arithmetic import check_in_environment
 
     kept = kept_arithmetic(where.name, lambda packages: where.versions(*packages))
-    available = {name.partition("@")[0] for name, said in there.items() if said["available"]}
+    available = {name.partition("@")[0] for name, answer in there.items() if answer["available"]}
     own = [name for name in _unlike_hardware(where) if name.partition("@")[0] in available]
     arithmetic = {name: kept[name] for name in own if name in kept and name not in asked}
     failed = dict[str, str]()

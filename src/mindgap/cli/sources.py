@@ -101,8 +101,8 @@ def source_client(
 def capture_options(inside: str | None, path_taken: bool, steps: int | None, text: str | None = None) -> list[str]:
     """Returns the source options of `--inside PATH`, `--path-taken`, `--steps N` and `--text TEXT`."""
     quoted = None if text is None else quote(text, safe=" ")
-    asked = {"inside": inside, "path_taken": "1" if path_taken else None, "steps": steps, "text": quoted}
-    return [f"{name}={value}" for name, value in asked.items() if value is not None]
+    options = {"inside": inside, "path_taken": "1" if path_taken else None, "steps": steps, "text": quoted}
+    return [f"{name}={value}" for name, value in options.items() if value is not None]
 
 
 def output_options(ignored: Sequence[str], mask: str | None) -> list[str]:

@@ -125,11 +125,12 @@ def print_report(report: Report, out: TextIO, *, metrics: bool = False, verbose:
         print_rows(lines, [_line_of(report.shown(row.platform), row, metrics, verbose) for row in report.rows])
     else:
         _print_matrix(lines, report)
-        told = report.rows if metrics else [row for row in report.rows if row.verdict is None or _is_changed(row)]
-        if told:
+        shown = report.rows if metrics else [row for row in report.rows if row.verdict is None or _is_changed(row)]
+        if shown:
             lines.put(Text())
             print_rows(
-                lines, [_line_of(f"{row.model} on {report.shown(row.platform)}", row, metrics, verbose) for row in told]
+                lines,
+                [_line_of(f"{row.model} on {report.shown(row.platform)}", row, metrics, verbose) for row in shown],
             )
     for line in quantisation_costs(report):
         lines.put(Text(line), 2, Text())
@@ -217,8 +218,8 @@ def _culprit(row: Row) -> str:
     if culprit is None:
         return reason(row) if row.message else ""
     text = ", ".join(filter(None, (culprit.op, culprit.label)))
-    beside = len(row.independent_faults) - 1
-    return f"{text}; {beside} more fault{'s' * (beside > 1)}" if beside else text
+    more = len(row.independent_faults) - 1
+    return f"{text}; {more} more fault{'s' * (more > 1)}" if more else text
 
 
 def _print_notes(lines: Lines, report: Report, verbose: bool) -> None:

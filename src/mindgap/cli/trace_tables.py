@@ -62,12 +62,12 @@ def _values(values: Sequence[TracedValue], *, digests: bool) -> Table:
 def _print_probe(report: ProbeReport, trace: ValueTrace, page: Console) -> None:
     nodes = {value.number: f"{value.op} (node {value.node})" for value in trace.values}
     alone = ", ".join(nodes[n] for n in report.changed if n in nodes)
-    told = {
+    effects = {
         "no": "no",
         "yes": f"yes, at {alone}" if alone else "yes, with several values at once",
         "unknown": "cannot be told",
     }[report.effect]
-    page.print(f"looking inside {report.platform} changes its result: {told}", markup=False, highlight=False)
+    page.print(f"looking inside {report.platform} changes its result: {effects}", markup=False, highlight=False)
     for note in report.notes:
         page.print(f"  {note}", markup=False, highlight=False)
 

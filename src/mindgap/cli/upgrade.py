@@ -104,8 +104,8 @@ def upgrade(
             OwnPathClient(settings.deadline_s, budget_s=budget_s) as files,
         ):
             try:
-                asked = [*(options or []), *capture_options(inside, path_taken, steps, text)]
-                opened = subjects(sources, asked, client, backward, None if backward else files)
+                requested = [*(options or []), *capture_options(inside, path_taken, steps, text)]
+                opened = subjects(sources, requested, client, backward, None if backward else files)
                 found = run_upgrade(
                     opened, platforms, before, after, settings=settings, progress=tell, tensors=tensors, jobs=jobs,
                     store=None if store is None else opened_store(store), resume=resume,

@@ -85,10 +85,10 @@ def print_upgrade(upgraded: Upgrade, out: TextIO) -> None:
         versions = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in each.versions.items())
         lines.put(Text(f"{each.before} -> {each.after}: {versions}", style="bold"), 2)
         pairs = zip(each.report.rows, each.changes, strict=True)
-        told = [(row, change) for row, change in pairs if change not in _QUIET]
-        told.sort(key=lambda pair: CHANGES.index(pair[1]))
-        print_rows(lines, [RowLine(row.model, _word(row, change), remark(row)) for row, change in told])
-        print_blocks(lines, blocks(dataclasses.replace(each.report, rows=tuple(row for row, _ in told)), _WRONG))
+        shown = [(row, change) for row, change in pairs if change not in _QUIET]
+        shown.sort(key=lambda pair: CHANGES.index(pair[1]))
+        print_rows(lines, [RowLine(row.model, _word(row, change), remark(row)) for row, change in shown])
+        print_blocks(lines, blocks(dataclasses.replace(each.report, rows=tuple(row for row, _ in shown)), _WRONG))
         totals = ", ".join(f"{count} {change}" for change, count in each.totals.items()) or "nothing"
         lines.put(Text(f"{len(each.report.rows)} models: {totals}"), 2)
     if upgraded.schemas:

@@ -92,8 +92,8 @@ def read_model(path: Path, tensors: TensorStore) -> ModelFile:
             made_by = {str(package): str(version) for package, version in about["made_by"].items()}
             return ModelFile(str(about["name"]), str(about["source"]), graph, made_by)
     except _DAMAGED as error:
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise GraphError(f"model file {path} cannot be read: {said}") from None
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise GraphError(f"model file {path} cannot be read: {text}") from None
 
 
 def _member(key: str) -> str:

@@ -59,8 +59,8 @@ class PlatformInfo:
         backend = registered(platform.device_mode)
         software = isinstance(backend, HostRuntime) and names_software(platform, backend)
         execution = self.execution or ("emulated" if software else "")
-        told = self.available and not self.host
-        arithmetic = _arithmetic(platform, self.environment, execution, self.versions) if told else ""
+        measured = self.available and not self.host
+        arithmetic = _arithmetic(platform, self.environment, execution, self.versions) if measured else ""
         return replace(self, platform=platform, execution=execution, arithmetic=arithmetic)
 
 
@@ -80,8 +80,8 @@ def _arithmetic(platform: PlatformName, environment: str, execution: str, versio
     if platform.backend_options or name in kept:
         return checked_words(kept.get(name, {})) if execution else ""
     others = [
-        f"{key.partition('@')[2]}: {checked_words(said)}"
-        for key, said in kept.items()
+        f"{key.partition('@')[2]}: {checked_words(result)}"
+        for key, result in kept.items()
         if key.partition("@")[0] == platform.device_mode
     ]
     return "; ".join(others) or (checked_words({}) if execution else "")

@@ -151,8 +151,8 @@ def probe_all(where: Environment | Host, places: Sequence[str]) -> dict[str, Ava
         availability: dict[str, dict[str, Any]] = json.loads(answer)
         return {place: _availability(availability[place]) for place in places}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        said = printed.strip().splitlines()[-1:] or [f"status {status}"]
-        reason = f"{where_words(where)} cannot be probed: {said[0]}"
+        last = printed.strip().splitlines()[-1:] or [f"status {status}"]
+        reason = f"{where_words(where)} cannot be probed: {last[0]}"
         return dict.fromkeys(places, Availability(False, reason))
 
 

@@ -71,9 +71,9 @@ def kept_arithmetic(
     answers = list[tuple[str, Mapping[str, str], dict[str, str]]]()
     for file in sorted(_folder(environment).glob("*.json"), key=lambda each: each.stat().st_mtime):
         try:
-            said = json.loads(file.read_text(encoding="utf-8"))
-            operations = {str(key): str(value) for key, value in said["operations"].items()}
-            answers.append((str(said["platform"]), dict(said["versions"]), operations))
+            content = json.loads(file.read_text(encoding="utf-8"))
+            operations = {str(key): str(value) for key, value in content["operations"].items()}
+            answers.append((str(content["platform"]), dict(content["versions"]), operations))
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             continue
     names = sorted({package for _, checked, _ in answers for package in checked})
@@ -127,8 +127,8 @@ def check_in_environment(where: Environment, platform: PlatformName, backend: Ba
     try:
         results: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        said = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise EnvironmentProblem(f"the arithmetic of {platform} could not be checked: {said}") from None
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise EnvironmentProblem(f"the arithmetic of {platform} could not be checked: {last}") from None
     return results
 
 

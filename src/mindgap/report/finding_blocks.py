@@ -109,7 +109,7 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
     named_rows = {str(row.platform) if alone else row.model: row for row in rows}
     more = f" and {len(models) - _MOST_NAMES} more" if len(models) > _MOST_NAMES else ""
     named = ", ".join(models[:_MOST_NAMES]) + more
-    told = {
+    values = {
         "culprit": _culprit(first, alone),
         "line" if LINE.search(label) else "module": place(first, report) if label else "",
         "blame": _blame(first, report, sides),
@@ -121,7 +121,7 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         # The command reduces the captured graph, which is right here.
         "script": "" if is_of_export(first) else reduce_command(report, first),
     }
-    fields = tuple((name, text) for name in LABELS if (text := clean(told.get(name, ""))))
+    fields = tuple((name, text) for name in LABELS if (text := clean(values.get(name, ""))))
     return Block(first.word, f"{word_text(first.word)}{known}: {named} on {', '.join(platforms)}", fields)
 
 
@@ -229,8 +229,8 @@ def reason(row: Row) -> str:
     lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
     if not lines:
         return ""
-    told = [line for line in lines if not _EMPTY.search(line)]
-    line_found = next((line for line in told if _NAMES_THE_REASON.search(line)), (told or lines)[0])
+    filled = [line for line in lines if not _EMPTY.search(line)]
+    line_found = next((line for line in filled if _NAMES_THE_REASON.search(line)), (filled or lines)[0])
     op = row.culprit.op if row.culprit is not None and row.verdict is None else ""
     return (line_found if not op or op in line_found else f"{op}: {line_found}")[:_MOST_TEXT]
 

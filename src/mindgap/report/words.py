@@ -103,8 +103,8 @@ def explain(row: Row) -> str:
         parts.append(f"culprit {row.culprit.op}{node}{where}")
     if row.blame:
         parts.append(f"blame {row.blame}")
-    if beside := row.faults[1:]:
-        parts.append(f"{len(beside)} more fault{'s'[: len(beside) > 1]}: {', '.join(map(fault_name, beside))}")
+    if others := row.faults[1:]:
+        parts.append(f"{len(others)} more fault{'s'[: len(others) > 1]}: {', '.join(map(fault_name, others))}")
     parts += [f"{name} {metric(row, name)}" for name in ("max_abs", "max_rel") if name in row.metrics]
     shown = row.message or row.detail
     if shown and (row.verdict is None or not row.metrics):
@@ -229,9 +229,9 @@ _LEFT_OPEN = ("not_compared", "unjudged", "kernels_left_out")
 
 def own_path_words(own: OwnPath) -> str:
     """Says in one line what the program gave by the platform's own export."""
-    said = own.detail or _OWN_PATHS[own.status]
+    text = own.detail or _OWN_PATHS[own.status]
     word = f"{_OWN_PATHS[own.status]}: " if own.detail and own.status in _LEFT_OPEN else ""
-    return f"{own.way}: {word}{said}" if own.way and not said.startswith(own.way) else f"{word}{said}"
+    return f"{own.way}: {word}{text}" if own.way and not text.startswith(own.way) else f"{word}{text}"
 
 
 def own_path_notes(rows: Iterable[Row]) -> list[str]:

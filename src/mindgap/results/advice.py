@@ -93,8 +93,8 @@ def _remedy(platform: PlatformName, policy: DtypePolicy) -> str:
             better = with_option(platform, other.option)
             return f"compare {better} instead: it computes in {policy.declared}; {other.setting}"
     given = platform.backend_options
-    if asked := [f"{name}={value}" for name, value in given.items() if value in _ASKED.get(name, ())]:
-        return f"{', '.join(asked)} asks for it: leave it out to compute in {policy.declared}"
+    if settings := [f"{name}={value}" for name, value in given.items() if value in _ASKED.get(name, ())]:
+        return f"{', '.join(settings)} asks for it: leave it out to compute in {policy.declared}"
     if policy.computed in _CONVERSIONS and not policy.products:
         convert = _CONVERSIONS[policy.computed]
         return (

@@ -62,11 +62,11 @@ def answer_of(key: Key, outcomes: Iterable[Outcome]) -> SupportAnswer:
         became = ", ".join(parts[key.op]) if key.op in parts else ""
         return SupportAnswer(*key, "decomposed" if became else "runs", ran.status, became, "", len(seen))
     failed = next((outcome for outcome in seen if outcome.status != "unsupported"), None)
-    told = failed or seen[0]
+    answering = failed or seen[0]
     # A refusal begins with the operator, which the answer names already.
-    reason = " ".join(told.message.split()).removeprefix(f"{key.op}: ")[:_LONGEST]
-    word: Word = "fails" if failed else "falls_back" if told.reason is not None else "refuses"
-    return SupportAnswer(*key, word, told.status, reason, told.signature, len(seen))
+    reason = " ".join(answering.message.split()).removeprefix(f"{key.op}: ")[:_LONGEST]
+    word: Word = "fails" if failed else "falls_back" if answering.reason is not None else "refuses"
+    return SupportAnswer(*key, word, answering.status, reason, answering.signature, len(seen))
 
 
 class SupportTable:
@@ -124,8 +124,8 @@ class SupportTable:
 def rows_of(platform: PlatformName, fingerprint: str, answers: Iterable[SupportAnswer]) -> Iterator[dict[str, Any]]:
     """Returns rows for the table `support`."""
     for answer in answers:
-        told = {"reason": writable(answer.reason), "signature": writable(answer.signature)}
-        yield {"platform": platform, "fingerprint": fingerprint, **asdict(answer), **told}
+        texts = {"reason": writable(answer.reason), "signature": writable(answer.signature)}
+        yield {"platform": platform, "fingerprint": fingerprint, **asdict(answer), **texts}
 
 
 def read_support(store: Store, platforms: Mapping[PlatformName, str]) -> SupportTable:

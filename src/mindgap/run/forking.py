@@ -111,9 +111,9 @@ class ForkServer:
 
         `variables`: what differs from the server's, None for what is not set. `streams`: descriptors 0, 1 and 2.
         """
-        asked = {"module": module, "arguments": [*arguments], "directory": os.getcwd(), "variables": variables}
+        request = {"module": module, "arguments": [*arguments], "directory": os.getcwd(), "variables": variables}
         with self._lock:
-            answer = self._ask({"fork": asked}, streams)
+            answer = self._ask({"fork": request}, streams)
             if "pid" not in answer:
                 raise _Refused(answer["refused"])
             self._children += 1

@@ -193,10 +193,10 @@ def failure(error: BaseException) -> dict[str, Any]:
         status = "oom"
     # Not part of the signature: the same operator is refused in many graphs.
     also = f"; likewise {', '.join(error.also)}" if isinstance(error, Unsupported) and error.also else ""
-    told = shortened_paths(message) + also
+    text = shortened_paths(message) + also
     fallback = error.fallback if isinstance(error, Unsupported) else None
     reason = Reason(fallback) if fallback else None
-    return {"status": status, "op": op, "message": told, "signature": signature(message), "reason": reason}
+    return {"status": status, "op": op, "message": text, "signature": signature(message), "reason": reason}
 
 
 def _is_out_of_memory(message: str) -> bool:

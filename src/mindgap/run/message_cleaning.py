@@ -155,16 +155,16 @@ def reasons(lines: list[str]) -> list[str]:
 
 
 def _reasons(lines: list[str]) -> Iterator[str]:
-    asked, operator, condition = "", "", ""
+    prefix, operator, condition = "", "", ""
     for line in lines:
         text = line.strip()
         head = _HEAD.match(text)
         if head:
-            asked, text = f"{head['operator']}: " if head["operator"] else "", text[head.end() :]
+            prefix, text = f"{head['operator']}: " if head["operator"] else "", text[head.end() :]
         part = _PART.match(text) or _PLUGIN.match(text)
         if part:
             if operator and condition:
-                yield asked + operator + condition
+                yield prefix + operator + condition
             operator, condition = f"{part['operator']}: ", ""
             continue
         node = _NODE.match(text)
@@ -175,10 +175,10 @@ def _reasons(lines: list[str]) -> Iterator[str]:
         if check:
             condition = check["reason"]
         elif text and not _EMPTY.match(text):
-            yield asked + operator + _plain(text)
+            yield prefix + operator + _plain(text)
             condition = ""
     if condition:
-        yield asked + operator + condition
+        yield prefix + operator + condition
 
 
 def _plain(line: str) -> str:

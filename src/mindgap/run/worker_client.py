@@ -85,8 +85,8 @@ class WorkerStart:
     ) -> WorkerProcess:
         """Starts it. Raises OSError if that fails, and `HostProblem`."""
         if isinstance(self.where, Host):
-            asked = [self.service, "--parent", PARENT, "--options", json.dumps(dict(options)), "--remote"]
-            command = module_there(SERVER, *asked, "--memory-limit", MEMORY)
+            options_given = [self.service, "--parent", PARENT, "--options", json.dumps(dict(options)), "--remote"]
+            command = module_there(SERVER, *options_given, "--memory-limit", MEMORY)
             made = HostConnection(self.where, Order(command, self.variables), limits.deadline_s, cancelled)
             return WorkerProcess(SpawnedProcess(made.process), made.link)
         arguments = [self.service, "--parent", str(os.getpid()), "--options", json.dumps(dict(options))]

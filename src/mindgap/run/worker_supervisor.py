@@ -143,13 +143,13 @@ class WorkerSupervisor:
 
             def loaded(worker: WorkerProcess) -> Prepared:
                 worker.stage = f"loading {len(jobs)} graphs together"
-                asked = prepare_frame(digests, [bytes_of(job.graph) for job in jobs], [job.inputs for job in jobs])
+                request = prepare_frame(digests, [bytes_of(job.graph) for job in jobs], [job.inputs for job in jobs])
                 left_s = deadline_s if until is None else min(deadline_s, until - time.monotonic())
                 limits = RequestLimits(max(left_s, LEAST_S), self.limits.memory_bytes, until=until)
-                frame = worker.ask(*asked, limits)
+                frame = worker.ask(*request, limits)
                 if frame.header.get("kind") == "need":
                     self._send_tensors(worker, frame, [job.graph for job in jobs], until)
-                    frame = worker.ask(*asked, limits)
+                    frame = worker.ask(*request, limits)
                 return self._read_prepared(worker, frame, digests)
 
             try:
@@ -279,11 +279,11 @@ class WorkerSupervisor:
     def _send_tensors(self, worker: WorkerProcess, frame: Frame, graphs: Sequence[Graph], until: float | None) -> None:
         """Sends the tensors of graphs that a host lacks, and no other. Raises `WorkerFailed`, and `HostProblem` where
         it cannot keep them."""
-        asked: Any = frame.header.get("tensors")
-        if self._host is None or self._tensors is None or not isinstance(asked, list):
+        wanted: Any = frame.header.get("tensors")
+        if self._host is None or self._tensors is None or not isinstance(wanted, list):
             raise _invalid_answer(worker, "it asks for tensors, and names none")
         keys = {key for graph in graphs for key in stored_keys(graph)}
-        for key in cast("list[Any]", asked):
+        for key in cast("list[Any]", wanted):
             if not isinstance(key, str) or key not in keys:
                 raise _invalid_answer(worker, "it asks for a tensor that no graph of the job has")
             data = np.memmap(self._tensors.file(key), np.uint8, "r")
@@ -392,10 +392,10 @@ class WorkerSupervisor:
         status: Status = "runtime_error" if isinstance(failed, CannotOpen) else failed.fault
         first = self._message(failed) + retried
         message = shortened_paths(f"{first}\n{failed.tail}" if failed.tail else first)
-        told = signature("\n".join([self._message(failed), *last_words(failed.tail)]))
+        cause = signature("\n".join([self._message(failed), *last_words(failed.tail)]))
         reason = Reason("worker_killed" if failed.outside else "worker_ended", stage=failed.stage)
         return Outcome(
-            self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint, reason=reason
+            self.platform, digest, status, message=message, signature=cause, fingerprint=self.fingerprint, reason=reason
         )
 
 

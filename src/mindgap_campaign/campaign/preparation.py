@@ -160,10 +160,10 @@ def budgets_of(
     blocks = len(list(shard.blocks(plan.variants.count)))
     return {
         platform: CpuBudget(
-            60 * (asked.cpu_minutes or math.inf) / shard.of, blocks, resume_state.cpu.get(platform, 0.0)
+            60 * (limits.cpu_minutes or math.inf) / shard.of, blocks, resume_state.cpu.get(platform, 0.0)
         )
-        for platform, asked in plan.platforms.items()
-        if platform in platforms and platform != plan.reference and (asked.cpu_minutes is not None or asked.batch > 1)
+        for platform, limits in plan.platforms.items()
+        if platform in platforms and platform != plan.reference and (limits.cpu_minutes is not None or limits.batch > 1)
     }
 
 

@@ -84,8 +84,8 @@ def reduce(
             jobs=jobs,
             progress=show,
         )
-        asked = () if words or most or cases else [recorded(platform)] if platform else opened.plan.platforms
-        causes = outputs.write(causes_of_groups(outcome), complete_platforms(asked, outcome))
+        chosen = () if words or most or cases else [recorded(platform)] if platform else opened.plan.platforms
+        causes = outputs.write(causes_of_groups(outcome), complete_platforms(chosen, outcome))
         write_file(out / "index.md", index_text(causes, outcome))
         reduced = [each.summary for each in outcome if each.summary is not None]
         if not reduced:

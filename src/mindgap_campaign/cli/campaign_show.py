@@ -46,8 +46,8 @@ def findings(
         elif groups:
             _print_groups(groups, directory, out)
         else:
-            asked = f" that is {' or '.join(words)}" if words else ""
-            out.write(f"NO FINDING{asked} in {directory}{f' on {platform}' if platform else ''}\n")
+            kinds = f" that is {' or '.join(words)}" if words else ""
+            out.write(f"NO FINDING{kinds} in {directory}{f' on {platform}' if platform else ''}\n")
         return Exit.FINDINGS if groups else Exit.NOTHING_FOUND
 
 
@@ -115,8 +115,8 @@ def _print_groups(groups: Sequence[FindingGroup], directory: Path, out: TextIO) 
     columns = ("platform", "verdict", "culprit or signature", "rows", "blame", "for example", "what is said of it")
     table = plain_table(*columns, right=["rows"])
     for group in groups:
-        culprit, said = cut(group.culprit), cut(group.detail)
-        cells = (group.platform, group.word, culprit, f"{group.count:,}", group.blame, group.case, said)
+        culprit, detail = cut(group.culprit), cut(group.detail)
+        cells = (group.platform, group.word, culprit, f"{group.count:,}", group.blame, group.case, detail)
         table.add_row(*(cell.replace("[", r"\[") for cell in cells))
     page.print(table)
     kinds = "1 group" if len(groups) == 1 else f"{len(groups):,} groups"
@@ -132,7 +132,7 @@ def _print_rows(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
     for row in rows:
         culprit = f"{row['culprit_op']} (node {row['culprit_node']})" if row["culprit_op"] else ""
         figure = "" if row["max_abs"] is None else f"{row['max_abs']:.4g}"
-        said = cut(row["detail"] or row["message"] or "")
-        cells = (row["model"], row["platform"], row["word"], culprit, row["blame"] or "", figure, said)
+        text = cut(row["detail"] or row["message"] or "")
+        cells = (row["model"], row["platform"], row["word"], culprit, row["blame"] or "", figure, text)
         table.add_row(*(cell.replace("[", r"\[") for cell in cells))
     page.print(table)

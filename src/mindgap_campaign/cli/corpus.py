@@ -139,12 +139,12 @@ def show(
             # Where every command looks for the tensors of a graph file. First: a file without them is of no use.
             default_tensor_store().copy(stored_keys(graph), TensorStore(catalogue.tensors))
             write_file(output, encode(graph))
-        told = asdict(entry)
+        fields = asdict(entry)
         if as_json:
-            json.dump(told, out, indent=1)
+            json.dump(fields, out, indent=1)
             out.write("\n")
             return
-        for name, shown in {**told, "operators": ", ".join(entry.operators)}.items():
+        for name, shown in {**fields, "operators": ", ".join(entry.operators)}.items():
             if shown not in ("", 0):
                 out.write(f"{name.replace('_', ' '):>12}  {shown}\n")
         if entry.graph:

@@ -61,13 +61,13 @@ class NodeAnswers:
     def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
         """Returns the node's answer, and keeps the tensors of a graph that is wanted. Raises `WorkerDied` as `open`."""
         answer = self.answers.captures.get((index, name))
-        asked = answer is not None and bool(answer.structure)
-        if answer is not None and asked and answer.wanted and not wanted(answer.structure):
+        complete = answer is not None and bool(answer.structure)
+        if answer is not None and complete and answer.wanted and not wanted(answer.structure):
             if answer.header.get("kind") == "captured":
                 # The node proved it in vain: on one machine the program would not have been proven.
                 return {**answer.header, "proven": False}, b""
             answer = None
-        elif answer is not None and asked and not answer.wanted and wanted(answer.structure):
+        elif answer is not None and complete and not answer.wanted and wanted(answer.structure):
             answer = None
         if answer is None:
             program: str = self.answers.opened.checked()["programs"][index][1]
@@ -108,11 +108,11 @@ class RayCaptures:
             raise ClusterProblem(f"no node of {self._address} has a CPU for capturing: ray start --num-cpus=N there")
         packed = pack(self._software)
         task = self.ray.remote(num_cpus=0, max_retries=RETRIES)(check_software)
-        asked = [
+        references = [
             (node, task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)).remote(packed))
             for node in nodes
         ]
-        for node, reference in asked:
+        for node, reference in references:
             self._check_node(node, reference)
 
     def _check_node(self, node: ClusterNode, reference: Any) -> None:
@@ -138,7 +138,7 @@ class RayCaptures:
         setup = CaptureSetup(self._software, session.passes, session.limits)
         task = self._task(capture_sources)
         todo, waiting = deque(sources), deque[tuple[list[str], Any]]()
-        known, told = self.ray.put(pack(session.known)), len(session.known)
+        known, sent = self.ray.put(pack(session.known)), len(session.known)
         tensors = TensorStore(session.catalogue.tensors)
 
         def again(source: str, index: int, program: str, name: str) -> Answer:
@@ -147,8 +147,8 @@ class RayCaptures:
 
         while todo or waiting:
             cpus = self._cpus()
-            if len(session.known) > told + told // 8:
-                known, told = self.ray.put(pack(session.known)), len(session.known)
+            if len(session.known) > sent + sent // 8:
+                known, sent = self.ray.put(pack(session.known)), len(session.known)
             # The last tasks are small, so that all processors end together.
             size = min(_BATCH, max(1, len(todo) // (_AHEAD * max(1, cpus))))
             while todo and len(running) < _AHEAD * cpus:

@@ -165,11 +165,11 @@ class AnswerRecorder:
 
     def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
         """Captures one pass of one program."""
-        asked: list[tuple[str, bool]] = [("", False)]
+        passes: list[tuple[str, bool]] = [("", False)]
 
         def decide(structure: str) -> bool:
-            asked.append((structure, wanted(structure)))
-            return asked[-1][1]
+            passes.append((structure, wanted(structure)))
+            return passes[-1][1]
 
         def capture() -> Answer:
             header, data = self.client.capture(source, index, name, decide)
@@ -177,7 +177,7 @@ class AnswerRecorder:
             return Answer(header, data, {key: self.tensors.file(key).read_bytes() for key in keys})
 
         answer = _answered(capture)
-        structure, proved = asked[-1]
+        structure, proved = passes[-1]
         answer = Answer(answer.header, answer.data, answer.tensors, answer.died, structure, proved)
         self.answers.captures[index, name] = answer
         return answer.checked(), answer.data

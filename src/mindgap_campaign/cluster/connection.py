@@ -80,8 +80,8 @@ def connected(address: str) -> Generator[Any]:
     try:
         ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        said = " ".join(str(error).split())
-        raise ClusterProblem(f"--ray {address}: no Ray cluster can be joined there: {said}") from None
+        text = " ".join(str(error).split())
+        raise ClusterProblem(f"--ray {address}: no Ray cluster can be joined there: {text}") from None
     over = threading.Event()
     if not address.startswith("ray://"):
         head = str(ray.get_runtime_context().gcs_address)
@@ -109,8 +109,8 @@ def watch_head(
         except OSError as error:
             if time.monotonic() - answered >= lost_s and not over.is_set():
                 why = error.strerror or str(error) or type(error).__name__
-                said = f"the head of the cluster, {head}, is lost ({why}): what is committed stays; start it again"
-                os.write(2, f"mindgap: {said}, and go on (a campaign: `mindgap campaign resume … --ray`)\n".encode())
+                message = f"the head of the cluster, {head}, is lost ({why}): what is committed stays; start it again"
+                os.write(2, f"mindgap: {message}, and go on (a campaign: `mindgap campaign resume … --ray`)\n".encode())
                 end(2)
                 return
 
@@ -187,16 +187,16 @@ def lost_task(ray: Any, error: BaseException) -> BaseException:
         if isinstance(cause, ray.exceptions.RayError):
             error = cause
     if isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError):
-        said = " ".join(str(error).split())[:300]
-        return ClusterProblem(f"the cluster lost a task, {RETRIES + 1} times ({type(error).__name__}): {said}")
+        text = " ".join(str(error).split())[:300]
+        return ClusterProblem(f"the cluster lost a task, {RETRIES + 1} times ({type(error).__name__}): {text}")
     return error
 
 
 def unusable_node(node: ClusterNode, error: BaseException, otherwise: str) -> ClusterProblem:
     """Returns the error to raise for a node that cannot take part. `otherwise`: why, unless a module is missing."""
-    said = " ".join(str(error).split())
-    why = "it has another mindgap, or lacks what it needs" if "No module named" in said else otherwise
-    return ClusterProblem(f"node {node.address} cannot take part: {why}: {said[-300:]}")
+    text = " ".join(str(error).split())
+    why = "it has another mindgap, or lacks what it needs" if "No module named" in text else otherwise
+    return ClusterProblem(f"node {node.address} cannot take part: {why}: {text[-300:]}")
 
 
 def _what_nodes_have(nodes: Sequence[ClusterNode]) -> str:

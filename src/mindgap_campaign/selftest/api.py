@@ -60,9 +60,9 @@ def run(quick: bool = False, seed: int = 0, progress: Progress | None = None) ->
 
         # The processes die with the threads that started them: these live until all subjects are done.
         pool = stack.enter_context(ThreadPoolExecutor(cores))
-        beside = stack.enter_context(ThreadPoolExecutor(1))
+        thread = stack.enter_context(ThreadPoolExecutor(1))
         waiting = {pool.submit(tried, name): name for name in subjects}
-        failures = beside.submit(try_failures, quick, seed)
+        failures = thread.submit(try_failures, quick, seed)
         for future in as_completed(waiting):
             done[waiting[future]] = future.result()
             if progress is not None:

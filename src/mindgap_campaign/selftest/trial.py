@@ -63,8 +63,8 @@ def trial_service(_: Channel) -> Service:
     """Tries the faults of one subject at a time."""
 
     def answer(frame: Frame) -> Answer:
-        asked = frame.header
-        trials = try_subject(asked["subject"], asked["seed"], asked["limit"])
+        header = frame.header
+        trials = try_subject(header["subject"], header["seed"], header["limit"])
         return {"kind": "tried", **asdict(trials)}, ()
 
     return Service({"try": answer})

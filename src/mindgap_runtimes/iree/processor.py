@@ -33,8 +33,8 @@ def features(cpu: str) -> frozenset[str]:
     try:
         text: str = tools.compile_str(_PROGRAM, target_backends=["llvm-cpu"], extra_args=flags).decode()
     except tools.CompilerToolError as error:
-        said = _UNKNOWN.search(str(error))
-        raise PlatformError(f"option cpu={cpu}: {said[0] if said else error}") from None
+        match = _UNKNOWN.search(str(error))
+        raise PlatformError(f"option cpu={cpu}: {match[0] if match else error}") from None
     return read_features(text)
 
 

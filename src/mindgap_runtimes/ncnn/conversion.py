@@ -64,10 +64,10 @@ def convert(graph: Graph, inputs: Sequence[Array], *, fp16: bool) -> NcnnModel:
         folder = Path(name)
         _trace(graph, inputs, fed, folder / "model.pt")
         printed = _pnnx(graph, folder, fp16)
-        said = messages.refusals(printed)
-        if said:
-            named = [word for word in said[0].split() if not word.isdecimal()]
-            raise Unsupported(messages.aten_operator(graph, named), f"pnnx: {said[0]}")
+        refusals = messages.refusals(printed)
+        if refusals:
+            named = [word for word in refusals[0].split() if not word.isdecimal()]
+            raise Unsupported(messages.aten_operator(graph, named), f"pnnx: {refusals[0]}")
         script = (folder / "model_ncnn.py").read_text()
         param, weights = (folder / "model.ncnn.param").read_text(), (folder / "model.ncnn.bin").read_bytes()
         understood = (folder / "model_pnnx.py").read_text(), (folder / "model.pnnx.bin").read_bytes()

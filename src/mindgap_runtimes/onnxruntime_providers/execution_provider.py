@@ -162,9 +162,9 @@ class ExecutionProvider:
         found = self.device()
         if found is None:
             return {}
-        said = {key: value for key, value in dict(found.ep_metadata).items() if key != "library_path"}
+        facts = {key: value for key, value in dict(found.ep_metadata).items() if key != "library_path"}
         kind = str(found.device.type).rpartition(".")[2]
-        return {"provider_device": {"type": kind, "vendor": found.device.vendor, "maker": found.ep_vendor, **said}}
+        return {"provider_device": {"type": kind, "vendor": found.device.vendor, "maker": found.ep_vendor, **facts}}
 
     def plugin_versions(self) -> dict[str, str]:
         """The distributions that bring a plug-in's module, with their versions; nothing for a provider within ONNX

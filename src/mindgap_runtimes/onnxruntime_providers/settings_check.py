@@ -46,14 +46,18 @@ def require_settings(settings: ProviderSettings) -> str:
             raise
         return f"unknown: {str(error)[:_MOST_TEXT]}"
     if assignment.gave_back:
-        said = f"{provider.name} gave back {sorted(assignment.gave_back)} of a matrix product and a convolution"
+        reason = f"{provider.name} gave back {sorted(assignment.gave_back)} of a matrix product and a convolution"
         if provider.measures:
-            raise Fallback(said)
-        return f"unknown: {said}"
+            raise Fallback(reason)
+        return f"unknown: {reason}"
     precision = _precision(results, values)
     if settings.dtype not in ("", precision):
-        asked = ", ".join(f"{name}={value}" for name, value in settings.options.items() if name not in _NO_DTYPE)
-        raise Fallback(f"{asked} is not in force: products are computed in {precision}, not in {settings.dtype}")
+        settings_text = ", ".join(
+            f"{name}={value}" for name, value in settings.options.items() if name not in _NO_DTYPE
+        )
+        raise Fallback(
+            f"{settings_text} is not in force: products are computed in {precision}, not in {settings.dtype}"
+        )
     busy = None if settings.threads is None else _busy_threads(session, feeds)
     if settings.threads is not None and busy is not None and busy > settings.threads:
         raise Fallback(f"threads={settings.threads} is not in force: {busy} threads compute")

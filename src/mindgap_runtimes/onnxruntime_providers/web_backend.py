@@ -173,11 +173,11 @@ class WebPlatform:
         if alone and self._provider.shares:
             options["extra"] = {"session": {"disable_cpu_ep_fallback": "1"}}
         count = thread_count(self._options)
-        asked = {
+        request = {
             "session": number, "model": [0, len(exported.model)], "provider": self._provider.name, "options": options,
             "flags": {} if count is None else {"numThreads": count}, "listens": not alone,
         }  # fmt: skip
-        return self.runner.ask("load", asked, [exported.model])[0]
+        return self.runner.ask("load", request, [exported.model])[0]
 
     def typed(self, error: Exception, exported: Exported, *, running: bool = False) -> Exception:
         """Converts an error of the runner to a refusal or failure by the table of messages."""
@@ -277,8 +277,8 @@ class WebExecutable:
         except (RunnerError, RunnerEnded) as error:
             raise self._platform.typed(error, self._exported, running=True) from error
         results = [
-            np.frombuffer(bytearray(block), dtype=said["dtype"]).reshape(said["shape"])
-            for said, block in zip(header["outputs"], blocks, strict=True)
+            np.frombuffer(bytearray(block), dtype=header_output["dtype"]).reshape(header_output["shape"])
+            for header_output, block in zip(header["outputs"], blocks, strict=True)
         ]
         return [
             array if spec is None else as_declared(array, spec)

@@ -50,13 +50,13 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
          "data": base64.b64encode(given.numpy().tobytes()).decode()}
         for name, given in arrays
     ]  # fmt: skip
-    asked = {
+    request = {
         "library": f"{next(iter(onnxruntime_web.__path__))}/node_modules/onnxruntime-web/dist/ort.node.min.mjs",
         "model": base64.b64encode(program.model_proto.SerializeToString()).decode(), "settings": PROPERTIES,
         "feeds": feeds,
     }  # fmt: skip
     command = ["node", "--input-type=module", "-e", PROGRAM]
-    done = subprocess.run(command, input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True)
     answer = json.loads(done.stdout.splitlines()[-1])
     return [
         torch.as_tensor(np.frombuffer(bytearray(base64.b64decode(each["data"])), each["dtype"]).reshape(each["shape"]))

@@ -63,7 +63,7 @@ class RknnPlatform:
         self._calibration = _calibration_file(options)
 
     def describe(self) -> Mapping[str, Any]:
-        said = {
+        facts = {
             **host.described(MODULES),
             EXECUTION: "simulated",
             "device": f"NPU of {self._chip}, Rockchip's simulator on x86-64",
@@ -73,8 +73,8 @@ class RknnPlatform:
         }
         if self._calibration is not None:
             # The graphs that measure dtypes have other inputs than the calibration.
-            return {**said, "quantised": f"int8, calibrated by {self._calibration}"}
-        return {**said, dtype_policy.KEY: dtype_policy.measured_dtypes(_WithoutUint8(self))}
+            return {**facts, "quantised": f"int8, calibrated by {self._calibration}"}
+        return {**facts, dtype_policy.KEY: dtype_policy.measured_dtypes(_WithoutUint8(self))}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Builds the model. Raises `Unsupported` for what the toolkit says that it lacks, else `CompileFailure`."""

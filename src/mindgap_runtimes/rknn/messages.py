@@ -45,8 +45,8 @@ def last_line(error: BaseException, printed: str) -> str:
     error that it printed."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     if not lines:
-        said = _ERROR.findall(printed)
-        return said[-1] if said else f"{type(error).__name__}; RKNN-Toolkit2 says nothing of it"
+        errors = _ERROR.findall(printed)
+        return errors[-1] if errors else f"{type(error).__name__}; RKNN-Toolkit2 says nothing of it"
     starts = [number for number, line in enumerate(lines) if re.match(r"^\w+(?:Error|Exception): ", line)]
     return " ".join(line.strip() for line in lines[starts[-1] if starts else -1 :])
 

@@ -130,14 +130,14 @@ def coverage(
             return
         from mindgap_surveys.support.matrix import matrix_of
 
-        asked = _asked(wanted, catalogue, store, limit, jobs, judge, common=not all_forms)
-        matrix = matrix_of(asked) if limit != 0 else matrix_of(asked, _NOT_STORED)
+        surveyed = _asked(wanted, catalogue, store, limit, jobs, judge, common=not all_forms)
+        matrix = matrix_of(surveyed) if limit != 0 else matrix_of(surveyed, _NOT_STORED)
         lists = measured_lists(matrix) if static else None
         if as_json:
-            json.dump(_objects(wanted, asked, matrix, lists), out, indent=1)
+            json.dump(_objects(wanted, surveyed, matrix, lists), out, indent=1)
             out.write("\n")
         else:
-            _print(asked, missing, out)
+            _print(surveyed, missing, out)
             print_matrix(matrix, out)
             if lists is not None:
                 print_measured_lists(matrix, lists, out)
@@ -205,17 +205,17 @@ def _asked(
 
         kept = Store(store or home() / "support")
         if budget == 0:
-            asked = stored_survey(platforms, probes, kept, common=common)
+            survey = stored_survey(platforms, probes, kept, common=common)
         else:
-            asked = survey_platforms(
+            survey = survey_platforms(
                 platforms, probes, kept, budget_s=budget and max(began + budget - time.monotonic(), 0.0), jobs=jobs,
                 compare=compare, common=common,
                 on_progress=on_progress,
             )  # fmt: skip
-    wrong = nothing_asked(asked)
+    wrong = nothing_asked(survey)
     if wrong is not None:
         raise wrong
-    return asked
+    return survey
 
 
 def _complain_of_left(left: int) -> None:

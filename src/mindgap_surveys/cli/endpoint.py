@@ -73,15 +73,15 @@ def ask_server(
     files.check()
     notes: list[str] = []
     with result_stream() as out:
-        asked = CompletionRequest(model, "", options.max_tokens, options.chat, options.stream)
+        request = CompletionRequest(model, "", options.max_tokens, options.chat, options.stream)
         load = Load(options.requests, options.in_flight, options.max_requests)
-        answers = ask_endpoint(client, asked, prompts, load, notes)
+        answers = ask_endpoint(client, request, prompts, load, notes)
         rows = [*_rows(client.url, model, answers, require_identical)]
         if as_json:
             out.write(json_text(_Results(client.url, model, answers, notes)))
         else:
             print_served(client.url, model, answers, notes, out)
-        settings = {"url": client.url, "requests": load.repeats, "in_flight": load.in_flight, "stream": asked.stream}
+        settings = {"url": client.url, "requests": load.repeats, "in_flight": load.in_flight, "stream": request.stream}
         status = files.write("endpoint", f"{model} at {client.url}", _LEAD, rows, notes=notes, settings=settings)
     return status or status_of_answers(rows)
 

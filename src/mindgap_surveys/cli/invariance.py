@@ -144,14 +144,14 @@ def invariance(
     answers: list[Invariance] = []
     with result_stream() as out:
         with source_client(tensors, deadline_s, capture_env) as client:
-            asked = with_options(source, options or [])
-            _refuse_sizes(asked, bool(tokens))
-            graph_of = _graph_of(client, asked, "examples", sorted({1, *sizes}))
-            text_of = _graph_of(client, asked, "tokens", tokens)
-            decoded = _decoded(client, asked, text, tensors, deadline_s) if text else None
+            requested = with_options(source, options or [])
+            _refuse_sizes(requested, bool(tokens))
+            graph_of = _graph_of(client, requested, "examples", sorted({1, *sizes}))
+            text_of = _graph_of(client, requested, "tokens", tokens)
+            decoded = _decoded(client, requested, text, tensors, deadline_s) if text else None
             for platform in named:
                 notes: list[str] = []
-                texts: Sequence[GeneratedText] = _texts(client, asked, text, platform, notes) if text else ()
+                texts: Sequence[GeneratedText] = _texts(client, requested, text, platform, notes) if text else ()
                 try:
                     one = ask(
                         graph_of, platform, model=source, batches=sizes, threads=counts,

@@ -144,8 +144,8 @@ def _ported(
         source_client(tensors, settings.deadline_s, None) as client,
         OwnPathClient(settings.deadline_s) as exporting,
     ):
-        asked = list(named(client, exporting))
-        report = diff_many(asked, platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
+        names = list(named(client, exporting))
+        report = diff_many(names, platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
     if not report.rows:
         large = [f"{op.op}: {op.reason}" for each in left_out.values() for op in each]
         why = [*(each.reason for each in report.refused), *refused.values(), *large]

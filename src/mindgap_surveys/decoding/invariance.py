@@ -58,8 +58,8 @@ class Invariance:
     @property
     def questions(self) -> list[Question]:
         """The questions that were asked, in order."""
-        asked: list[Question] = [answer.condition.question for answer in self.answers]
-        return list(dict.fromkeys(asked))
+        questions_asked: list[Question] = [answer.condition.question for answer in self.answers]
+        return list(dict.fromkeys(questions_asked))
 
     def of(self, question: Question) -> list[Answer]:
         """Returns the answers to one question."""
@@ -169,27 +169,27 @@ def ask(
     facts_of([CPU_EAGER, named], reference=CPU_EAGER, skip_unavailable=False)
     tensors = tensors or default_tensor_store()
     notes = [*notes]
-    asked = _captured(graph_of, sorted({1, *batches}), "examples", tensors, notes)
+    captured = _captured(graph_of, sorted({1, *batches}), "examples", tensors, notes)
     longer = None if text_of is None else _captured(text_of, sorted(lengths), "tokens", tensors, notes)
     answers: list[Answer] = []
     choices: list[KernelChoice] = []
     with WorkerPool([CPU_EAGER, named], tensors=tensors) as pool:
         for one, tried in (
-            (asked, [*conditions(sorted(asked.graphs), threads)]),
+            (captured, [*conditions(sorted(captured.graphs), threads)]),
             (longer, [] if longer is None else [Condition("length", str(n), n) for n in sorted(longer.graphs)[1:]]),
         ):
             if one is not None:
                 try:
                     run = _Run(one, named, pool, tensors, deadline_s, notes)
                 except MindgapError as error:
-                    if one is asked:
+                    if one is captured:
                         raise
                     answers += [Answer(each, "not_run", detail=str(error)) for each in tried]
                     continue
                 found = [run.answer(each) for each in tried]
                 answers += found
                 choices += _choices(one, found, named, pool, deadline_s, notes)
-        mapped = _kernels(asked, named, pool, deadline_s, notes) if kernels else []
+        mapped = _kernels(captured, named, pool, deadline_s, notes) if kernels else []
     decoded = Decoded() if decoding is None else _decoded(decoding, named, notes, texts)
     return Invariance(
         model, named, (*answers, *decoded.answers), tuple(choices), tuple(mapped), decoded.divergences, tuple(notes),

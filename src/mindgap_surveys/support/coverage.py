@@ -77,9 +77,9 @@ def version_coverage(
     keys: Iterable[Key], before: Mapping[Key, SupportAnswer], after: Mapping[Key, SupportAnswer]
 ) -> VersionCoverage:
     """Compares the answers of two versions for the keys that both were asked."""
-    asked = [key for key in keys if key in before and key in after]
-    ran = {key for key in asked if before[key].answer in RUNNING}
-    runs = {key for key in asked if after[key].answer in RUNNING}
+    both = [key for key in keys if key in before and key in after]
+    ran = {key for key in both if before[key].answer in RUNNING}
+    runs = {key for key in both if after[key].answer in RUNNING}
     return VersionCoverage(
         gained=operator_coverage(runs, before).lacks,
         lost=operator_coverage(ran, after).lacks,
@@ -97,8 +97,8 @@ def _counts(words: Iterable[str]) -> dict[str, int]:
 
 def _running(dtype: str, words: Mapping[Key, str]) -> tuple[int, int]:
     plain = {key.op: word for key, word in words.items() if key.dtype == dtype and key.layout in _PLAIN}
-    asked = {op: word for op, word in plain.items() if word != UNTRIED}
-    return sum(word in RUNNING for word in asked.values()), len(asked)
+    tried = {op: word for op, word in plain.items() if word != UNTRIED}
+    return sum(word in RUNNING for word in tried.values()), len(tried)
 
 
 def _lacks(

@@ -209,8 +209,8 @@ def _verdict(agreement: Agreement) -> str:
 
 def _reason(agreement: Agreement, became: str) -> str:
     """`the same bits`, or what the judge says; what it was decomposed into comes first."""
-    said = {"identical": "the same bits", "rounding": "rounding explains the difference"}.get(agreement.word, "")
-    text = agreement.detail or said or agreement.word.replace("_", " ")
+    words = {"identical": "the same bits", "rounding": "rounding explains the difference"}.get(agreement.word, "")
+    text = agreement.detail or words or agreement.word.replace("_", " ")
     if agreement.culprit and policy_of(agreement.culprit):
         text = f"{agreement.culprit}; {text}"
     return f"as {became}: {text}" if became else text

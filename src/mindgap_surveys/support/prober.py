@@ -96,15 +96,15 @@ def ask(
         if batched and group[0].key.op not in asker.refused and failed != 1:
             size = max(size // 2, 1) if failed else min(2 * size, _LARGEST)
         on_progress(total - len(waiting) - len(later) - len(asker.unreached), total, group[-1].key.op)
-    return [asked.key for asked in (*asker.unreached, *waiting, *later)]
+    return [waiting_key.key for waiting_key in (*asker.unreached, *waiting, *later)]
 
 
 def _group(waiting: deque[_Asked], later: deque[_Asked], refused: Set[str], most: int) -> list[_Asked]:
     """Takes the next calls to try together. Calls of refused operators move to `later`."""
     group: list[_Asked] = []
     while waiting and len(group) < most and (not group or _alike(waiting[0], group[0])):
-        asked = waiting.popleft()
-        (later if asked.key.op in refused else group).append(asked)
+        first_waiting = waiting.popleft()
+        (later if first_waiting.key.op in refused else group).append(first_waiting)
     return group
 
 
@@ -162,24 +162,24 @@ class _Asker:
         if self.budget.gone:
             self.unreached += group
             return 0
-        first = self._try([asked.samples[0] for asked in group])
+        first = self._try([item.samples[0] for item in group])
         if first.status == "timeout" and self.budget.gone:
             self.unreached += group
             return 0
         if first.ran:
-            for asked in group:
-                self._settle(asked, [first])
+            for item in group:
+                self._settle(item, [first])
             return 0
         if len(group) == 1:
             self._settle(group[0], [first, *self._more(group[0], first)])
             return 1
         if first.status in _DEADLY:
             # A job that takes its worker with it costs new ones, more than all of its calls one by one.
-            parts = [[asked] for asked in group]
-        elif named := _named(first).intersection(asked.key.packet for asked in group):
+            parts = [[item] for item in group]
+        elif named := _named(first).intersection(item.key.packet for item in group):
             # What the message is about is asked alone: the message of a job of several calls is no answer.
-            parts = [[asked] for asked in group if asked.key.packet in named]
-            if rest := [asked for asked in group if asked.key.packet not in named]:
+            parts = [[item] for item in group if item.key.packet in named]
+            if rest := [item for item in group if item.key.packet not in named]:
                 parts.append(rest)
         else:
             parts = [group[: len(group) // 2], group[len(group) // 2 :]]

@@ -145,12 +145,12 @@ def one_call(node: Node, inputs: tuple[Input, ...]) -> Graph | None:
 def result_specs(node: Node, dtypes: list[tuple[str, tuple[int, ...]]]) -> tuple[TensorSpec | None, ...]:
     """Replaces dtypes and shapes of a node's results; keeps strides if the shape is the same."""
     specs: list[TensorSpec | None] = []
-    told = iter(dtypes)
+    remaining = iter(dtypes)
     for spec in node.outputs:
         if spec is None:
             specs.append(None)
             continue
-        dtype, shape = next(told)
+        dtype, shape = next(remaining)
         same = TensorSpec(dtype, shape, spec.stride) if shape == spec.shape else None
         specs.append(same or TensorSpec.contiguous(dtype, shape))
     return tuple(specs)

@@ -144,9 +144,9 @@ def disagreements(matrix: Matrix, lists: Collection[StaticList]) -> list[Disagre
         listed: list[str] = []
         unlisted: list[str] = []
         for op, keys in matrix.operators.items():
-            asked = [word for key in keys if (word := matrix.cells[platform][key].word) != "untried"]
-            runs = any(word in RUNS for word in asked)
-            if asked and not runs and of.word(op) == "kernel":
+            words = [word for key in keys if (word := matrix.cells[platform][key].word) != "untried"]
+            runs = any(word in RUNS for word in words)
+            if words and not runs and of.word(op) == "kernel":
                 listed.append(op)
             elif runs and of.word(op) == "none":
                 unlisted.append(op)

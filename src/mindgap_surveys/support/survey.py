@@ -93,9 +93,9 @@ def survey_platforms(
             else:
                 present[platform] = fingerprint_of(description)
         comparer = _Comparer(workers, writer, store, present) if compare else None
-        asked = [probe for probe in probes if probe.key in wanted]
+        wanted_probes = [probe for probe in probes if probe.key in wanted]
         shares = None if budget_s is None else _TimeShares(time.monotonic() + budget_s, len(present), max(jobs, 1))
-        session = _Survey(workers, writer, asked, read_support(store, present), shares, on_progress, comparer)
+        session = _Survey(workers, writer, wanted_probes, read_support(store, present), shares, on_progress, comparer)
         with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-ask") as threads:
             try:
                 list(threads.map(session.ask_if_reached, present))

@@ -195,10 +195,10 @@ class MemoryBudget:
         except Exception as error:  # a step may raise anything on fake tensors; PyTorch's checks are many
             _log.debug("node %s is not counted, it raised on fake tensors: %s", name, one_line(error))
             return
-        asked = sum(_storages(made, {storage._cdata for storage in _memory(operands)}))
-        if asked < _SMALL:
+        needed = sum(_storages(made, {storage._cdata for storage in _memory(operands)}))
+        if needed < _SMALL:
             return
-        total = asked + sum(_storages(alive, set()))
+        total = needed + sum(_storages(alive, set()))
         if total > MOST_ALIVE:
             raise TooLarge(
                 f"at node {name} its values take {readable_bytes(total)}, and {readable_bytes(MOST_ALIVE)} is the most"

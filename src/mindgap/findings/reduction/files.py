@@ -181,12 +181,12 @@ def summary_text(summary: Summary, out: Path) -> str:
         words = shlex.split(summary.command)
         command = shlex.join(str(out / each) if each == summary.script else each for each in words)
         verified = f"no short script; {again} by\n    {command}"
-    told = "".join(f"\n  {run.platform}: {run.shown} ({run.versions})" for run in summary.runs)
+    runs_text = "".join(f"\n  {run.platform}: {run.shown} ({run.versions})" for run in summary.runs)
     ended = "" if summary.complete else ", ended by its limit"
     spent = f"in {summary.checks} checks, {summary.seconds:.1f} s{ended}"
     return (
         f"{summary.title}\n"
         f"  {summary.nodes} -> {len(summary.operators)} operators {spent}\n"
         f"  stage at fault: {summary.stage}\n"
-        f"  {out / summary.script}: {verified}{told}"
+        f"  {out / summary.script}: {verified}{runs_text}"
     )

@@ -83,10 +83,10 @@ def reduce_finding(
     if not made.text:
         made = with_model_file(made, reduction.graph, final, context)
     special = not all(np.isfinite(array).all() for array in inputs)
-    asked = limits.stage and final.verdict is not None
+    wanted = limits.stage and final.verdict is not None
     stage = (
         stage_at_fault(trials, reduction.graph, final)
-        if asked
+        if wanted
         else StageAtFault("unknown", ("It was not looked for.",))
     )
     return ReducedFinding(

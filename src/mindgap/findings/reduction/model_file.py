@@ -61,9 +61,9 @@ def with_model_file(made: Reproducer, graph: Graph, row: Row, context: RunContex
     if row_now is None:
         return replace(made, verified=False, printed=(printed + errors)[-PRINTED:], command=arguments)
     culprit = row_now.culprit.op if row_now.culprit else ""
-    told = (row_now.platform, row_now.word, culprit, row_now.detail, row_now.message)
+    parts = (row_now.platform, row_now.word, culprit, row_now.detail, row_now.message)
     verified = status == 1 and row_now.word == row.word
-    return replace(made, verified=verified, printed=": ".join(filter(None, told))[:PRINTED], command=arguments)
+    return replace(made, verified=verified, printed=": ".join(filter(None, parts))[:PRINTED], command=arguments)
 
 
 def _row_in(printed: str) -> Row | None:

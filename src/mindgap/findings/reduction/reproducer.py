@@ -174,8 +174,8 @@ def verified_script(form: ScriptForm, row: Row) -> Reproducer:
     text = script_source(form)
     shown, printed, errors = verify(text, form.platform.python, form.platform.host)
     # A compiler says what is wrong on standard error, and raises an exception that does not repeat it.
-    told = (form.kind in ("crashes", "hangs") and row.status != "crash") or is_the_failure(printed + errors, row)
-    if shown and printed.rstrip().endswith(f"\n{FAULT}") and told and every_case_shows(printed):
+    shows = (form.kind in ("crashes", "hangs") and row.status != "crash") or is_the_failure(printed + errors, row)
+    if shown and printed.rstrip().endswith(f"\n{FAULT}") and shows and every_case_shows(printed):
         return Reproducer(text, True, printed)
     return Reproducer("", False, printed, reason=_reason(printed))
 
@@ -183,8 +183,8 @@ def verified_script(form: ScriptForm, row: Row) -> Reproducer:
 def every_case_shows(printed: str) -> bool:
     """Whether no case of a script that shows its fault is without it, by what the script printed."""
     cases: dict[str, bool] = {}
-    for name, said in re.findall(r"^(\S[^:,\n]*), output \d+: (.*)$", printed, re.MULTILINE):
-        cases[name] = cases.get(name, False) or said.endswith(": wrong")
+    for name, line in re.findall(r"^(\S[^:,\n]*), output \d+: (.*)$", printed, re.MULTILINE):
+        cases[name] = cases.get(name, False) or line.endswith(": wrong")
     runs = re.search(r"^[^:\n]+: \S+ runs it$", printed, re.MULTILINE)
     return all(cases.values()) and runs is None
 
@@ -200,8 +200,8 @@ def stable_part(message: str) -> str:
 
     Python's warnings are no part of it: they are printed where nothing fails too.
     """
-    said = _WARNING.sub("", message.partition("\nIt is another failure")[0])
-    parts = [part.strip(" :.,;()=") for part in _UNSTABLE.split(said)]
+    text = _WARNING.sub("", message.partition("\nIt is another failure")[0])
+    parts = [part.strip(" :.,;()=") for part in _UNSTABLE.split(text)]
     longest = max(parts, key=len, default="")[:_LONGEST].strip()
     return longest if len(longest) >= _SHORTEST else ""
 

@@ -117,8 +117,8 @@ class StageRuns:
 
     def ask(self, platform: str, words: str = "") -> Shown:
         """Runs the graph on a platform. `words`: what the evidence calls it, by default its name."""
-        answer, said = self._asked(parse(platform))
-        self.evidence.append(f"{words or platform} {said}.")
+        answer, reason = self._asked(parse(platform))
+        self.evidence.append(f"{words or platform} {reason}.")
         return answer
 
     def _asked(self, platform: PlatformName) -> tuple[Shown, str]:
@@ -150,8 +150,8 @@ class StageRuns:
     def _failed(self, outcome: Outcome) -> tuple[Shown, str]:
         same = (outcome.status, outcome.signature) == (self.fault.status, self.fault.signature)
         self.same_bits = same or _alike(outcome.signature, self.fault.signature)
-        said = "fails in the same way" if same else f"fails: {_line(outcome.message) or outcome.status}"
-        return "shows" if self.fails else "unclear", said
+        text = "fails in the same way" if same else f"fails: {_line(outcome.message) or outcome.status}"
+        return "shows" if self.fails else "unclear", text
 
     def _row_with(self, platform: PlatformName) -> Row:
         context = self._context

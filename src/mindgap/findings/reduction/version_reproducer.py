@@ -108,9 +108,9 @@ def _in_both(text: str, faulty: Version, expected: Version) -> Reproducer:
     if first == 1:
         status, printed, _ = run_alone(text, faulty.target.python, faulty.target.host)
     right, other, _ = run_alone(text, expected.target.python, expected.target.host)
-    told = ((faulty, status if status == first else 2, printed), (expected, right, other))
-    runs = tuple(VersionRun(each.platform, _SHOWN.get(end, "could not be checked"), _first_line(said), said)
-                 for each, end, said in told)  # fmt: skip
+    results = ((faulty, status if status == first else 2, printed), (expected, right, other))
+    runs = tuple(VersionRun(each.platform, _SHOWN.get(end, "could not be checked"), _first_line(output), output)
+                 for each, end, output in results)  # fmt: skip
     return Reproducer(text, (first, status, right) == (1, 1, 0), printed, runs)
 
 

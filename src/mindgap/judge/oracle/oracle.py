@@ -87,9 +87,9 @@ class Oracle:
         single.update(graph.outputs[each.output] for each in graph.labels.decisions)
         self._deciders = {number: deciders(graph, number, slots) for number in single}
         led = self._decided.union(*(each.numbers for each in self._deciders.values()))
-        beside = {i for n in led for i in operands(graph.nodes[graph.producer[n]])[:2]}
-        beside |= {found[0] for n in led if (found := rounded_before(graph, n)) is not None}
-        self.watched = frozenset(graph.outputs) | led | beside
+        operands_of = {i for n in led for i in operands(graph.nodes[graph.producer[n]])[:2]}
+        operands_of |= {found[0] for n in led if (found := rounded_before(graph, n)) is not None}
+        self.watched = frozenset(graph.outputs) | led | operands_of
         self.parts = segments(graph, segment_bytes)
         free = _free_memory(graph, self.parts, self.watched)
         self._held_bytes = min(HELD * segment_bytes, free // FREE_SHARE)

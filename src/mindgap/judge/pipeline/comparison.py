@@ -93,9 +93,9 @@ class RunContext:
     def weight_copies(self, platform: PlatformName, half: float = 0.0) -> float:
         """How many copies of a graph's weights the platform makes for itself. `half`: the share of their bytes that are
         of 16 bits."""
-        said = self.describe(platform)
-        copies = float(said.get(WEIGHT_COPIES, MOST_COPIES))
-        return copies + half * (float(said.get(HALF_WEIGHT_COPIES, copies)) - copies)
+        description = self.describe(platform)
+        copies = float(description.get(WEIGHT_COPIES, MOST_COPIES))
+        return copies + half * (float(description.get(HALF_WEIGHT_COPIES, copies)) - copies)
 
     def run(
         self, platform: PlatformName, graph: Graph, want: Want = "digests", inputs: Mapping[int, Array] | None = None

@@ -33,9 +33,9 @@ _MOST: Final = 3
 def line_of(run: OwnRun, path: str, drawn: tuple[str, ...] = ()) -> str:
     """Returns the user's line to name: where it fails, where the program asks how it is run, where tracing warned, or
     where it draws random numbers (`drawn`). `path`: of the submodule at fault."""
-    asked = asked_inside(run, path)
-    if run.line or asked:
-        return run.line or _line_in(asked[0][1])
+    questions = asked_inside(run, path)
+    if run.line or questions:
+        return run.line or _line_in(questions[0][1])
     return run.warned[0][0] if run.warned else drawn[0].partition(" ")[0] if drawn else ""
 
 
@@ -45,8 +45,8 @@ def why(run: OwnRun, path: str, drawn: tuple[str, ...] = ()) -> tuple[Reason, ..
         return (Reason("inputs_by_order", names=tuple(f"{name} takes {argument}" for name, argument in run.by_order)),)
     if run.operator:
         return (Reason("custom_operator", line=run.line, names=(run.operator,)),)
-    if asked := asked_inside(run, path):
-        return (Reason("environment_question", module=path, names=tuple(question_words(*each) for each in asked)),)
+    if questions := asked_inside(run, path):
+        return (Reason("environment_question", module=path, names=tuple(question_words(*each) for each in questions)),)
     if run.warned:
         warned = tuple(f"{text} ({line})" for line, text in run.warned[:_MOST])
         return (Reason("tracer_warning", line=run.warned[0][0], names=warned),)
@@ -178,14 +178,14 @@ def led_by(row: Row, faults: Sequence[Fault]) -> Row:
 
 def own_path_of(run: OwnRun, status: OwnPathStatus, text: str, reasons: tuple[Reason, ...] = ()) -> OwnPath:
     """Returns what a row shows of a program's own export."""
-    asked = tuple(question_words(*each) for each in run.asked)
+    questions = tuple(question_words(*each) for each in run.asked)
     if run.unwritten and run.outputs is not None and status not in ("differs", "failed"):
         reasons = (*reasons, Reason("unwritten_arguments", names=run.unwritten))
     detail = with_sentences(text, reasons)
     if run.grown:
         copies = f"a call changes {', '.join(run.grown)}, so that each run was given copies"
         detail = "; ".join(filter(None, (detail, copies)))
-    return OwnPath(status, run.way, detail, asked, run.training, run.seconds, reasons)
+    return OwnPath(status, run.way, detail, questions, run.training, run.seconds, reasons)
 
 
 def not_compared(why: Reason) -> OwnPath:

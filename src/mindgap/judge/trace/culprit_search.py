@@ -114,13 +114,13 @@ class CulpritSearch:
         explanations = self._explanations_of(platform)
         local = self._own(platform, self._reference, public_only(seen.mine, seen.internal)) if explanations else []
         local = [one for one in local if not one.retyped]
-        asked = local if any(one.nodes == finding[0].nodes for one in local) else [*local, finding[0]]
+        confirmed = local if any(one.nodes == finding[0].nodes for one in local) else [*local, finding[0]]
         public = [not hidden for hidden in seen.internal]
         for explanation in explanations:
             # What changes no output explains none of the differences.
             beyond = [
                 one
-                for one in explanation.beyond(asked, platform)
+                for one in explanation.beyond(confirmed, platform)
                 if one.nodes == finding[0].nodes or reaches(self._oracle, one.arrays, self._internal.values)
             ]
             if not beyond and all(explanation.outputs(run, public) for run in seen.runs):
@@ -200,10 +200,10 @@ class CulpritSearch:
         if not self._oracle.graph.nodes or (not broken and not any(e.ill for e in examined)):
             return None
         anchors = self._anchors(side, arrays, examined)
-        asked = side, tuple(anchors)
-        if asked not in self._windows:
-            self._windows[asked] = confirmed_windows(self._oracle, self.singles, side, anchors)
-        window = self._windows[asked]
+        key = side, tuple(anchors)
+        if key not in self._windows:
+            self._windows[key] = confirmed_windows(self._oracle, self.singles, side, anchors)
+        window = self._windows[key]
         if window is not None or not broken:
             return window
         seen = self.values_of(side, arrays)
@@ -229,9 +229,9 @@ class CulpritSearch:
         if seen is not None:
             within = range(len(graph.nodes)) if among is None else among
             return self._first_off(seen, within) or [within[-1]]
-        asked = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind != "calm" or e.ill]
+        numbers = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind != "calm" or e.ill]
         # An output that is an input comes from no node, and whatever spoils it may be anywhere.
-        nodes = leading_to(graph, asked) or [*range(len(graph.nodes))]
+        nodes = leading_to(graph, numbers) or [*range(len(graph.nodes))]
         return nodes[:: max(1, len(nodes) // MOST_SPREAD)]
 
     def _first_off(self, seen: IntermediateValues, among: Collection[int]) -> list[int]:

@@ -111,10 +111,10 @@ class Explanation:
 
     def operator(self, confirmed: Confirmed, platform: PlatformName) -> bool:
         """Nothing that this operator gives on common operands is beyond what the dtype that is computed in allows."""
-        asked = platform, confirmed.nodes
-        if asked not in self._operators:
-            self._operators[asked] = self._operator(confirmed, platform)
-        return self._operators[asked]
+        key = platform, confirmed.nodes
+        if key not in self._operators:
+            self._operators[key] = self._operator(confirmed, platform)
+        return self._operators[key]
 
     def _operator(self, confirmed: Confirmed, platform: PlatformName) -> bool:
         if len(confirmed.nodes) != 1 or confirmed.whole:

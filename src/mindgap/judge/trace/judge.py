@@ -327,9 +327,9 @@ class Judge:
         if not everything and search.skipped is None and not singles.shared(*sides):
             for side, examined, arrays in zip(sides, public, (seen.ours, seen.theirs), strict=True):
                 nodes = {node for each in faults for node in each.nodes}
-                beside = self.search.window_beside(side, arrays, examined, nodes)
-                if beside is not None:
-                    faults.append(IndependentFault(beside, side, beside.nodes))
+                window = self.search.window_beside(side, arrays, examined, nodes)
+                if window is not None:
+                    faults.append(IndependentFault(window, side, window.nodes))
         return faults, search.skipped
 
     def _finding(

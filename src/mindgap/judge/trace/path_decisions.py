@@ -155,12 +155,12 @@ def with_steps(found: Judgement, names: Sequence[str], words: Sequence[Verdict])
     if not steps:
         return found
     worst = [(step, min(each, key=_SEVERITY.index)) for step, each in steps.items()]
-    said: list[str] = []
+    notes: list[str] = []
     for word, group in groupby(worst, key=lambda each: each[1]):
         numbers = [step for step, _ in group]
         span = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-        said.append(f"{span} {word.replace('_', ' ')}")
-    return replace(found, detail=f"{found.detail}; by step: {', '.join(said)}")
+        notes.append(f"{span} {word.replace('_', ' ')}")
+    return replace(found, detail=f"{found.detail}; by step: {', '.join(notes)}")
 
 
 _SEVERITY: Final = (*FINDINGS, "undefined", "internal", "ill_conditioned", "rounding", "identical")

@@ -127,9 +127,9 @@ class OutputProbes:
 
     def _what_was_not_seen(self) -> tuple[str, ...]:
         """What the search could not see."""
-        told: list[str] = []
+        notes: list[str] = []
         if left := sum(map(len, self._waiting)):
-            told.append(f"{left} values were not looked at one by one: allow more probes (--probes)")
+            notes.append(f"{left} values were not looked at one by one: allow more probes (--probes)")
         if self._failures:
-            told.append(f"with some values as outputs {self._platform} gives {next(iter(self._failures))}")
-        return tuple(told)
+            notes.append(f"with some values as outputs {self._platform} gives {next(iter(self._failures))}")
+        return tuple(notes)

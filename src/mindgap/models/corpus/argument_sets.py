@@ -55,8 +55,8 @@ def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
             raise SourceError(f"inputs={file}: give a file of tensors, .npz or .safetensors")
         if not Path(file).is_file():
             raise SourceError(f"inputs={file}: no such file")
-    asked = AskedArguments(int(number or 0), named, {option: int(size) for option, size in sizes.items()})
-    return asked, source.without(*ARGUMENTS)
+    arguments = AskedArguments(int(number or 0), named, {option: int(size) for option, size in sizes.items()})
+    return arguments, source.without(*ARGUMENTS)
 
 
 def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> list[Program]:

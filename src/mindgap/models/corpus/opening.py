@@ -39,7 +39,7 @@ def open_source(text: str) -> list[Program | Captured]:
     nothing.
     """
     activate(None)
-    asked, source = submodule_of(parse(text))
+    submodule, source = submodule_of(parse(text))
     arguments, source = asked_arguments(source)
     path_taken, source = _path_option(source)
     steps, source = steps_option(source)
@@ -48,7 +48,7 @@ def open_source(text: str) -> list[Program | Captured]:
     opened = argument_sets(source.kind.open(source), arguments)
     if call is not None:
         opened = [decoding_program(one, call) for one in opened]
-    programs: list[Program | Captured] = [*opened] if asked is None else [inside(one, asked) for one in opened]
+    programs: list[Program | Captured] = [*opened] if submodule is None else [inside(one, submodule) for one in opened]
     if steps:
         programs = [stepwise(one, steps) for one in programs]
     if selection is not None:
@@ -58,12 +58,12 @@ def open_source(text: str) -> list[Program | Captured]:
 
 def _path_option(source: Source) -> tuple[bool, Source]:
     """Returns whether a source's options ask for the path that values decide, and the source without that option."""
-    asked = source.options.get("path_taken")
-    if asked is None:
+    option = source.options.get("path_taken")
+    if option is None:
         return False, source
-    if asked not in ("0", "1"):
-        raise SourceError(f"{source.text}: path_taken={asked}; write path_taken=1 or path_taken=0")
-    return asked == "1", source.without("path_taken")
+    if option not in ("0", "1"):
+        raise SourceError(f"{source.text}: path_taken={option}; write path_taken=1 or path_taken=0")
+    return option == "1", source.without("path_taken")
 
 
 def _along_path(one: Program | Captured) -> Program:
@@ -128,8 +128,8 @@ def capture_built(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
             warnings.simplefilter("default", UnprovenCapture)
-            for told in (CompiledPart, PathTaken, QuantisedPart, WrongDeclaration):
-                warnings.simplefilter("default", told)
+            for category in (CompiledPart, PathTaken, QuantisedPart, WrongDeclaration):
+                warnings.simplefilter("default", category)
             return _captured(built, tensors, weights, verify, backward, optimizer)
     except ReplayDiffers as error:
         if isinstance(built.program, TranslatedModel):  # it has no Python of a user's

@@ -81,12 +81,12 @@ def _next_arguments(
 def steps_option(source: Source) -> tuple[int, Source]:
     """Returns how many steps a source's options ask for (0: none), and the source without that option. Raises
     `SourceError`."""
-    asked = source.options.get("steps")
-    if asked is None:
+    option = source.options.get("steps")
+    if option is None:
         return 0, source
-    if not asked.isdecimal() or not 1 <= int(asked) <= _MOST:
-        raise SourceError(f"{source.text}: steps={asked}; it takes a whole number from 1 to {_MOST}")
-    return int(asked), source.without("steps")
+    if not option.isdecimal() or not 1 <= int(option) <= _MOST:
+        raise SourceError(f"{source.text}: steps={option}; it takes a whole number from 1 to {_MOST}")
+    return int(option), source.without("steps")
 
 
 def stepwise(one: Program | Captured, steps: int) -> Program:

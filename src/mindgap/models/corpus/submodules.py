@@ -89,11 +89,11 @@ def described(source: str, parts: Sequence[CapturablePart]) -> str:
     """Returns one line on the submodules that can be captured, with a command for the first."""
     if not parts:
         return "; no submodule that it calls can be captured either"
-    asked, plain = submodule_of(parse(source))
-    outer = f"{asked.path}." if asked is not None and asked.path != "." else ""
+    submodule, plain = submodule_of(parse(source))
+    outer = f"{submodule.path}." if submodule is not None and submodule.path != "." else ""
     listed = ", ".join(_described(outer, part) for part in parts)
     options = "&".join(f"{name}={value}" for name, value in plain.options.items())
-    text = f"{source.partition('?')[0]}{'?' if options else ''}{options}" if asked is not None else source
+    text = f"{source.partition('?')[0]}{'?' if options else ''}{options}" if submodule is not None else source
     command = f"mindgap capture {shlex.quote(text)} --inside {outer}{parts[0].path} -o FILE.mindgap"
     return f"; these submodules can be captured: {listed}; for example: {command}"
 

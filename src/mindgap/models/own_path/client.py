@@ -249,8 +249,8 @@ class OwnPathClient:
             return None
         if platform in self._files:
             path = self._files[platform].resolve()
-            asked = path.suffix == ".onnx"
-            frame = self._ask_of_program("changes", source, platform, path=str(path)) if asked else None
+            is_file = path.suffix == ".onnx"
+            frame = self._ask_of_program("changes", source, platform, path=str(path)) if is_file else None
             return None if frame is None else Located("", "", changes=file_changes_of(frame.header))
         backend = find(platform)[0]
         runner = program_runner_of(backend, platform)
@@ -340,12 +340,12 @@ class OwnPathClient:
             left = self._until - time.monotonic()
             file = {"file": self._file(source, platform) is not None, "input_map": self._input_map}
             prepare = [runner.prepare, dict(platform.backend_options)] if runner.prepare else []
-            asked = {
+            header = {
                 "kind": kind, "source": source, "runner": runner_json(runner), "prepare": prepare, **file, **more,
             }  # fmt: skip
             stage = f"running the program by {self._way(source, platform, runner)}"
             seconds = self._deadline_s * _slower(backend, self._capture_env)
-            frame = client.ask(asked, arrays, RequestLimits(min(seconds, max(left, LEAST_S)), waits=True), stage)
+            frame = client.ask(header, arrays, RequestLimits(min(seconds, max(left, LEAST_S)), waits=True), stage)
             if frame.header.get("spoiled"):
                 client.close()
         if frame.header["kind"] in ("failed", "refused"):

@@ -82,12 +82,12 @@ class DynamicDimensions:
 def asked_dimensions(program: FlatProgram, sizes: Sequence[DynamicSize]) -> DynamicDimensions:
     """Returns the dimensions that a user names. Raises `MindgapError` for one that no argument has."""
     places = {size.name: _places(program, size.name) for size in sizes}
-    told: list[dict[int, Any]] = [{} for _ in program.tensors]
+    dimensions_of: list[dict[int, Any]] = [{} for _ in program.tensors]
     for size in sizes:
         dimension = torch.export.Dim(size.name.replace(".", "_"), min=size.low, max=size.high)
         for place in places[size.name]:
-            told[place.tensor][place.axis] = dimension
-    return DynamicDimensions(tuple(sizes), places, {"tensors": tuple(told)})
+            dimensions_of[place.tensor][place.axis] = dimension
+    return DynamicDimensions(tuple(sizes), places, {"tensors": tuple(dimensions_of)})
 
 
 def declared_dimensions(program: FlatProgram, declared: Any) -> DynamicDimensions:
@@ -96,12 +96,12 @@ def declared_dimensions(program: FlatProgram, declared: Any) -> DynamicDimension
     A range without an end reaches one more than twice the size that the arguments have. Dimensions without a name
     (`Dim.AUTO`, `Dim.DYNAMIC`) of one size have one size in every run.
     """
-    told = _declared_of(program, declared)
+    dimensions_of = _declared_of(program, declared)
     sizes: dict[str, DynamicSize] = {}
     places: dict[str, list[_Place]] = {}
     unnamed: dict[int, str] = {}
     for number, (name, tensor) in enumerate(zip(program.names, program.tensors, strict=True)):
-        for axis, dimension in told[number].items():
+        for axis, dimension in dimensions_of[number].items():
             if axis not in range(-tensor.dim(), tensor.dim()):
                 raise MindgapError(f"dynamic_shapes: {name} {list(tensor.shape)} has no dimension {axis!r}")
             given = int(tensor.shape[axis])
@@ -117,7 +117,7 @@ def declared_dimensions(program: FlatProgram, declared: Any) -> DynamicDimension
             sizes.setdefault(called, DynamicSize(called, max(int(root.min or 0), 2 if hint else 1), high))
     if not sizes:
         raise MindgapError("dynamic_shapes: no dimension in it is dynamic")
-    return DynamicDimensions(tuple(sizes.values()), places, {"tensors": tuple(told)})
+    return DynamicDimensions(tuple(sizes.values()), places, {"tensors": tuple(dimensions_of)})
 
 
 def _declared_of(program: FlatProgram, declared: Any) -> list[dict[int, Any]]:
@@ -158,8 +158,8 @@ def _declared_of(program: FlatProgram, declared: Any) -> list[dict[int, Any]]:
 
 def told_of_dimensions(runner: ScriptRunner) -> ScriptRunner | None:
     """Returns the runner whose export keeps the `dynamic_shapes` of its program open; None if it exports nothing."""
-    told = [(old, new) for old, new in _TOLD.items() if old in runner.run]
-    return replace(runner, run=runner.run.replace(*told[0])) if told else None
+    replacements = [(old, new) for old, new in _TOLD.items() if old in runner.run]
+    return replace(runner, run=runner.run.replace(*replacements[0])) if replacements else None
 
 
 def run_sizes(

@@ -70,8 +70,8 @@ def questions(program: FlatProgram, run: Callable[[], object] | None = None) -> 
         else:
             return
         if not _asked_by_torch(frame):
-            asked = Question(name, current_origin(paths))
-            by_key.setdefault((name, asked.line), asked)
+            question = Question(name, current_origin(paths))
+            by_key.setdefault((name, question.line), question)
 
     before = sys.getprofile()
     sys.setprofile(noted)

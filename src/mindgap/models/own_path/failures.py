@@ -89,7 +89,7 @@ class InputsNotMatched(ValueError):
 
 def failure_of(error: BaseException, runner: ScriptRunner, program: FlatProgram) -> Failure:
     """Returns what an error that a runner raised says of a program."""
-    said = "\n".join(str(each) for each in _causes(error))
+    text = "\n".join(str(each) for each in _causes(error))
     failure = _with_operator(_failure(error, runner), error, program)
     # A refusal of ours, of an exporter, and of a front end that takes what it exports, is not the runtime's.
     lines = [
@@ -97,7 +97,7 @@ def failure_of(error: BaseException, runner: ScriptRunner, program: FlatProgram)
     ]
     exports = any("once(" in line for line in lines)
     of_the_runtime = bool(runner.refusal) and not failure.ours and not failure.operator and not exports
-    return replace(failure, refused=of_the_runtime and re.search(runner.refusal, said) is not None)
+    return replace(failure, refused=of_the_runtime and re.search(runner.refusal, text) is not None)
 
 
 def _failure(error: BaseException, runner: ScriptRunner) -> Failure:
@@ -156,10 +156,10 @@ def _line_calling(operators: Sequence[str], program: FlatProgram) -> str:
             nodes = torch.export.export(program, program.fresh(), dynamic_shapes=shapes).graph.nodes
     except Exception:
         return ""
-    asked = tuple(operator.replace("::", ".") for operator in operators)
+    names = tuple(operator.replace("::", ".") for operator in operators)
     called = (
         node for node in nodes
-        if str(node.target).startswith(asked) or getattr(node.target, "__name__", "") in asked
+        if str(node.target).startswith(names) or getattr(node.target, "__name__", "") in names
     )  # fmt: skip
     return next((line for node in called if (line := users_line_in(str(node.meta.get("stack_trace", ""))))), "")
 
@@ -188,6 +188,6 @@ def _message(causes: Sequence[BaseException]) -> str:
     for error in reversed(causes):
         for line in str(error).splitlines():
             if not _REPORT.match(line.strip()):
-                said = _FUNCTION.sub(r"\1", line.strip().removeprefix("-- "))
-                return f"{type(error).__name__}: {_sentences(_FOLDERS.sub('', shortened_paths(said))).rstrip('.:')}"
+                text = _FUNCTION.sub(r"\1", line.strip().removeprefix("-- "))
+                return f"{type(error).__name__}: {_sentences(_FOLDERS.sub('', shortened_paths(text))).rstrip('.:')}"
     return one_line(causes[0])

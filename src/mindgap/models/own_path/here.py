@@ -61,8 +61,8 @@ class ProgramHere:
         runner = program_runner_of(find(platform)[0], platform)
         assert runner is not None, "only what ran is located"
         with _quietly():
-            asked: dict[str, Any] = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "sizes": []}
-            header, _ = self._programs.locate({**asked, **dataclasses.asdict(shown)})
+            request: dict[str, Any] = {"source": "", "runner": runner_json(runner), "seconds": SEARCH_S, "sizes": []}
+            header, _ = self._programs.locate({**request, **dataclasses.asdict(shown)})
         return Located(**{each.name: header[each.name] for each in dataclasses.fields(Located)})
 
     def eager_again(self, platform: PlatformName) -> Sequence[Array]:

@@ -119,11 +119,13 @@ def _fresh(model: Any, program: FlatProgram) -> Any:
     version = next((int(each.version) for each in model.opset_import if each.domain in ("", "ai.onnx")), _LEAST_SET)
     traced = any(node.metadata_props for node in model.graph.node)
     for dynamo in (traced, not traced):
-        asked = max(version, _LEAST_SET) if dynamo else version
+        version_wanted = max(version, _LEAST_SET) if dynamo else version
         written = io.BytesIO()
         try:
             with torch.no_grad():
-                _EXPORTER.export(program, program.fresh(), written, dynamo=dynamo, opset_version=asked, verbose=False)
+                _EXPORTER.export(
+                    program, program.fresh(), written, dynamo=dynamo, opset_version=version_wanted, verbose=False
+                )
             return _LIBRARY.load_from_string(written.getvalue())
         except Exception:  # what an exporter refuses shows nothing of the file
             continue

@@ -125,12 +125,12 @@ def _make_dynamic(module: FlatProgram, fed: FlatProgram) -> bool:
     """Has an export keep the dimensions open whose sizes differ. Returns whether there are any."""
     if [each.dim() for each in module.tensors] != [each.dim() for each in fed.tensors]:
         return False
-    told = tuple(
+    specifications = tuple(
         {axis: torch.export.Dim.AUTO for axis in range(old.dim()) if old.shape[axis] != new.shape[axis]}
         for old, new in zip(module.tensors, fed.tensors, strict=True)
     )
-    module.dynamic_shapes = {"tensors": told}
-    return any(told)
+    module.dynamic_shapes = {"tensors": specifications}
+    return any(specifications)
 
 
 def least(arrays: Sequence[Array]) -> float:

@@ -225,15 +225,15 @@ def _other_architecture(
     emulation.write_starter(venv / "bin" / "python", str(root / "usr" / "bin" / package))
     emulation.write_compiler(venv / "bin")
     write_identity(root, venv / "bin" / "python")
-    asked = {project_name(each): each for each in (*recipe.requirements, *requirements)}
+    requested = {project_name(each): each for each in (*recipe.requirements, *requirements)}
     packages = venv / "lib" / package / "site-packages"
     _install_wheels(
-        [*asked.values(), *(each for each in NEEDED if project_name(each) not in asked)], emulation.machine,
+        [*requested.values(), *(each for each in NEEDED if project_name(each) not in requested)], emulation.machine,
         package.removeprefix("python"), _glibc(files), packages, say,
     )  # fmt: skip
     start_programs_by(emulation, packages)
     python = str(venv / "bin" / "python")
-    return Environment(name, python, tuple(asked.values()), created=True, emulation=emulation)
+    return Environment(name, python, tuple(requested.values()), created=True, emulation=emulation)
 
 
 def write_identity(root: Path, python: Path) -> None:

@@ -74,10 +74,10 @@ class Environment:
     @property
     def creation(self) -> str:
         """The command that makes it."""
-        asked = "".join(f" '{each}'" for each in self.requirements) if self.created else f" --python {self.python}"
+        arguments = "".join(f" '{each}'" for each in self.requirements) if self.created else f" --python {self.python}"
         if self.emulation is not None:
-            asked += f" --arch {self.emulation.machine} --cpu {self.emulation.processor}"
-        return f"mindgap env create {self.name}{asked}"
+            arguments += f" --arch {self.emulation.machine} --cpu {self.emulation.processor}"
+        return f"mindgap env create {self.name}{arguments}"
 
     @property
     def illegal_instruction(self) -> str:
@@ -85,10 +85,10 @@ class Environment:
         emulated."""
         if self.emulation is None:
             return ""
-        asked = "".join(f" '{each}'" for each in self.requirements)
+        arguments = "".join(f" '{each}'" for each in self.requirements)
         return (
             f"an instruction that {self.emulation.processor} or its emulator lacks; mindgap env create {self.name}-max "
-            f"--arch {self.emulation.machine} --cpu max{asked} makes a processor with all that the emulator knows"
+            f"--arch {self.emulation.machine} --cpu max{arguments} makes a processor with all that the emulator knows"
         )
 
     @property
@@ -171,9 +171,9 @@ class Environment:
 
     def save(self) -> None:
         """Writes the record."""
-        beside = self.folder / f"{_RECORD}.{os.getpid()}"
-        beside.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-        beside.replace(self.folder / _RECORD)
+        temporary = self.folder / f"{_RECORD}.{os.getpid()}"
+        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        temporary.replace(self.folder / _RECORD)
 
     def _more(self) -> str:
         return str(self.packages) if self.packages.is_dir() else ""
@@ -301,9 +301,9 @@ def _answer(name: str, python: str, slower: float, asked: tuple[str, ...]) -> di
             raise ValueError
         return data
     except (IndexError, ValueError):
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+        reply = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
         raise EnvironmentProblem(
-            f"environment {name}: {python} is no Python that works (status {done.returncode}): {said}"
+            f"environment {name}: {python} is no Python that works (status {done.returncode}): {reply}"
         ) from None
 
 

@@ -96,6 +96,6 @@ def _run(
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentProblem(f"{what}: {error}") from error
     if done.returncode and must:
-        said = [line for line in (done.stderr or done.stdout).splitlines() if line.startswith("E:")]
-        raise EnvironmentProblem(f"{what}: {said[0] if said else f'status {done.returncode}'}")
+        errors = [line for line in (done.stderr or done.stdout).splitlines() if line.startswith("E:")]
+        raise EnvironmentProblem(f"{what}: {errors[0] if errors else f'status {done.returncode}'}")
     return done.stdout

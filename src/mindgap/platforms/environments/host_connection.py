@@ -145,7 +145,7 @@ class HostConnection:
         """Waits for the greeting. What a login prints before it is left out."""
         assert self.process.stdout is not None and self.process.stderr is not None
         out, err = self.process.stdout.fileno(), self.process.stderr.fileno()
-        got, said = b"", b""
+        got, printed = b"", b""
         poll = select.poll()
         for fd in (out, err):
             os.set_blocking(fd, False)
@@ -158,11 +158,11 @@ class HostConnection:
                 # Of standard output no byte behind the greeting is taken: nothing is sent before the order.
                 data = os.read(fd, _READ)
                 if not data and fd == out:
-                    raise self._no_greeting(got, said)
+                    raise self._no_greeting(got, printed)
                 if not data:
                     poll.unregister(fd)
                 elif fd == err:
-                    said = (said + self.link.without_records(data))[-_TAIL:]
+                    printed = (printed + self.link.without_records(data))[-_TAIL:]
                 else:
                     got += data
             before, found, after = got.partition(GREETING.encode())
@@ -174,7 +174,7 @@ class HostConnection:
                     f"host {self._host.name}: {len(got)} bytes came on standard output and no greeting of mindgap: "
                     f"its command {self._host.words} starts something else"
                 )
-        last = _last_line(said) or _last_line(got)
+        last = _last_line(printed) or _last_line(got)
         heard = f"; it says: {last}" if last else ""
         raise HostProblem(f"host {self._host.name}: no answer within {within_s:g} s{heard}; {_PASSWORD}")
 
@@ -282,8 +282,8 @@ def versions_there(host: Host, packages: tuple[str, ...]) -> Mapping[str, str]:
     try:
         return {name: str(version) for name, version in dict(json.loads(out)).items()}
     except (ValueError, TypeError, RecursionError):
-        said = _last_line(err.encode()) or f"status {status}"
-        raise HostProblem(f"host {host.name}: its Python does not tell versions: {said}") from None
+        reason = _last_line(err.encode()) or f"status {status}"
+        raise HostProblem(f"host {host.name}: its Python does not tell versions: {reason}") from None
 
 
 @cache

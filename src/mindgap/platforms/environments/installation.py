@@ -56,13 +56,15 @@ def create_from_recipe(recipe: EnvironmentRecipe, say: Say) -> Environment:
 
     Raises `EnvironmentProblem` as `create` does.
     """
-    asked = (*recipe.requirements, *recipe.no_deps, *recipe.npm)
+    requirements_wanted = (*recipe.requirements, *recipe.no_deps, *recipe.npm)
     layered = not recipe.isolated
     uv = None if layered else shutil.which("uv")
     with new_folder(recipe.name) as folder:
-        made = Environment(recipe.name, str(_interpreter(folder / "venv")), asked, created=True, layered=layered)
+        made = Environment(
+            recipe.name, str(_interpreter(folder / "venv")), requirements_wanted, created=True, layered=layered
+        )
         make_venv(folder / "venv", sys.executable, uv, layered=layered, say=say)
-        say(f"installing {' '.join(asked)} ({recipe.download_mb:g} MB to download)")
+        say(f"installing {' '.join(requirements_wanted)} ({recipe.download_mb:g} MB to download)")
         if recipe.isolated:
             install(made.python, [*recipe.requirements, *NEEDED], uv)
         elif recipe.requirements:
@@ -199,8 +201,8 @@ def run(command: Sequence[str], what: str) -> str:
     except OSError as error:
         raise EnvironmentProblem(f"{what}: {error}") from error
     if done.returncode != 0:
-        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        errors = [line for line in said if line.lstrip().lower().startswith("error")] or said
+        lines = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        errors = [line for line in lines if line.lstrip().lower().startswith("error")] or lines
         raise EnvironmentProblem(f"{what}: {errors[-1] if errors else f'status {done.returncode}'}")
     return done.stdout
 

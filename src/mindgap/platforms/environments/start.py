@@ -95,11 +95,11 @@ def _main() -> None:
     sys.path = [folder for folder in sys.path if folder not in foreign] + foreign
     first, more = sys.argv[1:3]
     sys.path += [folder for folder in more.split(os.pathsep) if folder]
-    asked = {"--facts": _facts, "--versions": _versions}.get(first)
-    if asked is not None:
+    function = {"--facts": _facts, "--versions": _versions}.get(first)
+    if function is not None:
         import json
 
-        sys.stdout.write(json.dumps(asked(sys.argv[3:])) + "\n")
+        sys.stdout.write(json.dumps(function(sys.argv[3:])) + "\n")
         return
     import runpy
 

@@ -99,10 +99,10 @@ def _read(file: Path) -> _Found | None:
 
 def _write(file: Path, found: _Found) -> None:
     """Writes a file. If the directory is full or gone, the other workers export for themselves."""
-    beside = file.with_name(f"{file.name}.{os.getpid()}")
+    temporary = file.with_name(f"{file.name}.{os.getpid()}")
     with suppress(OSError):
-        beside.write_bytes(_encode(found))
-        beside.replace(file)
+        temporary.write_bytes(_encode(found))
+        temporary.replace(file)
         written = [entry for entry in os.scandir(file.parent) if entry.name.endswith(".export")]
         if len(written) > _MOST_FILES:
             written.sort(key=lambda entry: entry.stat().st_mtime_ns)

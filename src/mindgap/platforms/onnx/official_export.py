@@ -54,8 +54,8 @@ def export_official(graph: Graph, inputs: Sequence[Array]) -> Exported:
 
 def _origin(node: Any) -> str:
     """Returns the ATen operator in a node's metadata; empty for a node that the optimiser made."""
-    said = re.findall(r"\baten\.\w+\.\w+", str(node.metadata_props.get("namespace", "")))
-    return said[-1] if said else ""
+    names = re.findall(r"\baten\.\w+\.\w+", str(node.metadata_props.get("namespace", "")))
+    return names[-1] if names else ""
 
 
 def _typed(error: BaseException, program: ExportedGraph) -> Exception:

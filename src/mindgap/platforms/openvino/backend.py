@@ -228,8 +228,8 @@ def _node_precisions(compiled: Any) -> dict[str, int]:
     """Counts the compiled model's nodes by type and precision (`Convolution:f32`)."""
     precisions: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ordered_ops():
-        said = node.get_rt_info()
-        precisions[f"{said['layerType'].astype(str)}:{said['runtimePrecision'].astype(str)}"] += 1
+        info = node.get_rt_info()
+        precisions[f"{info['layerType'].astype(str)}:{info['runtimePrecision'].astype(str)}"] += 1
     return dict(sorted(precisions.items()))
 
 

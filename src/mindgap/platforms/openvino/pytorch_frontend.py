@@ -147,19 +147,19 @@ def _operator(found: Reading, program: ExportedGraph) -> str:
     A node of the model is called `convolution/aten.convolution.default/Convolution`: the node of the program, its
     operator, OpenVINO's own.
     """
-    said, (name, *below) = found.operator, found.node.split("/")
+    operator, (name, *below) = found.operator, found.node.split("/")
     called = {node.name: str(node.target) for node in program.exported.graph.nodes if node.op == "call_function"}
-    for op in (said, *below[:1]):
+    for op in (operator, *below[:1]):
         if op in called.values():
             return op
-    if not said and not name:
+    if not operator and not name:
         return ""
     for node in _decompose(program).graph.nodes:
-        if (name and node.name == name) or str(node.target) == said:
+        if (name and node.name == name) or str(node.target) == operator:
             for source in node.meta.get("from_node", ()):
                 if source.name in called:
                     return called[source.name]
-    return said if not said or said.startswith("aten.") else f"openvino.{said}"
+    return operator if not operator or operator.startswith("aten.") else f"openvino.{operator}"
 
 
 def _decompose(program: ExportedGraph) -> Any:

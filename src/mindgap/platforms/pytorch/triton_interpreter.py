@@ -50,9 +50,9 @@ class TritonInterpreterPlatform:
     def describe(self) -> Mapping[str, Any]:
         from importlib.metadata import version
 
-        said = dict(self._description)
-        said["versions"] = {**said.get("versions", {}), "triton": version("triton")}
-        return {**said, EXECUTION: _EXECUTION, PYTORCH_DECOMPOSITIONS: True, "block": self._block}
+        description = dict(self._description)
+        description["versions"] = {**description.get("versions", {}), "triton": version("triton")}
+        return {**description, EXECUTION: _EXECUTION, PYTORCH_DECOMPOSITIONS: True, "block": self._block}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         """Compiles and runs the graph once. Raises `Unsupported` for a kernel or function that has no interpretation

@@ -55,13 +55,13 @@ class CompletionRequest:
 
     def body(self) -> dict[str, Any]:
         """The body of the request."""
-        asked: dict[str, Any] = {
+        content: dict[str, Any] = {
             "model": self.model, "max_tokens": self.max_tokens, "temperature": 0, "seed": self.seed,
             "stream": self.stream,
         }  # fmt: skip
         if self.chat:
-            return {**asked, "messages": [{"role": "user", "content": self.prompt}], "logprobs": True}
-        return {**asked, "prompt": self.prompt, "logprobs": 1}
+            return {**content, "messages": [{"role": "user", "content": self.prompt}], "logprobs": True}
+        return {**content, "prompt": self.prompt, "logprobs": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,11 +263,11 @@ def _pause(headers: Message) -> float | None:
 
 def _said(error: HTTPError) -> str:
     try:
-        said = error.read(4096).decode(errors="replace")
+        text = error.read(4096).decode(errors="replace")
     except (OSError, http.client.HTTPException):
-        said = ""
+        text = ""
     limited = "it limits the rate: " if error.code == 429 else ""
-    return f"{limited}status {error.code} {_shown(str(error.reason))}: {_shown(said)}".rstrip(": ")
+    return f"{limited}status {error.code} {_shown(str(error.reason))}: {_shown(text)}".rstrip(": ")
 
 
 def _reason(error: Exception) -> str:

@@ -19,12 +19,12 @@ def facts_of(
     """
     names = {platform.device_mode for platform in platforms if not platform.is_import_path}
     registered = {info.platform: info for info in list_platforms(names)}
-    asked = [_fact(platform, registered) for platform in dict.fromkeys(platforms)]
-    for fact in asked:
+    facts = [_fact(platform, registered) for platform in dict.fromkeys(platforms)]
+    for fact in facts:
         if not fact.available and (fact.platform == reference or not skip_unavailable):
             raise PlatformError(f"platform {fact.platform} is not available here: {fact.reason}")
     absent = [_plain(info) for info in registered.values() if not info.available and info.platform not in names]
-    return (*asked, *absent)
+    return (*facts, *absent)
 
 
 def _fact(platform: PlatformName, registered: dict[str, PlatformInfo]) -> PlatformFacts:

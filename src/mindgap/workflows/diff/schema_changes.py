@@ -75,9 +75,9 @@ def _compared(
     op: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, calls: set[Call], models: tuple[str, ...]
 ) -> SchemaChange:
     if old is None or new is None:
-        said = "the new version has no such operator" if new is None else "the old version has no such operator"
+        change = "the new version has no such operator" if new is None else "the old version has no such operator"
         texts = ["" if side is None else str(side["schema"]) for side in (old, new)]
-        return SchemaChange(op, texts[0], texts[1], (said,), False, models)
+        return SchemaChange(op, texts[0], texts[1], (change,), False, models)
     changes: list[str] = []
     defaults = False
     were = {name: default for name, default, *_ in old["arguments"]}
@@ -128,5 +128,5 @@ def _schemas(overloads: list[str], environment: str | None) -> dict[str, dict[st
     try:
         return json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        said = (done.stderr.strip() or f"status {done.returncode}").splitlines()[-1]
-        raise EnvironmentProblem(f"environment {environment}: its operators cannot be asked for: {said}") from None
+        last = (done.stderr.strip() or f"status {done.returncode}").splitlines()[-1]
+        raise EnvironmentProblem(f"environment {environment}: its operators cannot be asked for: {last}") from None

@@ -181,10 +181,10 @@ class Session:
         settings = settings or RunSettings()
         settings = dataclasses.replace(settings, reference=canonical(settings.reference))
         budget = TimeBudget(settings.budget_s)
-        asked = [canonical(platform) for platform in platforms]
-        facts = self._facts_of([settings.reference, *asked], settings.reference, skip_unavailable)
+        names = [canonical(platform) for platform in platforms]
+        facts = self._facts_of([settings.reference, *names], settings.reference, skip_unavailable)
         there = {fact.platform for fact in facts if fact.available}
-        wanted = [platform for platform in dict.fromkeys(asked) if platform in there]
+        wanted = [platform for platform in dict.fromkeys(names) if platform in there]
         empty = Report(
             settings.reference, facts, (), (), created=datetime.now(UTC).isoformat(timespec="seconds"),
             version=version("mindgap"),

@@ -129,8 +129,8 @@ def mark_known_changes(
 
     marked = mark_known(known, together(found), accept=accept, keys=keys)
     rows = iter(marked.report.rows)
-    told = (dataclasses.replace(each.report, rows=tuple(next(rows) for _ in each.report.rows)) for each in found)
-    return tuple(dataclasses.replace(each, report=report) for each, report in zip(found, told, strict=True)), marked
+    reports = (dataclasses.replace(each.report, rows=tuple(next(rows) for _ in each.report.rows)) for each in found)
+    return tuple(dataclasses.replace(each, report=report) for each, report in zip(found, reports, strict=True)), marked
 
 
 def in_environment(platform: str, environment: str | None) -> PlatformName:
@@ -201,8 +201,8 @@ def upgrade(
         raise MindgapError("a run is resumed from a store: name it with --store DIR")
     if before == after:
         raise MindgapError("an upgrade is from one environment to another: name them with --from and --to")
-    asked = list(dict.fromkeys(platforms))
-    pairs = [(in_environment(each, before), in_environment(each, after)) for each in asked]
+    requested = list(dict.fromkeys(platforms))
+    pairs = [(in_environment(each, before), in_environment(each, after)) for each in requested]
     versions = [version_changes(*pair) for pair in pairs]
     graphs = {each.name: _CapturedOnce(each) for each in with_distinct_names(list(subjects))}
     once = [_with_file(each, [new for _, new in pairs]) for each in graphs.values()]

@@ -176,11 +176,11 @@ class _Sampling:
 
     def _sampled(self, worker: WorkerClient, base: str, lost: list[str]) -> Frame | None:
         """Samples one base; again without mutations if the process ended, and None if it ended again."""
-        asked = {"kind": "sample_regions", "base": base, "seed": f"{self._seed}:{base}"}
+        request = {"kind": "sample_regions", "base": base, "seed": f"{self._seed}:{base}"}
         data = np.frombuffer(encode(self._catalogue.store.get_graph(base), labels=False), np.uint8)
         for mutated in (self._options.mutated, 0):
             try:
-                return worker.ask({**asked, "wanted": asdict(replace(self._options, mutated=mutated))}, [data], _BASE)
+                return worker.ask({**request, "wanted": asdict(replace(self._options, mutated=mutated))}, [data], _BASE)
             except WorkerFailed as failed:
                 lost.append(f"the process ended: {failed.message}")
         return None
@@ -213,13 +213,13 @@ def region_service(_: Channel, tensors: str) -> Service:
     process. `tensors`: where the bases' stored tensors are."""
 
     def answer(frame: Frame) -> Answer:
-        asked = frame.header
+        request = frame.header
         graph = decode(frame.arrays[0].tobytes())
-        options = SamplerOptions(**asked["wanted"])
+        options = SamplerOptions(**request["wanted"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tried = list(
-                sample_regions(asked["base"], graph, Random(asked["seed"]), options, tensors=TensorStore(tensors))
+                sample_regions(request["base"], graph, Random(request["seed"]), options, tensors=TensorStore(tensors))
             )
         data = to_bytes([one.region for one in tried if one.region is not None])
         header = {"kind": "regions", "tried": [[one.kind, one.reason] for one in tried]}

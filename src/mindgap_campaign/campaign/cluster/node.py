@@ -131,8 +131,8 @@ class CampaignNode:
             if why := start_error(about):
                 raise MindgapError(f"platform {name} cannot be opened on node {self.host}: {why}")
         self._gathered = GatheredRuns(self._pool, [n for n in self._names if self._batch(n) > 1])
-        asked = {fact.platform: fact for fact in facts if fact.platform in self._names}
-        return NodeReport(self.host, asked, {name: dict(about) for name, about in descriptions.items()})
+        facts_by_name = {fact.platform: fact for fact in facts if fact.platform in self._names}
+        return NodeReport(self.host, facts_by_name, {name: dict(about) for name, about in descriptions.items()})
 
     def begin(self, terms: SessionTerms) -> None:
         """Takes the terms of the session."""
@@ -259,8 +259,8 @@ class CampaignNode:
             return self._judges
 
     def _batch(self, platform: PlatformName) -> int:
-        asked = self._setup.plan.platforms.get(platform)
-        return 1 if asked is None else asked.batch
+        plan_of = self._setup.plan.platforms.get(platform)
+        return 1 if plan_of is None else plan_of.batch
 
     def _check_place(self) -> None:
         """Raises `MindgapError` if this node does not see the campaign's store, or cannot write there."""

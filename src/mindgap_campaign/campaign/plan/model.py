@@ -192,12 +192,12 @@ def platform_plans(
     names: Sequence[str], *, variants: int | None = None, cpu_minutes: float | None = None, batch: int = 1
 ) -> dict[PlatformName, PlatformPlan]:
     """Returns the same plan for each of the named platforms. Raises `MindgapError` for an unknown one, or one twice."""
-    asked = PlatformPlan(variants=variants, cpu_minutes=cpu_minutes, batch=batch)
+    defaults = PlatformPlan(variants=variants, cpu_minutes=cpu_minutes, batch=batch)
     plans: dict[PlatformName, PlatformPlan] = {}
     for name in map(canonical, names):
         if name in plans:
             raise PlanError(f"{name} is named twice")
-        plans[name] = asked
+        plans[name] = defaults
     return plans
 
 

@@ -61,9 +61,9 @@ def findings_of(directory: CampaignDirectory, words: Sequence[str] = (), platfor
             raise MindgapError(f"--word {word}: it takes one of {', '.join(FINDINGS)}")
     if platform:
         _require_platform(directory, platform)
-    asked = {"run": directory.run, "words": list(words or FINDINGS), "platform": platform}
+    parameters = {"run": directory.run, "words": list(words or FINDINGS), "platform": platform}
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in directory.store.rows(_ROWS, asked):
+    for row in directory.store.rows(_ROWS, parameters):
         key = finding_key(row["platform"], row["word"], row["culprit_op"], row["signature"] or "")
         groups.setdefault((row["run"], key), []).append(row)
     groups_found = [_group(rows) for rows in groups.values()]

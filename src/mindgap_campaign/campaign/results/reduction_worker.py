@@ -61,11 +61,11 @@ def reduction_service(_: Channel, directory: str, out: str, limits: Mapping[str,
     pool, within = new_pool(campaign, tensors), ReductionLimits(**limits or {})
 
     def answer(frame: Frame) -> Answer:
-        asked = frame.header
+        request = frame.header
         before = _cpu_seconds()
         try:
             summary = reduce_case(
-                campaign, asked["case"], recorded(asked["platform"]), Path(out), within, asked["seen"],
+                campaign, request["case"], recorded(request["platform"]), Path(out), within, request["seen"],
                 tensors, pool,
             )  # fmt: skip
             header = {"kind": "reduced", "file": str(Path(summary.script).with_suffix(".json"))}

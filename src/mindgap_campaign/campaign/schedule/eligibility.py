@@ -69,5 +69,5 @@ def read_eligibility(
 
 def _inference_only(pool: JobRunner, plan: Plan, platform: PlatformName) -> bool:
     """Tells whether the platform runs no gradient operators: by the plan, else by its description."""
-    asked = plan.platforms[platform].gradients if platform in plan.platforms else None
-    return bool(pool.describe(platform).get(INFERENCE_ONLY)) if asked is None else not asked
+    wanted = plan.platforms[platform].gradients if platform in plan.platforms else None
+    return bool(pool.describe(platform).get(INFERENCE_ONLY)) if wanted is None else not wanted

@@ -81,14 +81,14 @@ class BlockSelector:
         selection = BlockSelection(features=self._new(self.covered, cases))
         for platform in self._platforms if platforms is None else [p for p in self._platforms if p in platforms]:
             able = _able(platform, cases, selection.refused, support)
-            asked = self._plan.platforms[platform]
-            if asked.everything:
+            wanted = self._plan.platforms[platform]
+            if wanted.everything:
                 selection.orders[platform] = together(able)
                 continue
             known = self._given[platform]
-            quota = self._quota(platform, number, len(cases)) if asked.variants else len(able)
+            quota = self._quota(platform, number, len(cases)) if wanted.variants else len(able)
             taken = novel_first(able, known, quota)
-            if asked.cpu_minutes is None:
+            if wanted.cpu_minutes is None:
                 selection.given[platform] = self._new(known, taken)
                 selection.orders[platform] = together(taken)
             else:

@@ -170,7 +170,7 @@ def _plan_text(directory: CampaignDirectory, platforms: Sequence[str]) -> str:
     if platforms:
         data["platforms"] = {platform: dict[str, Any]() for platform in platforms}
     else:
-        added = {str(name): asked.model_dump(exclude_defaults=True) for name, asked in directory.added.items()}
+        added = {str(name): settings.model_dump(exclude_defaults=True) for name, settings in directory.added.items()}
         data["platforms"] = {**data["platforms"], **added}
     return "".join(f"{line}\n" for line in _toml(data))
 

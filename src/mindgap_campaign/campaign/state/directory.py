@@ -153,7 +153,7 @@ def with_platforms(directory: CampaignDirectory, added: Mapping[PlatformName, Pl
 
 def write_added(directory: CampaignDirectory) -> None:
     """Writes the added platforms into the campaign's directory. Raises `MindgapError`."""
-    added = {str(name): asked.model_dump() for name, asked in directory.added.items()}
+    added = {str(name): settings.model_dump() for name, settings in directory.added.items()}
     about = {**_about(directory.path), "added": added}
     write_whole(directory.path / _ABOUT, json.dumps(about, indent=1).encode())
 

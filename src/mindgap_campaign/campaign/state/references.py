@@ -56,5 +56,5 @@ class StoredReferences:
 
 def read_references(directory: CampaignDirectory, blocks: Collection[int]) -> StoredReferences:
     """Reads the outcomes of the reference in these blocks. Raises `StoreError` for a damaged store."""
-    asked = {"block": BLOCK, "run": directory.run, "reference": directory.plan.reference, "blocks": list(blocks)}
-    return StoredReferences(directory.store.query(_OUTCOMES, asked))
+    parameters = {"block": BLOCK, "run": directory.run, "reference": directory.plan.reference, "blocks": list(blocks)}
+    return StoredReferences(directory.store.query(_OUTCOMES, parameters))

@@ -83,8 +83,8 @@ def read_resume_state(store: Store, directory: CampaignDirectory) -> ResumeState
     blocks = store.rows(_BLOCKS, [directory.run, str(directory.shard)])
     lacking = {row["block"]: names for row in blocks if (names := _lacking(row, directory))}
     pairs: dict[str, dict[str, FinishedPair]] = {}
-    asked = {"run": directory.run, "block": BLOCK, "lacking": list(lacking), "added": list(directory.added)}
-    for row in store.rows(_PAIRS, asked):
+    parameters = {"run": directory.run, "block": BLOCK, "lacking": list(lacking), "added": list(directory.added)}
+    for row in store.rows(_PAIRS, parameters):
         finding = _finding(row)
         pair = FinishedPair(row["word"], finding, row["signature"] or "", row["op"] or None)
         pairs.setdefault(row["model"], {})[row["platform"]] = pair

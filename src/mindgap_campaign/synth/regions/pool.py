@@ -124,11 +124,11 @@ class RegionPool:
         """
         marks = {"format": _FORMAT, "version": str(_VERSION), "digest": self.digest, "made_of": made_of, "made": made}
         where = Path(path)
-        beside = where.with_name(where.name + ".part")
+        temporary = where.with_name(where.name + ".part")
         try:
             where.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(self._table.replace_schema_metadata(marks), beside, compression="zstd")
-            beside.replace(where)
+            pq.write_table(self._table.replace_schema_metadata(marks), temporary, compression="zstd")
+            temporary.replace(where)
         except OSError as error:
             raise MindgapError(
                 f"pool {where} cannot be written: {error.strerror or error}; name another place"

@@ -109,10 +109,10 @@ def candidates(model: nn.Module, sizes: Sizes, registry: TensorRegistry, whole: 
         sets.append([*always, *texts])
     seen: set[str] = set()
     for names in sets:
-        asked = [n for n in dict.fromkeys(names) if n in special or n in signature]
-        asked = [n for n in asked if not (n in special and special[n] is None)]
+        chosen = [n for n in dict.fromkeys(names) if n in special or n in signature]
+        chosen = [n for n in chosen if not (n in special and special[n] is None)]
         for variant in range(len(_PICTURES)):
-            again: Again = functools.partial(_arguments, model, sizes, registry, tuple(asked), variant)
+            again: Again = functools.partial(_arguments, model, sizes, registry, tuple(chosen), variant)
             made = again({})
             shape = str({n: getattr(v, "shape", v) for n, v in [*made.given.items(), *made.fixed.items()]})
             if (made.given or made.fixed) and shape not in seen:

@@ -155,8 +155,8 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
         cut = _in_dtype(dtype, lambda: model_class(config))
         absent.update(tensor_folder(model.folder, _prefix(model_class)).fill(cut))
         if absent:
-            said = f"the files have no {', '.join(sorted(absent)[:3])} of these shapes: seeded weights instead"
-            warnings.warn(f"{source.text}: {said}", SeededInstead, stacklevel=2)
+            note = f"the files have no {', '.join(sorted(absent)[:3])} of these shapes: seeded weights instead"
+            warnings.warn(f"{source.text}: {note}", SeededInstead, stacklevel=2)
         return cut
 
     built, seeded = _weights(source, model, chosen, registry, lambda: _in_dtype(dtype, lambda: model_class(config)),

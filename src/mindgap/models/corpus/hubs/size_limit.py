@@ -36,12 +36,12 @@ def refuse_size(
     needed = too_large(chosen, made, make)
     if not needed:
         return
-    count, asked = parameters_on_meta(make) or 0, chosen.dtype or made
+    count, dtype = parameters_on_meta(make) or 0, chosen.dtype or made
     advice: list[str] = []
     if narrows and _bytes_of(made) > 2:
         advice.append(f"with ?dtype=bfloat16 it takes {count * 2 / 2**30:.1f}")
-    elif _bytes_of(asked) > _bytes_of(made):
-        advice.append(f"without dtype={asked} it takes {count * _bytes_of(made) / 2**30:.1f}")
+    elif _bytes_of(dtype) > _bytes_of(made):
+        advice.append(f"without dtype={dtype} it takes {count * _bytes_of(made) / 2**30:.1f}")
     if shrinks and (chosen.layers or 3) > 2:
         advice.append("with ?layers=2 it is built with two layers")
     if shrinks and not narrows:

@@ -82,7 +82,7 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
             warnings.simplefilter("ignore")
             if reason := complaint(model):
                 raise InvalidFile(reason)
-            built, told = _translated(source, expanded(model), change, path.resolve().parent)
+            built, note = _translated(source, expanded(model), change, path.resolve().parent)
     except Unrunnable as reason:
         raise SourceError(f"{path}: {reason}") from reason
     except Untranslated as reason:
@@ -90,8 +90,8 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
         return _untranslated(source, model, f"{path}: {reason}", change, valid)
     except MemoryError as error:
         raise SourceError(f"{path}: its tensors take more memory than there is") from error
-    if told:
-        warnings.warn(f"{path}: {told}", UnprovenCapture, stacklevel=2)
+    if note:
+        warnings.warn(f"{path}: {note}", UnprovenCapture, stacklevel=2)
     return built
 
 
@@ -169,8 +169,8 @@ def _find_external(path: Path, model: Any) -> None:
     for tensor, mapped in _stored_tensors(model):
         if not external_data_helper.uses_external_data(tensor):
             continue
-        told = {each.key: each.value for each in tensor.external_data}
-        location = told.get("location", "")
+        fields = {each.key: each.value for each in tensor.external_data}
+        location = fields.get("location", "")
         file = (folder / location).resolve()
         if not location or not file.is_relative_to(folder):
             raise SourceError(
@@ -179,7 +179,7 @@ def _find_external(path: Path, model: Any) -> None:
         if not file.is_file():
             raise SourceError(f"{path}: its file {location} is missing: put it beside the model (tensor {tensor.name})")
         try:
-            end = int(told.get("offset", 0)) + int(told.get("length", 0))
+            end = int(fields.get("offset", 0)) + int(fields.get("length", 0))
         except ValueError:
             raise SourceError(f"{path}: tensor {tensor.name} has an offset or length that is no number") from None
         if end > file.stat().st_size:
@@ -189,7 +189,7 @@ def _find_external(path: Path, model: Any) -> None:
             )
         if mapped:
             continue
-        loaded += int(told.get("length", 0)) or file.stat().st_size
+        loaded += int(fields.get("length", 0)) or file.stat().st_size
         if loaded > _LARGEST:
             raise SourceError(f"{path}: tensors inside nodes take more than 2 GiB: make initializers of them")
         try:
@@ -315,10 +315,10 @@ def _translated(source: Source, model: Any, change: ArgumentChange | None, folde
         except ConstantResults as constant:
             assert constant.program is not None, "it is raised above"
             program = constant.program
-        told = [_told(program, check, drawn.chosen), _declared_otherwise(model, program, drawn.tensors)]
+        notes = [_told(program, check, drawn.chosen), _declared_otherwise(model, program, drawn.tensors)]
         program.fixed_inputs |= {name: to_numpy(each) for name, each in _overridable(model).items()}
         tensors = tuple(drawn.tensors[name] for name in program.argument_names)
-        return Built(program, tensors, {}, drawn.registry), "; ".join(filter(None, told))
+        return Built(program, tensors, {}, drawn.registry), "; ".join(filter(None, notes))
     assert refused is not None, "at least one choice is tried"
     free = [name for name in symbols(inputs) if name not in given]
     if change is not None or not inputs:

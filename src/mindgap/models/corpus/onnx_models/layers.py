@@ -186,8 +186,8 @@ def max_unpool(node: OnnxNode, x: Tensor, index: Tensor, _: None = None) -> Tens
     kernel, rank = node.get("kernel_shape"), x.dim() - 2
     strides = node.get("strides", [1] * rank)
     own = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], strides, kernel, strict=True)]
-    asked = node.integers(2)
-    node.only(asked is None or asked[2:] == own, "into a larger picture")
+    sizes = node.integers(2)
+    node.only(sizes is None or sizes[2:] == own, "into a larger picture")
     plane = math.prod(own)
     return _of("max_unpool", rank, node)(x, torch.remainder(index, plane), kernel, strides, 0, own)
 

@@ -134,14 +134,14 @@ def initial_value(tensor: Any, folder: Path | None = None) -> torch.Tensor:
     if folder is None or not external_data_helper.uses_external_data(tensor):
         return tensor_of(_array_of(tensor))
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    told = {each.key: each.value for each in tensor.external_data}
+    fields = {each.key: each.value for each in tensor.external_data}
     if dtype.name in _NARROW or dtype.name.startswith("float4") or dtype.kind not in "biufcV":
         return tensor_of(_array_of(tensor, str(folder)))  # packed
-    shape, file, offset = tuple(tensor.dims), folder / told["location"], int(told.get("offset", 0))
+    shape, file, offset = tuple(tensor.dims), folder / fields["location"], int(fields.get("offset", 0))
     needed = math.prod(shape) * dtype.itemsize
-    there = int(told.get("length", 0)) or file.stat().st_size - offset
+    there = int(fields.get("length", 0)) or file.stat().st_size - offset
     if there != needed:
-        raise Untranslated(f"{told['location']} holds {there} bytes of it, and {dtype}{list(shape)} takes {needed}")
+        raise Untranslated(f"{fields['location']} holds {there} bytes of it, and {dtype}{list(shape)} takes {needed}")
     if not needed:
         return to_torch(np.empty(shape, dtype))
     mapped = np.memmap(file, np.uint8, "c", offset, (needed,))  # written to, it is this process's own copy

@@ -78,8 +78,8 @@ def recurrent(
 
 def _is_plain(node: OnnxNode, directions: int) -> bool:
     """Whether PyTorch's layer computes this, given no lengths and no peepholes."""
-    asked = _asked(node, directions)
-    known = asked == _DEFAULTS[node.op] * directions or (node.op == "RNN" and set(asked) == {b"relu"})
+    activations = _asked(node, directions)
+    known = activations == _DEFAULTS[node.op] * directions or (node.op == "RNN" and set(activations) == {b"relu"})
     reset = node.op != "GRU" or bool(node.get("linear_before_reset", 0))
     return known and reset and "clip" not in node.attributes and not node.get("input_forget", 0)
 

@@ -153,8 +153,8 @@ def _by_pytorch(node: OnnxNode, x: Tensor, axes: Sequence[_Axis], samples: Seque
     if not axes or not 1 <= rank <= 3 or axes[0].number < 2 or any(each.outside.any() for each in samples):
         return None
     mode, sized, antialias = node.get("mode", b"nearest"), bool(node.integers(3)), bool(node.get("antialias", 0))
-    asked = {axis.number: axis.after if sized else axis.scale for axis in axes}
-    given: Any = [asked.get(axis, x.shape[axis] if sized else 1.0) for axis in range(2, x.dim())]
+    sizes = {axis.number: axis.after if sized else axis.scale for axis in axes}
+    given: Any = [sizes.get(axis, x.shape[axis] if sized else 1.0) for axis in range(2, x.dim())]
     call: Any = {"size": given} if sized else {"scale_factor": given, "recompute_scale_factor": False}
     if mode != b"nearest":
         call["align_corners"] = node.get("coordinate_transformation_mode") == b"align_corners"

@@ -19,8 +19,8 @@ Tensor = torch.Tensor
 
 @translates("Reshape", structural=(1,))
 def reshape(node: OnnxNode, x: Tensor, _: None = None) -> Tensor:
-    asked = node.integers(1, "shape") or []
-    kept = asked if node.get("allowzero", 0) else [x.shape[i] if n == 0 else n for i, n in enumerate(asked)]
+    sizes = node.integers(1, "shape") or []
+    kept = sizes if node.get("allowzero", 0) else [x.shape[i] if n == 0 else n for i, n in enumerate(sizes)]
     return x.reshape(kept).clone()
 
 

@@ -213,5 +213,5 @@ def _with_aten_message(message: str) -> str:
     except AttributeError:
         return message
     what.restype = ctypes.c_char_p
-    said = what()
-    return f"{said.decode(errors='replace')}\n{message}" if said else message
+    text = what()
+    return f"{text.decode(errors='replace')}\n{message}" if text else message

@@ -79,8 +79,8 @@ def _compiler() -> str:
     path = compiler_present().versions.get("compiler")
     if path is None:
         return ""
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
-    return next(iter(said.splitlines()), path)
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    return next(iter(version.splitlines()), path)
 
 
 def claim_cache_on_cpu(options: Options) -> None:

@@ -91,7 +91,7 @@ def compiler_present() -> Availability:
     """Checks for a C++ compiler, which Inductor needs for the CPU at run time."""
     import os
 
-    asked = os.environ.get("CXX")
+    compiler = os.environ.get("CXX")
     if architecture := foreign_architecture():
         cross = cross_compiler(architecture)
         if shutil.which(cross) is None:
@@ -100,11 +100,11 @@ def compiler_present() -> Availability:
                 f"Inductor's code is compiled for {architecture} on the emulator's host, where {cross} is not on PATH: "
                 f"apt-get install g++-{architecture}-linux-gnu",
             )
-    for name in (asked,) if asked else ("g++", "clang++"):
+    for name in (compiler,) if compiler else ("g++", "clang++"):
         path = shutil.which(name)
         if path:
             return Availability(True, versions={"compiler": path})
-    return Availability(False, f"no C++ compiler ({asked or 'g++, clang++'}) is on PATH: install one or set CXX")
+    return Availability(False, f"no C++ compiler ({compiler or 'g++, clang++'}) is on PATH: install one or set CXX")
 
 
 def package_version(name: str) -> str | None:
@@ -160,7 +160,7 @@ def _nodes(device: TorchDevice) -> list[str]:
 
 def _not_working(device: TorchDevice, versions: Mapping[str, str]) -> str:
     """Returns why torch finds no device, empty if it finds one. Imports torch."""
-    said = ", ".join(f"{name} {number}" for name, number in versions.items())
+    versions_text = ", ".join(f"{name} {number}" for name, number in versions.items())
     try:
         torch: Any = importlib.import_module("torch")
         if device.module:
@@ -172,8 +172,9 @@ def _not_working(device: TorchDevice, versions: Mapping[str, str]) -> str:
         else:
             count = int(getattr(torch, device.torch_name).device_count())
     except Exception as error:  # a package for another torch fails in any way
-        return f"{said}: importing it failed: {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
-    return "" if count else f"{said}: finds no {device.maker} device"
+        detail = str(error).strip().partition(chr(10))[0][:200]
+        return f"{versions_text}: importing it failed: {type(error).__name__}: {detail}"
+    return "" if count else f"{versions_text}: finds no {device.maker} device"
 
 
 def _device_name(device: TorchDevice) -> str:

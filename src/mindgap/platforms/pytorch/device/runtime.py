@@ -146,7 +146,7 @@ def watched(device: TorchDevice, *, events: bool = False, operators: Collection[
     recording = events and from_outside(device.torch_name)
     if recording:
         boxed_fallback(device.torch_name)  # measured here: it cannot run while events are recorded
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             with operator_events() if recording else contextlib.nullcontext() as recorded:
@@ -156,12 +156,12 @@ def watched(device: TorchDevice, *, events: bool = False, operators: Collection[
                 # Whatever ran next in this process would fail with this error as well, and be blamed for it.
                 raise SystemExit(f"{device.name} is lost to this process: {type(error).__name__}: {error}") from error
             raise
-    warned = [warning for warning in said if _ELSEWHERE.search(str(warning.message))]
+    warned = [warning for warning in caught if _ELSEWHERE.search(str(warning.message))]
     if warned:
         named = [_OPERATOR.search(str(warning.message)) for warning in warned]
         names = dict.fromkeys(name[1] if name else "the graph" for name in named)
         raise _on_the_cpu(device, list(names), operators)
-    for warning in said:
+    for warning in caught:
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     # One that the graph itself calls comes first: it is the one that can be named to users.
     grown = sorted(_growth(before, handed_over(device)), key=lambda name: (not _overload(name, operators), name))
