@@ -120,7 +120,7 @@ def _device(loader: Any, handle: int | None) -> VulkanDevice:
 
 
 def described() -> dict[str, Any]:
-    """What a description says of the devices; `emulated` where all of them are processors. Raises `Fallback`."""
+    """The description of the devices; `emulated` where all of them are processors. Raises `Fallback`."""
     devices_found = devices()
     emulated = {EXECUTION: "emulated"} if all(each.software for each in devices_found) else dict[str, str]()
     return {**emulated, "vulkan_devices": [asdict(each) for each in devices_found]}

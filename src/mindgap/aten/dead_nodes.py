@@ -1,6 +1,6 @@
 """Removes the nodes and inputs of a graph with in-place writes that no output depends on.
 
-`known_at_load` tells which values a platform can compute when it loads the graph.
+`known_at_load` returns the values that a platform can compute when it loads the graph.
 """
 
 from __future__ import annotations

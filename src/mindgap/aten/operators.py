@@ -69,7 +69,7 @@ def overload_name(function: Any) -> str:
     return str(function)
 
 
-#: They may return their operand itself, as dropout does in evaluation, and neither schema nor tag says so.
+#: They may return their operand itself, as dropout does in evaluation, and neither schema nor tag shows it.
 _MAY_RETURN_OPERAND: Final = frozenset({"aten.feature_dropout.default", "aten.feature_alpha_dropout.default"})
 
 

@@ -52,7 +52,7 @@ class Window:
 class StorageRead:
     """A node's read from memory.
 
-    `root`: number of the value whose memory it is, laid out as `layout` says. `views`: the nodes that lead from the
+    `root`: number of the value whose memory it is, with this `layout`. `views`: the nodes that lead from the
     root to the operand, in execution order. `operand`: where the operand lies in that memory; `window`: what the node
     reads of it, or writes to it (`as_strided_scatter`).
     """
@@ -79,7 +79,7 @@ def storage_reads(graph: Graph) -> dict[int, StorageRead]:
 def on_roots(graph: Graph, reads: dict[int, StorageRead]) -> Graph:
     """Rewrites every such node to read its root, at an explicit offset. Numbers of values stay.
 
-    The nodes then mean what they say only where the root is laid out as `StorageRead.layout` says.
+    The nodes then are valid only where the root has the layout `StorageRead.layout`.
     """
     if not reads:
         return graph

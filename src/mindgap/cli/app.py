@@ -51,7 +51,7 @@ app.add_typer(env, name="env")
 
 
 def _add_commands() -> None:
-    """Adds the commands of other packages. One whose libraries are missing says so when it is run."""
+    """Adds the commands of other packages. One whose libraries are missing names them when it is run."""
     for point in commands():
         try:
             command = loaded(point)
@@ -83,7 +83,7 @@ def options(
     ] = False,
 ) -> None:
     """Handles the options that every command shares."""
-    # Users' warnings are about their sources: a line of mindgap's code says nothing to them.
+    # Users' warnings are about their sources: a line of mindgap's code does not help them.
     warnings.formatwarning = _note
     # Of numpy and other libraries: no note on a source.
     warnings.simplefilter("ignore", RuntimeWarning)

@@ -51,7 +51,7 @@ def whole_numbers(option: str, text: str, *, repeated: bool = False) -> list[int
 def budget_left(option: str, text: str) -> float:
     """What is left of a time for a whole command, which began with its process. Raises `MindgapError`, as `seconds_of`.
 
-    Something is left always: a command that began too late says that nothing ran.
+    Something is left always: a command that began too late reports that nothing ran.
     """
     used = time.time() - psutil.Process().create_time()
     return max(seconds_of(option, text) - used, 0.1)

@@ -215,8 +215,8 @@ def subjects(
 ) -> Iterator[Subject]:  # fmt: skip
     """Yields a subject per model of the sources. `backward`: with gradients, and `+grad` in its name.
 
-    `own_path`: runs programs by the way of platforms' users; a text leaves that out, and says why in each row; None
-    leaves it out. `float_models`: of each source the model before it was quantised; empty where that is
+    `own_path`: runs programs by the way of platforms' users; a text leaves that out, and is the reason in each row;
+    None leaves it out. `float_models`: of each source the model before it was quantised; empty where that is
     not asked for.
     A source that cannot be opened is one subject, whose graph raises the reason. Raises `MindgapError` for an option
     that is none.

@@ -112,7 +112,7 @@ class Lines:
 def print_report(report: Report, out: TextIO, *, metrics: bool = False, verbose: bool = False) -> None:
     """Prints a line per platform for one model, a matrix for several, then findings; nothing without a model.
 
-    `metrics`: the metrics of each row too. `verbose`: what the judge says of calm rows, and why evidence is weaker.
+    `metrics`: the metrics of each row too. `verbose`: the judge's detail of calm rows, and why evidence is weaker.
     What was refused, and why nothing was compared, is for standard error.
     """
     if not report.models:
@@ -196,14 +196,14 @@ def _line_of(name: str, row: Row, metrics: bool, verbose: bool) -> RowLine:
 
 
 def remark(row: Row, verbose: bool = False) -> str:
-    """What the line of a row says after its word: the culprit of a finding, the reason of what is not compared."""
+    """The text of a row's line after its word: the culprit of a finding, the reason of what is not compared."""
     if row.finding:
         return _culprit(row)
     if row.verdict is None:
         return reason(row)
     if row.verdict == "ill_conditioned" and not verbose and not _is_changed(row):
         return meaning(row.verdict)
-    # A row of the reference itself is identical, and says why.
+    # A row of the reference itself is identical, and has a reason.
     shown = verbose or row.verdict != "rounding" or has(row.reasons, "by_export") or _is_changed(row)
     return clean(row.detail) if shown else ""
 

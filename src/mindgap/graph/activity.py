@@ -16,7 +16,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class _Receiver:
-    """A receiver, and how many steps of each kind it was told of."""
+    """A receiver, and how many steps of each kind it received."""
 
     tell: Callable[[str], None]
     steps: Counter[str] = field(default_factory=Counter[str])

@@ -15,7 +15,7 @@ from typing import Final
 
 from mindgap.graph.graph import Node, operands, refs
 
-#: Namespaces whose operators write to nothing unless their name says so.
+#: Namespaces whose operators write to nothing unless their name has it.
 _PURE_NAMESPACES: Final = frozenset({"aten", "prims", "torchvision", "quantized_decomposed"})
 
 #: Packets whose results may share an operand's memory, by schema or (dropout, to…) by what they return.

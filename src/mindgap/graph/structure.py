@@ -3,7 +3,7 @@
 Hashed as Merkle trees are: a node's colour is made of its operator, its attributes and the colours
 of its operands, back to the inputs, which are known by role and dtype. That alone cannot tell one
 operand used twice from two alike, so colours are swept back as well (a value takes in what uses
-it, and where), forth again, and so on until no sweep tells more values apart: the refinement of
+it, and where), forth again, and so on until no sweep separates more values: the refinement of
 Weisfeiler and Leman on the graph's edges. Graphs that differ only in a wiring too regular for that
 (each use symmetrical to every other) get one digest; no model does that on purpose.
 

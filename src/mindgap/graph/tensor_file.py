@@ -32,7 +32,7 @@ _WORTH: Final = 0.75
 #: what it unpacks. Weights of 16 bits held in float32 pack to a half.
 _WORTH_LARGE: Final = 0.1
 _SMALL: Final = 4096
-#: Of a tensor larger than this, a piece of this size tells whether the whole is worth packing.
+#: Of a tensor larger than this, a piece of this size decides whether the whole is packed.
 _PIECE: Final = 1 << 20
 #: A tensor of at least so many bytes is mapped, not read.
 MAPPED_BYTES: Final = 1 << 20

@@ -65,7 +65,7 @@ def total(delegations: Sequence[Delegation]) -> Delegation:
 
 
 def require_taken(delegation: Delegation | None) -> None:
-    """Raises `Unsupported` if the delegate ran no operator: a result that it did not compute says nothing of it."""
+    """Raises `Unsupported` if the delegate ran no operator: a result that it did not compute shows nothing of it."""
     if delegation is None or delegation.ran or not delegation.gave_back:
         return
     count = sum(delegation.gave_back.values())
@@ -80,7 +80,7 @@ def require_taken(delegation: Delegation | None) -> None:
 
 def computed_before(runtime: str, delegate: str, advice: str = "") -> Unsupported:
     """Returns the refusal of a graph that a runtime computes while it loads it, as one of constants: it is ported, and
-    says nothing of the delegate. `advice`: a clause for the reader."""
+    shows nothing of the delegate. `advice`: a clause for the reader."""
     why = f"{runtime} computed all of it before {delegate} got a node"
     return Unsupported("model", f"{why}; {advice}" if advice else why, fallback="computed_before")
 

@@ -240,7 +240,7 @@ def _integer_probes(dtype: str) -> tuple[_Probe, ...]:
 def _product_probe(dtype: str) -> _Probe:
     """1·(1 + 2⁻ᵏ) − 1·1 is 2⁻ᵏ as long as the operands keep k bits.
 
-    A last column with a power that is too large for float16 tells it from a float32 with as few bits of mantissa.
+    A last column with a power that is too large for float16 separates it from a float32 with as few bits of mantissa.
     """
     kind = numpy_dtype(dtype)
     bits = round(-float(np.log2(float(_finfo(kind).eps))))

@@ -58,7 +58,7 @@ def probed(backend: Backend, environment: str, layered: bool) -> Availability:
 
 
 def described(host: str = "") -> dict[str, Any]:
-    """What a platform's description says of the environment, beside what the platform says itself; of a `host`, the
+    """What a platform's description has of the environment, besides the platform's own facts; of a `host`, the
     version of its mindgap, its system and its C library too, whose functions platforms call."""
     execution = {EXECUTION: EMULATED} if emulated_processor() else {}
     python = {"python": platform.python_version()}

@@ -98,7 +98,7 @@ _LOST: Final = re.compile(r"VK_ERROR_DEVICE_LOST|\bvk\w+ failed -4\b|\[Device[^\
 
 
 def end_where_lost(message: str) -> None:
-    """Ends the worker where a message says that its device is lost: nothing runs on it any more, and the next graph
+    """Ends the worker where a message reports that its device is lost: nothing runs on it any more, and the next graph
     gets a new worker. Raises `DeviceLost` with one line."""
     if _LOST.search(message):
         raise DeviceLost(f"the device is lost to this process: {' '.join(message.split())}")
@@ -120,7 +120,7 @@ def running_error(kind: Kind, message: str, op: str) -> Unsupported | RunFailure
 
 
 def missing_program(error: BaseException) -> str:
-    """Returns the name of a program that an error says could not be started; empty for another error."""
+    """Returns the name of a program that could not be started, by the error; empty for another error."""
     for each in causes(error):
         name = str(each.filename or "") if isinstance(each, FileNotFoundError) else ""
         if name and not os.path.dirname(name) and shutil.which(name) is None:

@@ -66,7 +66,8 @@ class PlatformName(str):
 
     @property
     def is_import_path(self) -> bool:
-        """Whether it says where its backend is (`package.module:attribute`), and is not registered as DEVICE/MODE."""
+        """Whether it has the place of its backend (`package.module:attribute`), and is not registered as
+        DEVICE/MODE."""
         return "/" not in self._device_mode
 
     @property

@@ -157,7 +157,7 @@ def probe_all(where: Environment | Host, places: Sequence[str]) -> dict[str, Ava
 
 
 def _availability(told: Mapping[str, Any]) -> Availability:
-    """Reads what a probe there told. Raises TypeError, ValueError or AttributeError where it is something else."""
+    """Reads the answer of a probe there. Raises TypeError, ValueError or AttributeError where it is something else."""
     availability = Availability(**told)
     texts: list[Any] = [
         availability.reason,

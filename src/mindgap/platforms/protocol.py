@@ -253,7 +253,7 @@ class RunsFiles(Protocol):
 
 @runtime_checkable
 class Staged(Protocol):
-    """A backend that tells which stage of its runtime brings a fault.
+    """A backend that finds which stage of its runtime brings a fault.
 
     `stage_at_fault`: runs variants of the platform and decides; None where no option switches a stage off.
     """

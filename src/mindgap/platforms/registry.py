@@ -1,4 +1,4 @@
-"""Looks up a platform's backend: in the entry-point group `mindgap.platforms`, or where an import path says.
+"""Looks up a platform's backend: in the entry-point group `mindgap.platforms`, or at an import path.
 
 The option `env=NAME`, which every platform takes, names another environment to run in (`mindgap env`), and `host=NAME`
 a host (`[hosts.NAME]` of a `mindgap.toml`). Importing this module imports no framework, and `find` imports the module

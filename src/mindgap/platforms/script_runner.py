@@ -40,9 +40,9 @@ class ScriptRunner:
         status 2.
     packages: distributions whose versions the script prints, the runtime's first.
     properties: the value of the constant `PROPERTIES`, for a `run` that uses it.
-    diagnostics: the runtime says on standard error why it fails.
+    diagnostics: the runtime reports on standard error why it fails.
     in_torch: PyTorch itself runs the model: operands and outputs are its tensors, of any dtype.
-    refusal: a pattern of the messages by which the runtime says that it does not take a program; empty for none. A
+    refusal: a pattern of the messages by which the runtime refuses a program; empty for none. A
         script has no use for it.
     hardware: an expression of `torch` for the name of the device that it runs on, which a script prints behind the
         versions; empty for this processor.

@@ -1,7 +1,7 @@
 """Defines the stages of a runtime, and decides which of them brings a fault from runs of the platform's variants.
 
-A backend that can tell them has `stage_at_fault(runs)` (`protocol.Staged`). Each runtime's `stages.py` says which runs
-are made; what is here is the same for all.
+A backend that can tell them has `stage_at_fault(runs)` (`protocol.Staged`). Each runtime's `stages.py` defines which
+runs are made; what is here is the same for all.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Literal, Protocol
 from mindgap.platforms.name import PlatformName, parse
 
 #: A stage between a PyTorch program and its results, in the order in which a program passes them.
-#: `device plugin`: OpenVINO's graph compiler or kernel, which no public option tells apart.
-#: `compiler`: what is behind a front end (converter, graph compiler, code generation, kernel), where no run tells more.
+#: `device plugin`: OpenVINO's graph compiler or kernel, which no public option separates.
+#: `compiler`: what is behind a front end (converter, graph compiler, code generation, kernel), where no run shows more.
 #: `delegate`: XNNPACK as ExecuTorch or LiteRT calls it, or OpenVINO as ONNX Runtime calls it: its translation of the
 #: operators or its kernels.
-#: `unknown`: it could not be told, and the evidence says why.
+#: `unknown`: the evidence has the reason.
 Stage = Literal[
     "graph capture", "functionalisation", "decomposition", "exporter", "front end", "graph optimiser", "graph compiler",
     "graph pass", "fusion", "vectorised code generation", "code generation", "compiler", "executor optimisation",
@@ -95,7 +95,7 @@ def right_with(runs: VariantRuns, option: str, value: str) -> bool:
 def first_failing(runs: VariantRuns, steps: Sequence[StageStep]) -> Stage | None:
     """Returns the stage of the first step that fails; None where all of them run.
 
-    `unknown`: a step failed in another way than the platform, so that what comes after it cannot be told.
+    `unknown`: a step failed in another way than the platform, so that what comes after it is unknown.
     """
     for step in steps:
         shown = runs.ask(runs.beside(step.platform), step.words)

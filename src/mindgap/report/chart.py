@@ -28,7 +28,7 @@ COLOURS: Final = {
     "export": "#6b3fa0",
     "reference_failed": "#0a5fa5",
 }
-#: A shape per verdict as well: colour alone tells a fifth of the readers too little.
+#: A shape per verdict as well: a fifth of the readers cannot go by colour alone.
 _SHAPES: Final = {
     "rounding": "circle",
     "ill_conditioned": "square",

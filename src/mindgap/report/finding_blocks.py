@@ -221,10 +221,10 @@ def _figure(row: Row, name: str, other_class: str) -> str:
 
 
 def reason(row: Row) -> str:
-    """Why a row failed or has no verdict: the line of the platform's message that tells most, or the judge's detail."""
+    """Why a row failed or has no verdict: the most specific line of the platform's message, or the judge's detail."""
     if row.broken:
         return f"mindgap failed: {row.broken.strip().splitlines()[-1]}"[:_MOST_TEXT]
-    # The word of the row says that it was not run or judged.
+    # The word of the row shows that it was not run or judged.
     text = clean(row.message) or clean(row.detail)
     lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
     if not lines:

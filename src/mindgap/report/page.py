@@ -67,7 +67,7 @@ class Root:
 
     @property
     def name(self) -> str:
-        """The operators, or the message or policy where that tells the causes apart."""
+        """The operators, or the message or policy where that separates the causes."""
         return " + ".join(self.key.operators) or self.key.signature[:120]
 
     @property

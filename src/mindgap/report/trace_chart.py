@@ -11,7 +11,7 @@ from mindgap.judge.trace.value_trace import TracedValue, ValueTrace
 #: Altair's interface is generated, and typed in parts only.
 alt: Final[Any] = altair
 
-#: Fill of a mark by role; a shape as well, since colour alone tells a fifth of the readers too little.
+#: Fill of a mark by role; a shape as well, since a fifth of the readers cannot go by colour alone.
 ROLES: Final = {
     "introduces": ("#c9480b", "triangle-up"),
     "amplifies": ("#d9930d", "diamond"),

@@ -210,7 +210,7 @@ def given_back(rows: Iterable[Row]) -> list[str]:
     return [f"{platform}: {each.summary}" for platform, each in totals.items() if each.gave_back]
 
 
-#: A status of `OwnPath` -> what it says, behind the way's name.
+#: A status of `OwnPath` -> its text, behind the way's name.
 _OWN_PATHS: Final[Mapping[str, str]] = {
     "same": "the same bits as the reference",
     "rounding": "rounding explains all of the difference to the reference",
@@ -223,7 +223,7 @@ _OWN_PATHS: Final[Mapping[str, str]] = {
 }
 
 
-#: What says nothing of the program's own export.
+#: What shows nothing of the program's own export.
 _LEFT_OPEN = ("not_compared", "unjudged", "kernels_left_out")
 
 
@@ -268,7 +268,7 @@ def metric(row: Row, name: str) -> str:
 def figure(metrics: RowMetrics, name: str) -> str:
     """Formats a metric; a cosine keeps the digits in which it differs from 1.
 
-    Distances skip NaN and infinities that one side alone has: the largest says how many there are instead, and none of
+    Distances skip NaN and infinities that one side alone has: the largest is how many there are instead, and none of
     the others is shown as zero.
     """
     value = metrics.get(name)

@@ -219,7 +219,7 @@ def _rows(
 
 def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
     if row["broken"]:
-        # mindgap failed on it: what the platform did is in the store, and the row says nothing of it.
+        # mindgap failed on it: what the platform did is in the store, and the row does not have it.
         outcome = None
     timings = dict(outcome.timings) if outcome else {}
     if row["judge_seconds"] is not None:

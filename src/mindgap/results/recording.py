@@ -129,7 +129,7 @@ class Recording(RunRecord):
             self._append("delegations", {**key, **dataclasses.asdict(delegation)})
         seen = (outcome.platform, outcome.fingerprint)
         if outcome.fingerprint and seen not in self._fingerprints and outcome.platform in self._facts:
-            # The first time that a platform does something says what it is.
+            # The first time that a platform does something records what it is.
             self.described(outcome.platform, outcome.fingerprint)
 
     def described(self, platform: PlatformName, fingerprint: str) -> None:
@@ -247,7 +247,7 @@ class Recording(RunRecord):
 
 
 def as_reported(outcome: Outcome, row: Row) -> Outcome:
-    """The outcome as its row tells it: a platform that ran once and failed the second time has failed."""
+    """The outcome as its row has it: a platform that ran once and failed the second time has failed."""
     return dataclasses.replace(outcome, status=row.status, message=row.message, signature=row.signature)
 
 

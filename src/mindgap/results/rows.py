@@ -42,7 +42,7 @@ SEVERITY: Final[tuple[str, ...]] = (*FINDINGS, "undefined", "internal", "ill_con
 #: - `differs`: further off, and the captured graph is not.
 #: - `failed`: the program cannot be exported, or what was exported does not run.
 #: - `unjudged`: it differs, and was not judged.
-#: - `not_compared`: it was not tried, or gave nothing that can be compared. `detail` says why.
+#: - `not_compared`: it was not tried, or gave nothing that can be compared. `detail` has the reason.
 #: - `kernels_left_out`: the same, of a quantised program, whose graph spells quantisation out in floats: its quantised
 #:   kernels did not run on the platform.
 OwnPathStatus = Literal[
@@ -89,7 +89,7 @@ class Row:
     metrics: of the output that differs most; of an `export` row, of the outputs by the program's own export.
     culprit, blame: what a finding names, and which side is wrong.
     message, signature: of a failure or a refusal; the signature lacks addresses, numbers and paths.
-    detail: what the judge says of the verdict.
+    detail: the judge's explanation of the verdict.
     profiles: whether the fixed tolerances `paper` and `assert_close` pass.
     timings: seconds by stage.
     digests: one text per output.
@@ -364,7 +364,7 @@ class Report:
 
     @property
     def nothing(self) -> str | None:
-        """Why this report says nothing of any platform, or None when it does say something."""
+        """Why this report judges no platform, or None where it judges one."""
         if not self.models:
             return "no model was captured: nothing ran"
         if not self.rows and any(each.platform != self.reference for each in self.platforms):

@@ -94,7 +94,7 @@ class WaitMeter:
         self.seconds += max(min(longest, left, now.busy - before.busy - spent), 0.0)
 
     def _state(self) -> _State | None:
-        """What is true now. None where that cannot be told."""
+        """The state now. None where it is unknown."""
         if sys.platform != "linux":
             return None
         with contextlib.suppress(psutil.Error, OSError):

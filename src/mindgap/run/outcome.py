@@ -82,7 +82,7 @@ class Outcome:
     that alike failures are equal.
     `timings`: seconds by stage (`load`, `run`, `second_run`, `median_run` of several later ones, `total`). `facts`:
     what the translation changed in a graph that ran, as the executable reports it (JSON). `reason`: of a refusal that
-    says nothing of the delegate or device, and of a process that ended.
+    shows nothing of the delegate or device, and of a process that ended.
     """
 
     platform: PlatformName

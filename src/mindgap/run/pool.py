@@ -150,7 +150,7 @@ class WorkerPool:
         return self._supervisor(job.platform).run(job)
 
     def add(self, platforms: Sequence[PlatformName]) -> None:
-        """Adds platforms, and starts their workers without waiting. One that cannot start says so with its first job.
+        """Adds platforms, and starts their workers without waiting. One that cannot start fails its first job.
 
         Raises `PlatformError` for a platform that is not known, or an option that it does not take.
         """

@@ -48,7 +48,7 @@ _TELLING_S: Final = 3.0
 class RequestLimits:
     """Limits of one request: seconds until the answer, bytes of resident memory (with child processes), processor
     seconds until the answer (without child processes). `until`: a moment of `time.monotonic` at which a request to a
-    host must be over, whatever its deadline leaves out. `waits`: a failure at the deadline says for how long other
+    host must be over, whatever its deadline leaves out. `waits`: a failure at the deadline has for how long other
     processes had the processors (`WorkerFailed.waited_s`)."""
 
     deadline_s: float
@@ -123,7 +123,7 @@ class WorkerProcess:
 
     def _exchange(self, pending: list[memoryview], limits: RequestLimits) -> Frame:
         started = time.monotonic()
-        # What a host has not got yet it cannot answer: `clock` says when the deadline begins and ends.
+        # What a host has not got yet it cannot answer: `clock` gives when the deadline begins and ends.
         until = math.inf if self.link is not None and pending else started + limits.deadline_s
         no_longer = limits.until if self.link is not None and limits.until is not None else math.inf
         if self.link is not None:
@@ -179,7 +179,7 @@ class WorkerProcess:
             self.stop()
             raise WorkerFailed("crash", f"garbage on the channel: {error}", self.tail) from None
         except BaseException:
-            # Interrupted in the middle of an exchange: what it says next would be taken for another answer.
+            # Interrupted in the middle of an exchange: its next frame would be taken for another answer.
             self.stop()
             raise
 

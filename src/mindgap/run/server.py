@@ -3,7 +3,7 @@
 
 The function opens the service: it takes the channel and the options, and returns what answers each kind of request.
 
-worker → parent   ready      the protocol's version, and what the service says about itself; first frame of a worker
+worker → parent   ready      the protocol's version, and the service's description; first frame of a worker
                              that lives
                   failed     why the service could not be opened; last frame of one that does not
                   refused    an answer: the request was bad input (`MindgapError`)
@@ -53,7 +53,7 @@ Answer = tuple[Mapping[str, Any], Sequence[Array]]
 @dataclass(frozen=True, slots=True)
 class Service:
     """`answers`: what answers each kind of request. A `MindgapError` refuses the request; any other error ends the
-    process. `about`: what the parent is told when the service is open."""
+    process. `about`: sent to the parent when the service is open."""
 
     answers: Mapping[str, Callable[[Frame], Answer]]
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -109,14 +109,14 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _failed(error: BaseException) -> dict[str, Any]:
-    """The frame that tells why the service could not be opened. `permanent`: another try cannot succeed."""
+    """The frame with the reason why the service could not be opened. `permanent`: another try cannot succeed."""
     ours = isinstance(error, MindgapError)
     message = str(error) if ours else f"{type(error).__name__}: {error}"
     return {"kind": "failed", "permanent": ours or isinstance(error, ImportError), "ours": ours, "message": message}
 
 
 def _serve(service: Service, channel: Channel, remote: bool) -> NoReturn:
-    """Answers every frame. Raises `ChannelClosed` when the parent hangs up. `remote`: tells when a request is there,
+    """Answers every frame. Raises `ChannelClosed` when the parent hangs up. `remote`: reports when a request is there,
     and when its answer leaves, between which alone a deadline counts."""
     # What a framework brings along is garbage only at the end: no collection need walk through it.
     gc.collect()

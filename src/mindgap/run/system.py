@@ -1,4 +1,4 @@
-"""What Linux tells about memory and processes. Workers in environments without psutil import this."""
+"""Reads memory and processes from Linux. Workers in environments without psutil import this."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class WorkerClient:
 
     def started(self, until: float | None = None) -> WorkerProcess:
         """Returns the running process, or starts one. Raises `WorkerFailed`, of the kind `CannotOpen` where the process
-        itself says why. `until`: a moment of `time.monotonic` at which it must be ready, whatever `limits` allow."""
+        itself has the reason. `until`: a moment of `time.monotonic` at which it must be ready, for any `limits`."""
         if self.process is not None and self.process.alive:
             return self.process
         self.close()

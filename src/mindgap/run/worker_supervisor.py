@@ -232,7 +232,7 @@ class WorkerSupervisor:
 
     def _attempt(self, work: Callable[[WorkerProcess], T], retry: Retry, purpose: Purpose) -> T:
         """As `WorkerClient.attempt`. Raises `HostProblem` where the connection to a host is lost, unless the machine
-        there was started anew after both losses of what it computed: a link that is lost tells nothing of a graph."""
+        there was started anew after both losses of what it computed: a link that is lost is no fault of a graph."""
         boots: list[str] = []
 
         def noted(worker: WorkerProcess) -> T:
@@ -358,7 +358,7 @@ class WorkerSupervisor:
         raise failed
 
     def _started(self) -> WorkerProcess:
-        """Starts a worker. A host that was reached before is waited for, as long as its `wait_s` says; one that was
+        """Starts a worker. A host that was reached before is waited for, for its `wait_s`; one that was
         just not reached is not tried again at once. Raises `WorkerFailed`."""
         if self._unreached is not None and time.monotonic() - self._unreached[0] < _HOST_PAUSE_S:
             raise self._unreached[1]

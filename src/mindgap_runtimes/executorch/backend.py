@@ -121,7 +121,7 @@ class ExecutorchExecutable:
             raise self._typed(error, lambda: runtime.load_program(lowered.buffer).load_method("forward")) from error
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Runs the program. Raises `Unsupported` where a kernel says that it lacks the case, else `RunFailure`."""
+        """Runs the program. Raises `Unsupported` where a kernel reports that it lacks the case, else `RunFailure`."""
         from mindgap.aten.tensors import input_tensors
 
         tensors = input_tensors(self._lowered.graph, inputs)

@@ -65,7 +65,7 @@ def read_runtime(text: str) -> Reading:
 
 
 def runtime_text(error: BaseException, printed: str) -> str:
-    """The message of an exception, with the first lines that the runtime printed: its number alone says little."""
+    """The message of an exception, with the first lines that the runtime printed: its number alone means little."""
     matches = [match for line in printed.splitlines() if (match := _LINE.match(line)) and not _ARGUMENT.match(match[2])]
     lines = [f"{match[1]}: {match[2].strip()}" for match in matches]
     return "; ".join([f"{type(error).__name__}: {str(error).strip()}", *dict.fromkeys(lines[:_MOST_LINES])])

@@ -27,7 +27,7 @@ def executorch_stage(runs: VariantRuns) -> Stage:
 
 
 def tosa_stage(runs: VariantRuns) -> Stage:
-    """The front end, or the Arm backend's lowering to TOSA and the reference model, which no run tells apart."""
+    """The front end, or the Arm backend's lowering to TOSA and the reference model, which no run separates."""
     if runs.fails:
         steps = [StageStep(f"{_PLACE}:TRANSLATED@delegate=none", "front end", "The lowering to the edge dialect alone")]
         return stage_of_failure(runs, steps, load="delegate")

@@ -44,7 +44,7 @@ _PROFILE: Final = Option(
     "TOSA's profile: fp (default), or int, for programs that PyTorch's pt2e flow quantised (TOSAQuantizer)",
     ("fp", "int"),
 )
-#: How `tosa_run.run_integers` says that it does not take a program.
+#: How `tosa_run.run_integers` reports that it does not take a program.
 _REFUSAL: Final = "ExecuTorch's Arm backend leaves"
 _SIMULATED: Final = "simulated"
 _TOSA: Final = "TOSA"
@@ -162,7 +162,7 @@ class TosaExecutable:
 
 
 def as_held(array: Array, tensor: Any) -> Array:
-    """Returns an operand of a part as the part reads it: its memory, in the order of dimensions that the program says.
+    """Returns an operand of a part as the part reads it: its memory, in the program's order of dimensions.
 
     A tensor in the channels-last format is an array of (N, H, W, C). `tensor`: the program's, without data.
     """

@@ -31,7 +31,7 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     # The reference model takes no input of which the program uses the shape alone.
     read = {block.Inputs(number).decode() for number in range(block.InputsLength())}
     given = dict(zip(lowered.graph_signature.user_inputs, fresh(), strict=True))
-    # A part reads and writes memory, in the order of dimensions that the program says: channels last is (N, H, W, C).
+    # A part reads and writes memory, in the program's order of dimensions: channels last is (N, H, W, C).
     arrays = [
         given[node.name].permute(node.meta["val"].dim_order()).contiguous().numpy()
         for name, node in zip(part.original_module.graph_signature.user_inputs, call.args[1:], strict=True)

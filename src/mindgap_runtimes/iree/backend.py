@@ -154,7 +154,7 @@ class IreeExecutable:
             raise self._typed(error) from error
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Runs the program. Raises `RunFailure`, or `Unsupported` where the runtime says that it lacks something."""
+        """Runs the program. Raises `RunFailure`, or `Unsupported` where the runtime reports that it lacks something."""
         try:
             return self._module.run([inputs[number] for number in self._fed], self._outputs)
         except Exception as error:

@@ -50,7 +50,7 @@ def import_turbine() -> Any:
 def compile_graph(
     graph: Graph, inputs: Sequence[Array], target: str, flags: Sequence[str], *, external: bool
 ) -> CompiledGraph:
-    """Compiles a graph. `target`: one of IREE's backends. `flags`: of `iree-compile`. `external`: as the option says.
+    """Compiles a graph. `target`: one of IREE's backends. `flags`: of `iree-compile`. `external`: the option's value.
 
     Raises `Unsupported`, or `CompileFailure`.
     """

@@ -50,7 +50,7 @@ class Module:
         self._function = module.lookup_function("main")
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[TensorSpec | None]) -> list[Array]:
-        """Runs the module. `outputs`: what the graph declares, by which the sign of integers is told."""
+        """Runs the module. `outputs`: what the graph declares, which has the sign of integers."""
         runtime = self._runtime
         given, results = runtime.VmVariantList(len(inputs)), runtime.VmVariantList(len(outputs))
         for array in inputs:

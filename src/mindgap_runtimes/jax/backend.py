@@ -110,7 +110,7 @@ class JaxExecutable:
             raise self._typed(error, running=False) from error
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Runs the program. Raises `RunFailure`, or `Unsupported` where XLA says that it lacks something."""
+        """Runs the program. Raises `RunFailure`, or `Unsupported` where XLA reports that it lacks something."""
         try:
             return [np.array(each, order="C") for each in self._compiled(*self._arrays(inputs))]
         except Exception as error:

@@ -125,7 +125,7 @@ class LitertExecutable:
             raise CompileFailure(f"the converted model has the inputs {sorted(unknown)}, which the graph has not")
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Runs the model. Raises `Unsupported` where a kernel says that it lacks the case, else `RunFailure`."""
+        """Runs the model. Raises `Unsupported` where a kernel reports that it lacks the case, else `RunFailure`."""
         given = {f"args_{place}": inputs[number] for place, number in enumerate(self._converted.fed)}
         # An input that the model does not use is none of its inputs. Without x64 it takes 32 bits for 64.
         fed = {

@@ -64,7 +64,7 @@ class ProviderOption:
 
 @dataclass(frozen=True, slots=True)
 class LogReason:
-    """Where a provider says only in its log which operator it lacks.
+    """Where a provider reports only in its log which operator it lacks.
 
     message: an error without the reason. lacking: in the log of a session that fails so, an operator that the provider
     has no implementation of, as a group.
@@ -92,7 +92,7 @@ class ExecutionProvider:
     execution: `simulated` where its package has no hardware at all to run on; empty for native execution.
     accuracy: the language that promises how accurate its functions are (`protocol.ACCURACY`); empty for none.
     variables: the environment variables of its worker, from the platform's options.
-    facts: what its description says besides. It is called before the first session.
+    facts: more of its description. It is called before the first session.
     measures: it has to take the matrix product and the convolution that show its precision.
     log_reason: of a provider whose errors do not name what it took and lacks; None for others.
     """
@@ -158,7 +158,7 @@ class ExecutionProvider:
         return replace(self, name=names[0])
 
     def described_device(self) -> dict[str, Any]:
-        """What a plug-in says of the device that it runs on; nothing for a provider within ONNX Runtime."""
+        """The plug-in's description of the device that it runs on; nothing for a provider within ONNX Runtime."""
         found = self.device()
         if found is None:
             return {}
@@ -293,8 +293,8 @@ class ProviderSettings:
             raise self._explained(error, make, exported) from error
 
     def _explained(self, error: CompileFailure, make: Callable[[], Any], exported: Exported) -> CompileFailure:
-        """The failure of a provider that says in its log alone which operator it took and has no implementation of: the
-        session is made again, with the log. It is no refusal: other providers could run what it does not take."""
+        """The failure of a provider that reports in its log alone which operator it took and has no implementation of:
+        the session is made again, with the log. It is no refusal: other providers could run what it does not take."""
         reason = self.provider.log_reason
         if reason is None or not reason.message.search(str(error)):
             return error

@@ -1,7 +1,7 @@
 """Backends `onnxruntime/PROVIDER`: run ONNX models on one of ONNX Runtime's execution providers.
 
-A provider that `shares` a graph leaves nodes to ONNX Runtime's CPU provider, and says which. Of any other, a graph with
-such a node is refused, with the node's operator: ONNX Runtime itself is told to make no session then.
+A provider that `shares` a graph leaves nodes to ONNX Runtime's CPU provider, and reports which. Of any other, a graph
+with such a node is refused, with the node's operator: an option of ONNX Runtime refuses the session then.
 """
 
 from __future__ import annotations

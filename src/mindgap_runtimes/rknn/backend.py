@@ -77,7 +77,7 @@ class RknnPlatform:
         return {**facts, dtype_policy.KEY: dtype_policy.measured_dtypes(_WithoutUint8(self))}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        """Builds the model. Raises `Unsupported` for what the toolkit says that it lacks, else `CompileFailure`."""
+        """Builds the model. Raises `Unsupported` for what the toolkit reports as missing, else `CompileFailure`."""
         from mindgap.platforms.onnx.export_cache import shared_export
 
         if graph.grad:
@@ -153,7 +153,7 @@ class RknnExecutable:
         self.facts = {**exported.facts, **(taken.as_fact() if taken.ran or taken.gave_back else {})}
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Runs the model on the simulator. Raises `Unsupported` for what it says that it lacks, else `RunFailure`."""
+        """Runs the model on the simulator. Raises `Unsupported` for what it reports as missing, else `RunFailure`."""
         fed = [as_real(inputs[number]) for number in self._fed]
         with self._typed(running=True):
             results: list[Any] | None = self._rknn.inference(fed, data_format="nchw")

@@ -10,7 +10,7 @@ from typing import Final
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.messages import MessageTable, Reading, refusal
 
-#: How the toolkit says that it lacks something: "not support", "Unsupport onnx opset 20, need <= 19!".
+#: How the toolkit reports that it lacks something: "not support", "Unsupport onnx opset 20, need <= 19!".
 NOT_SUPPORTED: Final = r"(?i)\bnot support(?:ed)?\b|\bunsupport(?:ed)?\b"
 TABLE: Final = MessageTable(
     "RKNN-Toolkit2",

@@ -47,7 +47,7 @@ def variables(options: Options) -> Mapping[str, str]:
 
 
 def described() -> dict[str, Any]:
-    """What a description says of tinygrad's OpenCL device; `emulated` where that is a processor. Raises `Fallback`."""
+    """The description of tinygrad's OpenCL device; `emulated` where that is a processor. Raises `Fallback`."""
     try:
         device: Any = importlib.import_module("tinygrad").Device["CL"]
         library: Any = importlib.import_module("tinygrad.runtime.autogen.opencl")

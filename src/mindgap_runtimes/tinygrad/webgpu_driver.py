@@ -1,4 +1,4 @@
-"""Finds Dawn's library for tinygrad's WebGPU device, and says which adapter it computes on.
+"""Finds Dawn's library for tinygrad's WebGPU device, and names the adapter it computes on.
 
 tinygrad brings no library. The package `dawn-python` has one for each architecture. Without Vulkan, Dawn gives an
 adapter that computes nothing (`Null`) and raises no error: its results are what the memory held.
@@ -49,7 +49,7 @@ def load() -> None:
 
 
 def described() -> dict[str, Any]:
-    """What a description says of the adapter; `emulated` where that is a processor. Raises `Fallback` for an adapter
+    """The description of the adapter; `emulated` where that is a processor. Raises `Fallback` for an adapter
     that does not compute on Vulkan."""
     try:
         tinygrad: Any = importlib.import_module("tinygrad")

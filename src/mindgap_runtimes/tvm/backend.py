@@ -122,7 +122,7 @@ class TvmExecutable:
         self._fed = fed
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Runs the program. Raises `RunFailure`, or `Unsupported` where TVM says that it lacks something."""
+        """Runs the program. Raises `RunFailure`, or `Unsupported` where TVM reports that it lacks something."""
         import numpy as np
 
         try:

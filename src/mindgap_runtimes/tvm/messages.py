@@ -39,7 +39,7 @@ def read(error: BaseException) -> Reading:
 
 
 def aten_operator(found: Reading, graph: Graph) -> str:
-    """Returns the graph's operator of which the message tells: its only one, or one of that name; else TVM's name."""
+    """Returns the graph's operator that the message names: its only one, or one of that name; else TVM's name."""
     called = {node.op for node in graph.nodes}
     if len(called) == 1:
         return next(iter(called))

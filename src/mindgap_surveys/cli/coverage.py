@@ -97,7 +97,7 @@ def coverage(
     """Ask each platform which operators it runs, by dtype and layout, of those that cpu/eager runs, and runs right.
 
     Every operator is tried with PyTorch's own samples, once for a platform as it is (versions, hardware, settings), and
-    compared with cpu/eager. Of a platform in several environments (env=NAME) it also says what each gains and loses
+    compared with cpu/eager. Of a platform in several environments (env=NAME) it also lists what each gains and loses
     against the one before.
 
     Example: mindgap coverage onnxruntime/cpu@env=ort128 onnxruntime/cpu --missing

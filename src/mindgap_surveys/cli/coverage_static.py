@@ -26,7 +26,8 @@ class MeasuredLists:
 
 
 def print_lists(as_json: bool, out: TextIO) -> None:
-    """Prints what each list says of the overloads that PyTorch declares, without those that write into an operand."""
+    """Prints the entries of each list for the overloads that PyTorch declares, without those that write into an
+    operand."""
     from mindgap.aten.torch_private.native_functions import declared_kernels
 
     lists, absent = _lists()
@@ -51,7 +52,7 @@ def measured_lists(matrix: Matrix) -> MeasuredLists:
 
 
 def print_measured_lists(matrix: Matrix, found: MeasuredLists, out: TextIO) -> None:
-    """Prints what each list says of the overloads of a matrix, and where that is not what was measured."""
+    """Prints the entries of each list for the overloads of a matrix, and where they are not what was measured."""
     _print(found.lists, found.absent, [*matrix.operators], out)
     _print_disagreements(found.disagreements, out)
 

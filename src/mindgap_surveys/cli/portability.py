@@ -1,4 +1,4 @@
-"""Implements `mindgap portability`, which says what of a package's code a platform lacks, and at which lines."""
+"""Implements `mindgap portability`, which lists what of a package's code a platform lacks, with lines."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Condition:
     """In what company the example is asked.
 
     size: the number of examples in its batch, or of tokens in its text; 0 for the example alone.
-    threads: 0 for what the platform's name says.
+    threads: 0 for the threads of the platform's name.
     fresh: in a process of its own.
     beside: while another process runs the same.
     """

@@ -110,7 +110,7 @@ def repeat_operators(
 ) -> list[OperatorRepeats]:  # fmt: skip
     """Repeats each operator on each platform, in the order of the graphs.
 
-    `graphs`: by the operator's name, with what PyTorch says of it. Raises `MindgapError` where a platform is unknown
+    `graphs`: by the operator's name, with what PyTorch documents. Raises `MindgapError` where a platform is unknown
     or not available.
     """
     named = [canonical(each) for each in dict.fromkeys(platforms)]

@@ -42,7 +42,7 @@ def full_name(node: ast.expr, names: Mapping[str, str]) -> str:
 
 
 class Origins:
-    """Knows what the names of a file are bound to. Scopes are not told apart: a name is no tensor where none of its
+    """Knows what the names of a file are bound to. Scopes are not separated: a name is no tensor where none of its
     bindings in the file can be one."""
 
     def __init__(self, tree: ast.AST, names: Mapping[str, str]) -> None:

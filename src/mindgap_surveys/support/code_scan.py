@@ -16,7 +16,7 @@ from typing import Final
 from mindgap.graph import MindgapError
 from mindgap_surveys.support.code_origins import Origins, full_name, imported_names
 
-#: Names of methods that types other than tensors have too: nothing says whose they are.
+#: Names of methods that types other than tensors have too: their owner is unknown.
 _AMBIGUOUS: Final = frozenset(
     name for kind in (str, bytes, list, dict, set, tuple, int, float, complex) for name in dir(kind)
 ) | {"all", "any", "max", "min", "sum", "mean", "std", "var", "reshape", "transpose", "squeeze", "flatten", "round"}
@@ -63,7 +63,7 @@ class CodeScan:
 
 
 def scan(path: Path, is_method: IsMethod = lambda name, form: False) -> CodeScan:
-    """Scans a file, or all Python files of a folder. `is_method`: tells whether tensors have a method of this name that
+    """Scans a file, or all Python files of a folder. `is_method`: whether tensors have a method of this name that
     takes these arguments.
 
     Raises `MindgapError` where there is no Python file, or none that parses.

@@ -208,7 +208,7 @@ def _verdict(agreement: Agreement) -> str:
 
 
 def _reason(agreement: Agreement, became: str) -> str:
-    """`the same bits`, or what the judge says; what it was decomposed into comes first."""
+    """`the same bits`, or the judge's text; what it was decomposed into comes first."""
     words = {"identical": "the same bits", "rounding": "rounding explains the difference"}.get(agreement.word, "")
     text = agreement.detail or words or agreement.word.replace("_", " ")
     if agreement.culprit and policy_of(agreement.culprit):

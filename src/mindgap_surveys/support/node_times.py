@@ -178,7 +178,7 @@ def _of_openvino(program: FlatProgram, repeat: int) -> list[Run]:
     return runs[1:]
 
 
-#: Platforms whose runtimes have a profiler that tells nodes apart.
+#: Platforms whose runtimes have a profiler that separates nodes.
 PROFILED: Final[Mapping[str, Callable[[FlatProgram, int], list[Run]]]] = {
     "cpu/eager": _of_eager, "onnxruntime/cpu": _of_onnxruntime, "openvino/cpu": _of_openvino,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Counts how many names of PyTorch's sample database run on a platform, and says why the others do not.
+"""Counts how many names of PyTorch's sample database run on a platform, and why the others do not.
 
 A name runs if a sample of one of its variants does, as a captured graph. What no graph can hold (a result that is no
 tensor, a sparse operand, a distribution without a recipe) is run in eager mode on the CPU by itself.

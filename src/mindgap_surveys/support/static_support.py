@@ -45,7 +45,7 @@ class StaticList:
     """A list of operators that a package holds.
 
     name: what has the operators (`CUDA`, `ONNX exporter`). package: where the list is, with its version.
-    words: by overload; one that is missing is `none`, or `unknown` where `unknown_otherwise` says why.
+    words: by overload; one that is missing is `none`, or `unknown` for the reason in `unknown_otherwise`.
     """
 
     name: str
@@ -54,7 +54,7 @@ class StaticList:
     unknown_otherwise: str = ""
 
     def word(self, op: str) -> StaticWord:
-        """Returns what the list says of an overload. An in-place overload that it does not name counts as its
+        """Returns the list's word for an overload. An in-place overload that it does not name counts as its
         functional form."""
         words = self.words.get(op) or self.words.get(functional_name(op)) or "none"
         return "unknown" if words == "none" and self.unknown_otherwise else words

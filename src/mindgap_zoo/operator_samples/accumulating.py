@@ -23,7 +23,7 @@ from torch.nn import functional
 from mindgap.graph import Graph, TensorStore
 from mindgap.models.capture import capture
 
-#: What PyTorch says of an operator: `switched`: deterministic with the switch; `refused`: an error with the switch;
+#: PyTorch's rule for an operator: `switched`: deterministic with the switch; `refused`: an error with the switch;
 #: `accumulates`: it is not on the list, and sums or multiplies many elements.
 Listed = Literal["switched", "refused", "accumulates"]
 

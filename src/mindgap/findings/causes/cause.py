@@ -19,7 +19,7 @@ CauseClass = Literal[
     "stalled", "unsupported", "crash", "code generation",
 ]  # fmt: skip
 Severity = Literal["critical", "high", "medium", "low"]
-#: What a ledger says of a cause: not in it; in it; known and not found again; found after it was gone.
+#: The state of a cause in a ledger: not in it; in it; known and not found again; found after it was gone.
 CauseState = Literal["", "new", "known", "gone", "back"]
 
 #: Every word for what kind of cause it is: classes, damages and verdicts.

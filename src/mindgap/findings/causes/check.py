@@ -38,7 +38,7 @@ class ListedReproducer:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What a reproducer tells today. `reason`: why it could not be checked; else the versions that it prints."""
+    """The result of a reproducer today. `reason`: why it could not be checked; else the versions that it prints."""
 
     name: str
     script: str

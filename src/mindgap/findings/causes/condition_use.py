@@ -14,7 +14,7 @@ from mindgap.findings.causes.severity import ConditionUse
 from mindgap.findings.reduction.files import Summary
 from mindgap.graph import MindgapError
 
-#: What a reduction says where every neighbour shows the fault.
+#: The text of a reduction where every neighbour shows the fault.
 ANY_INPUT: Final = "any input tried"
 _RANK: Final = "max(len(s) for s in shapes)"
 _DTYPE: Final = r"(?:b?float|u?int|complex|bool)\w*"
@@ -42,7 +42,7 @@ _FACTS: Final[tuple[tuple[str, Callable[[re.Match[str]], str]], ...]] = (
 def use_of_condition(summary: Summary) -> ConditionUse | None:
     """Which calls meet the condition of a reduced finding; None where none was looked for.
 
-    What cannot be counted (values, layouts, constants, several operators) is left out; then `values_only` says that
+    What cannot be counted (values, layouts, constants, several operators) is left out; then `values_only` means that
     the count is an upper bound.
     """
     operators = tuple(dict.fromkeys(operators_at_fault(summary)))

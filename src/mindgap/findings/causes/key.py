@@ -56,7 +56,7 @@ class CauseKey:
     """What findings with one root cause have in common.
 
     `where`: the code at fault: a platform's DEVICE/MODE, the ONNX exporter, or eager PyTorch. `operators`: functions,
-    sorted; of a failure that alike operators share, their family; none where the message or a dtype policy tells all.
+    sorted; of a failure that alike operators share, their family; none where the message or a dtype policy is enough.
     `dtypes`: of inputs, as far as they tell two defects apart: their class; where precision is lost, the dtypes.
     `signature`: of a failure, without names of operators; of a dtype policy, its text; of another shape or dtype, what
     it becomes. `stage`: of a wrong result on a platform whose stage at fault is known. `mechanism`: the code at fault,

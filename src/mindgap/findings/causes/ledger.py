@@ -1,4 +1,4 @@
-"""Reads a ledger of known issues, and tells which causes are new, known or back, and which issues are gone."""
+"""Reads a ledger of known issues, and finds which causes are new, known or back, and which issues are gone."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a ledger says of the causes that were found.
+    """The states of the causes that were found, by a ledger.
 
     `causes`: with `state` and `upstream`. `gone`: issues that no cause fits, though one of their platforms ran.
     `expired`: issues that would fit a cause, and have expired.

@@ -1,4 +1,4 @@
-"""Brings what a failure or a difference of shape says to a form that alike findings share."""
+"""Brings the message of a failure or a difference of shape to a form that alike findings share."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def message_without_operators(signature: str, functions: Sequence[str]) -> str:
 
 
 def torchax_rule(signature: str) -> str:
-    """The function of torchax that a message says was called wrongly, or ""."""
+    """The function of torchax that was called wrongly, by the message, or ""."""
     match = _TORCHAX.search(signature)
     return match[1] if match else ""
 
@@ -58,7 +58,7 @@ def without_runtime_operator(message: str) -> str:
 def change_of_structure(signature: str) -> str:
     """What `float32[2,1] becomes float32[2]` has in common with others: a dtype for another, or a change of rank.
 
-    "" where sizes alone differ, or where it is not told.
+    "" where sizes alone differ, or where it is not known.
     """
     expected, becomes, given = signature.partition(" becomes ")
     before, after = _TENSOR.match(expected), _TENSOR.match(given)

@@ -32,7 +32,7 @@ class Summary:
     there is a short script; where there is none, `script` is a model file and `command` runs it. (In a file of an older
     version without `command`, `script` is then a long script.) `complete`: no limit
     ended the reduction. `seconds`: wall-clock time of the reduction. `script`: name of the file. `stage`: the stage of
-    the platform that brings the fault; `stage_evidence`: one sentence for each run that tells so. `status`: of the
+    the platform that brings the fault; `stage_evidence`: one sentence for each run that shows it. `status`: of the
     platform's outcome. `culprit`: what the row names, an operator, several joined by `+`, or a dtype policy. `origin`:
     module and line of the user's program. `special_inputs`: an input of the reduced graph holds NaN or infinity.
     `internal`: no public function returns any of its outputs. `relative`: of a wrong result, the largest difference

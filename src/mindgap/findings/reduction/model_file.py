@@ -47,7 +47,8 @@ def write_case(file: Path, name: str, graph: Graph, tensors: TensorStore | None)
 
 
 def with_model_file(made: Reproducer, graph: Graph, row: Row, context: RunContext) -> Reproducer:
-    """The reproducer with the command that runs a model file of the graph: verified where it finds what `row` says.
+    """The reproducer with the command that runs a model file of the graph: verified where it gives the finding of
+    `row`.
 
     The command runs once, in processes of its own.
     """

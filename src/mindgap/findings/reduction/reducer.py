@@ -15,7 +15,8 @@ from mindgap.findings.reduction.specification import MOST_BYTES
 from mindgap.findings.reduction.validity import Validity
 from mindgap.graph import Graph, GraphError, TensorStore, digest
 
-#: What a check says of a graph: it shows the symptom, it shows nothing, or it shows something else or does not run.
+#: The answer of a check for a graph: it shows the symptom, it shows nothing, or it shows something else or does not
+#: run.
 Answer = Literal["shows", "calm", "other"]
 Check = Callable[[Graph], Answer]
 #: Returns a draft with the specs of its values. Raises `GraphError` where it does not run.
@@ -26,7 +27,7 @@ Specify = Callable[[Graph], Graph]
 class ReductionLimits:
     """When a reduction ends early: after `checks` checks, or `seconds` of wall-clock time.
 
-    `stage`: whether the stage at fault is looked for, which takes a worker for each run that tells it. `condition_s`:
+    `stage`: whether the stage at fault is looked for, which takes a worker for each run. `condition_s`:
     seconds for what triggers the fault, after the reduction; 0: it is not looked for.
     """
 

@@ -63,7 +63,7 @@ _UNCAUGHT: Final = re.compile(
     r'^Traceback \(most recent call last\):\n  File "[^"]+", line \d+, in <module>', re.MULTILINE
 )
 _SIGNAL: Final = re.compile(r"\bkilled by (SIG[A-Z]+)\b")
-#: What a script tells by its exit status.
+#: What the exit status of a script means.
 Shown = Literal["fault", "no fault", "could not be checked"]
 
 
@@ -173,7 +173,7 @@ def verified_script(form: ScriptForm, row: Row) -> Reproducer:
         form = replace(form, failure=(raised[1], stable_part(raised[2])))
     text = script_source(form)
     shown, printed, errors = verify(text, form.platform.python, form.platform.host)
-    # A compiler says what is wrong on standard error, and raises an exception that does not repeat it.
+    # A compiler reports what is wrong on standard error, and raises an exception that does not repeat it.
     shows = (form.kind in ("crashes", "hangs") and row.status != "crash") or is_the_failure(printed + errors, row)
     if shown and printed.rstrip().endswith(f"\n{FAULT}") and shows and every_case_shows(printed):
         return Reproducer(text, True, printed)
@@ -274,7 +274,7 @@ def _told(status: int, printed: str, errors: str) -> tuple[int, str, str]:
 
 
 def says_fault(status: int, printed: str, errors: str) -> bool:
-    """Whether a short script shows its fault: status 1, and the last line says so. An exception ends with 1 as well."""
+    """Whether a short script shows its fault: status 1, and the last line has it. An exception ends with 1 as well."""
     return status == 1 and printed.splitlines()[-1:] == [FAULT] and not _UNCAUGHT.search(errors)
 
 

@@ -1,6 +1,6 @@
 """Names the stage of a platform that brings a fault: capture, export, optimiser, code generation, kernel.
 
-The graph runs again on variants of the platform at fault, and each run tells whether it shows the fault. Which runs are
+The graph runs again on variants of the platform at fault, and each run shows the fault or not. Which runs are
 made, and what they tell, is the backend's (`Staged`). Where no option of a platform switches a stage off, the stage is
 unknown, and the reason is given.
 """
@@ -31,7 +31,7 @@ _ALIKE: Final = 0.6
 
 @dataclass(frozen=True, slots=True)
 class StageAtFault:
-    """The stage, and what tells so. `evidence`: one sentence for each run that was made, or why it is `unknown`."""
+    """The stage, and its evidence. `evidence`: one sentence for each run that was made, or why it is `unknown`."""
 
     stage: Stage = "unknown"
     evidence: tuple[str, ...] = ()

@@ -116,7 +116,7 @@ def broken_precondition(node: Node, values: Mapping[int, torch.Tensor]) -> str:
 
 
 def _problem(row: Precondition, value: Any, given: Mapping[str, Any]) -> str:
-    """Returns what is wrong with an argument; empty where it meets the demand, and where it cannot be told."""
+    """Returns what is wrong with an argument; empty where it meets the demand, and where that is unknown."""
     if isinstance(value, (bool, int, float)):
         value = torch.tensor(float(value), dtype=torch.float64)
     if not isinstance(value, torch.Tensor) or value.numel() == 0:

@@ -1,6 +1,6 @@
 """A script for two versions of one platform, which is run in the environment of each.
 
-Such a script holds what each version gave. It runs the platform only, and tells which of the two the result is like.
+Such a script holds what each version gave. It runs the platform only, and finds which of the two the result is like.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mindgap.results.rows import Row
 
 #: Characters of the line with versions.
 _FIRST: Final = 300
-#: What the exit status of a script says.
+#: What the exit status of a script means.
 _SHOWN: Final[Mapping[int, Shown]] = {0: "no fault", 1: "fault"}
 
 

@@ -82,7 +82,7 @@ class ScriptForm:
     Of a wrong result: `wrong`, the side at fault; `compare`, what an error is relative to, `equal` for operators that
     do not round; `exact`: the model runs in float64 too, which is then the measure, else eager PyTorch is.
     Of a failure: `failure`, the exception's type and the stable part of its message; None where they are not known yet:
-    such a script prints them and tells nothing.
+    such a script prints them and shows nothing.
     Of a crash: `signal`, the signal's name, empty where any of a crash will do. Of a hang: `limit_s`, seconds.
 
     `bounded`: operands or results have dtypes that numpy does not hold (`BOUNDARY`). `results`: of a script for two

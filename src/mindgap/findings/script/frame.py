@@ -75,7 +75,7 @@ def versions():
 
 
 def versions_source(hardware: str = "") -> str:
-    """Returns the function that tells versions. `hardware`: an expression for the name of a device, or empty."""
+    """Returns the function that lists versions. `hardware`: an expression for the name of a device, or empty."""
     return _VERSIONS.format(device=", and the device" * bool(hardware), name=f", {hardware}" * bool(hardware))
 
 

@@ -54,7 +54,7 @@ class PublicCall:
 
     - `name`: the function, or `torch.Tensor.METHOD`.
     - `args`: positions of the node's arguments that it takes by position, in the order in which it takes them. Empty
-      where it takes others than the node's: then `positional` alone tells.
+      where it takes others than the node's: then `positional` alone decides.
     - `positional`, `keywords`: the call's arguments, as arguments of a graph.
     - `results`: for each tensor that the call returns, in order, the node's result slot; -1 for none of them.
     - `many`: it returns a tuple or a list.

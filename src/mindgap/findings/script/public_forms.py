@@ -114,7 +114,7 @@ _SIGNATURES: Final[Mapping[str, tuple[str, ...]]] = {
     **{f"fractional_max_pool{n}d": ("input", "kernel_size", "output_size") for n in (2, 3)},
     "scaled_dot_product_attention": ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale"),
 }
-#: For a default: the parameter has none; nothing tells it.
+#: For a default: the parameter has none; it is unknown.
 _REQUIRED: Final = object()
 _UNKNOWN: Final = object()
 #: Arguments that say where a result is: a public function takes the CPU by itself.

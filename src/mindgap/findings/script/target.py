@@ -74,7 +74,7 @@ class TwoResults:
 
     `expected`: the outputs of the version that is taken to be right, `faulty`: those of the other one; both empty where
     the other one fails. `expected_by`, `faulty_by`: the two in words: `torch 2.13.0`. `right`: the platform of the
-    first, where it is to be told how its environment is made.
+    first, where it needs the commands that make its environment.
     """
 
     expected_by: str

@@ -216,7 +216,7 @@ class _Tally:
     norm: float = 0.0
 
     def add(self, chunk: Array, name: str) -> bool:
-        """Takes a chunk in; says whether it holds no NaN."""
+        """Takes a chunk in; returns whether it holds no NaN."""
         paired = name.startswith("complex")
         values = widened(chunk)
         is_zero = values == 0 if values.dtype.kind != "b" else ~values

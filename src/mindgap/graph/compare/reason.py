@@ -24,13 +24,13 @@ from typing import Literal
 #: - `unwritten_arguments`: the program writes to arguments in place, and what was exported does not. `names`: these.
 #: - `sizes_not_compared`: the export with dynamic dimensions was not compared. `message`: why.
 #: Of a row:
-#: - `own_path`: its detail says what the program's own export, or the model file, gave.
+#: - `own_path`: its detail has what the program's own export, or the model file, gave.
 #: - `by_export`: the platform does not run the captured graph: it is judged on the program's own export.
 #: - `no_graph`: there is no captured graph to bound the difference with.
 #: - `time_budget`, `interrupted`, `memory`, `host_lost`: why it was not run, or not judged.
 #: - `no_judge`: the user left the judge out.
 #: Of an outcome:
-#: - `took_none`: the delegate took no operator of the graph; what ran it instead says nothing of the delegate.
+#: - `took_none`: the delegate took no operator of the graph; what ran it instead shows nothing of the delegate.
 #: - `ran_elsewhere`: the device's package would run an operator on the processor.
 #: - `computed_before`: the runtime computed the whole graph before the delegate got a node.
 #: - `worker_ended`, `worker_killed`: its process ended by itself, or by SIGTERM or SIGKILL. `stage`: what it was doing.

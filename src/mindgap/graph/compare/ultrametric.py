@@ -11,7 +11,7 @@ Two consequences save comparisons:
 
 - The minimum over all pairs of n tensors is the minimum over the n − 1 pairs with one of them.
 - Two tensors that share different numbers of bits with a third one share the smaller number with each other. Only
-  tensors that share the same number with it have to be told apart. Two tensors share k bits or more exactly if their
+  tensors that share the same number with it have to be separated. Two tensors share k bits or more exactly if their
   elements, cut off after k mantissa bits, are the same. So digests of cut tensors at O(log m) lengths, m the length of
   the mantissa, order any number of tensors: O(n log m) passes, and no comparison of pairs.
 

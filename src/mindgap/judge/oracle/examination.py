@@ -71,7 +71,7 @@ class Examined:
         return 0 if self.bad is None else int(self.bad.sum())
 
 
-#: What the shadow says of a value whose shape it does not have.
+#: The shadow's note on a value whose shape it does not have.
 SILENT: Final = Examined("calm", ill=True, silent=True)
 
 

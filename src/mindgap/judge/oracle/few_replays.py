@@ -57,7 +57,7 @@ def examine_value_cheaply(oracle: Oracle, number: int, array: Any) -> Examined:
 
 
 def is_calm(oracle: Oracle, number: int, array: Any) -> bool:
-    """Whether an output is within what rounding allows, however little that says of an ill-conditioned one."""
+    """Whether an output is within what rounding allows, however weak that is for an ill-conditioned one."""
     for count, _ in STEPS:
         if oracle.replays.count >= FEW:
             break

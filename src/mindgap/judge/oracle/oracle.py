@@ -243,7 +243,7 @@ class Oracle:
     ) -> Examined:
         """The verdict, where a platform may also have left out the rounding of explicit casts: 16 σ around W.
 
-        S's σ says nothing there: a cast to fewer bits hides the errors before it.
+        S's σ is no measure there: a cast to fewer bits hides the errors before it.
         """
         if not is_real(expected.dtype):
             return verdict
@@ -349,7 +349,7 @@ class Oracle:
 
     def _within_extremes(self, number: int, got: torch.Tensor, verdict: Examined) -> Examined:
         """A discrepant output that unstable decisions lead to: calm between its extremes. Where these are not known it
-        may be anything, which says nothing of the operators before it."""
+        may be anything, which shows nothing of the operators before it."""
         ends = self._extremes(number)
         if ends is None or verdict.bad is None:
             return Examined("calm", verdict.bad, ill=True, tainted=verdict.tainted)

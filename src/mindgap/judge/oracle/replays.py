@@ -195,7 +195,7 @@ class Replays:
 
     def ensure(self, count: int) -> None:
         """At least this many replays."""
-        # Without noise every replay is S itself: one says it all.
+        # Without noise every replay is S itself: one is enough.
         wanted = count if self._noise else 1
         while self.count < wanted:
             together = min(self._together, wanted - self.count)

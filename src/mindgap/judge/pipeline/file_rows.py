@@ -35,9 +35,9 @@ def rows_of_file(
     """Returns a row for each platform on which a model file without a translation was to run.
 
     Equal bits of another run are `identical`. Outputs that are as near to another run as two right implementations of
-    one operator are to each other are `rounding`: nothing bounds it, and the detail says so. Any other difference is a
+    one operator are to each other are `rounding`: nothing bounds it, as the detail states. Any other difference is a
     finding where a node alone shows it and float64 or a second run takes the reference evaluator's side. Else it is
-    unjudged: nothing says which side is right. A failure is a finding where the format's checker takes the file
+    unjudged: no referee decides which side is right. A failure is a finding where the format's checker takes the file
     (`valid`) and the evaluator runs it, and unjudged elsewhere. `reason`: why there is no graph. `witnesses`: runs of
     the evaluator, which have no row. `nodes`: finds the nodes that a platform computes otherwise.
     """

@@ -131,7 +131,7 @@ def _is_right(
         if not any(comparison.beyond_rounding(run.platform, (*run.outputs, *rest))):
             return False
         return not any(comparison.beyond_rounding(run.platform, (*other.outputs, *rest)))
-    except OracleError:  # nothing says then that it is right
+    except OracleError:  # there is no evidence then that it is right
         return False
 
 
@@ -211,15 +211,15 @@ def has_quantised_values(graph: Graph) -> bool:
 
 
 def has_faults_of_translation(row: Row) -> bool:
-    """Returns whether what a row says may come from the translation of a file: an error, a refusal, or other values in
-    floats. A crash, a timeout and NaN do not."""
+    """Returns whether the result of a row may come from the translation of a file: an error, a refusal, or other values
+    in floats. A crash, a timeout and NaN do not."""
     if row.verdict == "failed":
         return is_error(row)
     return all(each.verdict in _OF_FLOATS for each in row.independent_faults)
 
 
 def without_translation_faults(row: Row, run: OwnRun, other_forms: bool) -> tuple[Row, bool]:
-    """Returns the row of a translated graph without what says nothing of the file, and whether nothing is left.
+    """Returns the row of a translated graph without what is not about the file, and whether nothing is left.
 
     Where the file runs, an error of the graph is of the translation. Where its outputs have the right shapes and dtypes
     too (not `other_forms`), so are the graph's structural faults: litert-torch makes int32 of int64. Left are crashes

@@ -52,7 +52,7 @@ from mindgap.results.rows import OwnPath, OwnPathStatus, Row
 if TYPE_CHECKING:
     from mindgap.judge.pipeline.quantised_files import Probe
 
-#: What a row says of a quantised program whose own way could not be gone.
+#: The text of a row of a quantised program whose own path could not run.
 QUANTISED_LEFT_OUT: Final = (
     "the quantised kernels did not run: the captured graph spells quantisation out, and the program itself was not run"
 )
@@ -64,7 +64,7 @@ Locate = Callable[[ShownDifference], Located | None]
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A row, and what the program's own way gave. `row`: of the captured graph; of a file, without what says nothing of
+    """A row, and what the program's own way gave. `row`: of the captured graph; of a file, without what is not about
     the file. `graphs_row`: before that. `translation_failed`: nothing else was left of a file's translated graph."""
 
     comparison: GraphComparison
@@ -165,7 +165,7 @@ def _as_it_was(case: _Case) -> Row:
 
 
 def _left_out(case: _Case) -> Row:
-    """The row of a quantised program whose quantised kernels did not run: a calm graph says nothing of them."""
+    """The row of a quantised program whose quantised kernels did not run: a calm graph shows nothing of them."""
     row = case.row
     if row.verdict in CALM:
         detail = f"{QUANTISED_LEFT_OUT}: {case.compared.text}"

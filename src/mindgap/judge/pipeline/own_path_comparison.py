@@ -235,7 +235,7 @@ def _others(comparison: GraphComparison, run: OwnRun) -> Compared | None:
 def _is_beyond(
     comparison: GraphComparison, platform: PlatformName, outputs: Sequence[Array], inputs: Sequence[Array] | None = None
 ) -> bool | str:
-    """Whether an output is further off than rounding leads; why that is not known, where no oracle tells."""
+    """Whether an output is further off than rounding leads; why that is not known, where no oracle decides."""
     try:
         return any(comparison.beyond_rounding(platform, outputs, inputs))
     except (OutOfTime, HostProblem):

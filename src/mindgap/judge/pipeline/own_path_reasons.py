@@ -114,7 +114,7 @@ def submodule_culprit(path: str, line: str) -> SubmoduleCulprit:
 
 
 def where_words(found: Located, run: OwnRun) -> str:
-    """Returns what a detail says of the submodule and the step at fault."""
+    """Returns the detail of the submodule and the step at fault."""
     if found.changes is not None:
         return changes_words(found.changes)
     where = f"; submodule {found.path} ({found.kind}) does it by itself" if found.path else ""
@@ -139,7 +139,7 @@ def weaknesses_of(found: Located) -> tuple[Weakness, ...]:
 
 
 def changes_words(changes: FileChanges) -> str:
-    """Returns what a detail says of a file that differs from its program; empty where it does not."""
+    """Returns the detail of a file that differs from its program; empty where it does not."""
     parts: list[str] = []
     if changes.weights:
         name, most = max(changes.weights, key=lambda each: each[1])
@@ -232,7 +232,7 @@ def cleared(row: Row) -> Row:
 
 
 def refused(row: Row, run: OwnRun, file_alone: bool) -> Row:
-    """Returns the row where the runtime says that it does not take the program. That is no failure of the platform's.
+    """Returns the row where the runtime refuses the program. That is no failure of the platform's.
 
     `file_alone`: the program is a model file, and its translated graph has no finding there, or one that may be of the
     translation alone, which spells quantisation out in floats: the row is a refusal too.

@@ -1,4 +1,4 @@
-"""Decides what one export with dynamic dimensions says, run at several sizes, beside the row of the captured graph."""
+"""Judges one export with dynamic dimensions, run at several sizes, next to the row of the captured graph."""
 
 from __future__ import annotations
 

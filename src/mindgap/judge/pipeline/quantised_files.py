@@ -220,7 +220,7 @@ def _expected_elsewhere(
     referees: Mapping[PlatformName, Callable[[], _Examined | None]],
 ) -> tuple[list[QuantisedExamination], dict[int, PlatformName]]:  # fmt: skip
     """The examinations, and which referee gives what is expected of each wrong value. Where none does, the value is
-    undecided. Referees are asked as long as a value needs one; one that cannot run the file says nothing."""
+    undecided. Referees run as long as a value needs one; one that cannot run the file decides nothing."""
     open_ones = {each.number for each in judged if each.kind in _WRONG}
     gives: dict[int, PlatformName] = {}
     others, failures = set[int](), list[str]()

@@ -44,8 +44,8 @@ def confirmed(
 
     The arguments are those of `examine_quantised`, and what it found. What follows is examined on the right integers
     too. Where it is nearer to those than to the integers that were seen, the platform did not compute with these. Where
-    it is as near, nothing tells; a value of reduced precision stays one, since another encoding is further off. A value
-    that the model itself returns is what its users get.
+    it is as near, that is undecided; a value of reduced precision stays one, since another encoding is further off. A
+    value that the model itself returns is what its users get.
     """
     known = frozenset(integers)
     shown = known.difference(graph.outputs)

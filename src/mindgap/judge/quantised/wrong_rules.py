@@ -14,7 +14,7 @@ import torch
 from mindgap.judge.quantised.values import QuantisedValue
 
 Tensor = torch.Tensor
-#: How far from a border the exact quotient may lie on the wrong side, in steps: rules are told apart by more.
+#: How far from a border the exact quotient may lie on the wrong side, in steps: rules differ by more.
 _NEAR: Final = 2.0**-6
 #: The share of elements that a rule gives for the exact quotients themselves.
 _MOST: Final = 0.9

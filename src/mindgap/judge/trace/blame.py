@@ -68,7 +68,7 @@ def _sides(oracle: Oracle, confirmed: Confirmed, opinion: list[Any]) -> tuple[fl
         if bad is None:
             continue
         got, step = widen(to_torch(array)), widen(hard.step)
-        # The opinion is in float64: of a cast only its rounding tells who is right.
+        # The opinion is in float64: of a cast only its rounding decides who is right.
         third = rounded(widen(third), hard.dtype) if is_real(hard.dtype) else widen(third)
         # Half the way is enough to take a side: the two differ by more than any rounding.
         nearer_accused = _near(third, got, step)

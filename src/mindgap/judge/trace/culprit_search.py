@@ -44,8 +44,8 @@ CALM: Final = Examined("calm")
 
 @dataclass(frozen=True)
 class ObservedOutputs:
-    """The outputs of both sides (of the platform in every repetition), what the oracle says of each, and which of them
-    are internal."""
+    """The outputs of both sides (of the platform in every repetition), the oracle's examination of each, and which of
+    them are internal."""
 
     ours: tuple[Array, ...]
     theirs: tuple[Array, ...]
@@ -81,7 +81,7 @@ class CulpritSearch:
         """The first confirmed cut that breaks an output, with the side it was confirmed on.
 
         Single operators on both sides first. Only where none errs by itself are outputs held against 64 replays, and
-        fused cuts tried. What both sides get wrong alike is no difference, and says nothing about larger cuts.
+        fused cuts tried. What both sides get wrong alike is no difference, and shows nothing about larger cuts.
         """
         sides = ((platform, mine, ours), (self._reference, reference, theirs))
         candidate = any(_broken(examined) for _, examined, _ in sides)

@@ -1,7 +1,7 @@
 """Checks whether a platform's treatment of a dtype explains a finding.
 
 A platform that computes float64 in float32 differs in nearly every graph with a float64 value. That is one fact about
-the platform, not one defect per operator: its description says it (`describe()["dtypes"]`, measured when the platform
+the platform, not one defect per operator: its description has it (`describe()["dtypes"]`, measured when the platform
 is opened), and what it explains has one culprit.
 """
 
@@ -36,7 +36,7 @@ _PIECE: Final = 1 << 20
 #: Integers as large as a number of a floating dtype, by bytes.
 _BITS: Final = {1: torch.int8, 2: torch.int16, 4: torch.int32}
 
-#: Platform -> dtype -> what `describe()` says of it: `computes_in`, `returns`, `overflow`.
+#: Platform -> dtype -> the entries of `describe()`: `computes_in`, `returns`, `overflow`.
 Dtypes = Callable[[PlatformName], Mapping[str, Mapping[str, str]]]
 
 

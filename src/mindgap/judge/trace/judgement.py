@@ -59,7 +59,7 @@ class Judgement:
 
 
 def at_places(found: Judgement, places: str) -> Judgement:
-    """The judgement of a finding that says where it lies. `places`: empty where that is not known."""
+    """The judgement of a finding, with its places. `places`: empty where that is not known."""
     if not places:
         return found
     first, *more = found.faults or (None,)

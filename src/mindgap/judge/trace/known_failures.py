@@ -61,7 +61,7 @@ def places_of(graph: Graph, pattern: FailurePattern) -> Iterator[tuple[int, ...]
 
 
 def _reads(graph: Graph, index: int, reads: Sequence[tuple[int, int] | None], chosen: Sequence[int]) -> bool:
-    """Whether a node's operands come from the chosen nodes as the pattern says."""
+    """Whether a node's operands come from the chosen nodes as in the pattern."""
     values = operands(graph.nodes[index])
     if len(values) != len(reads):
         return False

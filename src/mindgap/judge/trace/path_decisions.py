@@ -91,7 +91,7 @@ def other_decisions(
     """Returns the decisions that `ours` leads to otherwise, then those that rounding may.
 
     A float that Python code read is no decision by itself: it counts only where it is beyond rounding.
-    `examined`: what the oracle says of `ours`.
+    `examined`: the oracle's examination of `ours`.
     """
     graph = oracle.graph
     often = Counter((each.line, each.text) for each in decisions)
@@ -125,7 +125,8 @@ def with_path(
 ) -> Judgement:  # fmt: skip
     """Returns the judgement with what `ours` decides otherwise, and with the verdict of each step of a loop.
 
-    `labels`: of the captured graph; `examined`: what the oracle says of `ours`; `words`: the verdict of each output.
+    `labels`: of the captured graph; `examined`: the oracle's examination of `ours`; `words`: the verdict of each
+    output.
     """
     others = other_decisions(oracle, labels.decisions, examined, ours) if labels.decisions else ()
     return with_steps(with_decisions(found, others), labels.outputs, words)

@@ -25,7 +25,7 @@ from mindgap.judge.oracle.float_classes import class_bits
 from mindgap.judge.trace.dtype_policy import converted, retyped
 from mindgap.judge.trace.subgraphs import Array, leading_to
 
-#: A dtype -> one with a larger range, in which the same graph says how far rounding leads. float32 holds sums and
+#: A dtype -> one with a larger range, in which the same graph shows how far rounding leads. float32 holds sums and
 #: products of float16 that float16 rounds.
 _LARGER: Final[Mapping[str, str]] = {"float16": "bfloat16", "bfloat16": "float64", "float32": "float64"}
 #: Nodes that are tried as the one whose range is left first.

@@ -34,8 +34,8 @@ def policy_by_sample(
     """The policy that explains all that a platform gives for a large graph; None where a sample does not decide that.
 
     `explanations`: of the policies that the platform declares. `sides`: the platform and the reference. `public`: what
-    the oracle says of the outputs of either. `runs`: the platform's outputs, in each repetition. `shown`: which outputs
-    are public.
+    the oracle finds of the outputs of either. `runs`: the platform's outputs, in each repetition. `shown`: which
+    outputs are public.
     """
     platform, mine, theirs = sides[0], *public
     beyond = any(one.kind == "discrepant" for one in mine) and all(one.kind in ("calm", "discrepant") for one in mine)

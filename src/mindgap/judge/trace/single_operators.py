@@ -127,7 +127,7 @@ class SingleOperators:
     def run(self, cuts: Sequence[Subgraph], platform: PlatformName) -> Iterator[SubgraphResult]:
         """What the platform gives for each cut on S's values, a batch at a time.
 
-        Nothing for a cut whose operands have other shapes in S than the graph says, as an operator may give on the
+        Nothing for a cut whose operands have other shapes in S than in the graph, as an operator may give on the
         processor at hand: no job can be made of it.
         """
         for batch in batches([c for c in cuts if self._fits(c)], MAX_BATCH_BYTES):
@@ -244,8 +244,8 @@ def judge_single(
 ) -> Confirmed | None:
     """Judges one operator's own results against its bounds; None where they are calm.
 
-    None also where the platform cannot run the operator by itself: the whole graph ran there, so that says nothing. An
-    error of a public result is told before one of an `internal` value, and wrong values before another dtype.
+    None also where the platform cannot run the operator by itself: the whole graph ran there, so that is no evidence.
+    An error of a public result is reported before one of an `internal` value, and wrong values before another dtype.
     """
     if result.arrays is None:
         return None

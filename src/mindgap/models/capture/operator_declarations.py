@@ -98,7 +98,7 @@ def _unlike(func: Any, given: tuple[Any, Any], result: Any) -> str:
         args, kwargs = _mapped(mode.from_tensor, given)
         with mode:
             fake = func(*args, **kwargs)
-    except Exception:  # sizes that depend on values, or no fake kernel: an exporter tells so itself
+    except Exception:  # sizes that depend on values, or no fake kernel: an exporter reports that itself
         return ""
     forms = [" and ".join(map(_form, _tensors(each))) or "nothing" for each in (fake, result)]
     return "" if forms[0] == forms[1] else f"its fake kernel gives {forms[0]}, and the operator {forms[1]}"

@@ -66,7 +66,7 @@ def refuse_unwritten_reads(
             with torch.compiler.set_stance("force_eager"), torch.random.fork_rng(devices=[]), mode:  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
                 torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
                 result = copied.program(*copied.args, **copied.kwargs)
-        except Exception:  # values that the program refuses: it has read them, or the check tells why
+        except Exception:  # values that the program refuses: it has read them, or the check reports why
             return None
         return [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
 

@@ -168,7 +168,7 @@ class ValueTable:
                 return self._scalar(func, noted, named, fixed, name)
             result, deciding = self._sized(func, noted, named, real_args)
         except RuntimeError as error:
-            # What C++ code says that reads the memory of a fake tensor.
+            # The error of C++ code that reads the memory of a fake tensor.
             if not self.follows or "data is not allocated" not in str(error):
                 raise
             result, deciding = self._sized(func, noted, named, real_args)

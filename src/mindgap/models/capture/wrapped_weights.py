@@ -2,8 +2,8 @@
 and weights in the blocks of GGUF files, as diffusers loads them.
 
 The plain tensors become parameters of the program, integers among them. A subclass is made of them when the weight is
-read: its own code then says what each operator computes on them. Blocks become integers and scales, and the weight that
-is read is their product.
+read: its own code then shows what each operator computes on them. Blocks become integers and scales, and the weight
+that is read is their product.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # (PyTorch's parametrizations are partly untyped)

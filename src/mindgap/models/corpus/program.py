@@ -21,7 +21,7 @@ class Built:
     """A program with its arguments, and the registry of its drawn tensors.
 
     dynamic_shapes: the dimensions that an export keeps open, in the form of `torch.export.export`; None where the
-        source says nothing of them.
+        source does not declare them.
     imports: what the user's code imports from; None for a program of another source.
     path_taken: where values decide, its graph holds the path that the arguments take.
     """

@@ -108,7 +108,7 @@ class OwnPathClient:
             group = "" if file is not None else first
             frame = self._ask("run", source, platform, backend, runner, again_s=AGAIN_S, first=group)
         except WorkerFailed as failed:
-            # What was ended from outside, or by a budget or a busy machine, says nothing of the platform.
+            # What was ended from outside, or by a budget or a busy machine, is no fault of the platform.
             busy = failed.waited_s > _BUSY * self._deadline_s * _slower(backend, self._capture_env)
             # Nor does a file that does not fit into memory beside the program.
             too_large = failed.fault == "oom" and file is not None
@@ -244,7 +244,7 @@ class OwnPathClient:
 
     def locate(self, source: str, platform: PlatformName, shown: ShownDifference) -> Located | None:
         """Finds the submodule that shows it by itself; of an ONNX file that ran in place of an export, how it differs
-        from the program. None where that cannot be told."""
+        from the program. None where that is unknown."""
         if is_model_file(source):
             return None
         if platform in self._files:

@@ -19,7 +19,7 @@ from mindgap.platforms.script_runner import ScriptRunner
 
 #: Names of dimensions of every tensor among the arguments that has them.
 _EVERYWHERE: Final = {"batch": 0, "seq": 1}
-#: What an export is told of dimensions, by the call that it is.
+#: How an export gets dimensions, by its call.
 _TOLD: Final = {
     "torch.onnx.export(model, fresh()": "torch.onnx.export(model, fresh(), dynamic_shapes=model.dynamic_shapes",
     "torch.export.export(model, fresh()": "torch.export.export(model, fresh(), dynamic_shapes=model.dynamic_shapes",

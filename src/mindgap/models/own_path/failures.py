@@ -41,7 +41,7 @@ _REPORT: Final = re.compile(
 _OPERATOR: Final = re.compile(r"\b(\w+)(?:\.|::)(\w+)(?:\.(\w+)|'|\b)")
 #: What OpenVINO converts not, and how Python names a function there.
 _UNCONVERTED: Final = re.compile(r"No conversion rule found for operations: (.*)")
-#: What PyTorch says where a number is read from a tensor that an exporter traces: an error's class, or its words.
+#: What PyTorch reports where a number is read from a tensor that an exporter traces: an error's class, or its words.
 _TENSOR_VALUE: Final = re.compile(
     r"DataDependent|data-dependent|Converting a tensor to a|Iterating over a tensor|\.numpy\(\)"
     r"|\bNumPy (?:array|function)"
@@ -68,8 +68,8 @@ class Failure:
     step: the call that failed, such as `torch.onnx.export`; empty where no single one did.
     line: of the user's code, `model.py:12`; empty if none is known.
     operator: the custom operator that the message names.
-    ours: the runner cannot feed this program, which says nothing of the platform.
-    refused: the runtime says that it does not take the program (`ScriptRunner.refusal`).
+    ours: the runner cannot feed this program, which is no fault of the platform.
+    refused: the runtime reports that it does not take the program (`ScriptRunner.refusal`).
     kind, names: the reason that its message gives (`graph.compare.reason`), and the operators that it names.
     """
 
@@ -88,7 +88,7 @@ class InputsNotMatched(ValueError):
 
 
 def failure_of(error: BaseException, runner: ScriptRunner, program: FlatProgram) -> Failure:
-    """Returns what an error that a runner raised says of a program."""
+    """Returns the failure of a program, by the error that a runner raised."""
     text = "\n".join(str(each) for each in _causes(error))
     failure = _with_operator(_failure(error, runner), error, program)
     # A refusal of ours, of an exporter, and of a front end that takes what it exports, is not the runtime's.
@@ -184,7 +184,7 @@ def _sentences(text: str) -> str:
 
 
 def _message(causes: Sequence[BaseException]) -> str:
-    """The first line of a message that says something of the program, of the innermost cause that has one."""
+    """The first line of a message that is about the program, of the innermost cause that has one."""
     for error in reversed(causes):
         for line in str(error).splitlines():
             if not _REPORT.match(line.strip()):

@@ -1,4 +1,4 @@
-"""Runs one program by a function of the form `run(model, fresh)`, and tells where a failure comes from."""
+"""Runs one program by a function of the form `run(model, fresh)`, and locates a failure."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class FlatProgram(torch.nn.Module):
         self.written: list[str] = []
         #: Inputs of a model file that were matched by order or shape, and their arguments.
         self.by_order: list[tuple[str, str]] = []
-        #: What an export is told of dynamic dimensions.
+        #: The dynamic dimensions that an export is given.
         self.dynamic_shapes: Mapping[str, Any] = {}
 
     def forward(self, *tensors: torch.Tensor) -> list[torch.Tensor]:

@@ -24,10 +24,10 @@ class OwnRun:
     other_arguments: other arguments of the same kind, fed to what was exported with the given ones; `other_outputs`,
         `other_eager`: the outputs on them. Empty where that was not tried.
     reason: why it gave none. failure_reasons: the same as data, where the message is known.
-    refused: the runtime says that it does not take the program.
+    refused: the runtime reports that it does not take the program.
     step, line, operator: the call that failed, the user's line and the custom operator, where known.
     file: it ran a ready-made file; `source_file`: the program's source is that file.
-    fed: False where it was not tried, or the runner could not feed it: that says nothing of the platform.
+    fed: False where it was not tried, or the runner could not feed it: that is no fault of the platform.
     raised: the program itself fails in eager mode.
     absent: it was not tried because the program or the runtime is not in the environment where it was to run.
     environment: where it ran, if that is not the platform's own place.
@@ -196,7 +196,7 @@ class FileNodes:
 @dataclass(frozen=True, slots=True)
 class SizedRuns:
     """Runs of one export at several sizes, the exported ones first. `left_out`: sizes that the program itself refuses.
-    `reason`: why there are none, which says nothing of the platform. `at`: other sizes than those exported, where the
+    `reason`: why there are none, which is no fault of the platform. `at`: other sizes than those exported, where the
     export failed."""
 
     runs: tuple[SizeRun, ...]

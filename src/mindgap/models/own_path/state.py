@@ -282,7 +282,7 @@ def _position_of(one: Any) -> tuple[Callable[[], Any], Callable[[Any], object]] 
 def _told(file: io.IOBase) -> int:
     try:
         return file.tell()
-    except OSError:  # a text file tells no position while it is iterated over
+    except OSError:  # a text file has no position while it is iterated over
         return -1
 
 

@@ -354,7 +354,7 @@ def opened_program(source: str) -> Built:
 
     one = open_source(source)[0]
     assert isinstance(one, Program), "a graph that was captured before has no program"
-    with checked_before(), warnings.catch_warnings():  # by the process that captured it, which has told
+    with checked_before(), warnings.catch_warnings():  # by the process that captured it, which has warned
         warnings.simplefilter("ignore", UnprovenCapture)
         return _plain(one.make())
 

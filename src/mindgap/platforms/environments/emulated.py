@@ -237,7 +237,7 @@ def _other_architecture(
 
 
 def write_identity(root: Path, python: Path) -> None:
-    """Writes what Linux tells of an Arm64 processor into the files of the root, where the emulator looks first.
+    """Writes Linux's description of an Arm64 processor into the files of the root, where the emulator looks first.
 
     QEMU 7.2 shows the host's /proc/cpuinfo. ONNX Runtime's processor detection ends with SIGSEGV on that of an x86-64
     processor from 1.29 on. Raises `EnvironmentProblem`.

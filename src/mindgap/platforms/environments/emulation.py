@@ -65,7 +65,7 @@ class Emulation:
         return [self.emulator, "-cpu", model, *root, *arguments, program]
 
     def missing_features(self, program: str) -> tuple[str, ...]:
-        """The features of the processor that the emulator says it lacks when it starts a program."""
+        """The features of the processor that the emulator reports as missing when it starts a program."""
         printed = subprocess.run(self.command(program), capture_output=True, text=True, timeout=_HELP_S, check=False)
         return tuple(re.findall(r"doesn't support requested feature: \S+?\.([\w.-]+) \[bit", printed.stderr))
 

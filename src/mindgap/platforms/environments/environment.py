@@ -1,4 +1,4 @@
-"""The record of one environment, and what its interpreter says of it."""
+"""The record of one environment, and its interpreter's facts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class EnvironmentProblem(MindgapError):
 
 @dataclass(frozen=True, slots=True)
 class InterpreterFacts:
-    """What an interpreter says of itself. `missing`: modules that were asked for and that it does not find."""
+    """The facts of an interpreter. `missing`: requested modules that it does not find."""
 
     python: str
     implementation: str
@@ -118,7 +118,7 @@ class Environment:
     def check(self, *modules: str) -> InterpreterFacts:
         """Raises `EnvironmentProblem` where no worker can run there, or a module that it needs beside is missing.
 
-        The message says what to do.
+        The message has what to do.
         """
         facts = self.facts(*NEEDED, *modules)
         python = tuple(int(part) for part in facts.python.split(".")[:2])

@@ -69,7 +69,7 @@ class Order:
 
 @dataclass(slots=True)
 class HostLink:
-    """What one connection has told so far.
+    """What one connection has sent so far.
 
     `greeting`: what answered. `heard`: when the last byte came (`time.monotonic`). `ended`: how the process there
     ended, `status`, `oom` and `cpu` (its processor seconds); None while it runs, and where the connection was lost
@@ -323,7 +323,7 @@ def _end_told(text: str) -> Mapping[str, Any] | None:
 
 
 def are_seconds(told: object) -> bool:
-    """Whether what another machine told can be a number of processor seconds."""
+    """Whether what another machine sent can be a number of processor seconds."""
     return isinstance(told, (int, float)) and 0 <= told < 1e9
 
 

@@ -1,8 +1,8 @@
 """The other machine's side of a host: `python -m mindgap worker`, which the command of `[hosts.NAME]` starts there.
 
-It says on standard output what it is (the greeting, one line), reads from standard input what to run (the order, one
+It writes to standard output what it is (the greeting, one line), reads from standard input what to run (the order, one
 line), and runs that with the same three streams. Beside that process it stays: it sends signs of life on standard
-error, ends the process when the connection ends, and says at last how it ended.
+error, ends the process when the connection ends, and reports at last how it ended.
 
 Standard library only, so that what another Python lacks is named, not met as an import error.
 """

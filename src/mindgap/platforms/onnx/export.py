@@ -73,7 +73,7 @@ def export(
     try:
         pure = functionalize(graph)
     except GraphError as error:
-        # What has no functional form is nothing that the platform was asked, and says nothing of it.
+        # What has no functional form was not given to the platform, and is no fault of it.
         raise Unsupported("model", str(error)) from None
     functional = pure.graph
     program = to_fx(functional, [graph.nodes[index].op for index in pure.origin], opset)

@@ -211,7 +211,7 @@ def _returns_list(target: Any) -> bool:
 
 @dataclass(frozen=True)
 class _Call:
-    """One call with its operands numbered from 0. `text` tells 1 from 1.0 and True, which are equal keys."""
+    """One call with its operands numbered from 0. `text` separates 1 from 1.0 and True, which are equal keys."""
 
     op: str
     args: tuple[Arg, ...]

@@ -25,7 +25,7 @@ _OVERLOAD: Final = re.compile(
 def export_official(graph: Graph, inputs: Sequence[Array]) -> Exported:
     """Exports the graph with `torch.export`, and the program with `torch.onnx.export`, everything by default.
 
-    The large weights of a large model are outside it. Raises `Unsupported` where the exporter says that it has no
+    The large weights of a large model are outside it. Raises `Unsupported` where the exporter reports that it has no
     translation, `CompileFailure` for every other failure.
     """
     program = export_program(graph, inputs)

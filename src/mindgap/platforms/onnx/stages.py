@@ -44,7 +44,7 @@ def onnx_reference_stage(runs: VariantRuns) -> Stage:
 
 
 def exporter_stage(runs: VariantRuns, other: str) -> Stage | None:
-    """The stage before the ONNX model, `unknown` where that cannot be told; None where the model is right.
+    """The stage before the ONNX model, or `unknown`; None where the model is right.
 
     `other`: another runtime of the same model.
     """

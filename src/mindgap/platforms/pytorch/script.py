@@ -14,7 +14,7 @@ from mindgap.platforms.script_runner import ScriptRunner, read_runner
 _FILE: Final = Path(__file__).with_name("run.py")
 #: Options that are variables of the environment.
 _VARIABLES: Final = frozenset({"isa", "aten", "onednn_isa", "mkl"})
-#: Devices whose module of PyTorch tells their name.
+#: Devices whose module of PyTorch gives their name.
 _NAMED: Final = frozenset({"cuda", "xpu", "npu"})
 
 

@@ -153,7 +153,7 @@ TABLES: Final[dict[str, TableSchema]] = {
         ),
         # A source that a catalogue is done with, all of its programs, in these passes.
         _table("asked", "source", {"source": _TEXT, "passes": _NAMES, "programs": pa.int64()}),
-        # What a platform as it was (its `fingerprint`) says to calls of one operator, of which `count` were tried.
+        # The answer of a platform as it was (its `fingerprint`) to calls of one operator, of which `count` were tried.
         # `answer`: runs, decomposed, refuses, fails; `reason` and `signature` in the platform's words.
         _table(
             "support", "fingerprint op dtype layout",

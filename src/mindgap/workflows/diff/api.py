@@ -56,7 +56,7 @@ def diff(
     `ignore_output`: names of outputs that nobody reads. `output_mask`: the name of an argument that is 0 where outputs
     are not read (`~NAME`: 1). Both are left out of the comparison, and a warning counts them.
     `reference_model`: the model before it was quantised, which takes the same arguments.
-    `report.models[0].quantisation_cost` says how far the quantised model's outputs are from its, on the reference.
+    `report.models[0].quantisation_cost` is how far the quantised model's outputs are from its, on the reference.
     Each call starts worker processes; a `Session` keeps them for the next call.
     """
     if tensors is None and isinstance(model, Graph):

@@ -35,7 +35,7 @@ from mindgap.graph import MindgapError
 
 #: Bytes of one answer that are read.
 _MOST_BYTES: Final = 8 << 20
-#: Characters of what a server says that are shown.
+#: Characters of a server's text that are shown.
 _SHOWN: Final = 160
 #: Seconds that a `Retry-After` is followed at most, and how many times.
 _LONGEST_WAIT_S: Final = 30.0
@@ -102,7 +102,7 @@ class CompletionClient:
         """`url`: with the version, `http://HOST:PORT/v1`. `key`: sent as a bearer token. Raises `MindgapError`."""
         parts, key = _address(url), key.strip()
         if not (key.isascii() and key.isprintable()) or " " in key:
-            # The key itself is told nobody.
+            # The key itself is never printed.
             raise MindgapError(f"{url}: its key has characters that no HTTP header holds (spaces, line ends, …)")
         self.url = url.rstrip("/")
         self._timeout_s, self._key = timeout_s, key
@@ -333,7 +333,7 @@ def _logprobs(given: Any, chat: bool) -> tuple[tuple[str, ...], tuple[float, ...
 
 
 def _finite(given: Any) -> float:
-    """Raises `BadAnswer` for NaN and infinities: no difference of them says anything."""
+    """Raises `BadAnswer` for NaN and infinities: no difference of them has a meaning."""
     number = float(given)
     if not math.isfinite(number):
         raise BadAnswer(f"one of its log-probabilities is {number}")

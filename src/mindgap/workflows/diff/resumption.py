@@ -42,7 +42,7 @@ def row_names(report: Report) -> set[str]:
 
 
 def joined(earlier: Report | None, later: Report, order: Sequence[str]) -> Report:
-    """One report of both, in the given order of models. Of a model that both have, what the later one says."""
+    """One report of both, in the given order of models. Of a model that both have, the later one's."""
     if earlier is None:
         return later
     models = {model.name: model for report in (earlier, later) for model in report.models}

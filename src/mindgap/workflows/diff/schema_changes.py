@@ -116,7 +116,7 @@ def _renamed(old: Sequence[Sequence[Any]], new: Sequence[Sequence[Any]]) -> dict
 
 
 def _schemas(overloads: list[str], environment: str | None) -> dict[str, dict[str, Any]]:
-    """What the PyTorch of an environment says. Raises `EnvironmentProblem`."""
+    """The schemas of an environment's PyTorch. Raises `EnvironmentProblem`."""
     command = [sys.executable, "-m", _MODULE] if environment is None else find(environment).command(_MODULE)
     try:
         done = subprocess.run(

@@ -120,7 +120,7 @@ Stage = Literal["captured", "ran", "judged", "refused", "doing", "expected"]
 @dataclass(frozen=True, slots=True)
 class ProgressEvent:
     """One step is done: a subject was captured or refused, the reference ran, or a row was judged. Or one is being
-    done (`doing`), which `text` names; these events come a few times a second at most. Or `text` says what a large
+    done (`doing`), which `text` names; these events come a few times a second at most. Or `text` is what a large
     model is expected to take (`expected`).
 
     `done` of `total` rows are finished. `row` comes with `judged`.

@@ -229,7 +229,7 @@ class SubjectRunner:
             if platform in too_large:
                 row = not_run(name, platform, Reason("memory", message=too_large[platform]))
             elif alone and (out := comparison.outcomes.get(platform)) is not None and out.status == "oom":
-                # That a large model does not fit says nothing of the platform.
+                # That a large model does not fit is no fault of the platform.
                 row = not_run(name, platform, Reason("memory", message=_lacking(out, memory)))
             else:
                 with activity_receiver(partial(told, platform)):
@@ -329,7 +329,7 @@ class SubjectRunner:
         self.release(reference)
         for platform in platforms:
             self.collected.report_activity(comparison.name, platform, "running")
-            # The row runs it again and says what was raised.
+            # The row runs it again and records what was raised.
             with suppress(Exception):
                 comparison.run(platform)
             self.release(platform)

@@ -81,7 +81,7 @@ class PlatformUpgrade:
 
 
 def change_of(row: Row, *, before_ran: bool) -> Change:
-    """What a row of the new version against the old one says, of several faults the worst.
+    """The change of a row, the new version against the old one; of several faults the worst.
 
     `before_ran`: the old one gave outputs.
     """

@@ -237,7 +237,7 @@ class JudgeProcess:
             raise
         except MindgapError as error:
             return {"kind": "refused", "message": str(error)}, []
-        # Not the time spent waiting for a turn, where the worker says how long it took.
+        # Not the time spent waiting for a turn, where the worker reports how long it took.
         meter.spent += outcome.timings.get("total", time.perf_counter() - started)
         self._client.spent += outcome.timings.get("cpu", 0.0)
         answer, arrays = outcome_frame(outcome, 0)

@@ -31,7 +31,7 @@ SERVICE: Final = "mindgap_campaign.campaign.results.reduction_worker:reduction_s
 
 @dataclass(frozen=True, slots=True)
 class GroupReduction:
-    """A group and the summary of its reduced case; without one, `reason` tells why there is none.
+    """A group and the summary of its reduced case; without one, `reason` is why there is none.
 
     `cpu_seconds`: processor time of all cases that were tried, with that of platforms and scripts.
     """

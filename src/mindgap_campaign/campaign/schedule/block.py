@@ -65,7 +65,8 @@ class OpenBlock:
         return self._resume_state.get(case.name, {}).get(platform)
 
     def follows(self, platform: PlatformName, signature: str, op: str | None) -> bool:
-        """Counts a failure of a platform, and tells whether it is among the first few of its kind, which are followed.
+        """Counts a failure of a platform, and returns whether it is among the first few of its kind, which are
+        followed.
 
         `op`: the operator that the platform named. It distinguishes failures with one signature.
         """

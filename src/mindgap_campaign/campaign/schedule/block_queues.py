@@ -55,7 +55,7 @@ class RowProgress(Protocol):
 class BlockContext:
     """What the blocks of a campaign are run with.
 
-    `runner`: gives the outcomes of cases. `spent`: is told which cases a platform that does not run every case really
+    `runner`: gives the outcomes of cases. `spent`: gets which cases a platform that does not run every case really
     ran, and returns the features that are new to it. `budgets`: of the platforms that have one, or compile batches.
     `owns_judges`: whether the judges end when the queues fail; not where other queues use them too.
     """

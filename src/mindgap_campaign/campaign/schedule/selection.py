@@ -43,7 +43,7 @@ class BlockSelection:
     refused: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def note_added(self, added: Iterable[PlatformName]) -> None:
-        """Enters added platforms that run the block into `given`: its row tells by this which of them have run it."""
+        """Enters added platforms that run the block into `given`: its row shows by this which of them have run it."""
         for name in added:
             if name in self.orders:
                 self.given.setdefault(name, [])

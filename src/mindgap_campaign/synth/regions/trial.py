@@ -68,7 +68,7 @@ _MOST_CACHED: Final = 1 << 20
 class Trial:
     """The result of running a draft. `reason`: why it is no region, as a short signature; empty if it ran.
 
-    `graph`: with the specs that its values had, without what says nothing; the draft itself where it failed.
+    `graph`: with the specs that its values had, without the rest; the draft itself where it failed.
     `free`, `input_spans`, `output_spans`: as in `Region`. `drops`: positions of the draft's outputs that say nothing.
     `cpu_seconds`: of running the operators.
     """
@@ -193,7 +193,7 @@ def region_of(
 ) -> Region | str:
     """Makes a region of the cut after all edits (recipes first, then mutations). Returns it, or why it is none.
 
-    `base`: the digest of the graph that the cut is of. Where `kinds` says that it was mutated, inputs whose recipe
+    `base`: the digest of the graph that the cut is of. Where `kinds` shows that it was mutated, inputs whose recipe
     no longer suits the operators that read them get another.
     """
     try:
@@ -240,7 +240,7 @@ def _given(tensor: torch.Tensor) -> ValueStatistics | None:
     return span if span is not None and span.varies else None
 
 
-#: What an operator says of operands that do not go together.
+#: The error of an operator for operands that do not go together.
 _SHAPES: Final = re.compile(r"shape|size|dimension|dim |broadcast|stride|elements|length|match", re.IGNORECASE)
 _DTYPES: Final = re.compile(r"dtype|scalar type|data type|not implemented for|type Float|type Long|type Int|promot")
 

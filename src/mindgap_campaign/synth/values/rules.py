@@ -71,7 +71,7 @@ class _File(_TomlTable):
 class ValueRule:
     """What an overload asks of one operand. `form`: see `constraints.ValueConstraint`; empty for a range or a `fan`.
 
-    `of`, `dim`: the argument that says how many places an index has to point at, and which of its sizes.
+    `of`, `dim`: the argument that sets how many places an index has to point at, and which of its sizes.
     `when`: arguments that must have these values. `kinds`: of the operand's dtype, any where empty.
     """
 

@@ -152,7 +152,7 @@ class Float64Graph:
         self.calls = [_reading(call, reads[i]) if i in reads else call for i, call in enumerate(bound)]
         #: Nodes evaluated in their own dtypes, and why float64 did not serve.
         self.fallbacks: dict[int, str] = {}
-        # Outputs die too: who wants them says so.
+        # Outputs die too: a caller requests those it needs.
         self._dying = last_uses(replace(self.graph, outputs=()))
 
     def run(

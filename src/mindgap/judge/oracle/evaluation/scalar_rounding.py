@@ -1,6 +1,6 @@
 """Finds the scalar operands of an operator that an implementation may round to the dtype of the result first.
 
-`x + 0.1` with x in bfloat16 is bfloat16 by PyTorch's type promotion, which says nothing of when 0.1 is rounded. Eager
+`x + 0.1` with x in bfloat16 is bfloat16 by PyTorch's type promotion, which does not define when 0.1 is rounded. Eager
 PyTorch rounds it first in some operators and keeps it in float32 in others; compilers do either. A Python number and a
 0-d tensor of a wider dtype are alike in this.
 """

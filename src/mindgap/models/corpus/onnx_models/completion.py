@@ -47,7 +47,7 @@ def complete(model: Any) -> None:
 
 
 def complaint(model: Any) -> str:
-    """Returns what the checker says of a completed model that no runtime forgives, in one line; empty if nothing.
+    """Returns the checker's errors about a completed model that no runtime forgives, in one line; empty if nothing.
 
     The model is checked as runtimes read it: types and shapes of outputs are inferred, initializers are no inputs, and
     operators that ONNX does not have may be a runtime's.

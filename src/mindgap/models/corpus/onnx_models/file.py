@@ -236,7 +236,7 @@ def expanded(model: Any) -> Any:
                 with_types(model), bodies, exclude=False, inline_schema_functions=True
             )
         except Exception as error:  # it asserts what a model need not hold
-            # A check of its own that fails names a line of its source, which tells a user nothing.
+            # A check of its own that fails names a line of its source, which is of no use to a user.
             why = f"a check in onnx {onnx.__version__} fails" if "inliner.cc" in str(error) else one_line(error)
             raise MissingTranslation(
                 f"onnx.inliner cannot write out {', '.join(op for _, op in bodies)}: {why}"
@@ -290,7 +290,7 @@ def _missing(graph: Any) -> dict[str, tuple[str, int]]:
 
 
 def _translated(source: Source, model: Any, change: ArgumentChange | None, folder: Path) -> tuple[Built, str]:
-    """Returns the program and what is to be told of it. `folder`: of the model's tensors that lie in files."""
+    """Returns the program and the note about it. `folder`: of the model's tensors that lie in files."""
     inputs = model_inputs(model.graph)
     if why := held_inputs(model, {}, 0)[1]:
         raise Untranslated(why)

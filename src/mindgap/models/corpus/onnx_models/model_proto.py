@@ -94,7 +94,7 @@ def _array_of(tensor: Any, folder: str = "") -> Any:
         return numpy_helper.to_array(tensor, folder)
     except MemoryError:
         raise
-    except Exception as error:  # whatever a library says of a damaged message
+    except Exception as error:  # any error of a library on a damaged message
         raise Untranslated(f"a stored tensor is damaged ({one_line(error)})") from error
 
 

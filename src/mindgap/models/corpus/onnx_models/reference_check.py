@@ -19,7 +19,8 @@ from mindgap.models.corpus.translated_model import Untranslated, apart
 #: Elements of an operand from which the evaluator, which loops in Python, is not asked.
 _ELEMENTS: Final = 1 << 24
 _SHOWN: Final = 4
-#: How the evaluator says that it lacks a version of an operator, and a version of the operator set that it has whole.
+#: How the evaluator reports that it lacks a version of an operator, and a version of the operator set that it has
+#: whole.
 _NO_VERSION: Final = "No implementation for operator"
 _NEWER: Final = 21
 #: Operators that the evaluator (onnx 1.23) computes wrongly below an operator set. `BatchNormalization` of 9 to 13 with

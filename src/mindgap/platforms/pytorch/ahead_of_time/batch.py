@@ -27,7 +27,7 @@ class AotExecutable:
 
     `facts`: how many `kernels` Inductor wrote for it, how many `library_calls` it prefers to its own code (matrix
     products, convolutions), and the `fallbacks`: operators that it has no code for and runs in ATen, with how often.
-    `alone`: built by AOTInductor itself, which tells none of that.
+    `alone`: built by AOTInductor itself, which reports none of that.
     """
 
     def __init__(self, executable: Executable, facts: Mapping[str, Any]) -> None:

@@ -107,7 +107,7 @@ def _texts(sources: Sequence[CppSource]) -> tuple[str, str]:
     kernels = [_HEADED, *dict.fromkeys(line for source in sources for line in source.kernel_includes)]
     for number, source in enumerate(sources):
         program, kernel = _renamed(source, f"g{number}_")
-        # What the compiler complains of is then told by the number of the graph.
+        # The compiler's errors then have the number of the graph.
         programs.append(f'#line 1 "graph_{number}"\nnamespace graph_{number} {{{_CLASS}{program}{_RUN}}}')
         kernels.append(f'#line 1 "graph_{number}"\nnamespace graph_{number} {{{kernel}}}')
     programs.append('#line 1 "table"')

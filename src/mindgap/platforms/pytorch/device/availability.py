@@ -188,7 +188,7 @@ def _device_name(device: TorchDevice) -> str:
 
 @cache
 def _build_variables() -> dict[str, object]:
-    """Reads torch/version.py, which tells a build's devices without an import of 2 s."""
+    """Reads torch/version.py, which lists a build's devices without an import of 2 s."""
     spec = importlib.util.find_spec("torch")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         variables: dict[str, object] = {}

@@ -17,7 +17,7 @@ class InputBinder:
     """Turns a graph's input arrays into tensors of the dtype and strides that the inputs' specs ask for.
 
     The tensor made from an array is kept for as long as the same array object comes again, where it
-    shares the array's memory, the array is read-only, or the input's role says that it may be folded:
+    shares the array's memory, the array is read-only, or the input's role allows folding it:
     a change to an array of another role is never missed.
     """
 

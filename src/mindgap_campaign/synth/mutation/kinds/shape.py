@@ -67,7 +67,7 @@ _RESHAPES: Final = frozenset(
     }
 )  # fmt: skip
 
-#: Operators that are told the whole shape of their result, and in which argument.
+#: Operators that are given the whole shape of their result, and in which argument.
 _SHAPED: Final = {
     "aten.view.default": "size",
     "aten.reshape.default": "shape",
