@@ -46,7 +46,7 @@ def variables(options: Options) -> Mapping[str, str]:
 
 
 def variables_with_loader(options: Options) -> Mapping[str, str]:
-    """As `variables`, for a runtime that looks for Vulkan's loader itself: where the system has none, the one beside
+    """As `variables`, for a runtime that looks for Vulkan's loader itself: where the system has none, the one with
     the driver. Raises `NotOnThisMachine`."""
     variables_set = variables(options)
     folders = [Path(each).parent for each in variables_set.get(VARIABLE, "").split(":") if each]
@@ -68,7 +68,7 @@ def driver_file(device: str) -> Path:
 
 
 def load_loader() -> Any:
-    """Loads Vulkan's loader for the whole process: the system's, else one beside a driver that the environment names.
+    """Loads Vulkan's loader for the whole process: the system's, else one next to a driver that the environment names.
 
     Raises `Fallback` without one: nothing that uses Vulkan works then.
     """

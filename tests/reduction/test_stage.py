@@ -122,7 +122,7 @@ def test_a_step_between_runs_in_the_environment_that_has_it(tmp_path: Path, monk
     def beside(side: str, name: str = place) -> str:
         row = Row("m", parse(side), "ok", "discrepant", blame="platform")
         runs = StageRuns(RunContext(lambda job: Outcome(job.platform, "d", "ok"), RunSettings()), EMPTY, row)
-        return runs.beside(name)
+        return runs.in_same_environment(name)
 
     assert beside("onnxruntime/cpu") == place
     assert beside("onnxruntime/cpu@env=here") == f"{place}@env=here"
@@ -195,7 +195,7 @@ class Answers:
     def with_options(self, **options: str) -> str:
         return f"{self.name.device_mode}@{','.join(f'{k}={v}' for k, v in options.items())}"
 
-    def beside(self, platform: str) -> str:
+    def in_same_environment(self, platform: str) -> str:
         return platform
 
     def note(self, sentence: str) -> None:

@@ -45,7 +45,7 @@ def fake_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 def _laid_out(result: Any, operand: torch.Tensor) -> Any:
     first = result if isinstance(result, torch.Tensor) else result[0]
-    if first is None:  # a gradient that nobody asked for
+    if first is None:  # a gradient that is not wanted
         return result
     laid = first.contiguous(memory_format=suggest_memory_format(operand))
     return laid if isinstance(result, torch.Tensor) else (laid, *result[1:])

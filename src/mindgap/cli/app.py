@@ -147,7 +147,7 @@ def _run(argv: Sequence[str] | None) -> int:
         status = app(
             args=_verbose_first(sys.argv[1:] if argv is None else argv), prog_name="mindgap", standalone_mode=False
         )
-        # Typer turns Ctrl-C into this number. A command that returns the status itself has said so.
+        # Typer turns Ctrl-C into this number. A command that returns the status itself has reported it.
         if type(status) is int and status == Exit.INTERRUPTED:
             complain("interrupted")
         return int(status or 0)

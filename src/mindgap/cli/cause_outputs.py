@@ -29,7 +29,7 @@ SarifFile = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class CauseOutputs:
-    """Where causes go. `ledger`: None where none was asked for. `update`: its file, where that is to be written."""
+    """Where causes go. `ledger`: None where none was given. `update`: its file, where that is to be written."""
 
     out: Path
     ledger: Ledger | None
@@ -47,7 +47,7 @@ class CauseOutputs:
         return cls(out, known, ledger if update else None, sarif)
 
     def write(self, causes: Sequence[Cause], platforms: Iterable[PlatformName]) -> tuple[Cause, ...]:
-        """Writes causes.json, index.html and a page for each cause beside their scripts; returns causes with states.
+        """Writes causes.json, index.html and a page for each cause next to their scripts; returns causes with states.
 
         `platforms`: those of which all causes are there. Raises `MindgapError`.
         """

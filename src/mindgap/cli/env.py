@@ -98,7 +98,7 @@ def create(
 ) -> None:
     """Make an environment, or adopt one that exists.
 
-    With mindgap's own Python, packages that are not asked for come from mindgap's own environment: another version of
+    With mindgap's own Python, packages that are not requested come from mindgap's own environment: another version of
     one runtime takes seconds. With --isolated or --python the environment stands alone.
     A name that `mindgap env recipes` lists needs no requirements; arm64-RECIPE is its runtime on an emulated Arm64.
     With --cpu or --arch, its Python runs on an emulated processor, whose arithmetic is checked first.
@@ -275,10 +275,10 @@ def _platforms(where: Environment) -> dict[str, dict[str, Any]]:
 def _arithmetic(
     where: Environment, asked: Iterable[str], there: Mapping[str, dict[str, Any]]
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """How exact the platforms asked for compute in the environment, by operation, and those that no hardware runs and
+    """How exact the requested platforms compute in the environment, by operation, and those that no hardware runs and
     that it is made for; of the latter, what is kept of an earlier check. And why checks of the latter failed.
 
-    A software driver that this machine lacks is no failure. Raises `EnvironmentProblem` for a platform asked for that
+    A software driver that this machine lacks is no failure. Raises `EnvironmentProblem` for a requested platform that
     does not run there and where its check fails, `PlatformError` for a name that is none.
     """
     from mindgap.platforms.name import parse

@@ -51,7 +51,7 @@ def write_file(path: Path, text: str | bytes) -> None:
 
 
 def put_known(notes: Sequence[str], text: str, file: Path | None) -> None:
-    """Prints what is gone, back or expired, and writes the file of known findings where that was asked for."""
+    """Prints what is gone, back or expired, and writes the file of known findings where requested."""
     for line in notes:
         complain(line)
     if file is not None:
@@ -59,7 +59,7 @@ def put_known(notes: Sequence[str], text: str, file: Path | None) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Makes a directory that was asked for. Raises `MindgapError` if that fails."""
+    """Makes a requested directory. Raises `MindgapError` if that fails."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -64,7 +64,7 @@ OnlyPlatform = Annotated[
     list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="DEVICE/MODE[@key=value,…].", callback=_only)
 ]
 
-#: The options of commands that leave out what nobody reads of the outputs.
+#: The options of commands that leave out outputs that no caller reads.
 IgnoredOutputs = Annotated[
     list[str] | None,
     typer.Option("--ignore-output", metavar="NAME", help="Leave an output out, by its name or place; may repeat."),
@@ -217,7 +217,7 @@ def subjects(
 
     `own_path`: runs programs by the way of platforms' users; a text leaves that out, and is the reason in each row;
     None leaves it out. `float_models`: of each source the model before it was quantised; empty where that is
-    not asked for.
+    not requested.
     A source that cannot be opened is one subject, whose graph raises the reason. Raises `MindgapError` for an option
     that is none.
     """

@@ -1,4 +1,4 @@
-"""Keeps standard output for results, whatever a user's module or a library prints."""
+"""Keeps standard output for results, not for the prints of a user's module or a library."""
 
 from __future__ import annotations
 

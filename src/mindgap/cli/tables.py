@@ -50,7 +50,7 @@ _FINDING: Final = "bold red"
 _PLAIN_WIDTH: Final = 200
 #: Columns of a terminal that does not tell.
 _NARROW: Final = 80
-#: Columns for what is said of a row; where fewer are left of its line, the next line has it.
+#: Columns for the text about a row; where fewer are left of its line, the next line has it.
 _REMARK: Final = 30
 #: Characters of a long text in a cell of a table.
 _CELL: Final = 110

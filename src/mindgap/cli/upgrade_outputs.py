@@ -38,7 +38,7 @@ def write_junit(file: Path, found: Sequence[PlatformUpgrade]) -> None:
         change = change_of(row, before_ran=ran.get((row.model, row.platform), False))
         return None if change == "unknown" or row.known else change in TO_LOOK_AT
 
-    # A platform that compared nothing is listed in a suite of its own.
+    # A platform that compared nothing is listed in a separate suite.
     parts = [junit_xml(dataclasses.replace(each.report, refused=()), fails) for each in found if each.report.nothing]
     all_rows = together([each for each in found if not each.report.nothing] or found)
     write_file(file, _joined([junit_xml(all_rows, fails), *(parts if len(parts) < len(found) else [])]))

@@ -47,7 +47,7 @@ class Allowance:
         return f"{self.platform}: {self.what}{ceiling}"
 
     def names(self, row: Row, fault: Fault) -> bool:
-        """Whether it is about this fault, whatever its size."""
+        """Whether it is about this fault, of any size."""
         if fault.culprit is None or not fnmatchcase(row.platform, self.platform):
             return False
         if isinstance(fault.culprit, DtypePolicy):

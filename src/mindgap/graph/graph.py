@@ -50,7 +50,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device argument. The platform that runs the graph puts its own device in its place."""
+    """A device argument. The platform that runs the graph puts its device in its place."""
 
 
 #: What an argument may be. Lists and tuples are both tuples here.

@@ -55,7 +55,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A tensor kept beside the graph in a `TensorStore`, by `tensor_key`."""
+    """A tensor kept outside the graph in a `TensorStore`, by `tensor_key`."""
 
     key: str
 

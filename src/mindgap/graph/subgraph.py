@@ -19,7 +19,7 @@ def extract(graph: Graph, nodes: Sequence[int], outputs: Sequence[int]) -> tuple
     holds their numbers in `graph`. Inputs of `graph` keep recipe and role. Values that another node
     made become inputs with role `input` and the recipe `Constant(0)`: a placeholder for an array
     that the caller supplies. Labels follow; `grad` does not, because a cut has other outputs than
-    the backward pass was asked of. In-place writes made outside the cut are not seen inside it.
+    the backward pass was taken of. In-place writes made outside the cut are not seen inside it.
 
     Raises `GraphError` for a number out of range, a node named twice, nodes in an order that uses a
     value before it is made, or an operand that is no tensor.

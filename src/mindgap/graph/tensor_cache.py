@@ -1,7 +1,7 @@
 """Limits the size of the user's tensor store. The least recently used files go first, and none that is in use.
 
 A tensor's file has the time of its last use as its modification time. A process that uses the store holds a lock on a
-file there, `.use-PID-RANDOM`, from before its first use to its end. So whatever is older than the oldest of these
+file there, `.use-PID-RANDOM`, from before its first use to its end. So what is older than the oldest of these
 files that is locked is used by no running process.
 """
 
@@ -25,7 +25,7 @@ _DEFAULT_GIB: Final = 20.0
 _USE: Final = ".use-"
 #: A temporary file that is older was left behind by a killed process.
 _LEFT_BEHIND_S: Final = 3600.0
-#: The lock that this process holds in each directory: released when the descriptor closes, whatever ends the process.
+#: The lock that this process holds in each directory: released when the process ends in any way.
 _held: dict[Path, int] = {}
 
 
@@ -54,7 +54,7 @@ def limit_bytes() -> int:
 def use(folder: Path) -> None:
     """Keeps what this process uses from now on, until it ends; then trims the store.
 
-    A directory that cannot be written to is trimmed by nobody. Raises `MindgapError` for a bad limit.
+    A directory that cannot be written to is not trimmed. Raises `MindgapError` for a bad limit.
     """
     limit_bytes()
     if folder in _held:

@@ -73,7 +73,7 @@ class Catalogue:
         raise MindgapError(f"{source}: {self.path} has no {of} pass of it (mindgap corpus list {self.path} shows all)")
 
     def graph(self, entry: Entry) -> Graph:
-        """Returns the graph of an entry: its own, or the one of equal structure that was kept instead.
+        """Returns the graph of an entry, or the one of equal structure that was kept instead.
 
         Raises `MindgapError` if the entry was not captured, `StoreError` if the file is damaged.
         """

@@ -40,7 +40,7 @@ def own_directory() -> Generator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _InOwnDirectory:
-    """A platform whose runtime works in a directory of its own: simulators write models and logs where they run."""
+    """A platform whose runtime works in a separate directory: simulators write models and logs where they run."""
 
     platform: Platform
 

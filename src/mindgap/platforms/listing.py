@@ -88,7 +88,7 @@ def _arithmetic(platform: PlatformName, environment: str, execution: str, versio
 
 
 def list_platforms(asked: Collection[str] | None = None) -> list[PlatformInfo]:
-    """Lists platforms by name. A probe that raises makes only its own platform unavailable.
+    """Lists platforms by name. A probe that raises makes only its platform unavailable.
 
     `asked`: of the platforms that run in environments of their own, whose probe starts an interpreter, only these
     (`DEVICE/MODE`) are listed; None for all.
@@ -101,7 +101,7 @@ def list_platforms(asked: Collection[str] | None = None) -> list[PlatformInfo]:
 
 
 def list_hosts() -> list[PlatformInfo]:
-    """Lists the platforms of the known hosts, by host and name: each host is asked once, side by side. One that is not
+    """Lists the platforms of the known hosts, by host and name: each host is queried once, in parallel. One that is not
     reached has one entry, `*@host=NAME`, with the reason. Raises `HostProblem` for a `mindgap.toml` that is wrong."""
     known = list(hosts().values())
     if not known:

@@ -1,6 +1,6 @@
 """Classifies a backend's error messages as refusals or failures by tables of patterns.
 
-Each backend has one table, in a module `..._messages.py` of its own. A row is one kind of message.
+Each backend has one table, in a module `..._messages.py`. A row is one kind of message.
 
 - A *refusal* is a missing translation, a typed "not implemented", or the backend's explicit statement that it does
   not support an operator, dtype, rank, layout or attribute. Its outcome is `unsupported`, which is no finding.

@@ -19,7 +19,7 @@ _IMPORT_PATH: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 class PlatformName(str):
     """The name of a platform: `DEVICE/MODE[@key=value,…]`, or where its backend is: `package.module:attribute[@…]`.
 
-    It is its own text, in the canonical form: the options of a registered platform are sorted by name. So it compares,
+    It is a text in the canonical form: the options of a registered platform are sorted by name. So it compares,
     hashes, sorts, prints and is stored as that text. `parse` makes one of a user's text, `recorded` one of a stored
     file's.
     """
@@ -91,7 +91,7 @@ class PlatformName(str):
         return {key: value for key, value in self._options.items() if key not in (ENVIRONMENT, HOST)}
 
     def with_options(self, **options: str) -> PlatformName:
-        """Returns the name with these options besides its own, or in place of them."""
+        """Returns the name with these options added, or in place of them."""
         return PlatformName(self._device_mode, {**self._options, **options})
 
     @classmethod

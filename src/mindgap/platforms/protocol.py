@@ -275,7 +275,7 @@ class Packaged(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another option of a platform, for what its own options bring.
+    """Another option of a platform, for what its options bring.
 
     `option`: `name=value`. `remedies`: a dtype that it computes as declared, where the platform's default computes it
     in fewer bits; `int8`, where the default quantises the float operands of products with integer weights; or
@@ -300,7 +300,7 @@ class Advised(Protocol):
 class HasRecipe(Protocol):
     """A backend for which mindgap can make an environment (`environments.recipe`).
 
-    `recipe`: a TOML file beside the backend, named for the environment; None for a backend without one.
+    `recipe`: a TOML file next to the backend, named for the environment; None for a backend without one.
     """
 
     @property
@@ -323,7 +323,7 @@ class Translated(Protocol):
 class SharesCompiler(Protocol):
     """A backend whose code another platform's compiler generates. What that does wrong is one cause for both.
 
-    `compiled_as`: the other platform (`DEVICE/MODE`); empty for a compiler of its own.
+    `compiled_as`: the other platform (`DEVICE/MODE`); empty for a separate compiler.
     """
 
     @property

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: What a script has at its top in any case, or does not need.
 _NOT_PASTED: Final = ("__future__", "typing", "collections", "torch", "mindgap")
-#: Each script has its own value of it.
+#: Each script has another value of it.
 _CONSTANT: Final = "PROPERTIES"
 _SIGNATURE: Final = "def run(model, fresh):"
 #: The outputs of the runtime.

@@ -54,10 +54,10 @@ class VariantRuns(Protocol):
         ...
 
     def with_options(self, **options: str) -> PlatformName:
-        """Returns the platform at fault with these options besides its own."""
+        """Returns the platform at fault with these options added."""
         ...
 
-    def beside(self, platform: str) -> PlatformName:
+    def in_same_environment(self, platform: str) -> PlatformName:
         """Returns the name of another platform (also by `package.module:attribute`) in the environment of the one at
         fault."""
         ...
@@ -98,7 +98,7 @@ def first_failing(runs: VariantRuns, steps: Sequence[StageStep]) -> Stage | None
     `unknown`: a step failed in another way than the platform, so that what comes after it is unknown.
     """
     for step in steps:
-        shown = runs.ask(runs.beside(step.platform), step.words)
+        shown = runs.ask(runs.in_same_environment(step.platform), step.words)
         if shown == "shows" and runs.same_bits:
             return step.stage
         if shown != "right":
@@ -119,6 +119,6 @@ def stage_of_failure(runs: VariantRuns, steps: Sequence[StageStep], *, load: Sta
 def stable_hlo_shows(runs: VariantRuns, step: str) -> Shown:
     """Looks at the StableHLO program that a front end writes. `step`: the platform that stops at it."""
     if runs.structural:
-        return runs.ask(runs.beside(step), "The StableHLO program, by the types that it declares,")
-    values = runs.beside(parse(step).with_options(run="values"))
+        return runs.ask(runs.in_same_environment(step), "The StableHLO program, by the types that it declares,")
+    values = runs.in_same_environment(parse(step).with_options(run="values"))
     return runs.ask(values, "The StableHLO program in StableHLO's reference interpreter")

@@ -213,7 +213,7 @@ def size_text(row: Row, names: Iterable[str] = _SIZES) -> str:
 
 
 def _figure(row: Row, name: str, other_class: str) -> str:
-    """One metric; empty where it was not measured, and for a distance of 0 beside elements of another class."""
+    """One metric; empty where it was not measured, and for a distance of 0 with elements of another class."""
     value = row.metrics.get(name)
     if value is None or (other_class and not value):
         return ""

@@ -13,7 +13,7 @@ from mindgap.workflows.diff import Report, Row
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-#: Whether a case fails or passes whatever its row says; None where the row decides.
+#: Whether a case fails or passes for any row; None where the row decides.
 Decision = Callable[[Row], bool | None]
 
 
@@ -27,7 +27,7 @@ def fails_if_not_finite(row: Row) -> bool | None:
 
 
 def junit_xml(report: Report, fails: Decision = no_decision) -> str:
-    """Writes JUnit XML: a case for each row, and one for each fault of a row beside the first.
+    """Writes JUnit XML: a case for each row, and one for each fault of a row besides the first.
 
     New findings are failures, unless `fails` decides otherwise of a case. Refused sources, rows on which mindgap failed
     or that were not run or not judged, and a report that compares nothing are errors. Known findings and other rows
@@ -59,7 +59,8 @@ def junit_xml(report: Report, fails: Decision = no_decision) -> str:
 
 
 def _case(suite: ET.Element, row: Row, *, beside: bool, fails: bool | None) -> None:
-    """Writes one case. `beside`: of a fault beside the first, whose case is named by its operator and takes no time."""
+    """Writes one case. `beside`: of a fault besides the first, whose case is named by its operator and takes no
+    time."""
     seconds = f"{0.0 if beside else row.timings.get('total', 0.0):.3f}"
     name = f"{row.platform}: {row.culprit.op} {row.word}" if beside and row.culprit else row.platform
     case = ET.SubElement(suite, "testcase", classname=clean(row.model), name=clean(name), time=seconds)

@@ -1,6 +1,6 @@
 """Makes the environment of the pages' templates, and reads the style sheets and scripts that they hold.
 
-Other packages have folders of their own, beside which this one's templates and styles are found.
+Other packages have other folders, next to which this one's templates and styles are found.
 
 Needs no PyTorch: commands that run nothing write pages too.
 """

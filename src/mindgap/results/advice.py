@@ -74,7 +74,7 @@ def _of_culprit(platform: PlatformName, culprit: Culprit | None) -> str:
 
 
 def _of_export(fault: Fault) -> str:
-    """What to do about a program whose own export is wrong or fails, by what is said of its reason. A decision by data
+    """What to do about a program whose own export is wrong or fails, by its reason. A decision by data
     that no line of the program makes is the compiler's own, as in Inductor's `scan`."""
     if not isinstance(fault.culprit, SubmoduleCulprit):
         return ""

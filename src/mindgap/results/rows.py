@@ -52,10 +52,10 @@ OwnPathStatus = Literal[
 
 @dataclass(frozen=True, slots=True)
 class OwnPath:
-    """What the program gave on the way that the platform's users go, beside the captured graph.
+    """What the program gave on the way that the platform's users go, besides the captured graph.
 
     way: the call that exports or compiles it, such as `torch.onnx.export`.
-    asked: what the program asks of its surroundings, with module and line:
+    asked: what the program queries of its surroundings, with module and line:
         `torch.compiler.is_compiling() at blocks.1 (model.py:6)`.
     training: modules in training mode that compute something else in evaluation mode.
     reasons: what `detail` gives as reasons.

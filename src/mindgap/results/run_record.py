@@ -1,4 +1,4 @@
-"""What a session records of a run: nothing, where no store is asked for."""
+"""What a session records of a run: nothing without a store."""
 
 from __future__ import annotations
 

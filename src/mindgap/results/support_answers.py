@@ -79,7 +79,7 @@ class SupportTable:
         self._answers = answers
         self.platforms = dict(platforms)
         self._refused: dict[str, dict[str, dict[tuple[str, str], str]]] = {}
-        #: Overloads that were refused plain float32, by their name, and whatever else was asked of them: all of them is
+        #: Overloads that were refused plain float32, by their name, and in any other form: all of them is
         #: refused. A refusal of something else (`model: …`) shows nothing of forms that were not requested.
         self._lacking: dict[str, dict[str, str]] = {}
         for fingerprint, known in answers.items():

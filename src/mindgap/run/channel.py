@@ -4,7 +4,7 @@
     body     the header as JSON (its `arrays` lists [dtype, shape] of each array, its `byte_order` is `little` or
              `big`), then the arrays' bytes, row-major, each at a multiple of 64 bytes from the body's start
 
-Nothing is pickled and nothing is executed: whatever arrives is a frame or a `ChannelError`.
+Nothing is pickled and nothing is executed: all that arrives is a frame or a `ChannelError`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A process whose standard streams are pipes to this one, by whatever way it was started: started, watched, killed,
+"""A process whose standard streams are pipes to this one, started in any way: started, watched, killed,
 reaped."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 
 class ChildProcess(Protocol):
-    """A process in a session of its own. `stdin`, `stdout` and `stderr`: this side's ends of its pipes."""
+    """A process in a separate session. `stdin`, `stdout` and `stderr`: this side's ends of its pipes."""
 
     pid: int
     stdin: int
@@ -55,7 +55,7 @@ PRINTS_LAST_WORDS: Final = {"LIBC_FATAL_STDERR_": "1"}
 
 
 class SpawnedProcess:
-    """A process that a command line started in a session of its own, with three pipes."""
+    """A process that a command line started in a separate session, with three pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -95,7 +95,7 @@ class SpawnedProcess:
         self._process.kill()
 
     def kill_group(self) -> None:
-        # Before its leader is reaped: until then nobody else can get the number.
+        # Before its leader is reaped: until then no other process can get the number.
         if not self.reaped:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)

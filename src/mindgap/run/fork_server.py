@@ -98,7 +98,7 @@ def _served(driver: socket.socket) -> _Worker | None:
             ended.pop(answer.get("pid", 0), None)
         else:
             pid: int = request["reap"]
-            if pid not in ended:  # else its driver was interrupted when it asked before
+            if pid not in ended:  # else its driver was interrupted in its last request
                 ended[pid] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             answer = {"status": ended[pid]}
         if not _send(driver, {"id": request["id"], **answer}):

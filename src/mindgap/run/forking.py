@@ -201,7 +201,7 @@ class ForkServer:
 
 
 class ForkedProcess:
-    """A process that the fork server forked: a `ChildProcess`. The server is its parent and reaps it when asked."""
+    """A process that the fork server forked: a `ChildProcess`. The server is its parent and reaps it on request."""
 
     def __init__(
         self, server: ForkServer, module: str, arguments: Sequence[str], environment: Mapping[str, str]
@@ -216,7 +216,7 @@ class ForkedProcess:
         self._pidfd = -1
         try:
             self.pid = server.fork(module, arguments, _changes(server.environment, environment), theirs)
-            # Until it is reaped, which the server leaves to `reap`, nobody else gets the number.
+            # Until it is reaped, which the server leaves to `reap`, no other process gets the number.
             self._pidfd = os.pidfd_open(self.pid)
         except BaseException:
             self.close_pipes()

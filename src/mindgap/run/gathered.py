@@ -21,7 +21,8 @@ _SHARED: Final = 8
 
 
 class GatheredRuns:
-    """Runs jobs as `WorkerPool.run` does, those of `platforms` gathered. Thread-safe: each caller waits for its own."""
+    """Runs jobs as `WorkerPool.run` does, those of `platforms` gathered. Thread-safe: each caller waits for its
+    jobs."""
 
     def __init__(self, pool: WorkerPool, platforms: Collection[PlatformName]) -> None:
         self._pool = pool

@@ -1,6 +1,6 @@
 """Encodes jobs and outcomes as frames, and decodes them.
 
-parent → worker   job        the graph by digest, the arrays that replace inputs; then, if they are asked for or
+parent → worker   job        the graph by digest, the arrays that replace inputs; then, if they are requested or
                              known to be missing, the graph's bytes
                   prepare    graphs that jobs will name, with the arrays that replace inputs, to be loaded together
                   tensor     to a host: the file of one tensor, by its key

@@ -118,7 +118,7 @@ def shortened_paths(text: str) -> str:
 
 @cache
 def _homes(ours: str, users: str) -> list[tuple[re.Pattern[str], str]]:
-    """The folders of the home of mindgap and of the user, as patterns, with their names. `/` is nobody's home."""
+    """The folders of the home of mindgap and of the user, as patterns, with their names. `/` is no home."""
     known = {ours: "$MINDGAP_HOME", users: "~"}
     return [
         (re.compile(rf"(?<![\w.~/-]){re.escape(folder)}(?=/)"), name)

@@ -32,7 +32,7 @@ class Job:
     every repetition when they differ), `trace` these and nodes' values (`values`: which, by number; None for all),
     `value_digests` the digest of every node's values, `counts` how often each result occurred among the repetitions.
     `purpose`: the account of its processor time; it changes no result. `until`: a moment of `time.monotonic` at which
-    it must be over, whatever `deadline_s` allows; past it, the outcome is `timeout` and nothing runs. `confirmed`:
+    it must be over, for any `deadline_s`; past it, the outcome is `timeout` and nothing runs. `confirmed`:
     where it ends a worker that had run other jobs, it runs once more on a fresh one, whose outcome counts.
     `attach_up_to`: with want="digests", whole outputs come along all the same where they take at most so many bytes.
     """
@@ -77,9 +77,9 @@ class Outcome:
     `values`: with want="trace", the value of every node output slot, None for those not wanted. With
     want="value_digests", `value_digests` has an entry for every such slot, and `observed` the digests of the outputs of
     the run in which they were taken, None where that run does not give them. `counts`: the number of repetitions by
-    result, which is the digests of all outputs joined by spaces. None where the executable cannot tell, or nobody
-    asked. `message` is the platform's own; `signature` is that message with addresses, numbers and paths taken out, so
-    that alike failures are equal.
+    result, which is the digests of all outputs joined by spaces. None where the executable does not know, or none was
+    requested. `message` is the platform's own; `signature` is that message with addresses, numbers and paths taken out,
+    so that alike failures are equal.
     `timings`: seconds by stage (`load`, `run`, `second_run`, `median_run` of several later ones, `total`). `facts`:
     what the translation changed in a graph that ran, as the executable reports it (JSON). `reason`: of a refusal that
     shows nothing of the delegate or device, and of a process that ended.

@@ -180,7 +180,7 @@ class WorkerPool:
     ) -> Prepared:
         """Loads the graphs together, if the platform can, for the jobs that follow. Blocks until done.
 
-        `until`: a moment of `time.monotonic` at which it must be over, whatever `deadline_s` allows.
+        `until`: a moment of `time.monotonic` at which it must be over, for any `deadline_s`.
         Any status but `ok`: the worker did not survive, or missed the deadline. A smaller batch may succeed.
         Raises `MindgapError` for bad input only.
         """

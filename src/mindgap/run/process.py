@@ -48,7 +48,7 @@ _TELLING_S: Final = 3.0
 class RequestLimits:
     """Limits of one request: seconds until the answer, bytes of resident memory (with child processes), processor
     seconds until the answer (without child processes). `until`: a moment of `time.monotonic` at which a request to a
-    host must be over, whatever its deadline leaves out. `waits`: a failure at the deadline has for how long other
+    host must be over, with all that its deadline leaves out. `waits`: a failure at the deadline has for how long other
     processes had the processors (`WorkerFailed.waited_s`)."""
 
     deadline_s: float
@@ -269,7 +269,7 @@ class WorkerProcess:
         return since
 
     def _read_cpu(self) -> None:
-        """Reads the processor time so far. The time of an ended child that nobody waited for may be lost. A host tells
+        """Reads the processor time so far. The time of an ended child that was not waited for may be lost. A host tells
         its worker's with each answer, and when it has ended."""
         if self.link is not None:
             self._cpu_total = max(self._cpu_total, (self.link.ended or {}).get("cpu", 0.0))

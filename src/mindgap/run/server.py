@@ -43,7 +43,7 @@ from mindgap.run.log_setup import configure_logging
 from mindgap.run.message import OOM_EXIT
 from mindgap.run.system import die_with, own_bytes
 
-#: How often a worker looks at its own memory. Its parent looks too, but may be busy.
+#: How often a worker checks its memory. Its parent looks too, but may be busy.
 _WATCH_MS: Final = 200
 
 #: The header and the arrays of an answer.
@@ -168,7 +168,7 @@ def _prepare_to_die(parent: int | None, requests: int | None, memory_limit: int 
         # When memory runs out for the whole machine, the kernel takes this process first.
         Path("/proc/self/oom_score_adj").write_text("1000")
     if parent is not None and parent == os.getppid():
-        # The fork server has seen to its own children.
+        # The fork server has reaped its children.
         die_with(parent)
     threading.Thread(target=_watch, args=(requests, memory_limit), daemon=True).start()
 

@@ -12,7 +12,7 @@ PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: What follows its name in those of the other packages of mindgap.
 _SUFFIXES: Final = ("", "_campaign", "_runtimes", "_studies", "_surveys", "_zoo")
 _STDLIB: Final = sysconfig.get_path("stdlib")
-#: Python's folders of installed packages, and of its own library in any environment.
+#: Python's folders of installed packages, and of its library in any environment.
 _INSTALLED: Final = re.compile(r"/(?:site|dist)-packages/")
 _ANY_STDLIB: Final = re.compile(r"/lib(?:64)?/python3\.\d+/")
 #: A character that is no ASCII, as Python writes it into the stack of a process that dies.
@@ -20,7 +20,7 @@ _ESCAPED: Final = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 
 
 def is_mindgaps(file: str, package: str = PACKAGE) -> bool:
-    """Whether a file lies in mindgap's package, or in one of mindgap beside it. `package`: its folder where the file
+    """Whether a file lies in mindgap's package, or in another of mindgap's. `package`: its folder where the file
     is."""
     folders = [f"{folder}{suffix}{os.sep}" for folder in (package, os.path.realpath(package)) for suffix in _SUFFIXES]
     return file.startswith(tuple(folders))

@@ -37,7 +37,7 @@ def platform_service(
     `tensors`: the directory of stored tensors. `recycle`: resident bytes after a job at which caches are emptied.
     `backend`: the backend's object, `package.module:attribute`, in another environment, which is called `environment`;
     `layered`: what that lacks comes from mindgap's. `host`: the name of the host that this machine is; `tensors` is
-    empty then: its own store keeps what is sent.
+    empty then: its store keeps what is sent.
     """
     name = parse(platform)
     backend_class, options = find(name) if backend is None else (backend_at(backend), name.backend_options)
@@ -57,7 +57,7 @@ def platform_service(
         description |= described_arithmetic(description, environment)
     store = _store_of_host() if host else TensorStore(tensors)
     if host and recycle is not None:
-        # What the other side allows is of its own memory.
+        # What the other side allows is of its memory.
         recycle = min(recycle, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
     runner = _JobRunner(opened, name, store, channel, fingerprint_of(description), recycle, asks=bool(host))
     return Service(

@@ -197,7 +197,7 @@ class WorkerSupervisor:
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """What the latest worker that was ready said of its platform."""
+        """The platform's description by the latest worker that was ready."""
         return self._client.about.get("description", {})
 
     @property

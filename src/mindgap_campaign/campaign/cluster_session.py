@@ -49,7 +49,8 @@ class RayCluster:
 
     @contextmanager
     def reached(self, plan: Plan, options: RunOptions, *, fresh: bool) -> Generator[None]:
-        """Connects to the cluster. Raises `ClusterProblem` if nobody answers, or it lacks a platform of the plan."""
+        """Connects to the cluster. Raises `ClusterProblem` if no cluster answers, or it lacks a platform of the
+        plan."""
         with connected(self.address) as self._ray:
             needed = [plan.reference] if plan.skip_unavailable else [plan.reference, *plan.platforms]
             nodes = living_nodes(self._ray)

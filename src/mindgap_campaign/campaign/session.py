@@ -55,7 +55,7 @@ from mindgap_campaign.campaign.state.resume_state import ResumeState, read_resum
 from mindgap_campaign.campaign.state.session_file import published
 from mindgap_campaign.campaign.state.status import CampaignStatus, campaign_status
 
-#: Judges beside one for each worker at a time, where a platform compiles batches: so many of their jobs are compiled
+#: Judges besides one for each worker at a time, where a platform compiles batches: so many of their jobs are compiled
 #: together.
 _JUDGES_OF_BATCHES: Final = 10
 

@@ -37,7 +37,7 @@ class VariantSourceFactory:
         return (POOL,)
 
     def __reduce__(self) -> tuple[type[VariantSourceFactory], tuple[()]]:
-        """A copy in another process reports to nobody."""
+        """A copy in another process makes no reports."""
         return VariantSourceFactory, ()
 
     def begin(self, plan: Plan, directory: Path) -> VariantSource:

@@ -20,7 +20,7 @@ causes = typer.Typer(no_args_is_help=True, help="Root causes of findings: run th
 
 @causes.callback()
 def _causes() -> None:
-    """Keeps `check` a command of its own."""
+    """Keeps `check` a separate command."""
 
 
 @causes.command()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mindgap_campaign.synth.merging.variant import Variant
     from mindgap_campaign.synth.regions.pool import RegionPool
 
-#: How many of the variants are written out as bytes for their rate, unless all are asked for.
+#: How many of the variants are written out as bytes for their rate, unless all are requested.
 _TIMED = 500
 #: How many of those are looked at.
 _LOOKED_AT = 100

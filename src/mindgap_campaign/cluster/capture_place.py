@@ -47,7 +47,7 @@ Again = Callable[[str, int, str, str], Answer]
 class NodeAnswers:
     """A capture client that gives the recorded answers of a node. `again`: captures what has no recorded answer.
 
-    The builder no longer wants a graph whose structure has come in since the node was asked.
+    The builder no longer wants a graph whose structure has come in since the request to the node.
     """
 
     answers: SourceAnswers
@@ -83,8 +83,8 @@ class NodeAnswers:
 def captures_on_ray(address: str) -> Generator[RayCaptures]:
     """Connects to a cluster, and yields what captures sources on its nodes.
 
-    `address`: as `connected` takes it. Raises `ClusterProblem` if nobody answers, no node has a processor, or one has
-    another mindgap or other libraries than this machine.
+    `address`: as `connected` takes it. Raises `ClusterProblem` if no cluster answers, no node has a processor, or one
+    has another mindgap or other libraries than this machine.
     """
     with connected(address) as ray:
         place = RayCaptures(ray, address, NodeSoftware.here())

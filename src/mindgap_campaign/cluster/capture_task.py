@@ -1,6 +1,6 @@
 """Captures sources of a catalogue on a node: the node's part of `mindgap corpus build --ray`.
 
-A node builds its sources into a catalogue of its own, with the builder of one machine, and hands back what its capture
+A node builds its sources into a separate catalogue, with the builder of one machine, and hands back what its capture
 worker answered. The driver gives these answers to the same builder, which writes the catalogue.
 """
 
@@ -102,7 +102,8 @@ def files_of(source: str) -> list[SourceFile]:
 @dataclass(frozen=True)
 class Answer:
     """A worker's answer to one request. `died`: why there is none. `wanted`: whether the graph, of this `structure`,
-    was to be proven and sent; without a structure nobody asked. `tensors`: files of those that `data` refers to."""
+    was to be proven and sent; without a structure it was not requested. `tensors`: files of those that `data` refers
+    to."""
 
     header: Mapping[str, Any] = field(default_factory=dict[str, Any])
     data: bytes = b""

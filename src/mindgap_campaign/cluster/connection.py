@@ -23,7 +23,7 @@ from mindgap.run.source_files import PACKAGE
 from mindgap_campaign.cluster import NAMESPACE, RETRIES
 from mindgap_campaign.cluster.messages import ClusterProblem
 
-#: Of a platform's resource on a node (1): what a block takes, and what a job of a judge takes beside it.
+#: Of a platform's resource on a node (1): what a block takes, and what a job of a judge takes besides it.
 BLOCK_SHARE: Final = 0.9
 JOB_SHARE: Final = 0.1
 _CONNECT_S: Final = 10.0
@@ -67,7 +67,7 @@ def connected(address: str) -> Generator[Any]:
     """Connects this process to a cluster, and yields the module `ray`.
 
     `address`: HOST:PORT of its head, `auto` for the cluster that this machine is a node of, or `ray://HOST:PORT`.
-    Raises `ClusterProblem` if nobody answers there.
+    Raises `ClusterProblem` if no cluster answers there.
     """
     _reach(address)
     ray = ray_module()

@@ -152,7 +152,7 @@ class GroundTruth:
             return still if torch.equal(right, wrong) else _UTTER
         number = self._number(index, slot, name, tuple(right.shape))
         if number is None:
-            return still  # Its bound is not known: it cannot be said to count.
+            return still  # Its bound is not known: whether it counts is unknown.
         step, zero = self._oracle.step, torch.zeros((), dtype=torch.float64)
         legal, hazard = class_bits(widen(right)), step.hazards.get(number)
         sizes = [

@@ -1,7 +1,7 @@
 """Runs a model on ExecuTorch as its users do: export, lowering with the XNNPACK delegate, the Python runtime."""
 
 # pyright: basic, reportMissingImports=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in an environment of its own)
+# (the runtime is typed in parts only, and lies in a separate environment)
 
 from __future__ import annotations
 

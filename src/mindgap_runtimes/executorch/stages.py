@@ -22,7 +22,7 @@ def executorch_stage(runs: VariantRuns) -> Stage:
             StageStep(f"{lowered},stop=program", "graph compiler", "The lowering to a program, which is not loaded,"),
         ]
         return stage_of_failure(runs, steps if delegate != "none" else [steps[0], steps[2]], load="runtime load")
-    shown = runs.ask(runs.beside(f"{_PLACE}:EDGE"), "The program in the edge dialect in eager PyTorch")
+    shown = runs.ask(runs.in_same_environment(f"{_PLACE}:EDGE"), "The program in the edge dialect in eager PyTorch")
     return stage_by(shown, shows="front end", right="kernel")
 
 
@@ -31,5 +31,5 @@ def tosa_stage(runs: VariantRuns) -> Stage:
     if runs.fails:
         steps = [StageStep(f"{_PLACE}:TRANSLATED@delegate=none", "front end", "The lowering to the edge dialect alone")]
         return stage_of_failure(runs, steps, load="delegate")
-    shown = runs.ask(runs.beside(f"{_PLACE}:EDGE"), "The program in the edge dialect in eager PyTorch")
+    shown = runs.ask(runs.in_same_environment(f"{_PLACE}:EDGE"), "The program in the edge dialect in eager PyTorch")
     return stage_by(shown, shows="front end", right="delegate")

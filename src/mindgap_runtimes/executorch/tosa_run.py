@@ -1,7 +1,7 @@
 """Runs a model on TOSA as its users do: export, lowering with ExecuTorch's Arm backend, Arm's reference model."""
 
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-# (the runtime is typed in parts only, and lies in an environment of its own)
+# (the runtime is typed in parts only, and lies in a separate environment)
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs a model on IREE as its users do: iree-turbine exports and compiles it, IREE's runtime runs the module."""
 
 # pyright: basic, reportMissingImports=false
-# (the runtime is typed in parts only, and lies in an environment of its own)
+# (the runtime is typed in parts only, and lies in a separate environment)
 
 from __future__ import annotations
 

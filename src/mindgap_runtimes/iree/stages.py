@@ -28,7 +28,9 @@ def iree_stage(runs: VariantRuns) -> Stage:
     """
     if runs.fails:
         return stage_of_failure(runs, _STEPS, load="code generation")
-    shown = runs.ask(runs.beside(f"{_PLACE}:DECOMPOSED"), "iree-turbine's decomposed program in eager PyTorch")
+    shown = runs.ask(
+        runs.in_same_environment(f"{_PLACE}:DECOMPOSED"), "iree-turbine's decomposed program in eager PyTorch"
+    )
     if shown == "shows":
         return "decomposition"
     return "code generation" if _portable_code_is_right(runs) else "unknown"

@@ -1,7 +1,7 @@
 """Runs a model on XLA's CPU client as JAX's users do with modules of PyTorch: torchax, then `jax.jit`."""
 
 # pyright: basic, reportMissingImports=false, reportArgumentType=false, reportAttributeAccessIssue=false
-# (the runtime is typed in parts only, and lies in an environment of its own)
+# (the runtime is typed in parts only, and lies in a separate environment)
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs a model on LiteRT as its users do: litert-torch converts it, and calls the interpreter."""
 
 # pyright: basic, reportMissingImports=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in an environment of its own)
+# (the runtime is typed in parts only, and lies in a separate environment)
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class NcnnPlatform:
 
 
 class NcnnExecutable:
-    """Runs one model. Every call has an extractor of its own, as in the script that pnnx writes."""
+    """Runs one model. Every call has a new extractor, as in the script that pnnx writes."""
 
     def __init__(self, graph: Graph, library: Any, net: Any, converted: NcnnModel) -> None:
         """Raises `CompileFailure` for a model that ncnn does not load. `facts`: the layers that Vulkan runs."""

@@ -24,7 +24,7 @@ from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
 from mindgap.platforms.pytorch.compilation.torchscript_calls import without_boolean_lists
 from mindgap_runtimes.ncnn import messages
 
-#: Lines of the script that pnnx writes beside the model: they say how its inputs and outputs are given.
+#: Lines of the script that pnnx writes next to the model: how its inputs and outputs are given.
 _INPUT: Final = re.compile(r'ex\.input\("in(\d+)", ncnn\.Mat\(in\1\.numpy\(\), batch_index=(\d+)\)\.clone\(\)\)')
 _OUTPUT: Final = re.compile(r"out\.append\(torch\.from_numpy\(out(\d+)\.numpy\(batch_index=(\d+)\)\)\)")
 #: A line of what pnnx prints when it ends: the error of its libtorch, whose other lines are places in the source.
@@ -139,7 +139,7 @@ def _pnnx(graph: Graph, folder: Path, fp16: bool) -> str:
 
 
 def _require_layers(graph: Graph, param: str) -> None:
-    """Raises `Unsupported` for layers that pnnx wrote in PyTorch's names, or in its own, and ncnn has not."""
+    """Raises `Unsupported` for layers that pnnx wrote in PyTorch's names or pnnx's, and ncnn has not."""
     ncnn: Any = importlib.import_module("ncnn")
     # A magic number, the counts of layers and blobs, then one layer in each line.
     for line in param.splitlines()[2:]:

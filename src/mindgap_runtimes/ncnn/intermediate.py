@@ -1,7 +1,7 @@
 """Backends for the steps between PyTorch and ncnn, to find the stage of a fault.
 
 `TRANSLATED` converts the graph with pnnx and does not load the model; its results are eager PyTorch's. `UNDERSTOOD`
-runs the PyTorch program that pnnx writes beside the model, of what it has understood, in eager PyTorch.
+runs the PyTorch program that pnnx writes next to the model, of what it has understood, in eager PyTorch.
 """
 
 from __future__ import annotations

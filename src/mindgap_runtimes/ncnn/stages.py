@@ -12,7 +12,7 @@ _PLACE: Final = "mindgap_runtimes.ncnn.intermediate"
 def ncnn_stage(runs: VariantRuns) -> Stage:
     """The front end (pnnx), the loading of its model, or a kernel.
 
-    pnnx writes a PyTorch program of what it has understood, beside the model of ncnn's layers.
+    pnnx writes a PyTorch program of what it has understood, next to the model of ncnn's layers.
     """
     precision = runs.name.options.get("precision", "default")
     if runs.fails:
@@ -24,6 +24,6 @@ def ncnn_stage(runs: VariantRuns) -> Stage:
     if right_with(runs, "opt", "off"):
         return "kernel"
     words = "The PyTorch program that pnnx writes of what it has understood"
-    if runs.ask(runs.beside(f"{_PLACE}:UNDERSTOOD@precision=f32"), words) == "shows":
+    if runs.ask(runs.in_same_environment(f"{_PLACE}:UNDERSTOOD@precision=f32"), words) == "shows":
         return "front end"
     return "unknown"

@@ -120,7 +120,7 @@ class ExecutionProvider:
     def missing(self, *, ask_build: bool = True) -> str:
         """Why it cannot run here, empty where it can.
 
-        ask_build: where its package is not installed, ONNX Runtime is asked, which may be built with it.
+        ask_build: where its package is not installed, the answer is ONNX Runtime's, which may be built with it.
         """
         if self.systems and sys.platform not in self.systems:
             return f"{self.name} runs on {self.hardware}, on {' or '.join(self.systems)} only"

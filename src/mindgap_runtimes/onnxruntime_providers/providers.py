@@ -35,7 +35,7 @@ def bundled_openvino() -> str:
 
 
 def package_folder() -> Path | None:
-    """The folder of the installed ONNX Runtime, of whatever distribution; None without one."""
+    """The folder of the installed ONNX Runtime, of any distribution; None without one."""
     spec = importlib.util.find_spec("onnxruntime")
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 

@@ -28,8 +28,8 @@ _TASKS: Final = Path("/proc/self/task")
 
 
 def require_settings(settings: ProviderSettings) -> str:
-    """Returns the dtype in which products of float32 are computed. Raises `Fallback` for one that was not asked for, a
-    provider that is not registered, and more threads than asked for. Of a provider that need not take the model that
+    """Returns the dtype in which products of float32 are computed. Raises `Fallback` for one that was not requested, a
+    provider that is not registered, and more threads than requested. Of a provider that need not take the model that
     shows it (`measures`), `unknown` with the reason."""
     provider = settings.provider
     registered = runtime().get_available_providers()

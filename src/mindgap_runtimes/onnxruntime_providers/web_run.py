@@ -1,7 +1,7 @@
 """Runs a model on onnxruntime-web in Node as its users do: export, then a session of WebAssembly."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
-# (the runtime lies in an environment of its own)
+# (the runtime lies in a separate environment)
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves one runner of onnxruntime-web: a process of Node, or a page in a browser of its own, on the loopback only.
+"""Serves one runner of onnxruntime-web: a process of Node, or a page in a separate browser, on the loopback only.
 
 The runner (`web_runner.mjs`) asks for requests and posts answers. All paths begin with a random word, so that no other
 process of the machine takes part. The headers of cross-origin isolation let a page have threads.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
 
 MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "rknn": "rknn-toolkit2"}
-#: The newest operator set that the toolkit reads is 19; PyTorch's exporter writes 18 from translations of its own.
+#: The newest operator set that the toolkit reads is 19; PyTorch's exporter writes 18 by separate translations.
 OPSET: Final = 18
 _PACKAGES: Final = ("rknn-toolkit2", "onnx", "onnxscript")
 _OPTIONS: Final = (

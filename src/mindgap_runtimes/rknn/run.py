@@ -1,7 +1,7 @@
 """Runs a model on RKNN-Toolkit2's simulator as its users do: an ONNX model, a build, the simulator as the runtime."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in an environment of its own)
+# (the runtime is typed in parts only, and lies in a separate environment)
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ def rknn_stage(runs: VariantRuns) -> Stage:
     """The exporter, where ONNX's reference evaluator shows the fault in the model of the same operator set; else the
     toolkit's graph passes, where the fault is gone without them; else its compiler, which the simulator does not
     separate from the kernels."""
-    shown = runs.ask(runs.beside("onnx/reference@opset=18"), "The exported model in ONNX's reference evaluator")
+    shown = runs.ask(
+        runs.in_same_environment("onnx/reference@opset=18"), "The exported model in ONNX's reference evaluator"
+    )
     if shown == "shows":
         return "exporter"
     if right_with(runs, "opt", "0"):

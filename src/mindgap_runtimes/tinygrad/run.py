@@ -1,7 +1,7 @@
 """Runs a model on tinygrad as its users do: an ONNX model in `tinygrad.nn.onnx.OnnxRunner`."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in an environment of its own)
+# (the runtime is typed in parts only, and lies in a separate environment)
 
 from __future__ import annotations
 

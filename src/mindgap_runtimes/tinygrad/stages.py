@@ -23,7 +23,7 @@ def tinygrad_stage(runs: VariantRuns) -> Stage:
         return stage or "compiler"
     if runs.structural:
         words = "The tensors of tinygrad's ONNX front end, by the types that they declare,"
-        shown = runs.ask(runs.beside(_TENSORS), words)
+        shown = runs.ask(runs.in_same_environment(_TENSORS), words)
         if shown != "right":
             return "front end" if shown == "shows" and before is None else "unknown"
     if right_with(runs, "opt", "off"):

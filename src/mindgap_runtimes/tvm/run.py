@@ -1,7 +1,7 @@
 """Runs a model on TVM as its users do: Relax's front end, `tvm.compile`, Relax's virtual machine."""
 
 # pyright: basic, reportMissingImports=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in an environment of its own)
+# (the runtime is typed in parts only, and lies in a separate environment)
 
 from __future__ import annotations
 

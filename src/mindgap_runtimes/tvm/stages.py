@@ -19,7 +19,7 @@ def tvm_stage(runs: VariantRuns) -> Stage:
         return stage_of_failure(runs, _STEPS, load="code generation")
     if runs.structural:
         shown = runs.ask(
-            runs.beside(_STEPS[0].platform), "The front end's Relax module, by the types that it declares,"
+            runs.in_same_environment(_STEPS[0].platform), "The front end's Relax module, by the types that it declares,"
         )
         return stage_by(shown, shows="front end", right="graph compiler")
     return "code generation" if right_with(runs, "opt", "off") else "unknown"

@@ -25,7 +25,7 @@ StoreOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class AnswerFiles:
-    """Where answers are written, beside standard output."""
+    """Where answers are written, besides standard output."""
 
     html: Path | None
     junit: Path | None

@@ -87,7 +87,7 @@ def matrix_object(matrix: Matrix, platform: str) -> dict[str, Any]:
 
 
 def write_page(file: Path, matrix: Matrix, lists: MeasuredLists | None) -> None:
-    """Writes the page of a matrix, with what packages list where that was asked for."""
+    """Writes the page of a matrix, with what packages list where requested."""
     from mindgap import __version__
     from mindgap_surveys.report.coverage_page import coverage_page
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLists:
-    """Lists beside a measurement. `absent`: lists that are not here, and why."""
+    """Lists next to a measurement. `absent`: lists that are not here, and why."""
 
     lists: Sequence[StaticList]
     absent: Mapping[str, str]

@@ -183,7 +183,7 @@ def _given(context: typer.Context, options: Mapping[str, str]) -> str:
 
 
 def _not_run(model: str, platform: PlatformName, why: str, notes: Sequence[str]) -> Invariance:
-    """What is known of a platform that does not run the model: others have been or will be asked."""
+    """What is known of a platform that does not run the model: others have run or will run."""
     from mindgap_surveys.decoding.answer_judge import Answer, Condition
     from mindgap_surveys.decoding.invariance import Invariance
 
@@ -225,7 +225,7 @@ def _refuse_sizes(source: str, lengths: bool) -> None:
 
 def _graph_of(client: SourceClient, source: str, option: str, sizes: Sequence[int] = ()) -> Callable[..., Graph]:
     """Captures the model at a size, or for a call of several sizes, once for all platforms. `sizes`: those that will be
-    asked for; they are opened together, so that one process captures them all."""
+    requested; they are opened together, so that one process captures them all."""
     graphs: dict[tuple[int, ...], Graph] = {}
     opened: dict[tuple[int, ...], OpenedSource] = {}
     refused: dict[tuple[int, ...], MindgapError] = {}

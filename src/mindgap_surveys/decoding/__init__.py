@@ -1,1 +1,1 @@
-"""Runs a program beside others, in other batches and again, and decodes texts: what changes a result."""
+"""Runs a program with others, in other batches and again, and decodes texts: what changes a result."""

@@ -25,19 +25,19 @@ Question = Literal[
 #: - `unjudged`: other bits; whether rounding explains them is not known.
 #: - `not_run`: the platform refused or failed.
 AnswerVerdict = Literal["identical", "rounding", "beyond", "unjudged", "not_run"]
-#: What lies beside the example: itself again, zeros, or others: the example with its last dimension shifted, and floats
+#: What runs with the example: itself again, zeros, or others: the example with its last dimension shifted, and floats
 #: made larger, by another amount at each place.
 Neighbours = Literal["others", "copies", "zeros"]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """In what company the example is asked.
+    """The company of the example.
 
     size: the number of examples in its batch, or of tokens in its text; 0 for the example alone.
     threads: 0 for the threads of the platform's name.
-    fresh: in a process of its own.
-    beside: while another process runs the same.
+    fresh: in a separate process.
+    beside: while another process runs the same job.
     """
 
     question: Question

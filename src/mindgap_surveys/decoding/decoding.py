@@ -29,7 +29,7 @@ CallOf = Callable[[int, int], Graph]
 #: Padding tokens at a side, and tokens in a chunk of a prompt.
 _PADDING: Final = (1, 4)
 _CHUNKS: Final = (2, 4, 8)
-#: Steps with a cache that grows, each of which is a graph of its own.
+#: Steps with a cache that grows, each of which is a separate graph.
 _GROWING: Final = 8
 
 

@@ -1,8 +1,8 @@
 """Asks whether a model's answer to one example depends on its company: the size of the batch, the place in it, the
 other examples, the threads, the process, the text that follows.
 
-The model is captured at each batch size. The example is always the same; what changes is what lies beside it. Its part
-of the outputs is compared bit by bit with the answer that it gets alone; at another position and beside other examples,
+The model is captured at each batch size. The example is always the same; what changes is what runs with it. Its part
+of the outputs is compared bit by bit with the answer that it gets alone; at another position and with other examples,
 with the answer that it gets first in a batch of that size. Where bits differ, the oracle of the graph of one example
 decides whether rounding explains it, and each operator runs alone at both sizes, on the same operands.
 """
@@ -41,7 +41,7 @@ class Invariance:
 
     choices: the operators that by themselves give other bits in another batch; empty where none does, or nothing
         differs.
-    kernels: where asked for, which sizes share bits, for each operator whose kernel depends on shapes.
+    kernels: where requested, which sizes share bits, for each operator whose kernel depends on shapes.
     divergences: how the platform parts from eager mode while both decode a text.
     notes: what was not compared, and why.
     """
@@ -57,7 +57,7 @@ class Invariance:
 
     @property
     def questions(self) -> list[Question]:
-        """The questions that were asked, in order."""
+        """The questions, in order."""
         questions_asked: list[Question] = [answer.condition.question for answer in self.answers]
         return list(dict.fromkeys(questions_asked))
 

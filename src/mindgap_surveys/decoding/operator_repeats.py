@@ -147,7 +147,7 @@ def _switched(name: PlatformName) -> PlatformName | None:
 def _repeated(
     pool: WorkerPool, name: PlatformName, graph: Graph, limits: RepeatLimits, seconds: float | None
 ) -> Repeated:
-    """Runs a graph as often as is asked, or as its seconds allow; at least as often as measures how long it takes.
+    """Runs a graph as often as requested, or as its seconds allow; at least as often as measures how long it takes.
 
     Runs before a failure count.
     """

@@ -54,7 +54,7 @@ def coverage_page(
     matrix: Matrix, version: str, lists: Sequence[StaticList] = (), found: Sequence[Disagreement] = ()
 ) -> str:
     """Writes the page, one HTML document without external files. `lists`, `found`: what packages list, where that was
-    asked for, and where it is not what was measured."""
+    requested, and where it is not what was measured."""
     lost = _lost(matrix)
     rows = [_row(matrix, op, lost) for op in matrix.operators]
     shares = {platform: measured_shares(matrix, platform) for platform in matrix.platforms}

@@ -1,8 +1,8 @@
 """Compares what a platform computes for probes with the reference, and judges it where digests differ.
 
 The outputs come from the jobs in which a survey asks a platform (`prober.ask`). A finding among several calls of one
-job is looked at again with the call alone, since a compiler may fuse unrelated calls. What is wrong only beside others
-has a word of its own.
+job is looked at again with the call alone, since a compiler may fuse unrelated calls. What is wrong only with others
+has a separate word.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Agreement:
     """How what a platform computes for a key compares with the reference.
 
     word: the verdict of the first sample that runs; `random` where the operator draws random numbers,
-        `uninitialised` where nobody writes its results, `not_judged` where its digests differ and it was not judged,
+        `uninitialised` where no kernel writes its results, `not_judged` where its digests differ and it was not judged,
         `no_reference` where the reference gives nothing to compare with, or results without elements, `beside_others`
         where it is a finding among other calls in one graph and calm alone.
     culprit: of a finding, the operator, or the dtype policy that explains it.

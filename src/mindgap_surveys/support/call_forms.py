@@ -40,7 +40,7 @@ from mindgap.graph.features import channels_last_stride
 from mindgap.results.support_key import key_of, leading_operand
 from mindgap_surveys.support.single_calls import one_call
 
-#: What calls are asked in, besides what they were met in.
+#: Dtypes and layouts of calls, besides those that they were met in.
 DTYPES: Final = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "bool", "complex64")
 LAYOUTS: Final = ("channels_last", "permuted", "expanded")
 #: Recipes that mean the same in every dtype of floats.

@@ -36,7 +36,7 @@ class OperatorGap:
 @dataclass(frozen=True)
 class OperatorCoverage:
     """Counts by word. A packet or overload counts as the best of its calls. `dtypes`: overloads that run in a dtype
-    plainly laid out, and overloads that were asked in it."""
+    plainly laid out, and overloads that were tried in it."""
 
     packets: Mapping[str, int]
     overloads: Mapping[str, int]
@@ -76,7 +76,7 @@ class VersionCoverage:
 def version_coverage(
     keys: Iterable[Key], before: Mapping[Key, SupportAnswer], after: Mapping[Key, SupportAnswer]
 ) -> VersionCoverage:
-    """Compares the answers of two versions for the keys that both were asked."""
+    """Compares the answers of two versions for the keys that both answered."""
     both = [key for key in keys if key in before and key in after]
     ran = {key for key in both if before[key].answer in RUNNING}
     runs = {key for key in both if after[key].answer in RUNNING}

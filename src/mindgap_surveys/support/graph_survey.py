@@ -24,7 +24,7 @@ from mindgap.run.pool import JobRunner
 from mindgap_surveys.support.graph_probes import CaseProbes, case_probes
 from mindgap_surveys.support.survey import SurveyInterrupted, survey_platforms
 
-#: A platform that refuses none of so many calls, evenly spread over all, is asked no more.
+#: A platform that refuses none of so many calls, evenly spread over all, gets no more.
 _SOME: Final = 128
 
 

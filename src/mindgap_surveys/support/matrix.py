@@ -92,7 +92,7 @@ class Cell:
 class Matrix:
     """All cells. `keys`: the rows, sorted. `cells`: one for each key, by platform. `absent`: platforms that are not
     available, and why. `cpu_seconds`: of the survey that filled it, by platform. `left_out`: keys that were not to be
-    asked."""
+    tried."""
 
     keys: tuple[Key, ...]
     cells: Mapping[PlatformName, Mapping[Key, Cell]]
@@ -102,7 +102,7 @@ class Matrix:
 
     @property
     def platforms(self) -> tuple[PlatformName, ...]:
-        """The platforms that could be asked, in the order in which they were named."""
+        """The platforms that answered, in the order in which they were named."""
         return tuple(self.cells)
 
     @cached_property
@@ -129,7 +129,7 @@ class Matrix:
     def overall(self, platform: PlatformName, op: str) -> CellWord:
         """Returns one word for an overload: the worst of what runs, if anything does; else the most frequent reason.
 
-        A finding in one dtype makes the overload `differs`, whatever its other dtypes do.
+        A finding in one dtype makes the overload `differs`, for any result of its other dtypes.
         """
         return overall_word([self.cells[platform][key].word for key in self.operators[op]])
 
@@ -156,13 +156,13 @@ def pass_of(op: str) -> Pass:
     return "backward" if is_gradient_operator(op) else "forward"
 
 
-#: Why a key has no answer: nobody wanted it, or the budget was spent.
+#: Why a key has no answer: it was not wanted, or the budget was spent.
 _LEFT_OUT: Final = "this form is not asked by default (--all-forms)"
 _BEYOND_BUDGET: Final = "no processor time was left to ask it (--budget)"
 
 
 def matrix_of(asked: SurveyResult, why_untried: str = _BEYOND_BUDGET) -> Matrix:
-    """Makes the matrix of a survey. `why_untried`: the reason of keys without an answer that were to be asked."""
+    """Makes the matrix of a survey. `why_untried`: the reason of keys without an answer that were wanted."""
     cells: dict[PlatformName, Mapping[Key, Cell]] = {}
     for platform, fingerprint in asked.support.platforms.items():
         answers, agreements = asked.support.answers(fingerprint), asked.agreements.get(fingerprint, {})

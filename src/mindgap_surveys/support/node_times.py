@@ -1,6 +1,6 @@
 """Times the nodes of a program inside its run, by the profilers of the runtimes.
 
-The program goes the way of the platform's users, in a process of its own. A node's time there holds what the runtime
+The program goes the way of the platform's users, in a separate process. A node's time there holds what the runtime
 gained by fusing it with others; a call of the same operator by itself (`operator_times`) does not.
 
 Messages:

@@ -64,9 +64,9 @@ def measured_shares(matrix: Matrix, platform: PlatformName, usable: bool = False
 
 
 def untried_packets(matrix: Matrix, platform: PlatformName) -> int:
-    """Counts packets of which nothing runs and some key that was to be asked was not: whether they run is not known.
+    """Counts packets of which nothing runs and some wanted key was not tried: whether they run is not known.
 
-    Keys that were left out on purpose do not count, unless nothing else of the packet was asked either.
+    Keys that were left out on purpose do not count, unless nothing else of the packet was tried either.
     """
     cells = matrix.cells[platform]
     packets: dict[str, set[str]] = {}

@@ -1,7 +1,7 @@
 """Times each operator call of a model by itself on platforms: which operators make a platform slower than another.
 
 A call runs alone, with its real operands. So the time holds what a call of the platform costs, and nothing of what the
-platform gains by running operators together; the time of the whole model stands beside the sum.
+platform gains by running operators together; the time of the whole model stands next to the sum.
 """
 
 from __future__ import annotations

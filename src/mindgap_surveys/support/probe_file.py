@@ -93,7 +93,7 @@ def _part(deadline: float | None, share: float) -> float:
 
 
 def _samples(folder: Path, on_progress: OnProgress, until: float) -> tuple[Catalogue, int]:
-    """Builds the catalogue of PyTorch's samples beside the probes, or continues a build that was ended. Returns also
+    """Builds the catalogue of PyTorch's samples next to the probes, or continues a build that was ended. Returns also
     how many sources are left."""
     left = 0
     samples = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)

@@ -80,7 +80,7 @@ def ask(
 
     float32 comes first, then the other dtypes in the order of `DTYPES`, then other layouts; what the budget did not
     reach is returned. `batched`: calls are laid side by side in one job, more of them while jobs succeed. Of a job that
-    fails, the operator that its message names is asked alone, and the rest together again; without such an operator it
+    fails, the operator that its message names runs alone, and the rest together again; without such an operator it
     is halved until the calls that fail stand alone (at once, where it took its worker with it). Of an
     operator that was refused for contiguous float32 the rest comes last, one by one, and one refusal of each key is
     enough. `on_run`: receives each job that ran, with its outputs where they take at most `attach` bytes.
@@ -177,7 +177,7 @@ class _Asker:
             # A job that takes its worker with it costs new ones, more than all of its calls one by one.
             parts = [[item] for item in group]
         elif named := _named(first).intersection(item.key.packet for item in group):
-            # What the message is about is asked alone: the message of a job of several calls is no answer.
+            # What the message is about runs alone: the message of a job of several calls is no answer.
             parts = [[item] for item in group if item.key.packet in named]
             if rest := [item for item in group if item.key.packet not in named]:
                 parts.append(rest)

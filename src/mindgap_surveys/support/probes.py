@@ -33,7 +33,7 @@ _SAMPLES: Final = ("ops", "modules", "onnx")
 _MOST_NODES: Final = 500
 _MOST_PARAMETERS: Final = 3_000_000
 _DEADLINE_S: Final = 60.0
-#: Dtypes of the forms that are asked of every overload, beside its plainest: a float of half the width, and integers.
+#: Dtypes of the forms that are tried of every overload, besides its plainest: a float of half the width, and integers.
 _COMMON: Final = ("float16", "int64")
 
 
@@ -66,7 +66,7 @@ def probes(
 ) -> Iterator[CallProbe]:
     """The calls of a catalogue's operator samples, and theirs in other dtypes, layouts and in place.
 
-    `MOST` for each operator, dtype and layout. Only what `reference` runs: what it does not is not asked of others.
+    `MOST` for each operator, dtype and layout. Only what `reference` runs: others do not get the rest.
     Operators that no sample has are taken from the smallest graphs of the catalogue that hold them. `until`: of
     `time.monotonic`, when the rest is left out; `on_left` gets the number of graphs and operators of the rest.
     """
@@ -83,7 +83,7 @@ def probes(
         chooser.choose(by_op[op])
     on_progress(len(by_op), len(by_op), "")
     for key in sorted(chooser.chosen):
-        # What has no element compares nothing, and is asked last.
+        # What has no element compares nothing, and runs last.
         for graph in sorted(chooser.chosen[key], key=_empty):
             yield CallProbe(*key, encode(graph, labels=False))
 

@@ -61,7 +61,7 @@ def named_samples(
     names = {name: variants for name, variants in sample_database().items() if not only or name in only}
     for done, (name, variants) in enumerate(names.items()):
         on_progress(done, len(names), name)
-        with warnings.catch_warnings(record=True):  # What a path holds is said for each, and nobody reads it here.
+        with warnings.catch_warnings(record=True):  # Each warns of what a path holds, which is not read here.
             yield _samples_of(name, variants, tensors)
 
 

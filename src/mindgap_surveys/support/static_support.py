@@ -1,6 +1,6 @@
 """Reads which operators platforms have by the lists that PyTorch and runtimes ship. Nothing is run on a device.
 
-A list is a claim. `disagreements` sets it beside what was measured.
+A list is a claim. `disagreements` compares it with what was measured.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class StaticList:
 class Disagreement:
     """Overloads of which a list and the measurement of a platform say the opposite.
 
-    listed: the list has them, and no key that was asked runs. unlisted: the list lacks them, and some key runs.
+    listed: the list has them, and no key that was tried runs. unlisted: the list lacks them, and some key runs.
     """
 
     platform: PlatformName

@@ -44,9 +44,9 @@ class SurveyResult:
     """The result of a survey. `keys`: all keys. `absent`: platforms that are not available, or whose host was lost, and
     why.
 
-    `left_out`: keys that were not to be asked. `untried`: keys beyond a platform's budget. `cpu_seconds`: processor
+    `left_out`: keys that are not wanted. `untried`: keys beyond a platform's budget. `cpu_seconds`: processor
     seconds of this survey. `agreements`: how what runs compares with the reference, by fingerprint; empty where that
-    was not asked.
+    did not run.
     """
 
     support: SupportTable
@@ -72,11 +72,11 @@ def survey_platforms(
 ) -> SurveyResult:
     """Surveys platforms as they are on this machine now.
 
-    What the store knows of a platform's fingerprint is not asked again; what is asked is in the store within seconds,
+    What the store knows of a platform's fingerprint is not run again; new answers are in the store within seconds,
     so that a run that is killed goes on where it was. `budget_s`: seconds of wall time for all platforms. `jobs`:
     platforms at a time. `pool`: workers to use, which must have all platforms. `compare`: what runs is compared with
-    `cpu/eager` and judged, within the same budget. `common`: only `common_forms` are asked. A
-    platform whose host is lost is `absent`, and the others are asked on. Raises `PlatformError` for a platform that is
+    `cpu/eager` and judged, within the same budget. `common`: only `common_forms` run. A
+    platform whose host is lost is `absent`, and the others go on. Raises `PlatformError` for a platform that is
     not known; one that is known and cannot be opened is `absent`.
     """
     needed = [*dict.fromkeys([*platforms, CPU_EAGER] if compare else platforms)]
@@ -112,7 +112,7 @@ def survey_platforms(
 def stored_survey(
     platforms: Sequence[PlatformName], probes: Sequence[CallProbe], store: Store, *, common: bool = False
 ) -> SurveyResult:
-    """Returns what a store holds of platforms as they were when they were asked last. Starts none of them.
+    """Returns what a store holds of platforms as they were at their last survey. Starts none of them.
 
     A platform that has no answers there is `absent`. `common`: as `survey_platforms` has it.
     """
@@ -145,7 +145,7 @@ def _pool(platforms: Sequence[PlatformName], pool: JobRunner | None, jobs: int) 
 
 
 class SurveyInterrupted(Exception):
-    """Ends the survey of a platform whose answers nobody waits for any more."""
+    """Ends the survey of a platform whose answers are no longer awaited."""
 
 
 @dataclass
@@ -194,7 +194,7 @@ class _Survey:
         self.cpu_seconds: dict[str, float] = {}
         #: Platforms whose host was lost, and why.
         self.lost: dict[PlatformName, str] = {}
-        #: Set where nobody waits for the answers any more.
+        #: Set where the answers are no longer awaited.
         self.interrupted = threading.Event()
 
     def ask_if_reached(self, platform: PlatformName) -> None:
@@ -270,7 +270,7 @@ class _Comparer:
         self.found = read_agreements(store, platforms, self._reference)
 
     def compared_answers(self, fingerprint: str, known: Mapping[Key, SupportAnswer]) -> dict[Key, SupportAnswer]:
-        """Returns the answers that need not be asked again: those that do not run, or that are compared."""
+        """Returns the answers that need no other run: those that do not run, or that are compared."""
         done = {key for key, each in self.found[fingerprint].items() if each.word != NOT_JUDGED}
         return {key: answer for key, answer in known.items() if answer.answer not in RUNNING or key in done}
 

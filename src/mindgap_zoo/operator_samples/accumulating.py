@@ -144,7 +144,7 @@ _SHAPES: Final = {1: (2, 8, 64), 2: (1, 8, 16, 16), 3: (1, 8, 8, 8, 8)}
 
 
 class _Convolution(nn.Module):
-    """A convolution with weights of its own, [8, 8, 3, …], as deployed models have them: OpenVINO takes no others."""
+    """A convolution with its weights, [8, 8, 3, …], as deployed models have them: OpenVINO takes no others."""
 
     def __init__(self, function: Callable[..., Tensor], dimensions: int) -> None:
         super().__init__()

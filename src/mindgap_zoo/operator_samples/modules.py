@@ -51,7 +51,7 @@ def constructor_calls(name: str) -> list[Sample]:
 
 
 def open_modules(source: Source) -> list[Program]:
-    """Returns a program for each sample asked for. Raises `SourceError` if there is no such module or sample."""
+    """Returns a program for each requested sample. Raises `SourceError` if there is no such module or sample."""
     chosen = source_options(source)
     target, hash_sign, number = source.target.partition("#")
     name = target.removeprefix("nn.")

@@ -49,7 +49,7 @@ def names() -> list[str]:
 
 
 def public_name(name: str) -> tuple[str, ...]:
-    """Returns the names of the function that an operator's samples call, without `torch.`: its own, its aliases."""
+    """Returns the names of the function that an operator's samples call, without `torch.`: its name, its aliases."""
     info = _operators()[name]
     return (info.name, *(alias.name for alias in info.aliases))
 
@@ -81,7 +81,7 @@ def run_sample(variant: str) -> None:
 
 
 def open_operators(source: Source) -> list[Program]:
-    """Returns a program for each sample asked for.
+    """Returns a program for each requested sample.
 
     Raises `SourceError` if there is no such operator or sample, or if the operator does not take the dtype.
     """

@@ -25,7 +25,7 @@ class SampleCall:
     """Calls `function(*args, **kwargs)` as a function of its tensors; `TensorSlot`s mark their places.
 
     `names`: one for each tensor, the labels of the graph's inputs. `kept`: a module that holds, as its buffers, the
-    tensors without a gradient beside others with one (running statistics, weights of classes).
+    tensors without a gradient among others with one (running statistics, weights of classes).
     """
 
     function: Callable[..., Any]

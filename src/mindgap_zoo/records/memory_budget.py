@@ -175,7 +175,7 @@ _FORMULAS: Final[dict[Any, Callable[..., int]]] = {
 
 
 class MemoryBudget:
-    """Refuses a call before it runs if its result would not fit beside the values that are alive."""
+    """Refuses a call before it runs if its result would not fit with the values that are alive."""
 
     def __init__(self) -> None:
         self._mode = FakeTensorMode()

@@ -163,7 +163,7 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceO
         raise SourceError(f"{where}: too large: {error}") from None
     except UnknownTarget as error:
         raise SourceError(f"{where}: it calls {error}, which is not on the list of allowed functions") from None
-    except Exception as error:  # recorded calls may raise whatever PyTorch raises
+    except Exception as error:  # recorded calls may raise any error of PyTorch
         raise SourceError(f"{where}: running its calls raised {one_line(error)}") from error
     return cast_floats(built, chosen.dtype)
 

@@ -41,7 +41,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[ImageArgument, ...]]] = {
     "nvpattexp": (ImageArgument((1, 8, 16, 29)), ImageArgument((1,), every=3)),
     "visemenet": (ImageArgument((34, 8, 195)), ImageArgument((34, 76))),
 }
-#: What is asked of a constructor beside its defaults: speech as features, since the step from sound to them needs one
+#: Arguments of constructors besides their defaults: speech as features, since the step from sound to them needs one
 #: more library; poses as maps, since places in them are found by Python's own decisions.
 _OPTIONS: Final[Mapping[str, dict[str, Any]]] = {
     "jasper": {"from_audio": False},

@@ -37,7 +37,7 @@ def fixed_shape_detector(detector: Any, edge: int | None) -> nn.Module:
     """
     if edge is not None:
         detector.transform.min_size, detector.transform.max_size = (edge,), edge
-    # SSD asks for values up to 255, on which weights that nobody trained give every box the score of 1.
+    # SSD asks for values up to 255, on which untrained weights give every box the score of 1.
     detector.transform.image_std = [max(std, 0.1) for std in detector.transform.image_std]
     return TwoStage(detector) if hasattr(detector, "roi_heads") else OneStage(detector)
 

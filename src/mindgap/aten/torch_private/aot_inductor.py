@@ -29,7 +29,7 @@ write_code = codecache.write
 
 
 def aot_compile(module: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> str:
-    """Returns the path of the library that AOTInductor makes of a module. Raises whatever the compiler raises."""
+    """Returns the path of the library that AOTInductor makes of a module. Raises what the compiler raises."""
     return str(_library.aot_compile(module, tuple(inputs), options={"aot_inductor.package": False}))
 
 

@@ -69,5 +69,5 @@ def schema_of(overload: OpOverload) -> FunctionSchema:
 
 
 def has_kernel_for(name: str, key: str) -> bool:
-    """Returns whether an operator (`aten::add.Tensor`) has a kernel of its own for a dispatch key, given by name."""
+    """Returns whether an operator (`aten::add.Tensor`) has a separate kernel for a dispatch key, given by name."""
     return _C._dispatch_has_kernel_for_dispatch_key(name, key)

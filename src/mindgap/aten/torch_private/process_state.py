@@ -166,7 +166,7 @@ def restored(generators: bool = True) -> Generator[list[str]]:
 
 @contextlib.contextmanager
 def undisturbed() -> Generator[None]:
-    """Makes all of it as it was, whatever the code within leaves. Warns of what cannot be restored."""
+    """Restores all of it, in any state that the code within leaves. Warns of what cannot be restored."""
     before, within = settings(), transformations()
     try:
         yield

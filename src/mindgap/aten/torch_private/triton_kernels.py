@@ -1,6 +1,6 @@
 """Inductor's Triton kernels without a device: made for the CPU, and run by Triton's interpreter.
 
-Inductor has a setting that writes Triton for the CPU. What it calls besides is replaced: the driver, which is asked
+Inductor has a setting that writes Triton for the CPU. What it calls besides is replaced: the driver, which is queried
 for the target; the launcher, which compiles and tunes; and the mathematical functions of the maker's library, of which
 the interpreter knows none.
 """
@@ -195,7 +195,7 @@ def interpret_triton(*, small: bool) -> None:
 
 
 def _triton(module: str) -> Any:
-    """A module of Triton, which is in an environment of its own."""
+    """A module of Triton, which is in a separate environment."""
     return importlib.import_module(f"triton.{module}")
 
 

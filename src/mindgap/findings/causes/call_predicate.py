@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mindgap.graph import MindgapError
 
-#: What a condition may name, besides the variables of its own comprehensions.
+#: What a condition may name, besides the variables of its comprehensions.
 VARIABLES: Final = ("args", "dtypes", "op", "shapes", "tensors")
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "len": len, "any": any, "all": all, "min": min, "max": max, "bool": bool, "zip": zip,

@@ -28,7 +28,7 @@ _LAST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class ListedReproducer:
-    """A script, or a model file with its summary beside it. `name`: the title of its cause. `script`: None where a
+    """A script, or a model file with its summary next to it. `name`: the title of its cause. `script`: None where a
     ledger names none. `platform`: None where it is not known."""
 
     name: str
@@ -116,7 +116,7 @@ def _reproduce(one: ListedReproducer, python: str | None, timeout_s: float) -> R
 
 
 def _command(file: Path) -> list[str]:
-    """The command that runs a model file, by the summary beside it. Raises `MindgapError` where there is none."""
+    """The command that runs a model file, by the summary next to it. Raises `MindgapError` where there is none."""
     about = file.with_suffix(".json")
     try:
         command = read_summary(about).command
@@ -128,8 +128,8 @@ def _command(file: Path) -> list[str]:
 
 
 def _absolute(python: str) -> str:
-    """The path of an interpreter from any folder, since each script runs in its own. A link is kept: the interpreter of
-    an environment is one. A bare name is looked for by the system."""
+    """The path of an interpreter from any folder, since each script runs in a separate folder. A link is kept: the
+    interpreter of an environment is one. A bare name is looked for by the system."""
     return os.path.abspath(python) if os.path.dirname(python) else python
 
 

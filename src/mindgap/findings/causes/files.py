@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from mindgap.findings.causes.cause import Cause
 from mindgap.graph import MindgapError
 
-#: The name of the file beside the scripts of a reduction.
+#: The name of the file next to the scripts of a reduction.
 FILE_NAME: Final = "causes.json"
 _VERSION: Final = 1
 _CAUSES: Final = TypeAdapter(tuple[Cause, ...])

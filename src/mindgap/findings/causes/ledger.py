@@ -55,7 +55,7 @@ class Match:
         )
 
     def is_of(self, platforms: Iterable[PlatformName]) -> bool:
-        """Whether one of the platforms fits, or none is asked for."""
+        """Whether one of the platforms fits, or none is named."""
         patterns = (self.platform,) if isinstance(self.platform, str) else self.platform
         return not patterns or any(fnmatchcase(name, pattern) for name in platforms for pattern in patterns)
 

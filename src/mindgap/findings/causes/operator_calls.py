@@ -43,7 +43,7 @@ class CallTable:
 
     `models`: how many were counted. `unfinished`: in how many of them some calls could not be replayed.
     `overloads`: those that occur, by function. `arguments`: the defaults of each overload's arguments.
-    `rows`: of each overload its calls, as JSON that is read when they are asked for. `sets`: the sets of models that
+    `rows`: of each overload its calls, as JSON that is read when they are needed. `sets`: the sets of models that
     rows refer to, each as steps from one number to the next.
     """
 

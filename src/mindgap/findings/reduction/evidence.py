@@ -51,7 +51,7 @@ def drawn(graph: Graph, row: Row) -> tuple[DrawnNode, ...]:
 
 
 def evidence_file(directory: Path, script: str) -> Path:
-    """The file of the evidence beside a script."""
+    """The file of the evidence next to a script."""
     return (directory / script).with_suffix(".evidence.json")
 
 
@@ -66,7 +66,7 @@ def evidence_text(evidence: Evidence) -> str:
 
 
 def read_evidence(file: Path) -> Evidence:
-    """The evidence in a file; empty where there is none, as beside scripts of older versions. Raises `MindgapError`."""
+    """The evidence in a file; empty where there is none, as with scripts of older versions. Raises `MindgapError`."""
     try:
         data: Any = json.loads(file.read_text(encoding="utf-8"))
         return _EVIDENCE.validate_python(data)

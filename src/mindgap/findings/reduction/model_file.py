@@ -50,7 +50,7 @@ def with_model_file(made: Reproducer, graph: Graph, row: Row, context: RunContex
     """The reproducer with the command that runs a model file of the graph: verified where it gives the finding of
     `row`.
 
-    The command runs once, in processes of its own.
+    The command runs once, in separate processes.
     """
     arguments = diff_arguments(row.platform, context.settings, row.word)
     with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:

@@ -30,7 +30,7 @@ from mindgap.results.rows import Row
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: How often a script must show the fault, each time in a process of its own.
+#: How often a script must show the fault, each time in a new process.
 RUNS: Final = 2
 #: The share of a message's words that another report of the same failure has at least.
 _COMMON: Final = 0.3
@@ -207,7 +207,7 @@ def stable_part(message: str) -> str:
 
 
 def _comparisons(graph: Graph, row: Row) -> tuple[Compare, ...]:
-    """How short scripts of a finding may compare. The error of a small element beside large ones shows only relative
+    """How short scripts of a finding may compare. The error of a small element among large ones shows only relative
     to that element; that of a cast, which is rounded once, only in whether it is equal."""
     if row.verdict != "discrepant":
         return ("largest",)
@@ -219,7 +219,7 @@ def _comparisons(graph: Graph, row: Row) -> tuple[Compare, ...]:
 def is_the_failure(printed: str, row: Row) -> bool:
     """Whether a script failed in words of the recorded message. True for rows that are no failure.
 
-    A script may fail for a reason of its own, such as an input that the runtime's call does not take. Of a signal the
+    A script may fail for another reason, such as an input that the runtime's call does not take. Of a signal the
     name counts: what a library prints before it ends depends on the program around it.
     """
     if row.verdict != "failed":

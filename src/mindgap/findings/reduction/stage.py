@@ -91,10 +91,10 @@ class StageRuns:
         return self.fault.status == "compile_error" or stage.startswith("loading")
 
     def with_options(self, **options: str) -> PlatformName:
-        """The platform at fault with these options besides its own."""
+        """The platform at fault with these options added."""
         return self.side.with_options(**options)
 
-    def beside(self, platform: str) -> PlatformName:
+    def in_same_environment(self, platform: str) -> PlatformName:
         """The name of another platform in the environment of the one at fault, also where that is its recipe's. What a
         layered environment has not installed itself is mindgap's own, and so is then the platform."""
         name, environment = parse(platform), self._environment()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-#: What an error is relative to: the largest element of the output, or its own element; or whether elements are equal.
+#: What an error is relative to: the largest element of the output, or its element; or whether elements are equal.
 Compare = Literal["largest", "element", "equal"]
 
 _COMPARE: Final = '''

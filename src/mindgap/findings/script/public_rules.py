@@ -153,7 +153,7 @@ def _svd(graph: Graph, node: Node, given: dict[str, Arg]) -> Iterator[Form]:
 
 
 def _cast(graph: Graph, node: Node, given: dict[str, Arg]) -> Iterator[Form]:
-    """`Tensor.to` copies only where it is asked to, or converts."""
+    """`Tensor.to` copies only with `copy=True`, or converts."""
     kept = [(name, given[name]) for name in ("memory_format",) if given.get(name) is not None]
     dtype = given.get("dtype")
     for copy in ((), (("copy", True),)):

@@ -98,7 +98,7 @@ class DtypePolicy:
 class OutputsCulprit:
     """What a failure depends on that no operator explains: which values the graph returns.
 
-    `what`: is said of the outputs. `node`, `label`: of the last operator of the part that fails.
+    `what`: a text about the outputs. `node`, `label`: of the last operator of the part that fails.
     """
 
     node: int = -1
@@ -157,7 +157,7 @@ Culprit: TypeAlias = Annotated[OperatorCulprit | DtypePolicy | OutputsCulprit | 
 
 
 def culprit_of(node: int, op: str, label: str = "") -> Culprit:
-    """Reads a culprit as stores and JSON hold it. Its `op` is the same text again, whatever the text is."""
+    """Reads a culprit as stores and JSON hold it. Its `op` is the same text again."""
     policy = policy_of(op)
     if policy is not None and node == -1 and not label:
         return policy

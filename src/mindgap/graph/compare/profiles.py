@@ -21,7 +21,7 @@ class Tolerance:
     atol: float
 
 
-#: "Mind the Gap": one pair of tolerances for whatever dtype an output has.
+#: "Mind the Gap": one pair of tolerances for outputs of any dtype.
 PAPER: Final = Tolerance(rtol=1e-4, atol=5e-4)
 #: What the documentation of torch.testing.assert_close gives for each dtype (2.13).
 ASSERT_CLOSE: Final[dict[str, Tolerance]] = {

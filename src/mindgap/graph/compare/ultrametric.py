@@ -177,7 +177,7 @@ class _Tensors:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """Mantissa bits that a tensor shares with the reference, and the digest of its canonical bits if asked for."""
+    """Mantissa bits that a tensor shares with the reference, and the digest of its canonical bits if requested."""
 
     precision: int
     digest: str
@@ -188,7 +188,7 @@ class _Reference:
     """A tensor in canonical bits, with which others are compared.
 
     `delicate`: by chunk, whether another tensor with the same signs and exponents may still not be in canonical bits:
-    beside an infinity it may hold a NaN, beside a negative subnormal −0.
+    with an infinity it may hold a NaN, with a negative subnormal −0.
     """
 
     bits: Array

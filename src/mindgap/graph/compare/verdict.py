@@ -16,7 +16,7 @@ from mindgap.graph.graph import DecisionKind
 #:   judgement.
 #: - `independent implementation`: blame was not checked against one.
 #: - `replay`: replays with rounding noise do not cover a value.
-#: - `independent fault`: whether the operator is a fault beside the others was not decided.
+#: - `independent fault`: whether the operator is a fault besides the others was not decided.
 #: - `dtype policy`: whether a dtype policy of the platform explains every difference was not decided.
 #: - `captured graph`: the program has none; its outputs were bounded by runs of the program.
 #: - `declarations`: what custom operators declare was not checked.
@@ -117,7 +117,7 @@ FINDINGS: Final[tuple[Verdict, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An operator that is wrong whatever the other operators do: on operands that are right.
+    """An operator that is wrong by itself: on operands that are right.
 
     `culprit`: None where no operator is named. `nodes`: of the captured graph, in order, all calls of the same operator
     that are wrong in the same way; of a set of operators, its nodes. `verdict`, `blame`, `detail`, `example`, `script`,

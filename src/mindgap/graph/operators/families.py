@@ -154,7 +154,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         ),
     ),
     # Fourier transforms.
-    # Every element of a line depends on every other, and each algorithm orders the sums in its own way.
+    # Every element of a line depends on every other, and each algorithm orders the sums otherwise.
     family(
         "fourier",
         (

@@ -14,13 +14,13 @@ class Traits:
 
     - `moves_data`: every float result is an element of a float operand, its negative or its magnitude.
     - `fills`: a number among its arguments may land in the result as well.
-    - `looks_up`: it moves elements of one operand and computes nothing with them, whatever their dtype.
+    - `looks_up`: it moves elements of one operand and computes nothing with them, of any dtype.
     - `hands_on`: a view, a copy or a concatenation; its results are as internal as its operands.
     - `casts`: it converts to another dtype.
     - `contracts`: it sums products along a dimension. `reduces`: its results have fewer dimensions than its operand.
     - `promotes`: it converts whole numbers to the dtype of a float operand before it computes.
     - `random`: its results depend on a random generator.
-    - `returns_uninitialised`: nobody has written its results.
+    - `returns_uninitialised`: its results are unwritten memory.
 
     Where its results jump or bend:
 

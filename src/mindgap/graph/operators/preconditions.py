@@ -37,7 +37,7 @@ class Precondition:
     - `low`, `high`: of an interval.
     - `of`: the other argument of `at most`.
     - `when`: an argument that must be true for the demand to hold; `unless`: one that must be absent. Empty for none.
-    - `kinds`: kinds of dtype that it is asked of (`float`), any where empty.
+    - `kinds`: kinds of dtype that it applies to (`float`), any where empty.
     - `source`: the page of PyTorch's documentation.
     """
 

@@ -243,7 +243,7 @@ def _compared(arguments: list[Any], chosen: torch.Tensor, lookup: Lookup, graph:
     specs = [graph.values[r.index] for r in arguments[:2] if isinstance(r, Ref)]
     u = max((FORMATS[s.dtype].u for s in specs if s is not None and is_real(s.dtype)), default=0.0)
     noise = SIGMAS * (sigma_a + sigma_b)
-    # Only a value that carries noise may also sit on the other side of its own last rounding, or of a tie.
+    # Only a value that carries noise may also sit on the other side of its last rounding, or of a tie.
     reach = noise + 2 * u * torch.maximum(a.abs(), b.abs())
     near = (noise > 0) & (torch.nan_to_num((a - b).abs(), nan=torch.inf) <= reach)
     exact, _ = lookup(number)

@@ -80,7 +80,7 @@ def expect_floor(sigma: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
 
     Channels are dimension 1 of images (4 and 5 dimensions), the last one otherwise. Infinite σ raise no floor. `size`:
     the values' magnitudes. A floor is no larger, relative to its element, than σ is for the median element: next to
-    numbers of size 1 a result of 1e-9 has errors of its own size.
+    numbers of size 1 a result of 1e-9 has errors of its size.
     """
     if sigma.numel() < 2:
         return sigma

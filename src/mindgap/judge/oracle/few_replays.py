@@ -6,7 +6,7 @@ The proof that such an output is calm with 8 replays too:
 - *Within 16 σ.* σ² is a mean of squares, so that k replays bound it from below: σ₈² ≥ (k/8)·σₖ². The floors of
   `expect_floor` grow with σ. What lies within the limit of the bound lies within the limit of σ₈.
 - *The operator's own error.* Each replay moves an output by its operator's typical error t, at a random sign, after
-  whatever came from upstream, and rounds once. A quarter of what the rounding leaves of t is below any σ that is well
+  all that came from upstream, and rounds once. A quarter of what the rounding leaves of t is below any σ that is well
   measured. Where eight replays give less, they cancelled t by chance, and the estimate is what is wrong.
 - *Classes and discrete values.* More replays only add to what is allowed.
 - *Not ill-conditioned.* This needs a bound from above, which no number of replays gives. For half of the elements, σₖ

@@ -1,4 +1,4 @@
-"""Runs Monte Carlo replays: the graph again, with a random error of its own size at every operator.
+"""Runs Monte Carlo replays: the graph again, with a random error, of the size of its bound, at every operator.
 
 `Noise` draws these errors; operators that are not smooth get more of them.
 """

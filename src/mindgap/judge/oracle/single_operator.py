@@ -246,7 +246,7 @@ def with_one_rounding(bound: torch.Tensor, value: torch.Tensor, dtype: str) -> t
 
 
 class WideValues(Sequence[Any]):
-    """S's values in float64, converted when they are asked for."""
+    """S's values in float64, converted when they are needed."""
 
     def __init__(self, oracle: Oracle) -> None:
         self._step = oracle.step

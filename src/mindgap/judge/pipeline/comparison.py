@@ -57,7 +57,7 @@ def no_description(_: PlatformName) -> Mapping[str, Any]:
 
 
 def no_script(_platform: PlatformName, _found: FoundFault, _reference: PlatformName) -> str:
-    """The script of a fault that nobody reads: empty."""
+    """The script of a fault where none is read: empty."""
     return ""
 
 
@@ -65,7 +65,7 @@ def no_script(_platform: PlatformName, _found: FoundFault, _reference: PlatformN
 class RunContext:
     """Runs graphs under one session's settings.
 
-    `execute`: runs a job on any platform. `tensors`: where tensors beside graphs are stored. `describe`: what a
+    `execute`: runs a job on any platform. `tensors`: where tensors outside graphs are stored. `describe`: what a
     platform reports of itself. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence, and by
     its `ACCURACY` findings are judged again. `failures`:
     what made platforms fail in the session's graphs. `script`: writes the script of each fault of a row.

@@ -219,7 +219,7 @@ def _faulty(case: _Case) -> Row:
 
 
 def _by_decision(case: _Case, decision: FileDecision) -> Row:
-    """The row of a file that others decided: a policy, or the integers of a quantised file, beside which an error or
+    """The row of a file that others decided: a policy, or the integers of a quantised file, with which an error or
     fewer bits in its translated graph are no finding."""
     row = case.row
     if not decision.faults:

@@ -100,7 +100,7 @@ def masked_words(
 
     graph = comparison.graph
     if len(both[0]) != len(both[1]) or sum(each.role == "input" for each in graph.inputs) < 2:
-        return ""  # a mask is an argument beside what it masks
+        return ""  # a mask is an argument next to what it masks
     tensors = comparison.context.tensors
     others = against == "others"
     given = _with_arguments(comparison, run.other_arguments) if others else materialise_all(graph, tensors)
@@ -138,7 +138,7 @@ def others_words(run: OwnRun, apart: float) -> str:
 
 
 def _random(comparison: GraphComparison, run: OwnRun) -> Compared:
-    """Compares with eager mode where a program seeds its own generator in each call."""
+    """Compares with eager mode where a program seeds its generator in each call."""
     if not run.repeats:
         return Compared("not_compared", random_words(draws(comparison.graph)))
     outputs = run.outputs or ()
@@ -240,7 +240,7 @@ def _is_beyond(
         return any(comparison.beyond_rounding(platform, outputs, inputs))
     except (OutOfTime, HostProblem):
         raise
-    except Exception as error:  # whatever the oracle meets on these values, the row shows it
+    except Exception as error:  # any error of the oracle on these values is in the row
         return f"{type(error).__name__}: {error}"
 
 

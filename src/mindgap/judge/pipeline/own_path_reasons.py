@@ -196,7 +196,7 @@ def not_compared(why: Reason) -> OwnPath:
 def with_fault(
     row: Row, fault: Fault, about: OwnPath, sides: tuple[Sequence[Array], Sequence[Array]] | None = None
 ) -> Row:
-    """Returns the row with one more fault. The worst comes first, and the metrics are its own.
+    """Returns the row with one more fault. The worst comes first, and the metrics are of it.
 
     Operators that are confirmed wrong come before an export that is off where no part of the program shows it: they
     explain it, and what reads unwritten memory differs from run to run.

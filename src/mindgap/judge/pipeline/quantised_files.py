@@ -3,7 +3,7 @@
 The file is run once more with each quantised result as an output. Each is judged by itself, on the integers that the
 platform gave before it (`mindgap.judge.quantised`, docs/quantised.md), and what follows has to confirm it. Other
 implementations of the format run the same file: where none of them gives the integers that are expected of a value,
-nothing is said of the platform there.
+the platform is not judged there.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _changing(graph: Graph) -> frozenset[int]:
 def _without_faults(
     functional: Functional, judged: Sequence[QuantisedExamination], shown: int, rule: QuantisationRule
 ) -> QuantisedFile:
-    """What is said where nothing is wrong: how many values were judged, or the first that could not be."""
+    """The text where nothing is wrong: how many values were judged, or the first that could not be."""
     undecided = [each for each in judged if each.kind == "undecided"]
     if undecided:
         first = undecided[0]

@@ -198,7 +198,7 @@ def _examined(
 
 
 def _open_elements(value: QuantisedValue, x: Tensor, zero: Tensor, within: Tensor, undefined: Tensor) -> int:
-    """How many elements may be so many integers that nothing is said of them (`_SHARE`). Two neighbours are a tie."""
+    """How many elements may be so many integers that they are not judged (`_SHARE`). Two neighbours are a tie."""
     low, high = ((torch.round(each) + zero).clamp(value.low, value.high) for each in (x - within, x + within))
     wide = (high - low > max(_SHARE * (value.high - value.low), 1.0)) | within.isnan() | within.isinf()
     return int((wide & torch.isfinite(x) & ~undefined).sum())

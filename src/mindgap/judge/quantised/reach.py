@@ -38,12 +38,12 @@ _FACTOR: Final = 2.0**-31
 _WIDE: Final = 2.0**-48
 #: Sums of which float32 holds every partial one, in units of what all terms are multiples of.
 _UNITS: Final = 2.0**24
-#: Operators that give the exact result where float32 holds it, beside those that move elements.
+#: Operators that give the exact result where float32 holds it, besides those that move elements.
 _EXACT: Final = frozenset({
     "add", "sub", "mul", "div", "relu", "clamp", "to", "_to_copy", "round", "neg", "abs", "maximum", "minimum", "cat",
     "stack", "max_pool1d", "max_pool2d", "max_pool3d", "constant_pad_nd", "pad",
 })  # fmt: skip
-#: What makes both integers beside a tie right, in steps.
+#: What makes both integers next to a tie right, in steps.
 _TIE: Final = 2.0**-30
 #: Half of 2⁻¹ steps: what rounding before a shift is off at most.
 _LARGEST_SHIFTED: Final = 0.25
@@ -57,7 +57,7 @@ _SUMS: Final = frozenset({
 class QuantisationRule:
     """What a format leaves open of its integers.
 
-    within, beyond: what is said of integers that it allows, and of others. even_ties: whether a tie goes to the even
+    within, beyond: the word for integers that it allows, and of others. even_ties: whether a tie goes to the even
     integer where every operator is exact. rescales: whether kernels of all operators may multiply integers by a factor
     of 31 bits, or those of sums of products alone. factor: the relative error of such a factor, by dtype of the
     integers whose sums have 64 bits.
@@ -86,7 +86,7 @@ TFLITE_RULE: Final = QuantisationRule(
 @dataclass(frozen=True, slots=True)
 class Reach:
     """How far from the exact quotient each element may be rounded, in steps: by float32 arithmetic (`floats`), and by a
-    factor of 31 bits and its shift beside that (`integer`)."""
+    factor of 31 bits and its shift besides that (`integer`)."""
 
     floats: Tensor
     integer: Tensor

@@ -30,7 +30,7 @@ ROUNDINGS: Final[Mapping[str, Callable[[Tensor], Tensor]]] = {
     "as if rounded down": torch.floor,
     "as if rounded up": torch.ceil,
 }
-#: Encodings that makers give the results of functions with a known range, whatever a model asks for: scale, zero point.
+#: Encodings that makers give the results of functions with a known range, for any model: scale, zero point.
 _ENCODINGS: Final = tuple(
     (2.0**-bits, zero) for bits, zeros in ((7, (0, 128)), (8, (0, -128)), (15, (0, 32768)), (16, (0, -32768)))
     for zero in zeros

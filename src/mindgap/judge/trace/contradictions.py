@@ -33,7 +33,7 @@ def contradictions(
 
     Only outputs that come from other outputs by tests of elements or by movement of data are looked at, where one of
     them differs from the reference's. `graph`: functional. `ours`, `theirs`: arrays in the order of its outputs;
-    another number, shape or dtype is a finding of its own.
+    another number, shape or dtype is a separate finding.
     """
     if not len(ours) == len(theirs) == len(graph.outputs):
         return []
@@ -82,7 +82,7 @@ def _exact(op: str, packet: str) -> bool:
 
 
 def _differing(ours: Array, right: Array) -> Array:
-    """Where elements differ; NaN equals NaN. Nowhere where shapes or dtypes do: that is a finding of its own."""
+    """Where elements differ; NaN equals NaN. Nowhere where shapes or dtypes do: that is a separate finding."""
     if ours.shape != right.shape or ours.dtype != right.dtype:
         return np.zeros(ours.shape, np.bool_)
     both_nan = np.not_equal(ours, ours) & np.not_equal(right, right)

@@ -168,7 +168,7 @@ class CulpritSearch:
         return confirmed_windows(self._oracle, self.singles, side, anchors)
 
     def policy_of(self, confirmed: Confirmed, side: PlatformName) -> DtypeSubstitution | None:
-        """The policy of a platform that explains one operator, where there is one. Of the reference none is asked."""
+        """The policy of a platform that explains one operator, where there is one. The reference needs none."""
         explanations = [] if side == self._reference else self._explanations_of(side)
         return next((each.policy for each in explanations if each.operator(confirmed, side)), None)
 
@@ -180,7 +180,7 @@ class CulpritSearch:
         return self._explanations[platform]
 
     def _culprit_alone(self, local: list[Confirmed], broken: bool, side: PlatformName) -> Confirmed | None:
-        """The operator that breaks an output, and does so in a job of its own."""
+        """The operator that breaks an output, and does so in a separate job."""
         for _ in range(MAX_ALONE):
             culprit = breaking(self._oracle, local, broken, self._internal.values)
             if culprit is None or self.singles.holds_alone(culprit, side):
@@ -230,7 +230,7 @@ class CulpritSearch:
             within = range(len(graph.nodes)) if among is None else among
             return self._first_off(seen, within) or [within[-1]]
         numbers = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind != "calm" or e.ill]
-        # An output that is an input comes from no node, and whatever spoils it may be anywhere.
+        # An output that is an input comes from no node, and what spoils it may be anywhere.
         nodes = leading_to(graph, numbers) or [*range(len(graph.nodes))]
         return nodes[:: max(1, len(nodes) // MOST_SPREAD)]
 

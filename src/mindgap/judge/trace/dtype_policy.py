@@ -29,7 +29,7 @@ from mindgap.judge.trace.single_operators import Confirmed, SingleOperators, kin
 from mindgap.judge.trace.subgraphs import Array
 from mindgap.platforms.name import PlatformName
 
-#: Shadows of the graph in the narrower dtype lie beside those in its own, in smaller segments (bytes).
+#: Shadows of the graph in the narrower dtype are added to those in its dtype, in smaller segments (bytes).
 _SEGMENT_BYTES: Final = 64 << 20
 #: Elements that are converted at a time; an array of as many is kept in a file.
 _PIECE: Final = 1 << 20
@@ -149,7 +149,7 @@ class Explanation:
 
     def _touches(self, confirmed: Confirmed) -> bool:
         """Some value of a set of operators has the dtype of the policy. The outputs decide the rest. Of integers, whose
-        operators are exact, every one is asked by itself."""
+        operators are exact, every one is judged by itself."""
         graph = self._oracle.graph
         values = {n for i in confirmed.nodes for n in (*operands(graph.nodes[i]), *graph.results(i))}
         specs = graph.values if confirmed.whole else [graph.values[n] for n in values]
@@ -305,7 +305,7 @@ class Explanation:
 
 
 def _is_one_of(array: Array, results: tuple[torch.Tensor, ...]) -> bool:
-    """Each element is that of one of these results, whole numbers. A comparison that is wrong is one of its own."""
+    """Each element is that of one of these results, whole numbers. A comparison that is wrong is a separate one."""
     if results[0].dtype != torch.int64 or tuple(results[0].shape) != array.shape:
         return False
     got = to_torch(array).to(torch.int64)
@@ -343,7 +343,7 @@ def _ties_away(narrow: Array, wide: Array) -> Array:
     tensor, declared = to_torch(narrow), to_torch(wide)
     if not tensor.is_floating_point() or tensor.dtype == declared.dtype or tensor.numel() >= _PIECE:
         return narrow
-    # The next number away from zero has the next higher bits, whatever the sign.
+    # The next number away from zero has the next higher bits, for either sign.
     further = (tensor.view(_BITS[tensor.itemsize]) + 1).view(tensor.dtype)
     tied = (further.double() - declared.double()) == (declared.double() - tensor.double())
     return to_numpy(torch.where(tied, further, tensor)) if bool(tied.any()) else narrow

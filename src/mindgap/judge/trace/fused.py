@@ -27,7 +27,7 @@ MAX_ROUNDS: Final = 6
 def confirmed_windows(
     oracle: Oracle, singles: SingleOperators, platform: PlatformName, anchors: Sequence[int]
 ) -> Confirmed | None:
-    """The smallest window that ends at one of the anchors and that the platform gets wrong, also in a job of its own;
+    """The smallest window that ends at one of the anchors and that the platform gets wrong, also in a separate job;
     earliest anchor first. Where one operator of it is wrong by itself there, that operator alone."""
     for size in SIZES:
         windows: list[tuple[int, ...]] = list(
@@ -79,7 +79,7 @@ def _wrong_there(singles: SingleOperators, node: int, values: Mapping[int, Array
 
 
 def judge_cut(oracle: Oracle, result: SubgraphResult, singles: SingleOperators) -> Confirmed | None:
-    """Judges a window's results against its own shadows, with the platform's decisions imposed on them.
+    """Judges a window's results against its shadows, with the platform's decisions imposed on them.
 
     Beyond 16 hard σ, or in another class than any replay, and well conditioned; else None. None also where they are
     right, and the window as declared is not, because a value inside leaves the range of its dtype.

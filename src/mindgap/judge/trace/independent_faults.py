@@ -1,4 +1,4 @@
-"""Finds the faults of a graph beside the first.
+"""Finds the faults of a graph besides the first.
 
 Every operator ran alone on right operands before a finding was made (`SingleOperators`), so an operator that is wrong
 only because its operands were is none of those that were confirmed. What is left to decide is which of them a user
@@ -19,9 +19,9 @@ from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
 from mindgap.judge.trace.subgraphs import leading_to
 from mindgap.platforms.name import PlatformName
 
-#: Jobs of one operator that are run for all faults beside the first.
+#: Jobs of one operator that are run for all faults besides the first.
 MAX_RUNS: Final = 8
-#: Evaluations of the graph in float64 for all faults beside the first, each with one operator's wrong values.
+#: Evaluations of the graph in float64 for all faults besides the first, each with one operator's wrong values.
 MAX_CARRIED: Final = 16
 #: Calls of one operator that are tried, until one of them shows the fault.
 _MOST_CALLS: Final = 2
@@ -45,7 +45,7 @@ class IndependentFault:
 
 
 class FaultSearch:
-    """Looks for the faults beside the first among the operators that were confirmed.
+    """Looks for the faults besides the first among the operators that were confirmed.
 
     `policy_of`: the policy that explains an operator. `local`: a wrong operator is a finding also where no output shows
     it, as for values in 16 bits and for outputs that say nothing. `misshapen`: for each side, the outputs that have
@@ -99,7 +99,7 @@ class FaultSearch:
         return fault.side, packets, fault.confirmed.kind
 
     def _shown(self, calls: Sequence[Confirmed], side: PlatformName) -> Confirmed | None:
-        """The first of an operator's calls, or else the worst, that is wrong in a job of its own as well, and changes
+        """The first of an operator's calls, or else the worst, that is wrong in a separate job as well, and changes
         an output when all other operators are right. Calls that are right but for a dtype are tried last."""
         calls = sorted(calls, key=lambda one: one.retyped)
         worst = max(calls, key=lambda one: one.worst, default=None)

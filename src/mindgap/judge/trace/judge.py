@@ -283,7 +283,7 @@ class Judge:
         return Judgement("structural", blame, culprit, detail=detail)
 
     def _calm(self, seen: ObservedOutputs, words: list[Verdict]) -> Judgement:
-        """Nothing was confirmed: every difference is explained, or nothing can be said."""
+        """Nothing was confirmed: every difference is explained, or cannot be judged."""
         detail = detail_of_calm(self.oracle, words, seen.mine, seen.reference)
         return Judgement(overall_verdict(words), detail=detail)
 
@@ -348,7 +348,7 @@ class Judge:
         )  # fmt: skip
 
     def _fault(self, platform: PlatformName, one: IndependentFault, weak: list[Weakness], *, only: bool) -> FoundFault:
-        """One fault as a row of its own would have it. `weak` gets what was missing. `only`: there is no other."""
+        """One fault as a separate row would have it. `weak` gets what was missing. `only`: there is no other."""
         confirmed, side = one.confirmed, one.side
         shown = example(self.oracle, confirmed)
         nodes = tuple(dict.fromkeys(sorted(self._origin[node] for node in one.nodes)))

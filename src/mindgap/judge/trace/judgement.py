@@ -16,7 +16,7 @@ from mindgap.results.drawn_graph import DrawnNode, ValueDifference, around, draw
 
 @dataclass(frozen=True)
 class OperatorAlone:
-    """An operator as a graph of its own, and the operands on which it was found wrong, in the graph's order."""
+    """An operator as a separate graph, and the operands on which it was found wrong, in the graph's order."""
 
     graph: Graph
     inputs: tuple[Array, ...]

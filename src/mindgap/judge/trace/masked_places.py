@@ -1,4 +1,4 @@
-"""Says where a difference lies, where a mask among the inputs explains it: only at positions that nobody is to read.
+"""Locates a difference that a mask among the inputs explains: only at positions that are not to be read.
 
 A padded position has an output too, and so has a row of attention that its mask lets nothing through. What they hold is
 often undefined, and the next layer leaves it out.

@@ -64,7 +64,7 @@ def overall_verdict(words: Sequence[Verdict]) -> Verdict:
 
 
 def note_on_ill_conditioned(words: Sequence[Verdict]) -> str:
-    """A note on ill-conditioned outputs beside a calm verdict; empty where there are none."""
+    """A note on ill-conditioned outputs with a calm verdict; empty where there are none."""
     count = words.count("ill_conditioned")
     if not count:
         return ""

@@ -44,7 +44,7 @@ def without_other_sizes(
 ) -> tuple[list[Examined], set[int]]:  # fmt: skip
     """Returns what was examined, where outputs that follow from another size count as silent, and their positions.
 
-    An output that decides a size by its own shape is silent only where something rounds before it.
+    An output that decides a size by its shape is silent only where something rounds before it.
     """
     graph, examinations, silent = oracle.graph, list(examined), set[int]()
     for each in decisions:
@@ -133,7 +133,7 @@ def with_path(
 
 
 def with_decisions(found: Judgement, others: tuple[OtherDecision, ...]) -> Judgement:
-    """Returns the judgement with these decisions. One that rounding does not make stands in front of what is said of
+    """Returns the judgement with these decisions. One that rounding does not make stands in front of the text on
     the first fault."""
     firm = next((each for each in others if each.stable and each.came != each.taken), None)
     if firm is None or not found.faults:

@@ -1,6 +1,6 @@
 """Recognises two ways to lose precision at one operator: a number rounded to float32, and sums kept in 16 bits.
 
-Both are recognised by their result, on right operands. So what is said of them is `as if`: another computation may give
+Both are recognised by their result, on right operands. So their text has `as if`: another computation may give
 the same numbers.
 """
 

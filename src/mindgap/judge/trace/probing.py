@@ -1,7 +1,7 @@
 """Looks inside a compiled graph by making values outputs, and measures whether that changes what is computed.
 
-The graph first runs with every value as an output. Where its own outputs keep their bits, the values are those that the
-platform computes when nobody looks. Where they do not, the set of values is halved, and each half tried by itself,
+The graph first runs with every value as an output. Where its outputs keep their bits, the values are those that the
+platform computes without probes. Where they do not, the set of values is halved, and each half tried by itself,
 around the first difference from the other side.
 """
 

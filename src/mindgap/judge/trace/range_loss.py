@@ -91,7 +91,8 @@ class UnlimitedRange:
 
     @cached_property
     def _larger(self) -> tuple[Oracle, float]:
-        """The graph in dtypes of a larger range, and the size of the declared roundings as a multiple of its own."""
+        """The graph in dtypes of a larger range, and the size of the declared roundings as a multiple of the
+        graph's."""
         graph, inputs, ratios = self._oracle.graph, list(self._inputs), list[float]()
         nodes = [graph.nodes[index] for index in self._oracle.step.out_of_range]
         left = {spec.dtype for node in nodes for spec in node.outputs if spec is not None}

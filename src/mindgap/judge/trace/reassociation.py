@@ -1,7 +1,7 @@
 """Recognises results that a compiler computed in an algebraically equal form: `x*c - c` for `(x - 1)*c`.
 
 A compiler may add, multiply and distribute in another order than the program. In exact arithmetic nothing changes. In
-floating point the other form has roundings of its own: as large as the terms that it adds, which may cancel.
+floating point the other form has other roundings: as large as the terms that it adds, which may cancel.
 """
 
 from __future__ import annotations

@@ -61,5 +61,5 @@ def policy_by_sample(
 
 
 def _wrong_alone(sample: SingleOperators, own: Sequence[Confirmed], platform: PlatformName) -> Confirmed | None:
-    """The first operator that is wrong in a job of its own as well."""
+    """The first operator that is wrong in a separate job as well."""
     return next((one for one in own[:2] if sample.holds_alone(one, platform)), None)

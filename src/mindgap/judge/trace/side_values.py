@@ -29,7 +29,7 @@ GROUP_BYTES = 64 << 20
 class SideValues:
     """What one platform shows of a graph.
 
-    `outputs`: the digests of the graph's outputs when nobody looks inside. `digests`: by value number; a value that is
+    `outputs`: the digests of the graph's outputs without probes. `digests`: by value number; a value that is
     missing was not seen. `changed`: values of which looking at each alone changes the outputs. `notes`: sentences.
     """
 

@@ -42,7 +42,7 @@ MAX_BATCH_BYTES: Final = 64 << 20
 MAX_KEPT: Final = 32
 #: Calls whose operands and results together take more are sampled where a sample may decide.
 SAMPLED_FROM_BYTES: Final = 512 << 20
-#: A result wrong in bulk by less than this share of its own size was computed in fewer bits; by more, it is wrong.
+#: A result wrong in bulk by less than this share of its size was computed in fewer bits; by more, it is wrong.
 #: It is sixteen roundings to bfloat16. `selu` without its scale of 1.05 is wrong.
 REDUCED_UP_TO: Final = 2.0**-5
 
@@ -171,12 +171,12 @@ class SingleOperators:
 
     def _holds_something(self, single: Subgraph) -> bool:
         """An element, or at least a shape that the graph itself shows: how a platform presents an empty value that
-        only its own kernels read is no difference."""
+        only the platform's kernels read is no difference."""
         graph = self._oracle.graph
         return any(n in graph.outputs or self._oracle.step.values[n].numel() for n in single.outputs)
 
     def holds_alone(self, confirmed: Confirmed, platform: PlatformName) -> bool:
-        """An operator is wrong in a job of its own as well.
+        """An operator is wrong in a separate job as well.
 
         Operators are run side by side in one graph, and a runtime may hand out wrong results of a graph of many outputs
         of which each is right by itself.

@@ -73,7 +73,7 @@ class TracedValue:
 
 @dataclass(frozen=True)
 class TracedOutput:
-    """One output of the graph when nobody looks inside. `digests`: of the platform and the reference."""
+    """One output of the graph without probes. `digests`: of the platform and the reference."""
 
     label: str
     spec: str
@@ -201,7 +201,7 @@ def _compared(
             rows[number], sizes[number] = replace(row, mad=0.0, max_abs=0, max_ulp=0, n_differing=0), 0.0
             continue
         rows[number] = replace(row, view_of=a if isinstance(a, int) else b if isinstance(b, int) else None)
-        # A view whose base differs may still be equal: only its own elements tell.
+        # A view whose base differs may still be equal: only its elements decide.
         rows[number] = replace(rows[number], state="differs")
         open_ones.append(number)
     for group in by_size(graph, open_ones, GROUP_BYTES):

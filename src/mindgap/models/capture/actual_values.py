@@ -20,7 +20,7 @@ from mindgap.models.capture.recording import CallRecording, RecordedInput
 
 
 class ActualValues:
-    """Runs the recorded calls for real, each once and in their order, as far as values are asked for.
+    """Runs the recorded calls for real, each once and in their order, as far as values are needed.
 
     At first only those that depend on constants and unchanged buffers alone; all of them from the first value on that
     depends on more. Inputs are copied when they are first read.
@@ -33,7 +33,7 @@ class ActualValues:
         self._everything = False
 
     def of(self, number: int) -> torch.Tensor:
-        """Returns the value that a `Ref` of this number names, whatever it depends on."""
+        """Returns the value that a `Ref` of this number names."""
         with unset_fake_temporarily():
             self._catch_up(True)
             return self._value(number)

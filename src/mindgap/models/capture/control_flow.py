@@ -90,7 +90,7 @@ def answered(read: Callable[[], Any]) -> Generator[None]:
 
 
 def _scan(combine: Callable[..., Any], init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
-    """Runs each step on the elements of the first dimension; stacks what steps give beside the state."""
+    """Runs each step on the elements of the first dimension; stacks what steps give besides the state."""
     carried, collected = list(init), list[list[Any]]()
     for index in range(_steps("scan", xs)):
         results = list(combine(*carried, *(x.select(0, index) for x in xs), *more))

@@ -58,7 +58,7 @@ def deep_copy(value: Any, memo: dict[int, Any]) -> Any:
             for _, part in uncopied(value, memo) or [("", value)]:
                 memo[id(part)] = _read_only_copy(part, memo) if _is_proxy(part) else part
             continue
-        # By its own id a memo keeps alive whose ids it has; another object may get the id of this one.
+        # By its id a memo keeps alive whose ids it has; another object may get the id of this one.
         memo.setdefault(id(memo), []).extend(attempt.pop(id(attempt), ()))
         copied = [each for key, each in attempt.items() if key not in memo and isinstance(each, torch.nn.Module)]
         memo.update(attempt)

@@ -1,4 +1,4 @@
-"""Writes out the backward pass of a calls-level graph as calls of its own.
+"""Writes out the backward pass of a calls-level graph as calls.
 
 Platforms run the backward pass of such a graph by autograd. Code that examines each operator needs the pass written
 out.

@@ -76,7 +76,7 @@ def current_origin(modules: dict[int, str]) -> str:
 def user_line_of(traceback: TracebackType | None, packages: Sequence[str] = ()) -> str:
     """Returns the innermost line of the user's code in a traceback, or "" (see `_lines_shown`).
 
-    `packages`: installed ones whose lines are nobody's model.
+    `packages`: installed ones, whose lines are no user's model.
     """
     frames: list[tuple[FrameType, int]] = []
     while traceback is not None:

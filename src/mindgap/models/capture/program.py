@@ -199,7 +199,7 @@ def _copy_function(function: types.FunctionType, memo: dict[int, Any]) -> Any:
     for name, cell in zip(free, function.__closure__ or (), strict=True):
         if name not in reached:
             cells[name] = cell
-    # Assigned before the cells are filled: a recursive function is in its own closure.
+    # Assigned before the cells are filled: a recursive function is in its closure.
     world = function.__globals__
     own = {name for name in reached if name not in free}
     if own:

@@ -64,7 +64,7 @@ def capture(
 
     `path_taken`: where Python code decides by a value (`if x.sum() > 0`, `.item()`, `.tolist()`), and where a size
     depends on data (`x[x > 0]`), the graph holds the path that these arguments take. Each value that decides is an
-    output of its own behind the others, and `Labels.decisions` has what it decided. What `torch.cond` and
+    separate output behind the others, and `Labels.decisions` has what it decided. What `torch.cond` and
     `while_loop` decide is recorded in any case. Warns `PathTaken`.
 
     Raises `CaptureError`, with the reason and the user's line, if the program cannot be captured or replays

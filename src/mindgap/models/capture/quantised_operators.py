@@ -184,7 +184,7 @@ def chosen_parameters(x: Tensor, most: int) -> tuple[Tensor, Tensor]:
 
 def _linear_dynamic(relu: bool) -> Callable[..., Tensor]:
     def run(x: Tensor, weight: PackedWeight, reduce_range: bool = False) -> Tensor:
-        """Quantises the operand by its own range (to 7 bits if `reduce_range`), multiplies, and returns float32."""
+        """Quantises the operand by its range (to 7 bits if `reduce_range`), multiplies, and returns float32."""
         scale, zero = chosen_parameters(x, 127 if reduce_range else 255)
         single = scale.to(torch.float32)
         integers = torch.clamp(torch.round(x * torch.reciprocal(single) + zero), 0, 255).to(torch.uint8)

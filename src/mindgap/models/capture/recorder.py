@@ -43,7 +43,7 @@ class Recorder(PreDispatchMode):
             if has_autocast_rule(func):
                 with self:
                     return call_with_autocast(func, args, kwargs)
-            # A composite without a rule of its own may call operators that have one.
+            # A composite without a rule may call operators that have one.
             if is_composite(func) and not random_operators.is_random(func, args, kwargs):
                 with self, portable_kernels():
                     return call_decomposed(func, *args, **kwargs)

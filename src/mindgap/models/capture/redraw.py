@@ -200,5 +200,5 @@ def dense(tensor: torch.Tensor) -> bool:
 
 
 def own_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a copy with memory of its own and the same strides."""
+    """Returns a copy with separate memory and the same strides."""
     return clone_strided(tensor.detach().resolve_conj().resolve_neg())

@@ -272,7 +272,7 @@ class _StateAfterRun:
 
 
 def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], _StateAfterRun]:
-    """Runs the program with `tensors` in place of its own; returns its outputs and the state of the inputs
+    """Runs the program with `tensors` in place of the program's; returns its outputs and the state of the inputs
     afterwards."""
     sources = subject.sources
     by_name = {(s.role, s.name): (i, t) for i, (s, t) in enumerate(zip(sources, tensors, strict=True))}

@@ -263,7 +263,7 @@ class ValueTable:
         self.add_input(real, fake, "constant", f"constant.{count}")
         self._numbers[id(tensor)] = self._numbers[id(fake)]
         self._alive.append(tensor)
-        # Made while the program ran, so nobody sees what is written to it except through the outputs.
+        # Made while the program ran, so what is written to it shows only through the outputs.
         self._inputs_of.pop(storage_id(fake))
 
     def _adopt(self, tensor: torch.Tensor) -> None:
@@ -357,7 +357,7 @@ class ValueTable:
             result = self._actual.run(func, args, kwargs, everything=True)
         else:
             with unset_fake_temporarily():
-                # Only the shape is asked for: zeros stand for the operand that holds data.
+                # Only the shape is needed: zeros stand for the operand that holds data.
                 stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
             result = self._actual.run(func, args, kwargs, stand_ins)
         return _swap(result, lambda tensor: self._fake_mode.from_tensor(tensor, static_shapes=True)), deciding

@@ -71,7 +71,7 @@ def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> li
 
 
 def argument_sets(opened: Sequence[Program | Captured], asked: AskedArguments) -> list[Program | Captured]:
-    """Returns the programs with the arguments that are asked for. Building one of them raises `SourceError` for a file
+    """Returns the programs with the requested arguments. Building one of them raises `SourceError` for a file
     that does not fit its arguments."""
     programs = _of_all_files(opened, asked.files) if asked.files else _chosen(opened, asked.number)
     for option, count in asked.sizes.items():

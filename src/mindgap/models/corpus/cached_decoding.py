@@ -153,7 +153,7 @@ def _masks_are_made() -> Generator[None]:
     if before is None:
         yield
         return
-    setattr(masks, _SKIP, lambda *_, **__: False)  # pyright: ignore[reportUnknownLambdaType] # whatever it is given
+    setattr(masks, _SKIP, lambda *_, **__: False)  # pyright: ignore[reportUnknownLambdaType] # of any arguments
     try:
         yield
     finally:

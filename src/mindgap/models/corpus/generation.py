@@ -18,7 +18,7 @@ _PADDING: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class GenerationWay:
-    """One way to generate the text. left: padding tokens before the prompt; longer, others: prompts beside it in the
+    """One way to generate the text. left: padding tokens before the prompt; longer, others: prompts with it in the
     batch, of a greater or the same length; settings: of `GenerationConfig`; compiled: `torch.compile` of the model."""
 
     label: str

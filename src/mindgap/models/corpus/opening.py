@@ -126,7 +126,7 @@ def capture_built(
     activate(built.imports)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
+            warnings.simplefilter("ignore")  # Zoo code warns of its deprecations; a user has no part in them.
             warnings.simplefilter("default", UnprovenCapture)
             for category in (CompiledPart, PathTaken, QuantisedPart, WrongDeclaration):
                 warnings.simplefilter("default", category)

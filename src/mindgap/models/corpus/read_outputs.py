@@ -1,4 +1,4 @@
-"""Leaves out outputs, and places of outputs, that nobody reads: `--ignore-output NAME`, `--output-mask ARGUMENT`.
+"""Leaves out outputs, and places of outputs, that no caller reads: `--ignore-output NAME`, `--output-mask ARGUMENT`.
 
 The program itself leaves them out, so that capture, exports and every platform compare the same places.
 """

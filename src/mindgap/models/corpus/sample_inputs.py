@@ -29,7 +29,7 @@ from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_o
 
 T = TypeVar("T")
 
-#: Operators whose last bits depend on the machine: what samples are computed with, beside `linalg_*`.
+#: Operators whose last bits depend on the machine: what samples are computed with, besides `linalg_*`.
 _INEXACT: Final = frozenset({
     "mm", "bmm", "addmm", "baddbmm", "mv", "dot", "geqrf", "lu_unpack", "cholesky_inverse", "native_layer_norm",
     "_softmax", "_log_softmax", "sum", "mean", "std", "var", "norm",

@@ -72,7 +72,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     "tflitefile": Scheme("FILE.tflite", ".tflite_models.file:open_tflite_file", ("seed",)),
 }
 
-#: The entry-point group in which an installed package registers schemes of its own (name: scheme, object: `Scheme`).
+#: The entry-point group in which an installed package registers schemes (name: scheme, object: `Scheme`).
 GROUP: Final = "mindgap.sources"
 
 

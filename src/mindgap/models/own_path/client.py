@@ -66,7 +66,7 @@ _BUSY: Final = 0.5
 
 
 class OwnPathClient:
-    """Runs programs by the way of platforms' users, in processes of its own. Thread-safe; a context manager."""
+    """Runs programs by the way of platforms' users, in separate processes. Thread-safe; a context manager."""
 
     def __init__(
         self, deadline_s: float, files: Mapping[PlatformName, Path] | None = None, dynamic: Sequence[DynamicSize] = (),
@@ -110,7 +110,7 @@ class OwnPathClient:
         except WorkerFailed as failed:
             # What was ended from outside, or by a budget or a busy machine, is no fault of the platform.
             busy = failed.waited_s > _BUSY * self._deadline_s * _slower(backend, self._capture_env)
-            # Nor does a file that does not fit into memory beside the program.
+            # Nor does a file that does not fit into memory with the program.
             too_large = failed.fault == "oom" and file is not None
             late = time.monotonic() >= self._until
             fed = not (isinstance(failed, CannotOpen) or self._stopped or busy or too_large or late)
@@ -139,7 +139,7 @@ class OwnPathClient:
 
     def run_sizes(self, source: str, platform: PlatformName, declared: bool) -> SizedRuns | None:
         """Exports the only program of a source with dynamic dimensions, and runs it at several sizes; a ready-made file
-        is run at these sizes. None where none are asked for, and none `declared` by the source, or the platform exports
+        is run at these sizes. None where none are requested, and none `declared` by the source, or the platform exports
         nothing."""
         backend = find(platform)[0]
         if (not self._dynamic and not declared) or is_model_file(source):
@@ -393,6 +393,6 @@ class OwnPathClient:
 
 def _slower(backend: Backend, away: Environment | None) -> float:
     """So many times the deadlines of this machine's own processor are allowed where a backend runs. `away`: the
-    environment of what has none of its own."""
+    environment of what has none."""
     where = backend.where if isinstance(backend, BackendInEnvironment) else away
     return where.slower if where is not None else 1.0

@@ -32,7 +32,7 @@ _PROGRAM_RUN: Final = str(Path(__file__).with_name("program_run.py"))
 _CALL: Final = re.compile(r"[A-Za-z_][\w.]*(?=\()")
 #: The calls that export or compile a program: one result serves all runs of it.
 EXPORTS: Final = ("torch.onnx.export", "torch.export.export", "torch.jit.trace", "torch.compile")
-#: Words of an exporter's report that stand before what is said of the program.
+#: Words of an exporter's report that stand before those about the program.
 _REPORT: Final = re.compile(
     r"^(?:Failed to .*|<class .*|\(Refer .*|.*\[Strategy\].*|##.*|(?:\w+: )?Check '.*|Constraints violated.*"
     r"|Exception from .*|FrontEnd API .*|Model wasn't .*|(?:Loading|Converting) input model.*|.*:|)$"
@@ -52,7 +52,7 @@ _OWN_OPERATORS: Final = (
     "aten", "prims", "prim", "torchvision", "quantized", "_quantized", "quantized_decomposed", "onnx", "onnx_symbolic",
     "inductor", "export", "mkldnn", "onednn", "sparse", "profiler", "c10d", "_c10d_functional",
 )  # fmt: skip
-#: Packages that exporters are made of, beside PyTorch.
+#: Packages that exporters are made of, besides PyTorch.
 _EXPORTERS: Final = ("onnxscript", "onnx_ir", "onnx")
 
 #: Characters of a message.

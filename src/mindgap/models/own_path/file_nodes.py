@@ -37,7 +37,7 @@ def wrong_nodes(
     """Returns the nodes of a file that the runner computes wrongly, or fails on.
 
     given: the file's inputs. shown: how far the file's outputs are off, of the largest magnitude; None where it fails.
-    folder: where the first of them is written as a file of its own, with its operands; None for none.
+    folder: where the first of them is written as a separate file, with its operands; None for none.
     """
     cut = cut_model(path, given)
     if isinstance(cut, str):

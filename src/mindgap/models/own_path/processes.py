@@ -44,7 +44,7 @@ class Processes:
 
     @contextmanager
     def taken(self, ready: Callable[[WorkerClient], object] | None = None) -> Generator[WorkerClient]:
-        """Yields a client that nobody else has. `ready`: starts its process; that does not count as slow."""
+        """Yields a client that no other thread has. `ready`: starts its process; that does not count as slow."""
         process = self._free()
         try:
             with process.lock:

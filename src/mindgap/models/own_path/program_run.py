@@ -29,7 +29,7 @@ from mindgap.platforms.script_runner import ScriptRunner
 
 #: By how many units in the last place `sensitivity` moves each element.
 _MOVED_UNITS: Final = 8.0
-#: What a program raises that mixes float64 with a dtype of its own.
+#: What a program raises that mixes float64 with its dtype.
 _NOT_IN_FLOAT64: Final = (
     RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError, KeyError, AttributeError, MindgapError,
 )  # fmt: skip
@@ -93,7 +93,7 @@ class FlatProgram(torch.nn.Module):
         return [each for n, (_, each) in returned if isinstance(each, torch.Tensor) and n not in self.numbers]
 
     def arguments(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Returns the program's arguments with these tensors in the places of its own. They are for no run: its other
+        """Returns the program's arguments with these tensors in place of the others. They are for no run: its other
         arguments are no copies."""
         return self.unflattened((*tensors, *self.objects))
 
@@ -392,7 +392,7 @@ def function_of(runner: ScriptRunner, exports: dict[str, Any] | None = None) -> 
 
 
 def _dimensions(shape: Sequence[Any]) -> list[int | None]:
-    """The sizes of a shape, None for any; OpenVINO has a type of its own for them."""
+    """The sizes of a shape, None for any; OpenVINO has a separate type for them."""
     return [each if isinstance(each, int) else None if isinstance(each, str) else _static(each) for each in shape]
 
 

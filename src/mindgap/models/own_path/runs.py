@@ -31,7 +31,7 @@ class OwnRun:
     raised: the program itself fails in eager mode.
     absent: it was not tried because the program or the runtime is not in the environment where it was to run.
     environment: where it ran, if that is not the platform's own place.
-    asked: what the program asks: a function, and the module and line that call it.
+    asked: what the program queries: a function, and the module and line that call it.
     warned: the user's line and the first sentence of what tracing warned of.
     training: modules in training mode that compute something else in evaluation mode.
     first: the source of the first of several sets of arguments, if the export has those and was fed others.

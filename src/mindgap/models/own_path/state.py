@@ -287,7 +287,7 @@ def _told(file: io.IOBase) -> int:
 
 
 def _fields_of(one: Any) -> dict[str, Any] | None:
-    """The attributes of an object of a user's or a library's class; None for one that has none of its own."""
+    """The attributes of an object of a user's or a library's class; None for one that has none."""
     package = type(one).__module__.partition(".")[0]
     own = not isinstance(one, torch.nn.Module) and package == "torch"
     if isinstance(one, torch.jit.ScriptModule) or own or (package in sys.stdlib_module_names and package != "types"):  # pyright: ignore[reportPrivateImportUsage] # documented

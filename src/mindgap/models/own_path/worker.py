@@ -194,7 +194,8 @@ class Programs:
         return {"kind": "changes", **dataclasses.asdict(found)}, ()
 
     def _first_of_group(self, header: Mapping[str, Any], program: FlatProgram) -> FlatProgram | None:
-        """The program with the first arguments of its group. None if these are its own, or not of the same form."""
+        """The program with the first arguments of its group. None if these are the program's, or not of the same
+        form."""
         if not header["first"]:
             return None
         if self._first is None or self._first[0] != header["first"]:

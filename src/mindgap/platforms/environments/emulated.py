@@ -261,7 +261,7 @@ def write_identity(root: Path, python: Path) -> None:
 
 def start_programs_by(emulation: Emulation, packages: Path) -> None:
     """Puts a script that starts the emulator in the place of each program that packages bring, such as pnnx and IREE's
-    linker: this machine's kernel runs none of another architecture. The program stays beside it (`pnnx.aarch64`)."""
+    linker: this machine's kernel runs none of another architecture. The program stays next to it (`pnnx.aarch64`)."""
     for file in sorted(packages.rglob("*")):
         if ".so" in file.name or file.is_symlink() or not file.is_file() or not os.access(file, os.X_OK):
             continue

@@ -71,7 +71,7 @@ class Emulation:
 
     def write_starter(self, path: Path, program: str) -> None:
         """Writes a shell script that starts a program of that architecture, and is its own name to it (for a Python,
-        `sys.executable`). Programs of another architecture find the compiler of `write_compiler` beside it in CXX."""
+        `sys.executable`). Programs of another architecture find the compiler of `write_compiler` in CXX."""
         command = shlex.join(self.command(program, "-0", str(path)))
         path.unlink(missing_ok=True)
         variables = f"{PROCESSOR}={shlex.quote(self.words)} {_FOREIGN}={1 if self.root else ''}"

@@ -24,7 +24,7 @@ from mindgap.platforms.environments.host_worker import NEEDED
 
 #: The oldest Python that workers run on.
 OLDEST_PYTHON: Final = (3, 10)
-#: The file of a layered environment that puts mindgap's own packages behind its own, by their folders.
+#: The file of a layered environment that puts mindgap's own packages behind the others, by their folders.
 BASE_PACKAGES: Final = "packages_of_mindgap.pth"
 #: An environment has no record until it is complete.
 _RECORD: Final = "environment.json"
@@ -116,7 +116,7 @@ class Environment:
         return dict(_answer(self.name, self.python, self.slower, ("--versions", self._more(), *packages)))
 
     def check(self, *modules: str) -> InterpreterFacts:
-        """Raises `EnvironmentProblem` where no worker can run there, or a module that it needs beside is missing.
+        """Raises `EnvironmentProblem` where no worker can run there, or another module that it needs is missing.
 
         The message has what to do.
         """

@@ -14,7 +14,7 @@ from mindgap.platforms.environments.environment import EnvironmentProblem
 #: As `platform.machine()` names an architecture -> as Debian does.
 DEBIAN: Final = {"aarch64": "arm64", "x86_64": "amd64", "riscv64": "riscv64", "ppc64le": "ppc64el", "s390x": "s390x"}
 _APT_S: Final = 600.0
-#: What apt keeps is in a folder of its own. With an empty list of installed packages it downloads all that are needed.
+#: What apt keeps is in a separate folder. With an empty list of installed packages it downloads all that are needed.
 _CONFIGURATION: Final = """\
 APT::Architecture "{architecture}";
 APT::Architectures {{ "{architecture}"; }};

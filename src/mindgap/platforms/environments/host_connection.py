@@ -123,7 +123,7 @@ class HostConnection:
         self, host: Host, order: Order, within_s: float, cancelled: Callable[[], bool] = lambda: False
     ) -> None:
         """Starts it and orders what to run. Raises `HostProblem` where no worker of this mindgap answers in time, or
-        nobody waits for it any more (`cancelled`)."""
+        it is no longer awaited (`cancelled`)."""
         self.link = HostLink(host)
         self._cancelled = cancelled
         self._host = host

@@ -32,7 +32,7 @@ GREETING = MARK + "mindgap-host "
 ALIVE = "alive"
 ENDED = "ended "
 BEAT_S = 2.0
-#: The packages that every worker needs, beside those of its platform.
+#: The packages that every worker needs, besides those of its platform.
 NEEDED = ("numpy", "ml_dtypes", "xxhash", "zstandard")
 #: What an order's command holds in place of what is known here only: the interpreter, the file `start.py`, the folder
 #: of mindgap, the order's folder, this process, and the bytes that a worker may hold.
@@ -158,7 +158,7 @@ def _boot() -> str:
 
 
 def _read_line() -> bytes:
-    """Nothing follows the order until it is answered, so that no byte of a frame is taken. Empty: nobody orders."""
+    """Nothing follows the order until it is answered, so that no byte of a frame is taken. Empty: no order."""
     line = b""
     while not line.endswith(b"\n"):
         got = os.read(0, 1 << 16)

@@ -84,7 +84,7 @@ def create_from_recipe(recipe: EnvironmentRecipe, say: Say) -> Environment:
 
 def adopt(name: str, python: str, say: Say) -> Environment:
     """Records an environment that exists. It is left as it is: what workers need and it lacks goes to a folder of
-    mindgap's, behind its own packages. Raises `EnvironmentProblem` as `create` does."""
+    mindgap's, behind its packages. Raises `EnvironmentProblem` as `create` does."""
     # Not resolved: the link in a virtual environment is what makes it one.
     path = shutil.which(python) or python
     environment = Environment(name, os.path.abspath(path))

@@ -1,6 +1,6 @@
 """Reads recipes: environments that mindgap knows by name, so that `mindgap env create NAME` needs no requirements.
 
-A recipe is a TOML file beside the backend that names it (`protocol.HasRecipe`). Its name is that of the environment.
+A recipe is a TOML file next to the backend that names it (`protocol.HasRecipe`). Its name is that of the environment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mindgap.platforms.environments.environment import Environment, EnvironmentP
 class EnvironmentRecipe:
     """How one environment is made.
 
-    `requirements`: pinned, installed with their dependencies beside mindgap's own PyTorch. `no_deps`: installed without
+    `requirements`: pinned, installed with their dependencies, next to mindgap's PyTorch. `no_deps`: installed without
     dependencies, after those; for packages that ask for another PyTorch. `npm`: packages of npm, as `NAME@VERSION`.
     `isolated`: nothing comes from mindgap's environment; for packages that run with another PyTorch only, which
     `requirements` name. `programs`: what must be on the PATH at run time -> how to install it. `download_mb`,

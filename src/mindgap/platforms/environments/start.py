@@ -58,7 +58,7 @@ def _find_programs() -> None:
 
 
 def _load(package: str) -> None:
-    """Makes `mindgap` and the packages `mindgap_*` beside it those of that folder, whatever else is on the path, with
+    """Makes `mindgap` and the packages `mindgap_*` those of that folder, before all else on the path, with
     their entry points."""
     import importlib.metadata
     import importlib.util
@@ -88,7 +88,7 @@ def _load(package: str) -> None:
 
 
 def _main() -> None:
-    # The first entry is this file's own folder, whose modules nobody means.
+    # The first entry is this file's own folder, whose modules are not meant.
     del sys.path[0]
     # What the environment has installed comes before PYTHONPATH, which was set for another one.
     foreign = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]

@@ -1,7 +1,7 @@
 """The backend of a step between PyTorch and an ONNX runtime, to find the stage of a fault.
 
 `DECOMPOSED` runs the program that the exporter translates, after its decompositions, in eager PyTorch. The step after
-it is a platform of its own, `onnx/reference`: it runs the exported model without a runtime's optimisations and kernels.
+it is a platform, `onnx/reference`: it runs the exported model without a runtime's optimisations and kernels.
 """
 
 from __future__ import annotations

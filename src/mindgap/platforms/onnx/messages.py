@@ -56,7 +56,7 @@ def why(found: Reading, cause: BaseException) -> str:
 def aten_operator(reading: Reading, origin: Mapping[str, str]) -> str:
     """Returns the ATen operator of a message; else the ONNX operator, as `onnx.Conv`; empty without one.
 
-    `origin`: ONNX node name -> ATen operator. A runtime names no node, or one of its own, where it has expanded an ONNX
+    `origin`: ONNX node name -> ATen operator. A runtime names no node, or a new one, where it has expanded an ONNX
     operator (a Softmax) into others (a ReduceMax): then the graph's only operator is meant.
     """
     known = origin.get(reading.node) if reading.node else None

@@ -53,17 +53,19 @@ def exporter_stage(runs: VariantRuns, other: str) -> Stage | None:
 
 
 def _in_reference_evaluator(runs: VariantRuns) -> Shown:
-    return runs.ask(runs.beside("onnx/reference"), "The exported model in ONNX's reference evaluator")
+    return runs.ask(runs.in_same_environment("onnx/reference"), "The exported model in ONNX's reference evaluator")
 
 
 def _before_model(runs: VariantRuns, shown: Shown, other: str) -> Stage:
     """The stage that makes the model wrong. Where the reference evaluator did not run it, `other` runs it."""
     if shown == "unclear":
-        if runs.fails or runs.ask(runs.beside(other)) != "shows" or not runs.same_bits:
+        if runs.fails or runs.ask(runs.in_same_environment(other)) != "shows" or not runs.same_bits:
             return "unknown"
         runs.note("Two runtimes give the same wrong bits for one model, so the model is wrong.")
     if not runs.fails and not runs.facts.get("decomposed"):
         runs.note("The exporter translates each operator and decomposes none.")
         return "exporter"
-    shown = runs.ask(runs.beside(f"{_INTERMEDIATE}:DECOMPOSED"), "The exporter's decomposed program in eager PyTorch")
+    shown = runs.ask(
+        runs.in_same_environment(f"{_INTERMEDIATE}:DECOMPOSED"), "The exporter's decomposed program in eager PyTorch"
+    )
     return "decomposition" if shown == "shows" else "exporter"

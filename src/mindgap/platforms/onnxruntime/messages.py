@@ -63,7 +63,7 @@ TABLE: Final = MessageTable(
     ),
 )
 
-#: The WebGL provider of onnxruntime-web is a runtime of its own, in JavaScript.
+#: The WebGL provider of onnxruntime-web is a separate runtime, in JavaScript.
 WEB_TABLE: Final = MessageTable(
     "onnxruntime-web",
     (

@@ -1,7 +1,7 @@
 """Runs a model on ONNX Runtime as its users do: export, then a session of an execution provider."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in an environment of its own)
+# (the runtime is typed in parts only, and lies in a separate environment)
 
 from __future__ import annotations
 

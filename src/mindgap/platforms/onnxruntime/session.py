@@ -82,7 +82,7 @@ def new_session(
     if weights:
         settings.add_external_initializers([*weights], [_to_ort(array) for array in weights.values()])
     try:
-        # With its own fallback, a session that cannot be made is made again without the provider.
+        # With ONNX Runtime's fallback, a session that cannot be made is made again without the provider.
         session = onnxruntime.InferenceSession(exported.model, settings, enable_fallback=0, **names)
     except Exception as error:
         if alone and LEFT_TO_CPU in str(error):

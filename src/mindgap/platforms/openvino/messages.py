@@ -1,6 +1,6 @@
 """Classifies OpenVINO's messages, for both front ends.
 
-A front end that stops reports every operator that it could not translate, each with a message of its own. They are
+A front end that stops reports every operator that it could not translate, each with a message. They are
 read one by one: the report is a refusal if OpenVINO has no rule for some operator, or if every message is a refusal.
 """
 
@@ -95,7 +95,7 @@ def read(message: str, raised: str = "") -> Reading:
 def parts_of(message: str) -> list[tuple[str, str]]:
     """Splits a report into messages, each with its operator, without those that only follow from others.
 
-    A message that is no report is its own only part, without an operator.
+    A message that is no report is the only part, without an operator.
     """
     report = _SUMMARY.split(message)[0]
     pieces = _PART.split(report)

@@ -26,7 +26,7 @@ def openvino_stage(runs: VariantRuns) -> Stage:
         if stage is not None:
             return stage
     converted = f"{_INTERMEDIATE}:CONVERTED@frontend={'onnx' if onnx else 'pytorch'}"
-    shown = runs.ask(runs.beside(converted), "The converted model in OpenVINO's core, not compiled")
+    shown = runs.ask(runs.in_same_environment(converted), "The converted model in OpenVINO's core, not compiled")
     if runs.fails and shown != "shows":
         return "graph compiler" if runs.fails_at_load else "kernel"
     if not runs.fails and shown == "right":
@@ -36,4 +36,8 @@ def openvino_stage(runs: VariantRuns) -> Stage:
     if onnx:
         return behind
     words = "The front end's decomposed program in eager PyTorch"
-    return "decomposition" if runs.ask(runs.beside(f"{_INTERMEDIATE}:DECOMPOSED"), words) == "shows" else behind
+    return (
+        "decomposition"
+        if runs.ask(runs.in_same_environment(f"{_INTERMEDIATE}:DECOMPOSED"), words) == "shows"
+        else behind
+    )

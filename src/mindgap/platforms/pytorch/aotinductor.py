@@ -95,7 +95,7 @@ class AheadBackend:
 
         known.checked(options, self._names)
         description = settings.establish(options, self.device)
-        # A cache of its own beside that of `torch.compile`: what lies in it was built otherwise.
+        # A separate cache next to that of `torch.compile`: what lies in it was built otherwise.
         description["inductor"] = inductor_settings.establish({**options, "ahead": "1"}, description)
         return _Ahead(self.device, dict(options), description)
 

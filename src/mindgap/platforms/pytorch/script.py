@@ -25,7 +25,7 @@ def runner_on_cpu(function: str, options: Options, edits: Mapping[str, str] | No
 
 
 def eager_runner(device: TorchDevice, options: Options) -> ScriptRunner | None:
-    """Returns the runner of eager mode. `threads` are those of the host: another device takes its own."""
+    """Returns the runner of eager mode. `threads` are those of the host: another device takes its defaults."""
     if device.name == "cpu":
         return runner_on_cpu("run", options)
     if options.keys() - {"threads"}:

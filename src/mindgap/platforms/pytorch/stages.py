@@ -57,7 +57,7 @@ def jit_stage(runs: VariantRuns) -> Stage:
 
 
 def eager_stage(runs: VariantRuns) -> Stage:
-    """A kernel of oneDNN, a kernel for one tier of instructions, or a kernel whatever the tier."""
+    """A kernel of oneDNN, a kernel for one tier of instructions, or a kernel for all tiers."""
     if right_with(runs, "onednn", "off"):
         return "oneDNN kernel"
     own = runs.name.options.get("isa")

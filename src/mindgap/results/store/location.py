@@ -23,7 +23,7 @@ from mindgap.results.store.errors import StoreError
 
 #: `.tmp-HOST-PID-RANDOM`. It ends in nothing that a reader looks for.
 _TEMPORARY: Final = re.compile(r"\.tmp-(?P<host>.*)-(?P<pid>\d+)-[0-9a-f]{8}")
-#: A temporary file of a process that cannot be asked for is a leftover after this long.
+#: A temporary file of a process that cannot be checked is a leftover after this long.
 _STALE_S: Final = 86_400.0
 #: How often a directory is listed while files of it are compacted away.
 _LISTINGS: Final = 8
@@ -159,7 +159,7 @@ class LocalLocation:
             try:
                 return _place(path, data, move)
             except FileNotFoundError:
-                # Another process took our temporary file for a leftover, which a process table of its own lets happen.
+                # Another process took our temporary file for a leftover, as with a separate process table.
                 return _place(path, data, move)
         except OSError as error:
             raise StoreError(_unwritten(self.url(name), len(data), error)) from None
@@ -252,7 +252,7 @@ class RemoteLocation:
             raise StoreError(f"{self.url(name)} cannot be removed: {_reason(error)}") from None
 
     def clean(self) -> int:
-        # Nobody can be asked whether a writer elsewhere is alive, so its leftovers stay; readers pass them over.
+        # Whether a writer elsewhere is alive is unknown, so its leftovers stay; readers pass them over.
         return 0
 
     def _path(self, name: str) -> str:
@@ -274,7 +274,7 @@ class RemoteLocation:
 
 
 def _place(path: Path, data: bytes, move: Callable[[Path, Path], bool]) -> bool:
-    """Writes a temporary file beside the path, and moves it there. Returns whether `move` did so."""
+    """Writes a temporary file next to the path, and moves it there. Returns whether `move` did so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(_temporary_name())
     try:
@@ -340,7 +340,7 @@ def _is_leftover(name: str, path: Path) -> bool:
 
 
 def remote_errors() -> tuple[type[Exception], ...]:
-    """Returns the errors of a filesystem behind a URL. Those of a client library stand beside `OSError`."""
+    """Returns the errors of a filesystem behind a URL. Those of a client library are added to `OSError`."""
     errors: list[type[Exception]] = [OSError]
     for module, names in _CLIENT_ERRORS.items():
         # What is not imported has raised nothing.

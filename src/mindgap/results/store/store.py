@@ -71,7 +71,7 @@ class Store:
 
     @property
     def tensors(self) -> TensorStore:
-        """The tensors beside the tables. Raises `StoreError` where the store is not a directory of this machine."""
+        """The tensors next to the tables. Raises `StoreError` where the store is not a directory of this machine."""
         if not isinstance(self._location, LocalLocation):
             raise StoreError(f"tensors are kept in local stores only, not in {self.url}")
         return TensorStore(self._location.root / "tensors")

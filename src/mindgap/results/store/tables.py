@@ -22,7 +22,7 @@ VERSION: Final = 2
 VERSION_KEY: Final = "mindgap.store"
 
 _TEXT: Final = pa.string()
-#: JSON text, for what has no columns of its own.
+#: JSON text, for what has no columns.
 _JSON: Final = pa.string()
 _NAMES: Final = pa.list_(_TEXT)
 _INTEGERS: Final = pa.list_(pa.int64())
@@ -161,7 +161,7 @@ TABLES: Final[dict[str, TableSchema]] = {
              "status": _TEXT, "reason": _TEXT, "signature": _TEXT, "count": pa.int64()},
         ),
         # How what a platform computes for a call compares with a reference (`workflows.support.agreement`). `word` is
-        # the verdict, or why there is none. A table of its own, as `weaknesses` is.
+        # the verdict, or why there is none. A separate table, as `weaknesses` is.
         _table(
             "agreement", "fingerprint reference op dtype layout",
             {"fingerprint": _TEXT, "reference": _TEXT, "platform": _TEXT, "op": _TEXT, "dtype": _TEXT, "layout": _TEXT,
@@ -184,21 +184,21 @@ TABLES: Final[dict[str, TableSchema]] = {
              "op": _TEXT, "message": _TEXT, "signature": _TEXT, "outputs": pa.list_(_OUTPUT), "timings": _SECONDS},
         ),
         # What a delegate of the platform ran in an outcome (`mindgap.platforms.delegation`), where the platform reports
-        # it. A table of its own, as `weaknesses` is.
+        # it. A separate table, as `weaknesses` is.
         _table(
             "delegations", "run model graph platform",
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "delegate": _TEXT, "ran": _COUNTS,
              "gave_back": _COUNTS, "otherwise": _TEXT, "parts": pa.int64()},
         ),
         # What the program of a row gave by the platform's own export (`results.rows.OwnPath`), where it was taken that
-        # way. A table of its own, as `weaknesses` is.
+        # way. A separate table, as `weaknesses` is.
         _table(
             "own_paths", "run model graph platform reference",
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT, "status": _TEXT,
              "way": _TEXT, "detail": _TEXT, "asked": _NAMES, "training": _NAMES, "seconds": pa.float64()},
         ),
         # Why a row, its own path and its faults (in their order) are as they are (`graph.compare.reason`): lists of
-        # reasons by `row`, `own_path` and `faults`. A table of its own, as `weaknesses` is; no entry of a row without.
+        # reasons by `row`, `own_path` and `faults`. A separate table, as `weaknesses` is; no entry of a row without.
         _table(
             "reasons", "run model graph platform reference",
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT, "reasons": _JSON},
@@ -211,7 +211,7 @@ TABLES: Final[dict[str, TableSchema]] = {
              "culprit_label": _TEXT, **METRICS, "metrics": _JSON, "profiles": _PASSES, "detail": _TEXT,
              "nodes": pa.list_(_REACHED), "judge_seconds": pa.float64(), "broken": _TEXT, "origin": _TEXT},
         ),
-        # What a judged row of `verdicts` had to do without. A table of its own, since stores without it stay readable.
+        # What a judged row of `verdicts` had to do without. A separate table, since stores without it stay readable.
         _table(
             "weaknesses", "run model graph platform reference",
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
@@ -238,7 +238,7 @@ TABLES: Final[dict[str, TableSchema]] = {
         # Some hundred cases of a campaign. `seconds` is null until all rows of the block are written. `features`: what
         # it covers that no block before it did; `given`: by platform that does not get every case, what had not been
         # given to it before; `left_out`: how many cases a platform's budget had no time for; `refused`: those that a
-        # platform was not asked to run, as it is known to lack something; `found`: signatures of failures, culprits.
+        # platform was not to run, as it is known to lack something; `found`: signatures of failures, culprits.
         _table(
             "blocks", "run block",
             {"run": _TEXT, "block": pa.int64(), "shard": _TEXT, "cases": pa.int64(), "features": _NAMES,
@@ -257,7 +257,7 @@ TABLES: Final[dict[str, TableSchema]] = {
             "expenses", "run session purpose platform",
             {"run": _TEXT, "session": _TEXT, "purpose": _TEXT, "platform": _TEXT, "seconds": pa.float64()},
         ),
-        # A study of a model's task: what was asked (`results.predictions`). `seconds` is null while the run goes on.
+        # A study of a model's task: the question (`results.predictions`). `seconds` is null while the run goes on.
         _table(
             "tasks", "run",
             {"run": _TEXT, "created": _MOMENT, "version": _TEXT, "model": _TEXT, "dataset": _TEXT, "task": _TEXT,

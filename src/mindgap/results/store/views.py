@@ -54,7 +54,7 @@ class Views:
 
     def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> pa.Table:
         """Runs SQL. Raises `StoreError` for SQL that fails, and for a damaged segment."""
-        # A name in a string or a comment costs a view that nobody asked for, and nothing else.
+        # A name in a string or a comment costs an unneeded view, and nothing else.
         named = {word.lower() for word in _WORD.findall(sql)}
         wanted = [table for table in TABLES.values() if table.name in named]
         return self._with_files(wanted, lambda: self._answer(sql, params, wanted))
@@ -65,7 +65,7 @@ class Views:
         return rows if rows is None or run is None else rows.filter(pc.field("run") == run)
 
     def _with_files(self, tables: Sequence[TableSchema], answer: Callable[[], _Answer]) -> _Answer:
-        """Returns an answer from tables. It is asked again while segments that it reads are compacted away."""
+        """Returns an answer from tables. The query is repeated while segments that it reads are compacted away."""
         # Imported late: a command that asks nothing of a store need not wait for it.
         import duckdb
 

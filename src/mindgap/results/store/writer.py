@@ -35,8 +35,8 @@ class Writer:
     """Buffers rows of all tables, and publishes them when there are `rows` of them, when they hold about `nbytes`,
     when the oldest has waited for `age_s` seconds, and on `close`.
 
-    What was published stays, whatever happens to the process; what is buffered goes with it. Tables are published
-    in the order of `TABLES`, all together, so that nobody sees a verdict before its outcome. Thread-safe. Where
+    What was published stays, if the process dies; what is buffered goes with it. Tables are published
+    in the order of `TABLES`, all together, so that no reader sees a verdict before its outcome. Thread-safe. Where
     publishing fails (a full disk) the rows stay buffered, and the next `append`, `flush` or `close` tries again
     and raises `StoreError` if that fails too; `append` has then not taken its row.
     """

@@ -43,7 +43,7 @@ def diff(
     `report.rows` has one row per platform, in the order given. Raises `MindgapError` where the model cannot be
     captured (a `sys.exit` in it too), or a platform is unknown or not available on this machine. What a platform does
     wrong is a row. The model is captured in this process: a crash or an `os._exit` in it ends the process. The command
-    line captures in a process of its own.
+    line captures in a separate process.
     `args` that is a list of several tuples is several sets of arguments: a row is of the set that shows the worst, and
     has the faults of all.
     `tensors` is where the weights are kept: by default the user's store for a graph that was captured before,
@@ -53,8 +53,8 @@ def diff(
     `path_taken`: where values decide in the model, the path that these arguments take is compared, and what would lead
     a platform another way (`mindgap.capture`).
     `backward`: the model's gradients are compared too (`capture_kernels`).
-    `ignore_output`: names of outputs that nobody reads. `output_mask`: the name of an argument that is 0 where outputs
-    are not read (`~NAME`: 1). Both are left out of the comparison, and a warning counts them.
+    `ignore_output`: names of outputs that no caller reads. `output_mask`: the name of an argument that is 0 where
+    outputs are not read (`~NAME`: 1). Both are left out of the comparison, and a warning counts them.
     `reference_model`: the model before it was quantised, which takes the same arguments.
     `report.models[0].quantisation_cost` is how far the quantised model's outputs are from its, on the reference.
     Each call starts worker processes; a `Session` keeps them for the next call.

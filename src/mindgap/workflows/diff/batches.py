@@ -57,7 +57,7 @@ class Batches:
 
     def groups(self, captured: Sequence[CapturedSubject]) -> Iterator[list[CapturedSubject]]:
         """Yields the subjects in their order, in groups that are small enough to be loaded together. A large graph is
-        a group of its own."""
+        a separate group."""
         group: list[CapturedSubject] = []
         operators = held = 0
         for each in captured:

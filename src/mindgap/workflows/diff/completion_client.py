@@ -44,7 +44,7 @@ _RETRIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """What is asked. chat: as a message of a user, at `/chat/completions`. stream: as server-sent events."""
+    """A request. chat: as a message of a user, at `/chat/completions`. stream: as server-sent events."""
 
     model: str
     prompt: str
@@ -71,7 +71,7 @@ class Completion:
     tokens: as the server names them; of a server that names none, the characters of the text.
     logprobs: of each token, empty where the server gives none.
     error: why there is no text; empty where there is one.
-    waited: how many times the server limited the rate, and was asked again.
+    waited: how many times the server limited the rate, and got the request again.
     """
 
     text: str = ""
@@ -88,7 +88,7 @@ class BadAnswer(Exception):
 
 
 class _Refused(Exception):
-    """The server answered with a status that is an error. `pause`: the seconds after which it may be asked again."""
+    """The server answered with a status that is an error. `pause`: the seconds until the next request."""
 
     def __init__(self, error: HTTPError) -> None:
         super().__init__(_said(error))

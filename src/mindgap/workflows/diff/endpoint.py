@@ -1,6 +1,6 @@
 """Asks whether a server's answer to a prompt depends on what it answers at the same time.
 
-Each prompt is sent several times alone, one request after the other, and as often beside other prompts. Greedy
+Each prompt is sent several times alone, one request after the other, and as often with other prompts. Greedy
 decoding (temperature 0) with a seed must give one completion. The load is bounded: so many requests in flight, and so
 many in all.
 """
@@ -44,8 +44,8 @@ class ServedAnswers:
     completions: how often each text came, the most frequent first.
     parts_at: the first token (or character, where `by_tokens` is false) at which another text parts; 0 for none.
     drift: the largest difference of log-probabilities of the same tokens up to there; None where there are none.
-    errors: how often each error came; under load also those of the requests beside it. waited: how often the server
-        limited the rate and was asked again, of the same requests.
+    errors: how often each error came; under load also those of the requests with it. waited: how often the server
+        limited the rate and got a request again.
     """
 
     prompt: str
@@ -130,7 +130,7 @@ def ask_endpoint(
 
 
 def _under_load(mine: Completion | None, company: Sequence[Completion | None], base: Completion) -> Completion | None:
-    """Returns the completion of one round, or an error where no request beside it completed: that was no load.
+    """Returns the completion of one round, or an error where no request with it completed: that was no load.
 
     Another text than `base` is a finding all the same. A request that waited for the rate more or less often than this
     one was answered at another time.
@@ -167,7 +167,7 @@ def _answers(
     prompt: str, setting: Setting, given: Sequence[Completion | None], base: Completion,
     company: Sequence[Completion | None] = (),
 ) -> ServedAnswers:  # fmt: skip
-    """Compares completions with `base`. `company`: of requests sent beside them, of which only errors count."""
+    """Compares completions with `base`. `company`: of requests sent with them, of which only errors count."""
     came = [each for each in given if each is not None and not each.error]
     sent = [each for each in (*given, *company) if each is not None]
     counts = Counter(each.text for each in came).most_common()

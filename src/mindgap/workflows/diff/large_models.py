@@ -1,6 +1,6 @@
 """Keeps the memory of large models within bounds: one graph and one platform at a time, workers ended when done.
 
-All workers map the same stored tensors, so these are in memory once, beside the copies that one platform makes. Small
+All workers map the same stored tensors, so these are in memory once, besides the copies that one platform makes. Small
 graphs run side by side.
 """
 

@@ -13,9 +13,9 @@ from mindgap.results.rows import PlatformFacts
 def facts_of(
     platforms: Sequence[PlatformName], *, reference: PlatformName, skip_unavailable: bool
 ) -> tuple[PlatformFacts, ...]:
-    """The platforms asked for, in order and once each, then what is registered and not on this machine.
+    """The requested platforms, in order and once each, then what is registered and not on this machine.
 
-    Raises `PlatformError` where one asked for is not available, the reference in any case.
+    Raises `PlatformError` where a requested one is not available, the reference in any case.
     """
     names = {platform.device_mode for platform in platforms if not platform.is_import_path}
     registered = {info.platform: info for info in list_platforms(names)}

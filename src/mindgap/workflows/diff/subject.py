@@ -21,7 +21,7 @@ class OwnProgram(Protocol):
         ...
 
     def run_sizes(self, platform: PlatformName, declared: bool) -> SizedRuns | None:
-        """Runs one export with dynamic dimensions at several sizes. None where none are asked for, nor `declared` by
+        """Runs one export with dynamic dimensions at several sizes. None where none are requested, nor `declared` by
         the program's source."""
         ...
 
@@ -85,7 +85,7 @@ class Subject:
     platform for all of them (`results.argument_sets`).
     `weights`: builds the program and returns the bytes of its weights, before `graph` captures it; None where that is
     not known before.
-    `float_model`: what quantisation costs is measured against; None where that is not asked for.
+    `float_model`: what quantisation costs is measured against; None where not requested.
     """
 
     name: str

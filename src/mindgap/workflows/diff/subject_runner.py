@@ -41,7 +41,7 @@ from mindgap.workflows.diff.file_subject import FileSubject, RunOn, of_two_versi
 from mindgap.workflows.diff.large_models import LargeGraphGate, expected_before_capture, expected_seconds
 from mindgap.workflows.diff.subject import OwnProgram, Subject
 
-#: Outputs of a large graph that take more bytes, those of all platforms together, are asked for only where digests
+#: Outputs of a large graph that take more bytes, those of all platforms together, are fetched only where digests
 #: differ.
 _MOST_WHOLE: Final = 512 << 20
 #: Runs of a program by the way of platforms' users that were begun before the capture.
@@ -292,7 +292,7 @@ class SubjectRunner:
             return _without_own_run(comparison.row(platform), about, program.reads(platform))
         if alone and begun is None:
             row = comparison.row(platform)
-            self.release(platform)  # before the file is loaded beside it
+            self.release(platform)  # before the file is loaded too
             report_activity("running the file")
             run = None if row.status == "not_run" else program.run(platform)
         else:
@@ -354,7 +354,7 @@ def _without_own_run(row: Row, about: OwnPath, of_file: bool) -> Row:
 
 
 def _lacking(outcome: Outcome, expected: int) -> str:
-    """What is said of a large model for which memory did not suffice. `expected`: bytes."""
+    """The message on a large model for which memory did not suffice. `expected`: bytes."""
     return (
         f"{outcome.message}: about {expected / 2**30:.1f} GiB were expected, and the machine has "
         f"{memory_bytes() / 2**30:.1f} GiB for all that runs: compare a submodule (--inside layers.0), a smaller input"

@@ -52,7 +52,7 @@ def trace_graph(
     model: str = "graph",
     dump: ValueDump | None = None,
 ) -> ValueTrace:
-    """Compares every value of the graph on two platforms, each in a process of its own. `dump`: also writes values.
+    """Compares every value of the graph on two platforms, each in a separate process. `dump`: also writes values.
 
     Raises `MindgapError` where a platform is unknown, not available, or does not run the graph.
     """

@@ -112,7 +112,7 @@ def mark_known_changes(
 ) -> tuple[tuple[PlatformUpgrade, ...], MarkedReport]:
     """Marks what a file knows, in all platforms at once: what one lacks another may have. Arguments as `mark_known`.
 
-    The file is asked for what is to be looked at only: a finding of the old version must not hide one of the new
+    The file is used for what is to be looked at only: a finding of the old version must not hide one of the new
     version. A baseline knows what is lost by its operator; a ledger does not.
     """
     changes = {

@@ -50,7 +50,7 @@ class Case:
 
     @property
     def graph(self) -> Graph:
-        """Decoded when asked for; the latest are remembered. Raises `GraphError`."""
+        """Decoded when needed; the latest are remembered. Raises `GraphError`."""
         with _LOCK:
             found = _LATEST.get(self.digest)
         if found is None:

@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 #: The pool of a catalogue, or of a campaign, in its directory.
 POOL: Final = "pool.parquet"
-#: A catalogue keeps the pool whose regions also get exceptional values beside the other.
+#: A catalogue keeps the pool whose regions also get exceptional values next to the other.
 EXCEPTIONAL_POOL: Final = "pool-exceptional.parquet"
 #: Blocks that are drawn once more, to look at their operators, for less than going through a pool takes.
 _FEW: Final = 4

@@ -73,7 +73,7 @@ class ClusterDriver:
         self._first = self._todo[0][1] if self._todo else -1
         #: What each reference that is waited for means: (`outline` | `cases` | `judge`, block, platform).
         self._asked: dict[Any, tuple[str, int, PlatformName | None]] = {}
-        #: Blocks whose outlines are asked for, in order; outlines that are there.
+        #: Blocks whose outlines are requested, in order; outlines that are there.
         self._drawing: deque[tuple[int, int]] = deque()
         self._outlines: dict[int, BlockOutline] = {}
         self._chains: dict[int, _Chain] = {}
@@ -168,7 +168,7 @@ class ClusterDriver:
             self._judge(number)
 
     def _spend(self, platform: PlatformName) -> None:
-        """Runs the next part of a platform with a limited budget, once the part before has spent its own."""
+        """Runs the next part of a platform with a limited budget, once the part before has spent its budget."""
         if self._queued[platform] and platform not in self._spending:
             self._spending.add(platform)
             number = self._queued[platform].popleft()

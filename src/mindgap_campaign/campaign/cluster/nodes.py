@@ -183,7 +183,7 @@ class ClusterNodes:
 
 
 def _of_session(method: Any) -> Any:
-    """Returns a method of an actor, to be called beside those that its tasks wait in."""
+    """Returns a method of an actor, to be called in parallel with those that its tasks wait in."""
     return method.options(concurrency_group=SESSION_GROUP)
 
 

@@ -74,7 +74,7 @@ class ClusterPool:
         return outcome
 
     def run_together(self, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
-        """Runs jobs one after the other: each has its own deadline."""
+        """Runs jobs one after the other: each has a deadline."""
         return [self.run(job) for job in jobs]
 
     def describe(self, platform: PlatformName) -> Mapping[str, Any]:

@@ -39,7 +39,7 @@ from mindgap_campaign.campaign.plan import Plan
 
 _log = logging.getLogger(__name__)
 
-#: Until a judge that has started must have said so.
+#: Until a judge that has started must have reported it.
 _START_S: Final = 300.0
 #: On a machine that others use too, processor seconds pass this much more slowly than seconds.
 _SLOW: Final = 20.0
@@ -53,7 +53,7 @@ class JudgeFailed(MindgapError):
 
 
 class JudgeClosed(HostProblem):
-    """Raised for a row that is asked of a judge that ends: nothing is known of the row."""
+    """Raised for a row of a judge that ends: nothing is known of the row."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

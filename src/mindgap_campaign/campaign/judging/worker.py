@@ -1,6 +1,6 @@
 """Judges rows in a worker process: a service of `mindgap.run.server`.
 
-Judging runs operators of unusual graphs many times, in float64. In a process of its own it may hang or crash, which
+Judging runs operators of unusual graphs many times, in float64. In a separate process it may hang or crash, which
 costs one row. Jobs on platforms are sent to the parent.
 
 parent → judge    judge     a graph, the outcomes of the reference and of a platform with the outputs that came with

@@ -126,7 +126,7 @@ def groups_with(groups: Sequence[FindingGroup], cases: Sequence[str]) -> list[Fi
 
 
 def worst_groups(groups: Sequence[FindingGroup], most: int | None) -> list[FindingGroup]:
-    """At most `most` groups: wrong results before failures, which nobody overlooks, and the most frequent first.
+    """At most `most` groups: wrong results before failures, which users do not overlook, and the most frequent first.
 
     `most` None: all, as they are.
     """
@@ -172,7 +172,7 @@ def causes_of_groups(reductions: Sequence[GroupReduction]) -> tuple[Cause, ...]:
 
 
 def complete_platforms(ran: Iterable[PlatformName], reductions: Sequence[GroupReduction]) -> set[PlatformName]:
-    """The platforms of which every group was reduced, so that all their causes are there. `ran`: those asked for."""
+    """The platforms of which every group was reduced, so that all their causes are there. `ran`: the requested ones."""
     return set(ran) - {each.group.platform for each in reductions if each.summary is None}
 
 

@@ -30,7 +30,7 @@ from mindgap_campaign.campaign.results.case_file import graph_of
 from mindgap_campaign.campaign.results.findings import rows_of_case
 from mindgap_campaign.campaign.state.directory import CampaignDirectory, open_directory
 
-#: Stage variants of a platform are asked once or twice for a case: their workers are released soon.
+#: Stage variants of a platform run once or twice for a case: their workers are released soon.
 _IDLE_S = 60.0
 
 

@@ -1,6 +1,6 @@
 """Takes blocks through their queues: the reference once per case, every platform once, a judge where outputs differ.
 
-Each platform has a queue of its own, so that a slow one does not hold up the others. Rows are recorded as soon as they
+Each platform has a queue, so that a slow one does not hold up the others. Rows are recorded as soon as they
 are known.
 """
 
@@ -29,7 +29,7 @@ from mindgap_campaign.campaign.state.resume_state import FinishedPair, finding_k
 _log = logging.getLogger(__name__)
 
 #: Rows under way at a time of the platforms that get every variant: few enough that workers still hold the program of a
-#: variant, and judges what they know of it, when its turn comes again. The others, mostly slower, hold nobody up.
+#: variant, and judges what they know of it, when its turn comes again. The others, mostly slower, delay no other.
 _AHEAD: Final = 256
 
 

@@ -1,4 +1,4 @@
-"""Accounts for the processor seconds of a campaign by purpose, beside the operating system's count."""
+"""Accounts for the processor seconds of a campaign by purpose, besides the operating system's count."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Expenses:
 def system_seconds() -> float:
     """Returns the kernel's count of processor seconds of this process and its descendants, ended ones included.
 
-    Not counted: a process that ended after its own parent.
+    Not counted: a process that ended after its parent.
     """
     me = psutil.Process()
     return time.process_time() + _ended_children() + sum(seconds_of(child) for child in me.children(recursive=True))

@@ -55,7 +55,7 @@ class DraftCall:
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Puts `steps` where a node stood: none deletes it, the node itself among others inserts beside it.
+    """Puts `steps` where a node stood: none deletes it, the node itself among others inserts next to it.
 
     `results`: for each slot of the old node, what its readers read from now on (a `Ref` as in `DraftCall`), or None
     for a slot that held no tensor or that nothing reads. `new_outputs`: slots of the steps that become outputs.

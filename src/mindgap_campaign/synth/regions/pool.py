@@ -44,7 +44,7 @@ _SCHEMA: Final = pa.schema(
 class RegionPool:
     """A pool of regions in fixed order: variants refer to them by number.
 
-    They are held as they are in the file, a few hundred bytes each, and made into objects one by one when asked for.
+    They are held as they are in the file, a few hundred bytes each, and made into objects one by one when needed.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -70,7 +70,7 @@ class RegionPool:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RegionPool) and self.digest == other.digest
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType] # nobody needs it, and the digest takes its time
+    __hash__ = None  # pyright: ignore[reportAssignmentType] # not needed, and the digest takes its time
 
     @cached_property
     def digest(self) -> str:

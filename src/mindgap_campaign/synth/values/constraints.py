@@ -240,7 +240,7 @@ def _shifted(packet: str, low: float, high: float, by: float, alpha: float) -> t
 def _decide(graph: Graph, node: Node, first: int, rules: ValueRules, found: Constraints) -> None:
     """Marks the values on which shapes, indices and assertions depend."""
     made = range(first, first + len(node.outputs))
-    # `max` and `min` give indices beside values; of two tensors, or of a whole one, they give a value alone.
+    # `max` and `min` give indices besides values; of two tensors, or of a whole one, they give a value alone.
     packet = node.op.split(".")[1]
     safe = packet in rules.safe and (packet not in ("max", "min") or len(node.outputs) == 2)
     if not safe and any(value in found.decisive for value in made):

@@ -42,7 +42,7 @@ _SEEDS: Final = 8
 #: Beyond this many elements floats are uniform, of like deviation: drawing normal ones would cost more than using them.
 _MANY: Final = 1 << 14
 _FREE: Final = ValueConstraint()
-#: Integers of which nothing is asked.
+#: Integers without a constraint.
 _INTEGERS: Final = (0, 3)
 
 

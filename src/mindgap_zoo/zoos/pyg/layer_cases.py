@@ -43,7 +43,7 @@ class Gaussian(nn.Module):
 
 
 class EdgeUpdate(nn.Module):
-    """Computes features of an edge from its end nodes and its own features."""
+    """Computes features of an edge from its end nodes and its features."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class EdgeUpdate(nn.Module):
 
 
 class NodeUpdate(nn.Module):
-    """Computes features of a node from its own features and the mean over its incoming edges."""
+    """Computes features of a node from its features and the mean over its incoming edges."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -90,7 +90,7 @@ def _representable(site: Site) -> torch.Tensor | None:
 
 
 def _exact_sum(site: Site) -> torch.Tensor:
-    """The elements whose sum float64 holds: what it drops of a small operand beside a large one was rounded too."""
+    """The elements whose sum float64 holds: what it drops of a small operand with a large one was rounded too."""
     a, b = (torch.as_tensor(each, dtype=torch.float64) for each in site.args[:2])
     alpha, packet, y = site.kwargs.get("alpha", 1), site.call.packet, site.results[0]
     a, b = (-alpha * a, b) if packet == "rsub" else (a, alpha * b if packet == "add" else -alpha * b)

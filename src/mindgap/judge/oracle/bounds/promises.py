@@ -134,7 +134,7 @@ def _asinh(site: Site, y: torch.Tensor) -> torch.Tensor:
     x = _operand(site)
     square = (x * x + (1 if site.call.packet == "asinh" else -1)).clamp(min=0.0)
     root = square.sqrt()
-    # Of the root: its own error, and that of the rounded square.
+    # Of the root: its error, and that of the rounded square.
     error = _ULP * (5.5 * root + x * x / root.clamp(min=2.0**-12) + x.abs())
     return error / (x + root).abs().clamp(min=2.0**-60) + 2.0**-21 + 3 * _ULP * y.abs()
 

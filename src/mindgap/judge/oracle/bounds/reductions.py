@@ -63,7 +63,7 @@ def multiplied(site: Site) -> list[Bound | None]:
       "linalg_matrix_norm", "renorm",
       "pairwise_distance", "nuclear_norm")  # fmt: skip
 def spreads(site: Site) -> list[Bound | None]:
-    """Sums of squares of one sign: u·(√K + 8)·|y|, of which a root takes half, the mean beside them as a mean.
+    """Sums of squares of one sign: u·(√K + 8)·|y|, of which a root takes half, and their mean as a mean.
 
     Squares may overflow.
     """

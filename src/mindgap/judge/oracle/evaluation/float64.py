@@ -81,7 +81,7 @@ Values = Sequence[Any] | Mapping[int, Any]
 
 
 class OracleError(MindgapError):
-    """The graph cannot be evaluated in float64 or in its own dtypes, or it reads memory of unknown content."""
+    """The graph cannot be evaluated in float64 or in its dtypes, or it reads memory of unknown content."""
 
 
 class OracleMemoryError(OracleError):
@@ -98,9 +98,9 @@ _NO_MEMORY: Final = ("DefaultCPUAllocator", "not enough memory", "out of memory"
 class BoundCall:
     """One node bound: its callable, its arguments with float dtypes widened, and what it declares.
 
-    `moves`: its results are elements of its operands; `looks_up`: of one, which stays in its own dtype. `promotes`: the
+    `moves`: its results are elements of its operands; `looks_up`: of one, which stays in its dtype. `promotes`: the
     dtype that its whole numbers are converted to first, empty for none. `rounded`: scalar operands that are rounded to
-    the dtype that they are combined with. `large`: where a product has a large weight, which stays in its own dtype.
+    the dtype that they are combined with. `large`: where a product has a large weight, which stays in its dtype.
     """
 
     node: Node
@@ -221,7 +221,7 @@ def neutral_float64() -> Generator[None]:
 
 
 def evaluate(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Computes a node's results in float64, or in its own dtypes where the operator has no float64 form.
+    """Computes a node's results in float64, or in its dtypes where the operator has no float64 form.
 
     Raises `OracleError` where neither works, `OracleMemoryError` where memory does not suffice.
     """

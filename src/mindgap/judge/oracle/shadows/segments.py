@@ -20,7 +20,7 @@ from mindgap.judge.oracle.evaluation.large_weights import large_weight
 
 #: Values, bounds and residuals of one segment: larger ones are slower by nothing, smaller ones run short operators.
 SEGMENT_BYTES: Final = 128 << 20
-#: How many full segments are held of those that were asked for, where that is a small part of the free memory.
+#: How many full segments are held of those that were used, where that is a small part of the free memory.
 HELD: Final = 4
 FREE_SHARE: Final = 8
 #: What runs of the graph side by side may hold at a border, all together.

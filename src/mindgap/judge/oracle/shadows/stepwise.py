@@ -49,7 +49,7 @@ class Stepwise:
 
     `values`, `typical`, `hard`, `hazards`, `strict`, `residual`, `undefined`: tensors by value number. Always held are
     inputs, the values of `keep`, those that cross a border (`recomputed` apart) and undefined elements; of the others
-    the segments last asked for, up to `most_bytes` or one. The rest is computed again when it is asked for: go through
+    the segments last used, up to `most_bytes` or one. The rest is computed again when it is needed: go through
     a graph in its order.
     `noise`: the bounds that replays inject, which are also held as a whole where that is given.
     """
@@ -112,7 +112,7 @@ class Stepwise:
         return widen(self.values[number])
 
     def release(self) -> None:
-        """Drops the segments that are held. They are computed again when they are asked for."""
+        """Drops the segments that are held. They are computed again when they are needed."""
         self._loaded.clear()
 
     def holds(self, noise: Noise) -> bool:

@@ -49,7 +49,7 @@ _SMALL_PERCEPTION: Final[Mapping[str, Any]] = {
 _FINE_TO_COARSE: Final = [[16, 16], [8, 8], [4, 4]]
 _GRID: Final = ConstantArgument([[1, 4, 4]])
 
-#: By class or model type: arguments that are made as said here, and those left out.
+#: By class or model type: arguments that are made as given here, and those left out.
 ARGUMENTS: Final[Mapping[str, Mapping[str, ArgumentSpec]]] = {
     "decision_transformer": {
         "states": FloatArgument(("batch", "length", "state_dim")),

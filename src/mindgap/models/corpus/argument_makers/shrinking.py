@@ -30,7 +30,7 @@ _FIXED_DEPTHS: Final = re.compile(
     r"^(num_feat_extract_layers|iou_head_depth|num_encoder_blocks|num_residual_layers|first_k_dense_replace"
     r"|num_key_value_\w+|mlp_only_layers|no_rope_layers|encode_proj_layers|kv_shared_layers)$"
 )
-#: Models whose code has sections of its own where the configuration names none.
+#: Models whose code has sections where the configuration names none.
 _MULTI_AXIS: Final = re.compile(r"vl|omni|video_llama|glm4v|glm_image|glm_ocr|ernie4_5")
 _STAGES: Final = ("depths", "num_block_repeats", "stage_num_blocks", "layer_depths", "num_blocks_per_stage")
 _WIDTHS: Final = re.compile(
@@ -298,7 +298,7 @@ def _fit_state_space(config: dict[str, Any]) -> None:
 
 
 def _move_special_tokens(config: dict[str, Any]) -> None:
-    """Moves each special token that no longer fits the vocabulary to an id of its own at the end."""
+    """Moves each special token that no longer fits the vocabulary to a separate id at the end."""
     following = FIRST_SPECIAL
     given: dict[int, int] = {}
     for key, value in config.items():

@@ -39,7 +39,7 @@ class Sizes:
 
 
 class _ConfigValues:
-    """Looks up values of a configuration by name: its own first, then those of its towers."""
+    """Looks up values of a configuration by name: first at the top, then in its towers."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
@@ -82,7 +82,7 @@ class Arguments:
         return ", ".join([*self.given, *self.fixed])
 
 
-#: Makes the same arguments again with so many tokens in the text for each kind of thing ("image", "audio") beside it.
+#: Makes the same arguments again with so many tokens in the text for each kind of thing ("image", "audio") with it.
 Again = Callable[[Mapping[str, int]], Arguments]
 
 

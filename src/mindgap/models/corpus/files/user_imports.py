@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-#: Modules that this process needs itself, whatever lies beside the user's file.
+#: Modules that this process needs itself, for any files next to the user's.
 _KEPT: Final = sys.stdlib_module_names | {"mindgap", "torch", "numpy"}
 
 
@@ -18,7 +18,7 @@ class UserImports:
     """The import path and the modules of the user's files in one folder.
 
     The folder stays on the path while the user's code runs, also for an import inside a function. Two folders may have
-    modules of the same name, and a folder one of the name of an installed package: each file gets its own.
+    modules of the same name, and a folder one of the name of an installed package: each file gets its module.
 
     folders: what comes first on the path, as for `python FILE.py`.
     path, modules: `sys.path` and the modules from these folders, as the code left them when others took over.

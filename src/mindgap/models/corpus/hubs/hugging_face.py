@@ -53,7 +53,7 @@ class SeededInstead(SourceNote):
 def open_hub(source: Source) -> list[Program]:
     """Returns one program, or one for each component of a pipeline.
 
-    Raises `SourceError` if the folder or name does not exist, and if no library has the model's class (code of its own
+    Raises `SourceError` if the folder or name does not exist, and if no library has the model's class (its code
     repository is not run).
     """
     chosen = source_options(source)
@@ -166,7 +166,7 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
 
 
 def _transformers_config(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> tuple[Any, bool]:
-    """Returns the configuration, with fewer layers where asked, and whether the files' weights fit it."""
+    """Returns the configuration, with fewer layers where requested, and whether the files' weights fit it."""
     if "quantization_config" in model.config:
         raise _quantised(source, model.config["quantization_config"])
     table, loaded = _architecture(model.config), model.safetensors

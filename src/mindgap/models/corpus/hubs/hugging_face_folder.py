@@ -95,7 +95,7 @@ def _hub(what: str) -> Any:
 
 
 def _cached(model: str, source: Source) -> Path:
-    """Returns the newest snapshot in the local cache that has a configuration. The hub is never asked.
+    """Returns the newest snapshot in the local cache that has a configuration. No request goes to the hub.
 
     Raises `SourceError` where there is none.
     """

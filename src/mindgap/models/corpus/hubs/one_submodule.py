@@ -87,7 +87,8 @@ def fill_submodule(source: Source, model: nn.Module, path: str, files: TensorFol
 
 
 def draw_outside(source: Source, model: nn.Module, path: str, seed: int, registry: TensorRegistry) -> None:
-    """Gives the modules with weights beside a submodule results that are drawn: floats are standard normal, integers 0.
+    """Gives the modules with weights outside a submodule results that are drawn: floats are standard normal, integers
+    0.
 
     Their shapes and dtypes are those that the modules give on the meta device.
     """

@@ -160,7 +160,7 @@ def _names(graph: Any) -> Iterator[str | bytes]:
 
 
 def _find_external(path: Path, model: Any) -> None:
-    """Finds the tensors in the files beside the model. Those of nodes are loaded; initializers stay in their files
+    """Finds the tensors in the files next to the model. Those of nodes are loaded; initializers stay in their files
     (`model_proto.initial_values` maps them). Raises `SourceError` for one that is outside, missing or short."""
     from onnx import external_data_helper
 
@@ -218,7 +218,7 @@ def _tensors_of_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
 
 
 def expanded(model: Any) -> Any:
-    """Returns the model with its own functions, and ONNX's functions that have no translation, written out. Raises
+    """Returns the model with its functions, and ONNX's functions that have no translation, written out. Raises
     `MissingTranslation` with all operators that are left."""
     import onnx
     from onnx import inliner
@@ -236,7 +236,7 @@ def expanded(model: Any) -> Any:
                 with_types(model), bodies, exclude=False, inline_schema_functions=True
             )
         except Exception as error:  # it asserts what a model need not hold
-            # A check of its own that fails names a line of its source, which is of no use to a user.
+            # A failed check of the model names a line of the library, which is of no use to a user.
             why = f"a check in onnx {onnx.__version__} fails" if "inliner.cc" in str(error) else one_line(error)
             raise MissingTranslation(
                 f"onnx.inliner cannot write out {', '.join(op for _, op in bodies)}: {why}"

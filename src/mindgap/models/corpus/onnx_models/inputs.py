@@ -232,7 +232,7 @@ class ChosenInputs:
 
     tensors: by the names of the inputs.
     registry: of those that were drawn.
-    chosen: the sizes of symbolic dimensions that nobody gave.
+    chosen: the sizes of symbolic dimensions that were not given.
     """
 
     tensors: Mapping[str, torch.Tensor]

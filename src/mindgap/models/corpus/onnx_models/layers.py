@@ -53,7 +53,7 @@ def conv(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) 
 
 @translates("ConvTranspose")
 def conv_transpose(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Computes without padding and then cuts: ONNX cuts each end by a number of its own."""
+    """Computes without padding and then cuts: ONNX cuts each end by a separate number."""
     rank = x.dim() - 2
     strides, dilations = node.get("strides", [1] * rank), node.get("dilations", [1] * rank)
     extra = node.get("output_padding", [0] * rank)
@@ -70,7 +70,7 @@ def conv_transpose(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | Non
     function = _of("conv_transpose", rank, node)
     if before == after and shape is None:
         return function(x, weight, bias, strides, before, extra, node.get("group", 1), dilations)
-    # What is asked for beyond the last stride is bias alone, and PyTorch adds it by its own output padding.
+    # What is wanted beyond the last stride is bias alone, and PyTorch adds it by its output padding.
     spilled = [max(0, -n) for n in after]
     y = function(
         x,

@@ -16,7 +16,7 @@ from mindgap.models.corpus.onnx_models.model_proto import op_of
 from mindgap.models.corpus.source import one_line
 from mindgap.models.corpus.translated_model import Untranslated, apart
 
-#: Elements of an operand from which the evaluator, which loops in Python, is not asked.
+#: Elements of an operand from which the evaluator, which loops in Python, is not used.
 _ELEMENTS: Final = 1 << 24
 _SHOWN: Final = 4
 #: How the evaluator reports that it lacks a version of an operator, and a version of the operator set that it has

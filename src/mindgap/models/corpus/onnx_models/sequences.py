@@ -107,7 +107,7 @@ def _position(work: Translation, node: Any, place: int, scope: Scope) -> int | N
 
 
 def _split(work: Translation, node: Any, name: str, scope: Scope) -> tuple[str, ...]:
-    """The pieces of a tensor, each a value of its own: of equal length, or of the lengths that an operand lists."""
+    """The pieces of a tensor, each a separate value: of equal length, or of the lengths that an operand lists."""
     attributes, whole = attributes_of(node), work.value(node.input[0], scope)
     axis: int = attributes.get("axis", 0)
     keepdims = True

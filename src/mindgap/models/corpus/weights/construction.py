@@ -1,4 +1,4 @@
-"""Constructs models: seeded, without random initial weights, without memory where only the size is asked for."""
+"""Constructs models: seeded, without random initial weights, without memory where only the size is wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
 """Compiles many graphs with AOTInductor into one shared library.
 
-Comes in: FX modules. Goes out: one function per module. Each graph's results equal those of a library of its own.
+Comes in: FX modules. Goes out: one function per module. Each graph's results equal those of a separate library.
 """

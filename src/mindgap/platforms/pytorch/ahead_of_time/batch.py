@@ -25,7 +25,7 @@ _COMPLAINT: Final = re.compile(r"\berror: .*")
 class AotExecutable:
     """An executable compiled ahead of time.
 
-    `facts`: how many `kernels` Inductor wrote for it, how many `library_calls` it prefers to its own code (matrix
+    `facts`: how many `kernels` Inductor wrote for it, how many `library_calls` it prefers to generated code (matrix
     products, convolutions), and the `fallbacks`: operators that it has no code for and runs in ATen, with how often.
     `alone`: built by AOTInductor itself, which reports none of that.
     """

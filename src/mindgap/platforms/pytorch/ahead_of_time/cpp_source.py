@@ -38,7 +38,7 @@ class CppSource:
 
     `includes` and `kernel_includes`: what each wants included. `names`: of the kernels, unique in this graph only.
     `outputs`: how many tensors it gives. `fallbacks`: operators that Inductor has no code for and calls in
-    ATen; `external`: calls of libraries that it prefers to its own code (matrix products, convolutions).
+    ATen; `external`: calls of libraries that it prefers to generated code (matrix products, convolutions).
     `proxied`: the calls that the program makes through AOTInductor's proxy executor, as its JSON; empty if none.
     """
 
@@ -58,7 +58,7 @@ class NeedsOwnLibrary(Exception):
 
 
 class _Taken(BaseException):
-    """Carries the code out of the compiler. Not an `Exception`, which the compiler would wrap in errors of its own."""
+    """Carries the code out of the compiler. Not an `Exception`, which the compiler would wrap in another error."""
 
     def __init__(self, source: CppSource | None, why: str = "") -> None:
         super().__init__(why)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mindgap.aten.torch_private.aot_inductor import cpp_builder, load_library, write_code
 
-#: PyTorch makes a proxy executor only for a library that it loads with a JSON file beside it, and hands it to the
+#: PyTorch makes a proxy executor only for a library that it loads with a JSON file next to it, and hands it to the
 #: library's function for running. This library has no program, and keeps what it is handed. It has all functions that
 #: the loader of PyTorch 2.13 looks up, and calls only those with a body of their own.
 _KEEPER: Final = """

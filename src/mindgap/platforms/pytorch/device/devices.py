@@ -25,7 +25,7 @@ class TorchDevice:
     """One kind of device.
 
     `name`: in a platform's name. `torch_name`: in `torch.device`. `distribution`
-    and `module`: the package beside torch that brings it, and what to import so that torch knows it
+    and `module`: the package besides torch that brings it, and what to import so that torch knows it
     (empty where torch's own builds do). `build`: the name in torch/version.py that shows whether a
     build is for it. `nodes`: patterns of the device files that its driver makes, empty where there
     are none. `variables`: what keeps it from computing on the CPU unseen, or in another dtype.

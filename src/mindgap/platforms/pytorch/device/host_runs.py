@@ -2,7 +2,7 @@
 
 A package that brings a device on PyTorch's PrivateUse1 key usually sends what it has no kernel for to
 `at::native::cpu_fallback`, which is no evidence. An operator may get to the CPU by the boxed fallback, by a
-registration of its own, or from inside a kernel that lacks a dtype. In all these cases the copies show: within one
+separate registration, or from inside a kernel that lacks a dtype. In all these cases the copies show: within one
 operator, PyTorch's profiler records a copy from the device to the host and one back. Copies that a package makes
 without PyTorch's operators do not show. `boxed_fallback` measures whether they do. If they do, each operator that the
 dispatcher's table sends to the boxed fallback ran on the host as well: one that returns no tensor copies nothing

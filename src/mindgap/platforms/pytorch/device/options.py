@@ -105,7 +105,7 @@ def variables(options: Options, device: TorchDevice) -> dict[str, str]:
     variables_set = {variable.name: variable.value for variable in device.variables} | switch_variables(options, device)
     variables_set.update({level.variable: level.value for level in requested(options).values()})
     if "threads" in options:
-        # Left to themselves MKL and OpenMP give fewer threads than asked for when cores are few.
+        # Left to themselves MKL and OpenMP give fewer threads than requested when cores are few.
         variables_set.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), options["threads"]))
         variables_set.update({"OMP_DYNAMIC": "FALSE", "MKL_DYNAMIC": "FALSE"})
         if device.name == "xla":

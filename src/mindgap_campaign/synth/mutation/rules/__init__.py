@@ -1,4 +1,4 @@
-"""Reads the rule tables of mutation (TOML files beside this code).
+"""Reads the rule tables of mutation (TOML files next to this code).
 
 Rows of `alike.toml`, `equivalent.toml`, `identities.toml`, `attributes.toml` and `operators.toml` extend mutation
 without code. Every row is checked against PyTorch's schemas when the tables are read.

@@ -28,9 +28,10 @@ _DRAWS: Final = ("dim", "dims", "permutation", "flip", "small", "length", "index
 class AttributeRule:
     """A row of `attributes.toml`, for one of its operators.
 
-    The new value is one of `choices`, or drawn (`draw`: a dimension of the operand `of`, …). `when` is asked with the
-    new value in place. `before`: calls that come first, whose results replace `operands`. `shape`: the result may get
-    another shape, so the call is tried on the meta device, and its readers get the old shape back where they need it.
+    The new value is one of `choices`, or drawn (`draw`: a dimension of the operand `of`, …). `when` is evaluated with
+    the new value in place. `before`: calls that come first, whose results replace `operands`. `shape`: the result may
+    get another shape, so the call is tried on the meta device, and its readers get the old shape back where they need
+    it.
     """
 
     op: str

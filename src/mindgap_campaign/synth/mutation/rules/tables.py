@@ -31,7 +31,7 @@ class Rules:
     kind of dtype. `indices`: arguments that take indices of 32 or 64 bits. `no_half`: not implemented for 16 bits.
     `no_empty`: an empty dimension kills the process.
     `layout_bound`: they ask for strides of a certain form; `relays`: their results do not take after their operands'
-    strides. `shape_free`: shape in, the same shape out, whatever it is.
+    strides. `shape_free`: any shape in, the same shape out.
     `sign_blind`: -0 and 0 give the same. `rows`: operators that compute each row of the first dimension by itself, and
     which of their tensors have rows: `pointwise` (any), `first`, `second`, `all`. `identities`: programs that give back
     what they are given.
