@@ -19,7 +19,7 @@ import torch
 
 from mindgap.findings.causes import Cause
 from mindgap.findings.causes.severity import ConditionUse
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.findings.script.form import Kind, ScriptForm, case_part, declared
 from mindgap.graph import MindgapError
 from mindgap.platforms.name import recorded
@@ -130,7 +130,7 @@ def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
             facts.mechanism)  # fmt: skip
     return ScriptForm(
         f"{name.device_mode}: {facts.title}",
-        target_of(name),
+        script_platform_of(name),
         cases,
         kind,
         facts=[

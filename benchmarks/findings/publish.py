@@ -35,7 +35,7 @@ from mindgap.findings.causes.clusters import severity_order
 from mindgap.findings.causes.ledger import Ledger
 from mindgap.findings.causes.severity import severity_of
 from mindgap.findings.reduction.files import Summary
-from mindgap.findings.script.target import Target, runner_of
+from mindgap.findings.script.script_platform import ScriptPlatform, runner_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.listing import package_versions
 
@@ -121,7 +121,7 @@ def _package(cause: Cause, facts: Facts) -> str:
     device = cause.findings[0].platform.device
     if cause.stage == "exporter" or (device == "jax" and cause.stage == "front end"):
         return "onnxscript" if cause.stage == "exporter" else "torchax"
-    runner = runner_of(Target.of(cause.findings[0].platform))
+    runner = runner_of(ScriptPlatform.of(cause.findings[0].platform))
     return (*(runner.packages if runner is not None else ()), "torch")[0]
 
 

@@ -31,7 +31,7 @@ from facts import form_of, read_facts
 
 from mindgap.findings.causes import FILE_NAME, Cause, read_causes
 from mindgap.findings.reduction.reproducer import RUNS, every_case_shows, run_script, says_fault
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.findings.script.form import script_source
 from mindgap.graph import MindgapError
 
@@ -104,7 +104,7 @@ def main() -> int:
 
     def one(name: str) -> bool:
         if arguments.vulkan:
-            target = arguments.python or target_of(causes[name].findings[0].platform).python
+            target = arguments.python or script_platform_of(causes[name].findings[0].platform).python
             native = facts[name].native if name in facts and not arguments.no_native else ""
             found = _on_vulkan(target, directory / name, native, arguments.vulkan[1])
             runs.note(name, hardware={arguments.vulkan[0]: found})
@@ -149,7 +149,7 @@ def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: b
         with _LOCK:
             text = script_source(form_of(cause, given, script.read_text(encoding="utf-8")))
         script.write_text(text, encoding="utf-8")
-    python = target_of(cause.findings[0].platform).python
+    python = script_platform_of(cause.findings[0].platform).python
     found = run_twice(python, script)
     answer = str(found["answer"])
     if given is not None and given.native and with_native:

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.graph import Graph, MindgapError, default_tensor_store, materialise_all
 from mindgap_campaign.campaign.results import case_file
 from mindgap_campaign.campaign.results.findings import rows_of_case
@@ -104,7 +104,7 @@ def write_scripts(campaign: Path, folder: Path, rows: list[Drawn]) -> None:
         try:
             found = rows_of_case(opened, row.case, row.platform)[0]
             graph = case_file.graph_of(opened, found)
-            platform, reference = (target_of(case_file.platform_of(opened, found, side)) for side in SIDES)
+            platform, reference = (script_platform_of(case_file.platform_of(opened, found, side)) for side in SIDES)
             script = render(
                 graph, materialise_all(graph, default_tensor_store()), platform, reference, name=row.case,
                 culprit=culprit_of(found, graph), beside=f"{path.stem}.npz",

@@ -71,12 +71,12 @@ def metamorphic(
         for subject in subjects:
             try:
                 one = _MutantRunner(context, subject, named, seed)
-                found = list(threads.map(one.row, one.mutants))
+                mutant_rows = list(threads.map(one.row, one.mutants))
             except Exception as error:
                 refused.append(refusal(subject.name, error))
                 continue
-            models += [model for model, _ in found]
-            rows += [row for _, row in found]
+            models += [model for model, _ in mutant_rows]
+            rows += [row for _, row in mutant_rows]
     return Report(
         reference=settings.reference,
         platforms=facts,

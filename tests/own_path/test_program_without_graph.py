@@ -17,7 +17,7 @@ from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.own_path_reasons import submodule_culprit
 from mindgap.models.own_path.runs import FileChanges, Located, OwnRun, Sensitivity
 from mindgap.platforms.name import parse
-from mindgap.results.advice import _of_export, advised
+from mindgap.results.advice import _export_advice, advised
 from mindgap.results.rows import Row
 
 PLATFORM = parse("cpu/jit")
@@ -100,7 +100,7 @@ def test_a_decision_by_data_that_no_line_of_the_program_makes_is_the_compilers(p
     reasons = (Reason("tensor_value"),)
     for line, advice in (("m.py:9", "compute with tensors"), ("", "")):
         fault = Fault(submodule_culprit(path, line), "failed", "platform", (), said, reasons=reasons)
-        assert _of_export(fault).startswith(advice) and bool(_of_export(fault)) == bool(line)
+        assert _export_advice(fault).startswith(advice) and bool(_export_advice(fault)) == bool(line)
 
 
 def test_a_failure_is_one_and_what_was_not_fed_was_not_run() -> None:

@@ -19,7 +19,7 @@ from mindgap.graph import Array, Graph, materialise_all
 from mindgap.graph.compare.reason import has
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.own_path import with_own_path
-from mindgap.judge.pipeline.quantised_files import _by_name  # pyright: ignore[reportPrivateUsage]
+from mindgap.judge.pipeline.quantised_files import _numbers_by_name  # pyright: ignore[reportPrivateUsage]
 from mindgap.judge.quantised import quantised_values
 from mindgap.models.capture import capture
 from mindgap.models.corpus import Program, open_source
@@ -346,7 +346,7 @@ def test_results_of_qlinear_operators_and_of_another_domain_are_shown(tmp_path: 
         built = program.make()
         functional = functionalize(capture(built.program, built.args))
     numbers = [each.number for each in quantised_values(functional.graph)]
-    assert {*_by_name(functional, numbers)} == {"first", "product"}
+    assert {*_numbers_by_name(functional, numbers)} == {"first", "product"}
     with pytest.raises(SourceError, match="it cannot be written with its integers as outputs"):
         write_probed(path, tmp_path / "absent")
 

@@ -19,7 +19,7 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.model_files import is_steps_off
 from mindgap.judge.pipeline.own_path import with_own_path
-from mindgap.judge.pipeline.quantised_files import _by_result, _of_their_form  # pyright: ignore[reportPrivateUsage]
+from mindgap.judge.pipeline.quantised_files import _numbers_by_result, _of_declared_form  # pyright: ignore[reportPrivateUsage]
 from mindgap.models.capture import capture
 from mindgap.models.corpus.tflite_models.model import read_tflite
 from mindgap.models.corpus.tflite_models.probing import write_probed
@@ -160,7 +160,7 @@ def test_results_of_one_node_are_told_apart(tmp_path: Path) -> None:
     assert probed is not None and probed.nodes == {"a": 1, "a:1": 0}
     x = torch.arange(4, dtype=torch.int8)
     functional = functionalize(capture(translated(read_tflite(path.read_bytes()), {"x": x}), (x,)))
-    names = _by_result(functional)
+    names = _numbers_by_result(functional)
     assert names["a:1"] == names["a"] + 1 == functional.graph.outputs[0]
 
 
@@ -171,9 +171,9 @@ def test_what_is_no_result_of_the_last_call_is_not_taken_for_it(tmp_path: Path) 
     model = read_tflite(model_bytes(tensors, [FileNode("TOPK_V2", ["x", "k"], ["v", "i"])], ["x"], ["v", "i"]))
     x = torch.tensor([3, 1, 4, 1, 5, 9], dtype=torch.int8)
     graph = functionalize(capture(translated(model, {"x": x}), (x,))).graph
-    number = _by_result(Functional(graph, tuple(range(len(graph.nodes)))))["v"]
-    assert _of_their_form(graph, {number: np.int8([9, 5])}) == {}
-    assert [*_of_their_form(graph, {graph.outputs[0]: np.int8([9, 5])})] == [graph.outputs[0]]
+    number = _numbers_by_result(Functional(graph, tuple(range(len(graph.nodes)))))["v"]
+    assert _of_declared_form(graph, {number: np.int8([9, 5])}) == {}
+    assert [*_of_declared_form(graph, {graph.outputs[0]: np.int8([9, 5])})] == [graph.outputs[0]]
 
 
 def test_a_wrong_operator_is_named_and_not_the_one_behind_it(net: Net) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
 from mindgap.platforms.environments import read_recipe
 from mindgap.platforms.host_runtime import HostRuntime
@@ -222,7 +222,7 @@ def test_a_script_runs_where_the_platform_runs(platform: str, tmp_path: Path) ->
     info = platform_info(platform)
     if not info.available:
         pytest.skip(f"{platform}: {info.reason}")
-    target = target_of(parse(platform))
+    target = script_platform_of(parse(platform))
     text = script_source(ScriptForm("relu", target, CASES))
     assert text is not None
     (tmp_path / "script.py").write_text(text)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import Fallback, PlatformError, Unsupported
 from mindgap.platforms.pytorch.device import availability as presence, options as known
@@ -54,7 +54,7 @@ def test_a_device_computes_what_the_cpu_does(name):
     probe = backends()[name].probe()
     if not probe.available:
         pytest.skip(probe.reason)
-    if target_of(parse(name)).python:
+    if script_platform_of(parse(name)).python:
         pytest.skip("an environment has it, and only the environment's own workers open it")
     found = in_a_worker(name)
     assert isinstance(found["open"], dict), found["open"]

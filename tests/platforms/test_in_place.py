@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
 from mindgap.platforms.name import parse
 from mindgap.run.outcome import Job
@@ -51,7 +51,7 @@ def test_a_platform_gets_the_operand_that_no_trace_has_changed(platform: str, tm
         assert outcome.arrays is not None, outcome.message
         right = torch.from_numpy(inputs[0]) * 3.0 + 1.0
         np.testing.assert_allclose(outcome.arrays[0], right.numpy(), atol=1e-3)
-    target = target_of(parse(platform))
+    target = script_platform_of(parse(platform))
     text = script_source(ScriptForm("a title", target, CASES))
     file = tmp_path / "script.py"
     file.write_text(text)

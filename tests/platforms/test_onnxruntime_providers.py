@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.environments import environments
@@ -229,7 +229,7 @@ def test_a_plug_in_runs_and_its_script_shows_no_fault(tmp_path: Path):
         said = pool.describe(platform)
         assert said["provider_device"]["backend"] == "ggml" and said["versions"]["onnxruntime"]
         assert said["versions"]["onnxruntime-ggml"]
-    target = target_of(parse(platform))
+    target = script_platform_of(parse(platform))
     text = script_source(ScriptForm("relu", target, CASES))
     assert text is not None
     (tmp_path / "script.py").write_text(text)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import mindgap
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
 from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import Fallback, PlatformError
@@ -124,7 +124,7 @@ def test_what_a_shading_language_allows_is_calm(platform: str, language: str):
 @pytest.mark.parametrize("platform", [WEBGPU, TINYGRAD])
 def test_a_script_runs_on_a_software_driver(platform: str, tmp_path: Path):
     with workers(platform):
-        target = target_of(parse(platform))
+        target = script_platform_of(parse(platform))
     text = script_source(ScriptForm("relu", target, CASES))
     assert text is not None
     (tmp_path / "script.py").write_text(text)

@@ -13,8 +13,8 @@ from mindgap.findings.reduction.finding import reduce_finding
 from mindgap.findings.reduction.hang import HangDeadline
 from mindgap.findings.reduction.specification import SPECIFIER, specified_in_worker
 from mindgap.findings.script.form import FAULT, NO_FAULT, ScriptForm, script_source
+from mindgap.findings.script.script_platform import ScriptPlatform
 from mindgap.findings.script.short import ShownCase, with_cases
-from mindgap.findings.script.target import Target
 from mindgap.graph import Constant, Graph, GraphError, Input, Node, Ref, TensorSpec, TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
@@ -69,7 +69,7 @@ def test_the_short_script_of_a_process_that_does_not_end_by_itself(
 ) -> None:
     graph = capture(torch.sin, (torch.ones(2),), tensors=TensorStore(tmp_path))
     limit_s = 15.0 if body.startswith("while") else 200.0
-    form = ScriptForm("a title", Target("cpu/eager"), kind=ends, limit_s=limit_s)  # type: ignore[arg-type]
+    form = ScriptForm("a title", ScriptPlatform("cpu/eager"), kind=ends, limit_s=limit_s)  # type: ignore[arg-type]
     text = script_source(with_cases(form, [ShownCase("smallest", graph)]))
     assert "mindgap" not in text
     file = tmp_path / "script.py"

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from mindgap.findings.reduction.stage import StageAtFault, StageRuns, stage_at_fault
-from mindgap.findings.script.target import Target, runner_of
+from mindgap.findings.script.script_platform import ScriptPlatform, runner_of
 from mindgap.graph import Graph, TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
@@ -347,8 +347,8 @@ class Failing:
 
 def test_a_backend_that_fails_to_tell_more_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mindgap.findings.reduction.stage.registered", lambda name: Failing())
-    monkeypatch.setattr("mindgap.findings.script.target.registered", lambda name: Failing())
+    monkeypatch.setattr("mindgap.findings.script.script_platform.registered", lambda name: Failing())
     context = RunContext(lambda job: Outcome(job.platform, "d", "ok"), RunSettings())
     found = stage_at_fault(context, EMPTY, Row("m", parse("tiny/numpy"), "ok", "discrepant", blame="platform"))
     assert found.stage == "unknown" and "KeyError" in found.evidence[0]
-    assert runner_of(Target("tiny/numpy")) is None
+    assert runner_of(ScriptPlatform("tiny/numpy")) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mindgap.cli.tables import print_report
 from mindgap.findings.script.form import ScriptForm, script_source
-from mindgap.findings.script.target import Target
+from mindgap.findings.script.script_platform import ScriptPlatform
 from mindgap.report import html_page
 from mindgap.results.from_store import report_of
 from mindgap.results.report_json import decode_report, encode_report
@@ -62,12 +62,12 @@ def test_what_was_found_of_its_arithmetic_is_shown_beside_it(tmp_path: Path) -> 
 
 def test_a_script_says_that_no_hardware_ran_it() -> None:
     cases = "class Model(torch.nn.Module):\n    pass\n\n\nCASES = {}"
-    target = Target("cpu/jit", execution="emulated: cortex-a72 by qemu-aarch64 7.2.22")
+    target = ScriptPlatform("cpu/jit", execution="emulated: cortex-a72 by qemu-aarch64 7.2.22")
     script = script_source(ScriptForm("Something is wrong", target, cases=cases))
     assert "cpu/jit was not run by hardware (emulated: cortex-a72 by qemu-aarch64 7.2.22)." in script
 
 
 def test_a_script_of_a_host_says_where_it_must_run() -> None:
     cases = "class Model(torch.nn.Module):\n    pass\n\n\nCASES = {}"
-    script = script_source(ScriptForm("Something is wrong", Target("cpu/jit", host="edge"), cases=cases))
+    script = script_source(ScriptForm("Something is wrong", ScriptPlatform("cpu/jit", host="edge"), cases=cases))
     assert "It must run on host edge: another machine may not show it." in script

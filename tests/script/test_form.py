@@ -13,8 +13,8 @@ import pytest
 
 from mindgap.findings.reduction.version_reproducer import version_words
 from mindgap.findings.script.form import FAULT, NO_FAULT, ScriptForm, case_part, declared, script_source
+from mindgap.findings.script.script_platform import ScriptPlatform, TwoResults
 from mindgap.findings.script.short import ShownCase, with_cases
-from mindgap.findings.script.target import Target, TwoResults
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
 
 CASES = """
@@ -34,7 +34,7 @@ CASES = {
 }
 """
 RAISING = CASES.replace("return torch.sin(x0)", "return torch.sin(x0).t(1)")
-EAGER = Target("cpu/eager")
+EAGER = ScriptPlatform("cpu/eager")
 
 
 def ran(tmp_path: Path, form: ScriptForm, python: str = sys.executable, **replaced: str) -> tuple[int, str]:
@@ -50,9 +50,9 @@ def ran(tmp_path: Path, form: ScriptForm, python: str = sys.executable, **replac
 def test_the_case_part_of_a_script_is_what_it_was_made_of() -> None:
     for form in (
         ScriptForm("a title", EAGER, CASES),
-        ScriptForm("a title", Target("jax/cpu"), CASES, bounded=True),
-        ScriptForm("a title", Target("ortweb/wasm"), CASES),
-        ScriptForm("a title", Target("ortweb/webgl", {"device": "swiftshader"}), CASES),
+        ScriptForm("a title", ScriptPlatform("jax/cpu"), CASES, bounded=True),
+        ScriptForm("a title", ScriptPlatform("ortweb/wasm"), CASES),
+        ScriptForm("a title", ScriptPlatform("ortweb/webgl", {"device": "swiftshader"}), CASES),
     ):
         text = script_source(form)
         again = case_part(text)
@@ -66,7 +66,7 @@ def test_the_case_part_of_a_script_is_what_it_was_made_of() -> None:
 
 def test_a_script_on_another_device_takes_a_bare_result_and_names_the_device(tmp_path: Path) -> None:
     """Its device is replaced by the CPU, which every machine has."""
-    text = script_source(ScriptForm("a title", Target("cuda/eager"), CASES))
+    text = script_source(ScriptForm("a title", ScriptPlatform("cuda/eager"), CASES))
     for old, new in (('"cuda"', '"cpu"'), ("torch.cuda.get_device_name()", '"a device"')):
         assert text.count(old) == 1
         text = text.replace(old, new)
@@ -105,7 +105,7 @@ def test_what_raises_in_eager_pytorch_already_cannot_be_checked(tmp_path: Path) 
 
 
 def test_a_missing_package_is_no_fault(tmp_path: Path) -> None:
-    form = ScriptForm("a title", Target("tvm/cpu"), CASES, "fails", failure=("ImportError", ""))
+    form = ScriptForm("a title", ScriptPlatform("tvm/cpu"), CASES, "fails", failure=("ImportError", ""))
     text = script_source(form)
     assert text is not None
     (tmp_path / "script.py").write_text(text.replace("import tvm\n", "import no_such_runtime\n"))
@@ -124,8 +124,10 @@ def test_a_script_for_an_emulated_processor_says_how_its_environment_is_made() -
     python = str(Path.home() / ".cache/mindgap/environments/arm64/venv/bin/python")
     command = "mindgap env create arm64 'torch==2.9.1' --arch aarch64 --cpu cortex-a72"
     execution = "cortex-a72, aarch64, emulated by qemu-aarch64 7.2.22"
-    there = Target("cpu/eager", python=python, versions={"torch": "2.9.1"}, execution=execution, made_by=command)
-    here = Target("cpu/eager", versions={"torch": "2.13.0"})
+    there = ScriptPlatform(
+        "cpu/eager", python=python, versions={"torch": "2.9.1"}, execution=execution, made_by=command
+    )
+    here = ScriptPlatform("cpu/eager", versions={"torch": "2.13.0"})
     text = script_source(ScriptForm("a title", there, CASES))
     assert f"    {command}\n    ~/.cache/mindgap/environments/arm64/venv/bin/python SCRIPT.py\n" in text
     assert command not in script_source(ScriptForm("a title", here, CASES))

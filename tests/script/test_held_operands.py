@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mindgap.findings.script.form import NoShortScript, ScriptForm, script_source
+from mindgap.findings.script.script_platform import ScriptPlatform
 from mindgap.findings.script.short import ShownCase, with_cases
-from mindgap.findings.script.target import Target
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
 
 SPEC = TensorSpec.contiguous("float32", (2,))
@@ -19,7 +19,7 @@ GRAPH = Graph((Input(SPEC, Constant(1.0)), Input(SPEC, Constant(2.0), "constant"
 
 
 def test_constants_are_buffers_and_the_script_runs(tmp_path: Path) -> None:
-    form = ScriptForm("a title", Target("cpu/jit"), kind="fails")
+    form = ScriptForm("a title", ScriptPlatform("cpu/jit"), kind="fails")
     text = script_source(with_cases(form, [ShownCase("smallest", GRAPH)], held=True))
     assert 'self.register_buffer("x1", torch.full((2,), 2.0' in text and "def forward(self, x0):" in text
     assert text.count("torch.full((2,), 2.0") == 1 and "self.x1" in text
@@ -29,7 +29,7 @@ def test_constants_are_buffers_and_the_script_runs(tmp_path: Path) -> None:
 
 
 def test_buffers_go_to_the_device_with_the_operands() -> None:
-    form = ScriptForm("a title", Target("mps/eager"), kind="fails")
+    form = ScriptForm("a title", ScriptPlatform("mps/eager"), kind="fails")
     text = script_source(with_cases(form, [ShownCase("smallest", GRAPH)], held=True))
     assert 'device = "mps"\n    found = model.to(device)(*(a.to(device) for a in fresh()))' in text
 
@@ -39,4 +39,4 @@ def test_without_constants_or_for_a_result_there_is_no_such_script() -> None:
     for graph, kind in ((plain, "fails"), (GRAPH, "wrong")):
         cases = [ShownCase("smallest", graph)]
         with pytest.raises(NoShortScript):
-            with_cases(ScriptForm("a title", Target("cpu/jit"), kind=kind), cases, held=True)  # type: ignore[arg-type]
+            with_cases(ScriptForm("a title", ScriptPlatform("cpu/jit"), kind=kind), cases, held=True)  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.findings.reduction.reproducer import run_alone
 from mindgap.findings.script.form import FAULT, NO_FAULT, NoShortScript, ScriptForm, script_source
 from mindgap.findings.script.literals import cells_of, expression
+from mindgap.findings.script.script_platform import ScriptPlatform
 from mindgap.findings.script.short import ShownCase, short_script, with_cases
-from mindgap.findings.script.target import Target
 from mindgap.graph import Graph, Normal, Ref, materialise_all
 from mindgap.graph.compare.digest import digest_array
 from mindgap.models.capture import capture
@@ -23,7 +23,7 @@ from script.programs import calls, gradients, layouts, literals, node, normal, o
 
 
 def script(graph: Graph, platform: str, variables: Mapping[str, str] | None = None, **options: Any) -> str:
-    form = ScriptForm("a title", Target.of(parse(platform), variables))
+    form = ScriptForm("a title", ScriptPlatform.of(parse(platform), variables))
     return script_source(with_cases(form, [ShownCase("smallest", graph)], **options))
 
 
@@ -135,6 +135,6 @@ def test_compilers(platform: str) -> None:
 )  # fmt: skip
 def test_options_of_a_compiler_are_in_its_short_script(platform: str, properties: str) -> None:
     graph = capture(torch.sin, (torch.ones(2),))
-    text = short_script(graph, Target.of(parse(platform), {}), "title", inputs=materialise_all(graph))
+    text = short_script(graph, ScriptPlatform.of(parse(platform), {}), "title", inputs=materialise_all(graph))
     assert f"PROPERTIES = {properties}" in text
     compile(text, "script", "exec")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mindgap.findings.script.target import Target
+from mindgap.findings.script.script_platform import ScriptPlatform
 from mindgap.graph import Array, Graph, TensorSpec, digest
 from script.literals import Files, expression
 from script.module_source import Names, culprit_source, model_source, names_of
@@ -51,8 +51,8 @@ class Script:
 
 
 def render(
-    graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target | None = None, *, name: str = "case",
-    culprit: int | None = None, beside: str = "",
+    graph: Graph, inputs: Sequence[Array], platform: ScriptPlatform, reference: ScriptPlatform | None = None, *,
+    name: str = "case", culprit: int | None = None, beside: str = "",
 ) -> Script:  # fmt: skip
     """Renders a script that runs the graph on the reference (default: `cpu/eager`), in float64 and on the platform.
 
@@ -60,8 +60,8 @@ def render(
     script says so. `inputs`: the graph's inputs in order, as `materialise_all` gives them. `culprit`: the node that
     also runs alone. `beside`: the name of the .npz file for tensors too large for text; without one all are text.
     """
-    named = reference or Target("cpu/eager")
-    reference = named if _path(named) else Target("cpu/eager")
+    named = reference or ScriptPlatform("cpu/eager")
+    reference = named if _path(named) else ScriptPlatform("cpu/eager")
     names, files = names_of(graph), Files(beside)
     held = {**names.arguments, **names.weights}
     expressions = {i: expression(held[i], given, inputs[i], files) for i, given in enumerate(graph.inputs)}
@@ -88,7 +88,7 @@ def render(
     return Script(text + "\n", _written(files))
 
 
-def _header(name: str, graph: Graph, platform: Target, reference: Target) -> str:
+def _header(name: str, graph: Graph, platform: ScriptPlatform, reference: ScriptPlatform) -> str:
     runtime = {"onnxruntime/cpu": ", onnx, onnxscript and onnxruntime", "openvino/cpu": " and openvino"}
     needs = f"torch, numpy{runtime.get(platform.device_mode, '')}"
     known = "" if _path(platform) else (
@@ -133,7 +133,7 @@ def _arguments(names: Names, expressions: Mapping[int, str]) -> str:
 
 
 def _main(
-    name: str, graph: Graph, platform: Target, reference: Target, culprit: int | None,
+    name: str, graph: Graph, platform: ScriptPlatform, reference: ScriptPlatform, culprit: int | None,
     alone: tuple[str, tuple[int, ...], tuple[int, ...]] | None,
 ) -> str:  # fmt: skip
     outputs = _declared([graph.values[o] for o in (*graph.outputs, *graph.grad)])
@@ -163,12 +163,12 @@ def _main(
     return "\n".join(lines)
 
 
-def _side(target: Target) -> str:
+def _side(target: ScriptPlatform) -> str:
     _, function = _path(target) or ("", None)
     return f"Side({target.name!r}, {dict(target.options)!r}, {dict(target.environment)!r}, {function})"
 
 
-def _path(target: Target) -> tuple[str, str] | None:
+def _path(target: ScriptPlatform) -> tuple[str, str] | None:
     """Returns the part that runs the platform and the expression of the function; None if there is none."""
     return _PATHS.get(target.device_mode)
 

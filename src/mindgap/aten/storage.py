@@ -182,10 +182,10 @@ class _ValueLocations:
     def place(self, number: int) -> tuple[int, torch.Tensor, tuple[int, ...]]:
         """Returns the root of a value, the value in the root's memory, and the nodes between them."""
         if number not in self._known:
-            self._known[number] = self._found(number)
+            self._known[number] = self._located(number)
         return self._known[number]
 
-    def _found(self, number: int) -> tuple[int, torch.Tensor, tuple[int, ...]]:
+    def _located(self, number: int) -> tuple[int, torch.Tensor, tuple[int, ...]]:
         graph = self._graph
         index, spec = graph.producer[number], graph.values[number]
         assert spec is not None

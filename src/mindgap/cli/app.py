@@ -168,7 +168,7 @@ def _run(argv: Sequence[str] | None) -> int:
         sys.stderr.close()
         return Exit.NOTHING_FOUND
     except OSError as error:
-        if error.errno not in _SURROUNDINGS and not _at_home(error.filename):
+        if error.errno not in _SURROUNDINGS and not _is_under_home(error.filename):
             return _failed()
         complain(
             f"{error.filename or 'a file'} cannot be used: {error.strerror}; "
@@ -179,7 +179,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return _failed()
 
 
-def _at_home(file: object) -> bool:
+def _is_under_home(file: object) -> bool:
     """Whether a file lies in, or on the way to, the home of mindgap, which MINDGAP_HOME names."""
     ours = os.path.abspath(home())
     return isinstance(file, str) and f"{os.path.abspath(file)}{os.sep}".startswith(f"{ours}{os.sep}")

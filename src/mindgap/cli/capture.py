@@ -72,7 +72,7 @@ def capture(
                 write_model(file, ModelFile(one.name, source, graph, made_by), tensors, weights=not no_weights)
             else:
                 write_file(file, encode(graph))
-            records.append(_told(one.name, graph, file))
+            records.append(_graph_record(one.name, graph, file))
         if as_json:
             json.dump(records, out, indent=1)
             out.write("\n")
@@ -87,7 +87,7 @@ def _optimizer(name: str | None) -> Literal["sgd", "adamw"] | None:
     raise MindgapError(f"--optimizer {name}: sgd or adamw")
 
 
-def _told(name: str, graph: Graph, file: Path) -> dict[str, Any]:
+def _graph_record(name: str, graph: Graph, file: Path) -> dict[str, Any]:
     counts = Counter(node.op for node in graph.nodes)
     return {
         "file": str(file),

@@ -55,16 +55,16 @@ class CauseOutputs:
         from mindgap.findings.causes import FILE_NAME, causes_text
         from mindgap.report import cause_pages, sarif_of_causes
 
-        found = tuple(causes)
+        written = tuple(causes)
         if self.ledger is not None:
             review, text = review_causes(self.ledger, causes, platforms)
             put_known(review.lines, text, self.update)
-            found = review.causes
+            written = review.causes
         make_directory(self.out)
-        write_file(self.out / FILE_NAME, causes_text(found))
-        for name, page in cause_pages(found, self.out):
+        write_file(self.out / FILE_NAME, causes_text(written))
+        for name, page in cause_pages(written, self.out):
             make_directory((self.out / name).parent)
             write_file(self.out / name, page)
         if self.sarif is not None:
-            write_file(self.sarif, sarif_of_causes(found, __version__))
-        return found
+            write_file(self.sarif, sarif_of_causes(written, __version__))
+        return written

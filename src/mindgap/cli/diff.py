@@ -229,11 +229,11 @@ def diff(
                 *([f"inputs={','.join(inputs)}"] if inputs else []),
             ]
             floats = [float_model_of(each, client) for each in floats_of]
-            found = subjects(sources, options_given, client, backward, leave_out, floats)
+            programs = subjects(sources, options_given, client, backward, leave_out, floats)
             if sizes:
-                found = list(found)
-                _check_sizes(found, wanted[0])
-            return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
+                programs = list(programs)
+                _check_sizes(programs, wanted[0])
+            return diff_many(programs, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
     with result_stream() as out:
         report, status = finished(run)

@@ -49,13 +49,13 @@ def platforms(
             here = {str(info.platform): 1 for info in list_platforms() if info.available}
             out.write(json.dumps(here) + "\n")
             return
-        found = [*list_platforms(), *(list_hosts() if ask_hosts else known_hosts())]
+        infos = [*list_platforms(), *(list_hosts() if ask_hosts else known_hosts())]
         if as_json:
-            json.dump([dataclasses.asdict(info) for info in found], out, indent=1, default=str)
+            json.dump([dataclasses.asdict(info) for info in infos], out, indent=1, default=str)
             out.write("\n")
             return
         table = plain_table("platform", "there", "versions, or why not", "hardware", "options")
-        for info in found:
+        for info in infos:
             versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
             yes = f"in {info.environment}" if info.environment else "yes"
             there = (yes, versions) if info.available else ("no", info.reason)
@@ -122,7 +122,7 @@ def create(
     else:
         made = installation.create_from_recipe(find_recipe(name), complain)
     with result_stream() as out:
-        there = ", ".join(name for name, found in _platforms(made).items() if found["available"])
+        there = ", ".join(name for name, info in _platforms(made).items() if info["available"])
         out.write(f"environment {name}: {there or f'no platform runs there yet; see mindgap env check {name}'}\n")
 
 
@@ -223,7 +223,7 @@ def check(
             )
             emulated = check_emulated_arithmetic(each) if each.emulation else []
             lines = wrong_arithmetic(emulated)
-            lines += [f"NOT EXACT: {key}: {line}" for key, found in simulated.items() for line in not_exact(found)]
+            lines += [f"NOT EXACT: {key}: {line}" for key, results in simulated.items() for line in not_exact(results)]
             lines += [f"NOT CHECKED: {reason}" for reason in failed.values()]
             if lines:
                 broken += 1
@@ -232,9 +232,9 @@ def check(
             objects[-1]["arithmetic"] = [asdict(result) for result in emulated]
             if not as_json:
                 console(out).print(_table(each, facts.python, platforms))
-                for name, found in simulated.items():
-                    out.writelines(f"{name}: {operation}: {text}\n" for operation, text in found.items())
-                    out.write(f"{name}: {checked_words(found)}\n")
+                for name, results in simulated.items():
+                    out.writelines(f"{name}: {operation}: {text}\n" for operation, text in results.items())
+                    out.write(f"{name}: {checked_words(results)}\n")
                 if each.emulation:
                     out.write(f"{each.emulation.words}: {arithmetic_words(emulated)}\n")
         if as_json:
@@ -338,7 +338,7 @@ def _kept_arithmetic(where: Environment) -> dict[str, dict[str, str]]:
 
 def _table(where: Environment, python: str, platforms: dict[str, dict[str, Any]]) -> Any:
     table = plain_table("platform", "there", "versions, or why not", title=f"{where.name}: Python {python}")
-    for name, found in platforms.items():
-        versions = ", ".join(f"{package} {version}" for package, version in found["versions"].items())
-        table.add_row(name, *(("yes", versions) if found["available"] else ("no", found["reason"])))
+    for name, info in platforms.items():
+        versions = ", ".join(f"{package} {version}" for package, version in info["versions"].items())
+        table.add_row(name, *(("yes", versions) if info["available"] else ("no", info["reason"])))
     return table

@@ -80,7 +80,7 @@ def reduce(
             try:
                 graph = subject.captured()
             except FileUntranslated as error:
-                tried = [_of_file(subject, None, platform, out, stream) for platform in wanted]
+                tried = [_reduce_file(subject, None, platform, out, stream) for platform in wanted]
                 ran_files = [each for each in tried if each is not None]
                 findings, compared = findings + sum(ran_files), compared + len(ran_files)
                 if not ran_files:
@@ -108,7 +108,7 @@ def reduce(
                             continue
                         groups.append(ReducedGroup(summary, 1, (subject.name,)))
                     print(f"{subject.name} on {platform}: {text}", file=stream)
-                findings += _of_file(subject, row, platform, out, stream) or 0
+                findings += _reduce_file(subject, row, platform, out, stream) or 0
         if groups or ledger is not None:
             outputs.write(causes_of(groups), () if refused else ran - incomplete)
     if not compared:
@@ -118,7 +118,7 @@ def reduce(
     return Exit.WRONG_USE if refused else Exit.NOTHING_FOUND
 
 
-def _of_file(subject: Subject, row: Row | None, platform: PlatformName, out: Path, stream: TextIO) -> int | None:
+def _reduce_file(subject: Subject, row: Row | None, platform: PlatformName, out: Path, stream: TextIO) -> int | None:
     """Cuts a model file that differs on a platform, and writes the first node with a script. Returns how many findings
     that gives; None where the platform does not run the file. `row`: of its graph, where it has one."""
     from mindgap.findings.script.file_script import write_file_script

@@ -28,9 +28,9 @@ def report(
 
     check_files(("--output", output))
     stored = "://" in source or Path(source).is_dir()
-    found = _stored(source, run) if stored else _decoded(Path(source))
+    shown = _stored(source, run) if stored else _decoded(Path(source))
     with result_stream() as out:
-        write_file(output, html_page(found))
+        write_file(output, html_page(shown))
         print(output, file=out)
 
 

@@ -83,8 +83,8 @@ class Lines:
     """Prints lines that are wrapped to a terminal with an indent, and whole elsewhere. Without trailing spaces."""
 
     def __init__(self, out: TextIO) -> None:
-        found = Console(file=out)
-        self.width = (found.width or _NARROW) if out.isatty() else None
+        console_made = Console(file=out)
+        self.width = (console_made.width or _NARROW) if out.isatty() else None
         self._console = Console(file=out, width=self.width or _PLAIN_WIDTH)
 
     def put(self, text: Text, indent: int = 0, first: Text | None = None) -> None:

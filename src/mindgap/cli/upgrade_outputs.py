@@ -74,8 +74,8 @@ def json_text(upgraded: Upgrade, reduced: Sequence[ReducedChange], before: str |
 
 def _scripts(reduced: Sequence[ReducedChange], out: Path | None) -> dict[str, str]:
     """The text of each script, by the name of its file; of a model file, the command that runs it."""
-    found = [] if out is None else [(each.summary, out / each.summary.script) for each in reduced if each.summary]
-    return {made.script: made.command or file.read_text(encoding="utf-8") for made, file in found}
+    scripts = [] if out is None else [(each.summary, out / each.summary.script) for each in reduced if each.summary]
+    return {made.script: made.command or file.read_text(encoding="utf-8") for made, file in scripts}
 
 
 def print_upgrade(upgraded: Upgrade, out: TextIO) -> None:

@@ -33,10 +33,10 @@ class Numbered(Generic[_E]):
 
     def number(self, entry: _E) -> int:
         """Returns the number of an entry, and adds a new one."""
-        found = self._numbers.setdefault(entry, len(self.entries))
-        if found == len(self.entries):
+        position = self._numbers.setdefault(entry, len(self.entries))
+        if position == len(self.entries):
             self.entries.append(entry)
-        return found
+        return position
 
     def numbers(self, entries: Iterable[_E]) -> bytes:
         """Returns the number of each entry, as int32."""

@@ -123,15 +123,15 @@ def _input_codes(read: _Ints, roles: _Bytes) -> _Ints:
     position[np.argsort(roles, kind="stable")] = np.arange(len(roles))
     role = roles[read]
     order = np.argsort(role, kind="stable")
-    found = position[read[order]]
-    expected = np.empty_like(found)
-    expected[1:] = found[:-1] + 1
+    read_codes = position[read[order]]
+    expected = np.empty_like(read_codes)
+    expected[1:] = read_codes[:-1] + 1
     kinds = len(wire.ROLE_CODES)
     references, inputs = np.bincount(role, minlength=kinds), np.bincount(roles, minlength=kinds)
     first = (np.cumsum(references) - references)[references > 0]
     expected[first] = (np.cumsum(inputs) - inputs)[references > 0]
-    difference = found - expected
-    codes = np.empty_like(found)
+    difference = read_codes - expected
+    codes = np.empty_like(read_codes)
     zigzag = np.where(difference < 0, -2 * difference - 1, 2 * difference)
     codes[order] = wire.REFERENCE_KINDS * zigzag + 1 + role[order]
     return codes

@@ -217,14 +217,14 @@ def _check_grad(graph: Graph) -> None:
 
 def _check_labels(graph: Graph) -> None:
     labels = graph.labels
-    for what, found, wanted in (
+    for what, actual, wanted in (
         ("inputs", labels.inputs, len(graph.inputs)),
         ("nodes", labels.nodes, len(graph.nodes)),
         ("outputs", labels.outputs, len(graph.outputs)),
     ):
-        if found and len(found) != wanted:
-            raise GraphError(f"{len(found)} labels for {wanted} {what}: give one for each, or none")
-        if not all(type(label) is str for label in found):
+        if actual and len(actual) != wanted:
+            raise GraphError(f"{len(actual)} labels for {wanted} {what}: give one for each, or none")
+        if not all(type(label) is str for label in actual):
             raise GraphError(f"labels of {what} should be strings")
     for each in labels.decisions:
         if type(each.output) is not int or not 0 <= each.output < len(graph.outputs):

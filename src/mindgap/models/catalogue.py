@@ -62,8 +62,8 @@ class Catalogue:
 
     def entry(self, source: str, of: Pass = "forward") -> Entry:
         """Returns the entry of a source, or of the only program with that name. Raises `MindgapError`."""
-        found = self.entries("(source = ? OR name = ?) AND pass = ?", [source, source, of])
-        exact = [entry for entry in found if entry.source == source] or found
+        matching = self.entries("(source = ? OR name = ?) AND pass = ?", [source, source, of])
+        exact = [entry for entry in matching if entry.source == source] or matching
         if len(exact) == 1:
             return exact[0]
         if exact:

@@ -172,8 +172,7 @@ def _arithmetics(dtype: str) -> list[_Arithmetic]:
 def _fits(candidate: _Arithmetic, results: Iterable[tuple[_Probe, _Found]]) -> bool:
     """Returns whether the candidate is exact where the platform is, for every probe that ran."""
     return all(
-        isinstance(found, Exception) or _exactness(found, probe) == _simulated(probe, candidate)
-        for probe, found in results
+        isinstance(run, Exception) or _exactness(run, probe) == _simulated(probe, candidate) for probe, run in results
     )
 
 

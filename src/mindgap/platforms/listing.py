@@ -107,7 +107,7 @@ def list_hosts() -> list[PlatformInfo]:
     if not known:
         return []
     with ThreadPoolExecutor(len(known), "mindgap-hosts") as threads:
-        return [info for infos in threads.map(_of_host, known) for info in infos]
+        return [info for infos in threads.map(_host_platforms, known) for info in infos]
 
 
 def known_hosts() -> list[PlatformInfo]:
@@ -119,14 +119,14 @@ def _whole_host(host: Host, reason: str) -> PlatformInfo:
     return PlatformInfo(f"*@{HOST}={host.name}", "", False, reason, "", {}, {}, host=host.name)
 
 
-def _of_host(host: Host) -> list[PlatformInfo]:
+def _host_platforms(host: Host) -> list[PlatformInfo]:
     there = {name: place for name, place in places().items() if not isinstance(registered(name), BrokenBackend)}
     probes = probe_all(host, list(there.values()))
     reasons = {each.reason for each in probes.values()}
     if len(reasons) == 1 and all(not each.available for each in probes.values()):
         return [_whole_host(host, reasons.pop())]
     named = {name: PlatformName(name, {HOST: host.name}) for name in there}
-    return [_told(str(named[name]), _backend(name, host), probes[place]) for name, place in there.items()]
+    return [_info_of(str(named[name]), _backend(name, host), probes[place]) for name, place in there.items()]
 
 
 def _backend(name: str, host: Host) -> BackendInEnvironment:
@@ -205,10 +205,10 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
         availability = backend.probe()
     except Exception as error:  # what a platform does wrong is data
         availability = Availability(False, f"its probe failed: {type(error).__name__}: {error}")
-    return _told(name, backend, availability)
+    return _info_of(name, backend, availability)
 
 
-def _told(name: str, backend: Backend, found: Availability) -> PlatformInfo:
+def _info_of(name: str, backend: Backend, found: Availability) -> PlatformInfo:
     inner = isinstance(backend, (BackendInEnvironment, BackendWithoutEnvironment))
     own = backend.backend if inner else backend
     kind = type(own)

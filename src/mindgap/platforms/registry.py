@@ -158,12 +158,12 @@ def _points() -> Mapping[str, EntryPoint]:
 def _points_of(path: tuple[tuple[str, int], ...]) -> Mapping[str, EntryPoint]:
     """`path`: where packages are looked for, and when each place changed. Looking takes 20 ms."""
     points = [(_distribution(point), point) for point in entry_points(group=GROUP)]
-    found: dict[str, tuple[str, EntryPoint]] = {}
+    by_name: dict[str, tuple[str, EntryPoint]] = {}
     for name, point in sorted(points, key=lambda each: (each[0] != _OURS, each[0])):
-        owner, taken = found.setdefault(point.name, (name, point))
+        owner, taken = by_name.setdefault(point.name, (name, point))
         if taken.value != point.value:
             warnings.warn(f"platform {point.name!r} of {name} is hidden by the one of {owner}", stacklevel=4)
-    return {name: point for name, (_, point) in found.items()}
+    return {name: point for name, (_, point) in by_name.items()}
 
 
 def _changed(place: str) -> int:

@@ -114,9 +114,9 @@ def _block(rows: Sequence[Row], report: Report, sides: Mapping[str, str]) -> Blo
         "line" if LINE.search(label) else "module": place(first, report) if label else "",
         "blame": _blame(first, report, sides),
         "example": first.example.sentence if first.example else "",
-        "evidence": _by_name({name: _evidence(row) for name, row in named_rows.items()}),
+        "evidence": _text_by_name({name: _evidence(row) for name, row in named_rows.items()}),
         "message": _message(first),
-        "size": _by_name({name: size_text(row) if row.metrics else "" for name, row in named_rows.items()}),
+        "size": _text_by_name({name: size_text(row) if row.metrics else "" for name, row in named_rows.items()}),
         "advice": first.advice.replace("; ", "\n"),
         # The command reduces the captured graph, which is right here.
         "script": "" if is_of_export(first) else reduce_command(report, first),
@@ -177,7 +177,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most].rpartition(' ')[0]} …"
 
 
-def _by_name(found: Mapping[str, str]) -> str:
+def _text_by_name(found: Mapping[str, str]) -> str:
     """A text of the rows of one block, by platform or model; one line for each where they differ in it, then the
     sentences that all end with."""
     own = {name: text for name, text in found.items() if text}

@@ -56,15 +56,17 @@ _OF_EXPORT: Final[Mapping[ReasonKind, str]] = {
 def advised(row: Row) -> Row:
     """The row and its faults with advice. A fault that has some already, as from a ledger, keeps it."""
     faults = tuple(
-        dataclasses.replace(fault, advice=fault.advice or _of_culprit(row.platform, fault.culprit) or _of_export(fault))
+        dataclasses.replace(
+            fault, advice=fault.advice or _culprit_advice(row.platform, fault.culprit) or _export_advice(fault)
+        )
         for fault in row.faults
     )
-    first = faults[0].advice if faults else _of_culprit(row.platform, row.culprit)
-    parts = dict.fromkeys([first, _of_training(row), _of_what_is_not_compared(row)])
+    first = faults[0].advice if faults else _culprit_advice(row.platform, row.culprit)
+    parts = dict.fromkeys([first, _training_advice(row), _not_compared_advice(row)])
     return dataclasses.replace(row, faults=faults, advice="; ".join(filter(None, parts)))
 
 
-def _of_culprit(platform: PlatformName, culprit: Culprit | None) -> str:
+def _culprit_advice(platform: PlatformName, culprit: Culprit | None) -> str:
     """What to do about a dtype policy: how to compute as declared, where that is known, and how to accept it."""
     if not isinstance(culprit, DtypePolicy):
         return ""
@@ -73,7 +75,7 @@ def _of_culprit(platform: PlatformName, culprit: Culprit | None) -> str:
     return "; ".join(filter(None, (_remedy(platform, culprit), accept)))
 
 
-def _of_export(fault: Fault) -> str:
+def _export_advice(fault: Fault) -> str:
     """What to do about a program whose own export is wrong or fails, by its reason. A decision by data
     that no line of the program makes is the compiler's own, as in Inductor's `scan`."""
     if not isinstance(fault.culprit, SubmoduleCulprit):
@@ -104,7 +106,7 @@ def _remedy(platform: PlatformName, policy: DtypePolicy) -> str:
     return ""
 
 
-def _of_training(row: Row) -> str:
+def _training_advice(row: Row) -> str:
     """What to do about modules in training mode, which exporters treat in their own way. Of findings and refusals."""
     training = row.own_path.training if row.own_path is not None else ()
     if not training or not (row.finding or row.status == "unsupported"):
@@ -114,7 +116,7 @@ def _of_training(row: Row) -> str:
     return f"call .eval() if the model is deployed so (in training mode: {named})"
 
 
-def _of_what_is_not_compared(row: Row) -> str:
+def _not_compared_advice(row: Row) -> str:
     """What to do about a refusal, and about a row for which there was no time or no judge."""
     if row.status == "unsupported":
         ways = [other for other in alternatives(row.platform) if other.remedies == "refusals"]

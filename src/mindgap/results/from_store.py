@@ -103,7 +103,7 @@ def _report(store: Store, run: str) -> Report:
     require_whole(store, run)
     models = [
         _model(row, outcomes.get((row["model"], reference)), settings.get("sources", {}))
-        for row in _in_order(store.rows_of("models", run))
+        for row in _ordered(store.rows_of("models", run))
     ]
     report = Report(
         reference=reference,
@@ -111,7 +111,7 @@ def _report(store: Store, run: str) -> Report:
         models=tuple(models),
         rows=_rows(store, run, [model.name for model in models], settings["platforms"], outcomes),
         refused=tuple(
-            Refused(row["source"], row["reason"], row["broken"]) for row in _in_order(store.rows_of("refused", run))
+            Refused(row["source"], row["reason"], row["broken"]) for row in _ordered(store.rows_of("refused", run))
         ),
         created=about["created"].isoformat(timespec="seconds"),
         version=about["version"],
@@ -134,7 +134,7 @@ def require_whole(store: Store, run: str) -> None:
                 )
 
 
-def _in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["position"])
 
 
@@ -146,7 +146,7 @@ def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
             execution=str(json.loads(row["description"] or "{}").get(EXECUTION, "")),
             arithmetic=str(json.loads(row["description"] or "{}").get(ARITHMETIC, "")),
         )
-        for row in _in_order([each for each in store.rows_of("platforms", run) if each["fingerprint"] == ""])
+        for row in _ordered([each for each in store.rows_of("platforms", run) if each["fingerprint"] == ""])
     ]
     return tuple(replace(each, platform=recorded(each.platform)) for each in facts)
 

@@ -393,8 +393,8 @@ class Report:
             if entry.name == model and entry.reference_digests:
                 outputs[self.reference] = entry.reference_digests
         order = list(dict.fromkeys([self.reference, *(row.platform for row in self.rows)]))
-        found = sorted(equivalence_classes(outputs), key=lambda members: self.reference not in members)
-        return tuple(tuple(sorted(members, key=order.index)) for members in found)
+        sorted_classes = sorted(equivalence_classes(outputs), key=lambda members: self.reference not in members)
+        return tuple(tuple(sorted(members, key=order.index)) for members in sorted_classes)
 
     def to_json(self) -> str:
         """One JSON object; strict JSON, so that NaN and infinities are the strings "nan", "inf", "-inf"."""

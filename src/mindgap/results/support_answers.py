@@ -130,11 +130,11 @@ def rows_of(platform: PlatformName, fingerprint: str, answers: Iterable[SupportA
 
 def read_support(store: Store, platforms: Mapping[PlatformName, str]) -> SupportTable:
     """Reads the answers for platforms, given by name and fingerprint."""
-    found: dict[str, dict[Key, SupportAnswer]] = {fingerprint: {} for fingerprint in platforms.values()}
+    by_fingerprint: dict[str, dict[Key, SupportAnswer]] = {fingerprint: {} for fingerprint in platforms.values()}
     columns = ", ".join(SupportAnswer.__dataclass_fields__)
     sql = f"SELECT fingerprint, {columns} FROM support WHERE list_contains($wanted, fingerprint)"
-    for row in store.rows(sql, {"wanted": sorted(found)}):
+    for row in store.rows(sql, {"wanted": sorted(by_fingerprint)}):
         fingerprint = row.pop("fingerprint")
         answer = SupportAnswer(**row)
-        found[fingerprint][answer.key] = answer
-    return SupportTable(found, platforms)
+        by_fingerprint[fingerprint][answer.key] = answer
+    return SupportTable(by_fingerprint, platforms)

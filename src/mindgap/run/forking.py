@@ -75,7 +75,7 @@ class ForkServer:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = _in_lasting_thread(lambda: _started(theirs.fileno(), self.environment))
+            self._process = _run_in_lasting_thread(lambda: _started(theirs.fileno(), self.environment))
         self._socket.settimeout(_ANSWER_S)
         self._asked = 0
         self._ready = False
@@ -345,7 +345,7 @@ def _started(socket_fd: int, environment: Mapping[str, str]) -> subprocess.Popen
     )
 
 
-def _in_lasting_thread(call: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+def _run_in_lasting_thread(call: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
     """Calls in a thread that stays for the life of this process: the kernel kills the server when that thread ends."""
     future: Future[subprocess.Popen[bytes]] = Future()
 

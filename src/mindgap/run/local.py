@@ -233,12 +233,12 @@ def _run(
     if first_time:
         # A platform that writes its inputs does so the first time; later runs need not pay for looking.
         _check_untouched(job.graph, inputs, before)
-    found = tuple(digested(a) for a in outputs)
+    taken = tuple(digested(a) for a in outputs)
     # An executable may hand out the same buffers again, so what is kept is copied before the next run.
     small = job.want == "digests" and sum(a.nbytes for a in outputs) <= job.attach_up_to
     first = tuple(a.copy() for a in outputs) if small or job.want in ("outputs", "trace") else None
-    counts = Counter([" ".join(d.digest for d in found)])
-    repeats, differing = _repeat(executable, job, inputs, found, first, timings, counts)
+    counts = Counter([" ".join(d.digest for d in taken)])
+    repeats, differing = _repeat(executable, job, inputs, taken, first, timings, counts)
     facts = _facts(executable)
     require_taken(delegation_of(facts))
     fields: dict[str, Any] = {"status": "ok", "facts": facts}
@@ -256,7 +256,7 @@ def _run(
     if differing:
         message = f"a later run gave other outputs than the first: outputs {', '.join(map(str, sorted(differing)))}"
         fields |= {"status": "nondeterministic", "message": message, "signature": signature(message)}
-    return {**fields, "outputs": found, "arrays": first, "repeats": repeats}
+    return {**fields, "outputs": taken, "arrays": first, "repeats": repeats}
 
 
 def _traced(executable: Traceable, inputs: list[Array], numbers: Sequence[int] | None) -> tuple[Array | None, ...]:

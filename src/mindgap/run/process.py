@@ -289,7 +289,7 @@ class WorkerProcess:
         """Makes a hung worker print its Python stack, then ends it."""
         if self.link is not None:
             self._process.hang_up()
-            if not self._told() and time.monotonic() - self.link.heard > 3 * BEAT_S:
+            if not self._has_reported_end() and time.monotonic() - self.link.heard > 3 * BEAT_S:
                 return self._lost(silence())
             self.stop()
             return WorkerFailed("timeout", f"{words}, while {self.stage}", self.tail, stage=self.stage)
@@ -322,14 +322,14 @@ class WorkerProcess:
 
     def _died_there(self, link: HostLink) -> WorkerFailed:
         """Returns the error that describes why a worker on a host ended, or that its connection was lost."""
-        self._told()
+        self._has_reported_end()
         if link.ended is None:
             last = self.tail.splitlines()[-1:] or ["nothing says why"]
             return self._lost(f"the connection was lost: {last[0]}")
         self.stop()
         return self._ended(link.ended["status"], link.ended["oom"])
 
-    def _told(self) -> bool:
+    def _has_reported_end(self) -> bool:
         """Waits for the host to tell how the process there ended. Returns whether it did."""
         assert self.link is not None
         until = time.monotonic() + _TELLING_S

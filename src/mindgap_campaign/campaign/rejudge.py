@@ -70,11 +70,11 @@ def judge_again(
             case = Case(row["position"], row["model"], encode(graph, labels=False), row["graph"], "", (), row["nodes"])
             names = (plan.reference, recorded(row["platform"]))
             reference, outcome = (pool.run(case_job(plan, name, graph)) for name in names)
-            found = compare_outcomes(case.name, outcome, reference)
-            if found is None or is_traced(found, plan.limits.trace):
-                found = judges[case.index % len(judges)].row(case, outcome, reference)
-            record.row(case.digest, found, outcome)
-            return row["word"], found.word
+            judged = compare_outcomes(case.name, outcome, reference)
+            if judged is None or is_traced(judged, plan.limits.trace):
+                judged = judges[case.index % len(judges)].row(case, outcome, reference)
+            record.row(case.digest, judged, outcome)
+            return row["word"], judged.word
 
         options.steps.step("judging findings again", len(rows))
         for done, change in enumerate(threads.map(again, rows), 1):

@@ -90,13 +90,13 @@ def run(
             from mindgap_campaign.campaign.session import begin
 
             options = _survey_options(jobs, steps, support, no_support, coverage_minutes, no_coverage)
-            source: CaseSourceFactory = BundleSourceFactory(plan) if bundled else _from_catalogue(jobs, steps)
+            source: CaseSourceFactory = BundleSourceFactory(plan) if bundled else _catalogue_source(jobs, steps)
             here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if bundled else ""
             outcome = begin(
                 meant, text, where, source, shard=part, where=here, options=replace(options, store_url=store),
                 place=_place(ray),
             )  # fmt: skip
-        return _told(outcome, where, stream, as_json)
+        return _print_end(outcome, where, stream, as_json)
 
 
 @campaign.command()
@@ -114,7 +114,7 @@ def resume(directory: Directory, ray: Ray = "", jobs: Jobs = None, as_json: AsJs
 
             source, options = _source_of(folder, jobs, steps), _run_options(jobs, steps)
             outcome = resume_campaign(directory, source, options=options, place=_place(ray))
-        return _told(outcome, directory, stream, as_json)
+        return _print_end(outcome, directory, stream, as_json)
 
 
 @campaign.command()
@@ -153,7 +153,7 @@ def add(
 
             options = _survey_options(jobs, steps, support, no_support, coverage_minutes, no_coverage)
             outcome = add_platforms(directory, added, _source_of(folder, jobs, steps), options=options)
-        return _told(outcome, directory, stream, as_json)
+        return _print_end(outcome, directory, stream, as_json)
 
 
 def begin_or_resume(plan: Path, directory: Path, jobs: int) -> CampaignStatus:
@@ -163,7 +163,7 @@ def begin_or_resume(plan: Path, directory: Path, jobs: int) -> CampaignStatus:
 
     meant, text = read_plan(plan)
     with _shown() as steps:
-        source, options = _from_catalogue(jobs, steps), _run_options(jobs, steps)
+        source, options = _catalogue_source(jobs, steps), _run_options(jobs, steps)
         if directory.exists():
             return resume_campaign(directory, source, options=options)
         return begin(meant, text, directory, source, options=options)
@@ -318,7 +318,7 @@ def _place(ray: str) -> SessionPlace:
     return RayCluster(ray)
 
 
-def _from_catalogue(jobs: int | None, steps: StepTracker) -> CaseSourceFactory:
+def _catalogue_source(jobs: int | None, steps: StepTracker) -> CaseSourceFactory:
     from mindgap_campaign.campaign.variant_source_factory import VariantSourceFactory
 
     return VariantSourceFactory(jobs, steps, complain)
@@ -328,7 +328,7 @@ def _source_of(folder: CampaignDirectory, jobs: int | None, steps: StepTracker) 
     """Where the cases of a campaign that has begun come from."""
     from mindgap_campaign.campaign.cases.bundle import BundleSourceFactory
 
-    return BundleSourceFactory(folder.bundle) if folder.bundle is not None else _from_catalogue(jobs, steps)
+    return BundleSourceFactory(folder.bundle) if folder.bundle is not None else _catalogue_source(jobs, steps)
 
 
 def _run_options(jobs: int | None, steps: StepTracker) -> RunOptions:
@@ -346,7 +346,7 @@ def _survey_options(
     return replace(_run_options(jobs, steps), support=known, coverage_minutes=0.0 if no_coverage else minutes)
 
 
-def _told(found: CampaignStatus, directory: Path, out: TextIO, as_json: bool) -> int:
+def _print_end(found: CampaignStatus, directory: Path, out: TextIO, as_json: bool) -> int:
     """The end of a session: its figures, what must not be overlooked, the exit status."""
     from mindgap_campaign.campaign.state.status import warnings_of
 

@@ -36,7 +36,7 @@ _MOST_LACKING: Final = 10
 def watching(steps: StepTracker) -> Generator[None]:
     """Shows the progress of a session: a table on a terminal, a line now and then elsewhere, all on standard error."""
     over = threading.Event()
-    show = _on_terminal if sys.stderr.isatty() else _in_log
+    show = _on_terminal if sys.stderr.isatty() else _log_progress
     thread = threading.Thread(target=show, args=(steps, over), name="mindgap-progress", daemon=True)
     thread.start()
     try:
@@ -126,7 +126,7 @@ def _on_terminal(steps: StepTracker, over: threading.Event) -> None:
             screen.update(_picture(step.running) if step.running is not None else Text(step.line()))
 
 
-def _in_log(steps: StepTracker, over: threading.Event) -> None:
+def _log_progress(steps: StepTracker, over: threading.Event) -> None:
     """Logs the first step at once, each other step that lasts, one line every ten seconds, and the last counts."""
     step, last, ran, ended_with = steps.now(), time.monotonic(), None, None
     shown = step.number
@@ -174,10 +174,10 @@ def _picture(snapshot: ProgressSnapshot) -> Group:
 
 def _words(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
     """Formats rows by verdict over all platforms, the worst first."""
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for (_, word), count in counts.items():
-        found[word] += count
-    return ordered(found)
+        totals[word] += count
+    return ordered(totals)
 
 
 def _eta(seconds: float | None) -> str:

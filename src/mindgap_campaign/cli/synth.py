@@ -74,21 +74,23 @@ def synth(
         pool, made = _pool(directory, pool_file, jobs)
         merger = Merger(pool)
         with _written(described) as lines:
-            found = _described(merger, seed, Variants(count=count, sizes=(size,), mutated=mutated, large=large), lines)
+            written = _described(
+                merger, seed, Variants(count=count, sizes=(size,), mutated=mutated, large=large), lines
+            )
         figures: dict[str, Any] = {
             **made,
             **_made_of(pool_file or directory / POOL),
             "variants": count,
             "regions": len(pool),
             # A region is prepared once, when it is first drawn, however many variants follow.
-            "variants_per_second": round(count / found.cpu_seconds, 1),
+            "variants_per_second": round(count / written.cpu_seconds, 1),
             "preparing_cpu_seconds": round(merger.preparing_s, 1),
-            "distinct": len(found.distinct),
-            "bytes_of_a_description": round(found.characters / count),
-            "coverage": _coverage(pool, found.features),
+            "distinct": len(written.distinct),
+            "bytes_of_a_description": round(written.characters / count),
+            "coverage": _coverage(pool, written.features),
         }
-        figures |= _materialised(merger, found.sample[:_TIMED])
-        few = found.sample[:: max(1, len(found.sample) // run)][:run] if run else []
+        figures |= _materialised(merger, written.sample[:_TIMED])
+        few = written.sample[:: max(1, len(written.sample) // run)][:run] if run else []
         figures |= _ran([merger.assembly(variant).encode() for variant in few])
         if as_json:
             json.dump(figures, out, indent=1)
@@ -141,21 +143,21 @@ def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) 
     from mindgap_campaign.campaign.cases.case import BLOCK
     from mindgap_campaign.campaign.cases.variants import draw_block
 
-    found = _Described()
+    result = _Described()
     every = max(1, wanted.count // _TIMED)
     for block in range(-(-wanted.count // BLOCK)):
         started, prepared = time.process_time(), merger.preparing_s
         described = draw_block(merger, seed, block, wanted, lambda _, v: (v, merger.assembly(v).digest()))
-        found.cpu_seconds += time.process_time() - started - (merger.preparing_s - prepared)
-        found.sample += [variant for variant, _ in described[::every]]
+        result.cpu_seconds += time.process_time() - started - (merger.preparing_s - prepared)
+        result.sample += [variant for variant, _ in described[::every]]
         for variant, digest in described:
-            found.distinct.add(bytes.fromhex(digest))
-            found.features |= merger.features(variant)
+            result.distinct.add(bytes.fromhex(digest))
+            result.features |= merger.features(variant)
             text = variant.to_json()
-            found.characters += len(text)
+            result.characters += len(text)
             if out is not None:
                 out.write(f'{{"digest":"{digest}","variant":{text}}}\n')
-    return found
+    return result
 
 
 def _coverage(pool: RegionPool, features: Set[str]) -> dict[str, int]:

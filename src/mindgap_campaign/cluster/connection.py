@@ -202,12 +202,12 @@ def unusable_node(node: ClusterNode, error: BaseException, otherwise: str) -> Cl
 def _what_nodes_have(nodes: Sequence[ClusterNode]) -> str:
     listed: list[str] = []
     for node in nodes:
-        names = [name for name in node.resources if ("/" in name or ":" in name) and not _of_ray(name)]
+        names = [name for name in node.resources if ("/" in name or ":" in name) and not _is_ray_name(name)]
         listed.append(f"{node.address} has {', '.join(sorted(names)) or 'none'}")
     return "; ".join(listed) or "it has no node"
 
 
-def _of_ray(name: str) -> bool:
+def _is_ray_name(name: str) -> bool:
     return name.startswith(("node:", "accelerator_type:"))
 
 

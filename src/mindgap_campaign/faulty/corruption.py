@@ -30,9 +30,9 @@ def corrupted(fault: schema.Fault, result: torch.Tensor, draw: int) -> torch.Ten
     """
     match fault:
         case schema.Noise() | schema.Nondeterministic():
-            return _by_parts(result, partial(_noisy, ulp=fault.ulp, seed=fault.seed, draw=draw))
+            return _change_parts(result, partial(_noisy, ulp=fault.ulp, seed=fault.seed, draw=draw))
         case schema.FlushSubnormals():
-            return _by_parts(result, _flushed)
+            return _change_parts(result, _flushed)
         case schema.NanToZero():
             return _replaced(result, torch.isnan, 0.0)
         case schema.NanToInf():
@@ -69,7 +69,7 @@ def toward_zero(exact: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
         return _from_ordered(np.where(away, rank - np.sign(rank), rank), nearest, away)
 
     with np.errstate(over="ignore", invalid="ignore"):
-        return _by_parts(rounded, cut)
+        return _change_parts(rounded, cut)
 
 
 def lowered(operand: torch.Tensor, to: str) -> torch.Tensor:
@@ -88,7 +88,7 @@ def _parts(array: Array) -> Array:
     return flat.view(f"f{array.dtype.itemsize // 2}") if array.dtype.kind == "c" else flat
 
 
-def _by_parts(result: torch.Tensor, change: Callable[[Array], Array]) -> torch.Tensor:
+def _change_parts(result: torch.Tensor, change: Callable[[Array], Array]) -> torch.Tensor:
     """Applies a change to the real float values of a tensor, to both parts of complex ones; others stay."""
     if not (result.is_floating_point() or result.is_complex()) or result.numel() == 0:
         return result.clone()

@@ -118,7 +118,7 @@ class GroundTruth:
 
     def _locally(self, injector: FaultInjector) -> dict[int, Change]:
         """Returns the change of each affected node's results on the right operands."""
-        found: dict[int, Change] = {}
+        by_number: dict[int, Change] = {}
         injector.begin()
 
         def call(index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -128,18 +128,18 @@ class GroundTruth:
             try:
                 wrong = flatten_result(injector.call(index, function, *copies))
             except Exception:  # an injected failure, or PyTorch's on overridden arguments
-                found[index] = _UTTER
+                by_number[index] = _UTTER
                 return function(*args, **kwargs)
             right = flatten_result(function(*args, **kwargs))
             changes = [self._change(index, slot, a, b) for slot, (a, b) in enumerate(zip(right, wrong, strict=True))]
-            found[index] = Change(
+            by_number[index] = Change(
                 max((c.hard for c in changes), default=0.0), max((c.typical for c in changes), default=0.0)
             )
             return right if len(right) != 1 else right[0]
 
         with torch.no_grad():
             self._tape.run(self._inputs, call=call)
-        return found
+        return by_number
 
     def _change(self, index: int, slot: int, right: torch.Tensor | None, wrong: torch.Tensor | None) -> Change:
         still = Change(0.0, 0.0)

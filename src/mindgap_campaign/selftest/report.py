@@ -132,10 +132,10 @@ class SelftestReport:
     def to_text(self) -> str:
         """Formats the figures by kind of fault, then every case that went wrong."""
         tried = Counter(case.fault for case in self.counting)
-        found = Counter(case.fault for case in self.counting if case.found)
+        by_fault = Counter(case.fault for case in self.counting if case.found)
         right = Counter(case.fault for case in self.counting if case.right)
         lines = [f"{'fault':<34}{'counts':>7}{'found':>7}{'culprit':>8}"]
-        lines += [f"{kind:<34}{tried[kind]:>7}{found[kind]:>7}{right[kind]:>8}" for kind in sorted(tried)]
+        lines += [f"{kind:<34}{tried[kind]:>7}{by_fault[kind]:>7}{right[kind]:>8}" for kind in sorted(tried)]
         lines += [_complaint(case) for case in self.cases if _wrong(case)]
         lines += [f"skipped {graph}: {reason}" for graph, reason in self.skipped]
         lines.append(

@@ -55,10 +55,10 @@ def graph_of(name: str, seed: int, tensors: TensorStore) -> Graph:
 
 def _from_source(name: str, seed: int, tensors: TensorStore) -> Graph:
     joined = f"{name}{'&' if '?' in name else '?'}seed={seed}"
-    for _, found in capture_source(joined, tensors):
-        if isinstance(found, Graph):
-            return found
-        raise MindgapError(found.reason)
+    for _, graph in capture_source(joined, tensors):
+        if isinstance(graph, Graph):
+            return graph
+        raise MindgapError(graph.reason)
     raise MindgapError("the source is empty")
 
 

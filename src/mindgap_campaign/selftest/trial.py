@@ -83,8 +83,8 @@ class _FaultComparison:
         graph = self._ground.graph
         faults = faults_for(graph, seed, limit)
         benign = benign_for(graph, self._ground.rounding_operators(), seed)
-        found = [self._case(number, case) for number, case in enumerate([*benign, *faults])]
-        return [row for row in found if row is not None]
+        cases = [self._case(number, case) for number, case in enumerate([*benign, *faults])]
+        return [row for row in cases if row is not None]
 
     def _case(self, number: int, case: FaultCase) -> CaseRow | None:
         """Tries one case. Returns None if the fault changes nothing."""

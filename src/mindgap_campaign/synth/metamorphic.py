@@ -133,13 +133,13 @@ def _identities(flow: DataFlow, rng: random.Random, rules: Rules) -> list[Mutant
             steps = rule.steps(Ref(value), spec)
             if steps is None:
                 continue
-            draft = apply(graph, [_before(node, index, steps, value)])
+            draft = apply(graph, [_insert_before(node, index, steps, value)])
             mutants.append(Mutant(f"identity: {rule.name}", "exact", draft, _straight(graph)))
             break
     return mutants
 
 
-def _before(node: Node, index: int, steps: tuple[DraftCall, ...], value: int) -> Rewrite:
+def _insert_before(node: Node, index: int, steps: tuple[DraftCall, ...], value: int) -> Rewrite:
     """Inserts steps between a node and one of its operands."""
     made = sum(step.slots for step in steps)
     results = tuple(Ref(-1 - made - slot) for slot in range(len(node.outputs)))

@@ -37,10 +37,10 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         for name, node in zip(part.original_module.graph_signature.user_inputs, call.args[1:], strict=True)
         if name in read
     ]
-    found, status = tosa_reference_model.run(part.processed_bytes, arrays)
+    outputs, status = tosa_reference_model.run(part.processed_bytes, arrays)
     assert status == tosa_reference_model.GraphStatus.TOSA_VALID, status
     results = []
-    for array, declared in zip(found, call.meta["val"], strict=True):
+    for array, declared in zip(outputs, call.meta["val"], strict=True):
         order = declared.dim_order()
         held = torch.as_tensor(array).reshape([declared.shape[each] for each in order])
         results.append(held.permute([order.index(each) for each in range(len(order))]))

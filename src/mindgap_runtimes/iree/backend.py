@@ -91,8 +91,8 @@ class IreePlatform:
         except Exception as error:
             raise Fallback(f"IREE opens no device: {str(error).strip()}") from error
         number = thread_count(options)
-        if number is not None and (found := _workers(number)) != number:
-            raise Fallback(f"IREE runs {found} threads, not {number}")
+        if number is not None and (workers := _workers(number)) != number:
+            raise Fallback(f"IREE runs {workers} threads, not {number}")
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `workers`: the threads of IREE's task system.

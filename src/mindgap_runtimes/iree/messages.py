@@ -35,7 +35,7 @@ def read(error: BaseException) -> Reading:
     """Classifies an exception. `operator`: the operator of ATen, or of MLIR, that the message is about."""
     message = str(error)
     row = TABLE.find(message, type(error).__name__)
-    named = [found["name"] or found["operation"] for found in _OPERATOR.finditer(message)]
+    named = [match["name"] or match["operation"] for match in _OPERATOR.finditer(message)]
     return Reading(
         "failure" if row is None else row.kind, row, "", next((each for each in named if each.startswith("aten.")), "")
     )

@@ -159,12 +159,12 @@ class ExecutionProvider:
 
     def described_device(self) -> dict[str, Any]:
         """The plug-in's description of the device that it runs on; nothing for a provider within ONNX Runtime."""
-        found = self.device()
-        if found is None:
+        info = self.device()
+        if info is None:
             return {}
-        facts = {key: value for key, value in dict(found.ep_metadata).items() if key != "library_path"}
-        kind = str(found.device.type).rpartition(".")[2]
-        return {"provider_device": {"type": kind, "vendor": found.device.vendor, "maker": found.ep_vendor, **facts}}
+        facts = {key: value for key, value in dict(info.ep_metadata).items() if key != "library_path"}
+        kind = str(info.device.type).rpartition(".")[2]
+        return {"provider_device": {"type": kind, "vendor": info.device.vendor, "maker": info.ep_vendor, **facts}}
 
     def plugin_versions(self) -> dict[str, str]:
         """The distributions that bring a plug-in's module, with their versions; nothing for a provider within ONNX

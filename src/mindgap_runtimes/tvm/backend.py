@@ -127,15 +127,17 @@ class TvmExecutable:
 
         try:
             given = [self._tvm.runtime.tensor(np.array(inputs[number], order="C")) for number in self._fed]
-            found = self._machine["main"](*given)
-            if len(found) != len(self._graph.outputs):
-                raise RunFailure(f"TVM returned {len(found)} results, not {len(self._graph.outputs)}")
-            return [np.array(each.numpy(), order="C") for each in found]
+            results = self._machine["main"](*given)
+            if len(results) != len(self._graph.outputs):
+                raise RunFailure(f"TVM returned {len(results)} results, not {len(self._graph.outputs)}")
+            return [np.array(each.numpy(), order="C") for each in results]
         except Exception as error:
             if isinstance(error, (MemoryError, RunFailure)):
                 raise
-            found = messages.read(error)
-            raise running_error(found.kind, messages.text(error), messages.aten_operator(found, self._graph)) from error
+            results = messages.read(error)
+            raise running_error(
+                results.kind, messages.text(error), messages.aten_operator(results, self._graph)
+            ) from error
 
 
 def properties(options: Options) -> dict[str, str | int]:

@@ -130,7 +130,7 @@ def coverage(
             return
         from mindgap_surveys.support.matrix import matrix_of
 
-        surveyed = _asked(wanted, catalogue, store, limit, jobs, judge, common=not all_forms)
+        surveyed = _surveyed(wanted, catalogue, store, limit, jobs, judge, common=not all_forms)
         matrix = matrix_of(surveyed) if limit != 0 else matrix_of(surveyed, _NOT_STORED)
         lists = measured_lists(matrix) if static else None
         if as_json:
@@ -172,12 +172,12 @@ def _require_any(platforms: Sequence[PlatformName], start: bool) -> None:
     if not start:
         return
     probed = {platform: backend.probe() for platform, backend in backends.items()}
-    if not any(found.available for found in probed.values()):
-        why = "; ".join(f"{platform}: {found.reason}" for platform, found in probed.items())
+    if not any(probe.available for probe in probed.values()):
+        why = "; ".join(f"{platform}: {probe.reason}" for platform, probe in probed.items())
         raise PlatformError(f"no platform could be asked: {why}")
 
 
-def _asked(
+def _surveyed(
     platforms: Sequence[PlatformName], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int,
     compare: bool, common: bool,
 ) -> SurveyResult:  # fmt: skip

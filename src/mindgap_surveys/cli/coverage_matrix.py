@@ -91,8 +91,8 @@ def write_page(file: Path, matrix: Matrix, lists: MeasuredLists | None) -> None:
     from mindgap import __version__
     from mindgap_surveys.report.coverage_page import coverage_page
 
-    listed, found = ((), ()) if lists is None else (lists.lists, lists.disagreements)
-    write_file(file, coverage_page(matrix, __version__, listed, found))
+    listed, disagreements = ((), ()) if lists is None else (lists.lists, lists.disagreements)
+    write_file(file, coverage_page(matrix, __version__, listed, disagreements))
 
 
 def matrix_csv(matrix: Matrix) -> str:

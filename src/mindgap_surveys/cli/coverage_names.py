@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 def print_names(platforms: Sequence[PlatformName], as_json: bool, out: TextIO) -> None:
     """Runs a sample of each name on each platform that is available, and prints what came of it."""
-    found = _run(platforms)
+    name_runs = _run(platforms)
     if as_json:
         json.dump(
-            [{"platform": platform, "names": [asdict(each) for each in runs]} for platform, runs in found.items()],
+            [{"platform": platform, "names": [asdict(each) for each in runs]} for platform, runs in name_runs.items()],
             out, indent=1,
         )  # fmt: skip
         out.write("\n")
         return
     page = console(out)
     table = plain_table("platform", "names", "run", "as a graph", "as a program only", "not run")
-    for platform, runs in found.items():
+    for platform, runs in name_runs.items():
         how = [each.how for each in runs]
         counts = [how.count(each) for each in ("graph", "program", "not run")]
         table.add_row(platform, str(len(runs)), str(counts[0] + counts[1]), *map(str, counts))
     page.print(table)
-    for platform, runs in found.items():
+    for platform, runs in name_runs.items():
         left = [each for each in runs if each.how != "graph"]
         if not left:
             continue

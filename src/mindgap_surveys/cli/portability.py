@@ -187,11 +187,11 @@ def _captured(
 
     for program in subjects([source], [], client):
         try:
-            found, left = captured_calls(program.graph(), path, tensors)
+            calls, left = captured_calls(program.graph(), path, tensors)
         except RuntimeError as error:
             raise MindgapError(str(error)) from error
         left_out += left
-        for each in found:
+        for each in calls:
             name = f"{program.name}, call {next(numbers)}"
             yield Subject(name, lambda graph=each.graph: graph, in_process=False), each.op, each.places
 

@@ -186,7 +186,7 @@ class Decoding:
             inputs = [*given, *(materialise(each, self._tensors) for each in graph.inputs[len(given) :])]
             judge = AnswerJudge(graph, inputs, platform, pool, alone, notes)
             answers = [self._answer(judge, each, run, alone) for each, run in self._runs(model)]
-            answers += self._of_texts(judge, texts, alone)
+            answers += self._generated_answers(judge, texts, alone)
             return Decoded(tuple(answers), () if platform == CPU_EAGER else self._divergences(model, judge))
 
     def _runs(self, model: CachedModel) -> Iterator[tuple[Condition, Callable[[], tuple[Array, ...]]]]:
@@ -230,14 +230,16 @@ class Decoding:
         """The token that each step chooses, int64 [steps]."""
         return np.argmax(answer[0][0, self._prompt - 1 :], -1)
 
-    def _of_texts(self, judge: AnswerJudge, texts: Sequence[GeneratedText], alone: Sequence[Array]) -> Iterator[Answer]:
+    def _generated_answers(
+        self, judge: AnswerJudge, texts: Sequence[GeneratedText], alone: Sequence[Array]
+    ) -> Iterator[Answer]:
         """Compares what `generate` gave: the first with the logits of the whole text, others with the first."""
         if not texts:
             return
         if texts[0].error:
             yield Answer(Condition("generate", texts[0].label), "not_run", detail=texts[0].error)
             return
-        base = self._from_text(texts[0], alone)
+        base = self._decode_text(texts[0], alone)
         yield judge.answer(Condition("generate", "alone"), base, alone, _first_other(texts[0].tokens, self.chosen))
         for text in texts[1:]:
             if text.error:
@@ -247,11 +249,11 @@ class Decoding:
             # After another token, the logits are of another text.
             end = token or self._steps
             yield judge.answer(
-                Condition("generate", text.label), self._from_text(text, alone, end),
-                self._from_text(texts[0], alone, end), token,
+                Condition("generate", text.label), self._decode_text(text, alone, end),
+                self._decode_text(texts[0], alone, end), token,
             )  # fmt: skip
 
-    def _from_text(self, text: GeneratedText, alone: Sequence[Array], end: int | None = None) -> tuple[Array, ...]:
+    def _decode_text(self, text: GeneratedText, alone: Sequence[Array], end: int | None = None) -> tuple[Array, ...]:
         """The answer alone, with the logits of a generated text as long as it has the tokens of `ids`."""
         steps = min(_first_other(text.tokens, self.chosen) or self._steps, end or self._steps)
         logits = alone[0].copy()

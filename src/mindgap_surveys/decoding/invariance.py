@@ -186,9 +186,9 @@ def ask(
                         raise
                     answers += [Answer(each, "not_run", detail=str(error)) for each in tried]
                     continue
-                found = [run.answer(each) for each in tried]
-                answers += found
-                choices += _choices(one, found, named, pool, deadline_s, notes)
+                given_answers = [run.answer(each) for each in tried]
+                answers += given_answers
+                choices += _choices(one, given_answers, named, pool, deadline_s, notes)
         mapped = _kernels(captured, named, pool, deadline_s, notes) if kernels else []
     decoded = Decoded() if decoding is None else _decoded(decoding, named, notes, texts)
     return Invariance(
@@ -330,14 +330,16 @@ class _Run:
         job = Job(name, graph, want="outputs", deadline_s=self.deadline_s, inputs=self.asked.given(condition))
         if condition.beside:
             with WorkerPool([name], tensors=self.tensors) as other:
-                return _beside(lambda: self.pool.run(replace(job, repeat=8)), lambda: other.run(replace(job, repeat=8)))
+                return _run_during(
+                    lambda: self.pool.run(replace(job, repeat=8)), lambda: other.run(replace(job, repeat=8))
+                )
         if not condition.fresh:
             return self.pool.run(replace(job, repeat=2))
         with WorkerPool([name], tensors=self.tensors, forks=False) as pool:
             return pool.run(job)
 
 
-def _beside(run: Callable[[], Outcome], other: Callable[[], Outcome]) -> Outcome:
+def _run_during(run: Callable[[], Outcome], other: Callable[[], Outcome]) -> Outcome:
     """Runs a job while another process runs its own again and again; it has loaded what it runs before.
 
     Raises `MindgapError` where the other process does not run it.

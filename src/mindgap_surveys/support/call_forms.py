@@ -89,7 +89,7 @@ def in_place(graph: Graph) -> Iterator[Graph]:
         return
     target = graph.inputs[first.index].spec
     fits = (target.dtype, target.shape) == (gives.dtype, gives.shape) and 0 not in target.stride
-    for op in _in_place_of(node.op):
+    for op in _in_place_overloads(node.op):
         # What only changes a shape need not fit: a sample that keeps its shape would be an odd one.
         if fits or is_layout_change(op):
             call = one_call(
@@ -100,7 +100,7 @@ def in_place(graph: Graph) -> Iterator[Graph]:
 
 
 @cache
-def _in_place_of(op: str) -> tuple[str, ...]:
+def _in_place_overloads(op: str) -> tuple[str, ...]:
     namespace, packet, _ = op.split(".")
     in_place_packet: Any = getattr(getattr(torch.ops, namespace), f"{packet}_", None)
     names: list[str] = []

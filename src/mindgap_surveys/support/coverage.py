@@ -57,7 +57,7 @@ def operator_coverage(keys: Iterable[Key], answers: Mapping[Key, SupportAnswer])
         by_packet.setdefault(packet_of(op), []).append(word)
     lacks = [lack for op, group in by_op.items() for lack in _lacks(op, group, words, answers)]
     return OperatorCoverage(
-        packets=_counts(_best(found) for found in by_packet.values()),
+        packets=_counts(_best(words_of) for words_of in by_packet.values()),
         overloads=_counts(overloads.values()),
         calls=_counts(words.values()),
         dtypes={dtype: _running(dtype, words) for dtype in DTYPES},

@@ -139,17 +139,17 @@ def _ask(
             answered.untried += len(keys)
             continue
         before, began = answered.asked, time.monotonic()
-        found = survey_platforms(
+        result = survey_platforms(
             [platform], [probe for probe in cases.probes if probe.key in keys], store, budget_s=budget, pool=pool,
             on_progress=lambda name, done, total, what, before=before: on_progress(name, before + done, len(unknown)),
         )  # fmt: skip
-        if platform.host and platform in found.absent:
-            raise HostProblem(found.absent[platform])
-        left = len(found.untried.get(platform, ()))
+        if platform.host and platform in result.absent:
+            raise HostProblem(result.absent[platform])
+        left = len(result.untried.get(platform, ()))
         answered.asked += len(keys) - left
         answered.untried += left
         answered.seconds += time.monotonic() - began
-        answered.support = found.support
+        answered.support = result.support
     on_progress(platform, len(unknown), len(unknown))
 
 

@@ -84,8 +84,8 @@ class Cell:
     @property
     def policy(self) -> str:
         """The dtype policy of the platform that explains the difference: `float32 computed in bfloat16`."""
-        found = policy_of(self.culprit)
-        return found.words if found is not None else ""
+        policy_name = policy_of(self.culprit)
+        return policy_name.words if policy_name is not None else ""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class Matrix:
 
     def counts(self, platform: PlatformName) -> Mapping[CellWord, int]:
         """Returns how many cells of a platform have each word."""
-        found = Counter(cell.word for cell in self.cells[platform].values())
-        return {word: found[word] for word in CELL_WORDS}
+        by_word = Counter(cell.word for cell in self.cells[platform].values())
+        return {word: by_word[word] for word in CELL_WORDS}
 
     def measured(self, platform: PlatformName) -> int:
         """Returns how many cells of a platform have an answer."""

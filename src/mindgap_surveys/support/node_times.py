@@ -63,13 +63,15 @@ def node_times(
     try:
         for platform in platforms:
             if platform in PROFILED:
-                times[platform] = _asked(client, source, platform, repeat, deadline_s)
+                times[platform] = _measured_times(client, source, platform, repeat, deadline_s)
     finally:
         client.close()
     return times
 
 
-def _asked(client: WorkerClient, source: str, platform: str, repeat: int, deadline_s: float) -> list[NodeTime] | str:
+def _measured_times(
+    client: WorkerClient, source: str, platform: str, repeat: int, deadline_s: float
+) -> list[NodeTime] | str:
     header = {"kind": "profile", "source": source, "platform": platform, "repeat": repeat}
     try:
         answer = client.ask(header, (), RequestLimits(deadline_s), "profiling").header
@@ -106,7 +108,7 @@ Run = Sequence[tuple[str, int, float]]
 
 def nodes_of(runs: Sequence[Run]) -> list[NodeTime]:
     """Returns the nodes of each kind with the median of their seconds over runs, those that take longest first."""
-    totals = list(map(_by_kind, runs))
+    totals = list(map(_times_by_kind, runs))
     times: list[NodeTime] = []
     for kind in dict.fromkeys(kind for run in totals for kind in run):
         ran = [run.get(kind, (0, 0.0)) for run in totals]
@@ -114,7 +116,7 @@ def nodes_of(runs: Sequence[Run]) -> list[NodeTime]:
     return sorted(times, key=lambda each: (-each.seconds, each.kind))
 
 
-def _by_kind(run: Run) -> dict[str, tuple[int, float]]:
+def _times_by_kind(run: Run) -> dict[str, tuple[int, float]]:
     totals: dict[str, tuple[int, float]] = {}
     for kind, count, seconds in run:
         before = totals.get(kind, (0, 0.0))
@@ -122,7 +124,7 @@ def _by_kind(run: Run) -> dict[str, tuple[int, float]]:
     return totals
 
 
-def _of_eager(program: FlatProgram, repeat: int) -> list[Run]:
+def _eager_runs(program: FlatProgram, repeat: int) -> list[Run]:
     """By torch.profiler: the time of each operator without that of the operators that it calls."""
     import torch
 
@@ -136,7 +138,7 @@ def _of_eager(program: FlatProgram, repeat: int) -> list[Run]:
     return runs[1:]
 
 
-def _of_onnxruntime(program: FlatProgram, repeat: int) -> list[Run]:
+def _onnxruntime_runs(program: FlatProgram, repeat: int) -> list[Run]:
     """By the profile of a session of ONNX Runtime: its kernels, after its optimisations."""
     import torch
 
@@ -160,7 +162,7 @@ def _of_onnxruntime(program: FlatProgram, repeat: int) -> list[Run]:
     return [[(kind, 1, median(each[1:] or each) * len(each) / (repeat + 1)) for (kind, _), each in durations.items()]]
 
 
-def _of_openvino(program: FlatProgram, repeat: int) -> list[Run]:
+def _openvino_runs(program: FlatProgram, repeat: int) -> list[Run]:
     """By `get_profiling_info` of OpenVINO: the nodes of the compiled model that ran."""
     import torch
 
@@ -180,5 +182,5 @@ def _of_openvino(program: FlatProgram, repeat: int) -> list[Run]:
 
 #: Platforms whose runtimes have a profiler that separates nodes.
 PROFILED: Final[Mapping[str, Callable[[FlatProgram, int], list[Run]]]] = {
-    "cpu/eager": _of_eager, "onnxruntime/cpu": _of_onnxruntime, "openvino/cpu": _of_openvino,
+    "cpu/eager": _eager_runs, "onnxruntime/cpu": _onnxruntime_runs, "openvino/cpu": _openvino_runs,
 }  # fmt: skip

@@ -61,9 +61,9 @@ class StaticList:
 
     def counts(self, ops: Iterable[str]) -> Mapping[StaticWord, int]:
         """Returns how many of the overloads have each word."""
-        found = Counter(map(self.word, ops))
+        by_word = Counter(map(self.word, ops))
         words: tuple[StaticWord, ...] = ("kernel", "composite", "none", "unknown")
-        return {word: found[word] for word in words}
+        return {word: by_word[word] for word in words}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ def _translated(functions: Mapping[object, object]) -> list[str]:
 def _openvino() -> StaticList:
     from openvino.frontend.pytorch.torchdynamo import op_support
 
-    return _from_text("OpenVINO", "openvino", Path(str(op_support.__file__)))
+    return _list_from_text("OpenVINO", "openvino", Path(str(op_support.__file__)))
 
 
 def _executorch() -> StaticList:
@@ -231,7 +231,7 @@ def _tvm() -> StaticList:
 
 def _torchax() -> StaticList:
     file = _site_packages("jax") / "torchax/ops/jaten.py"
-    return _from_text("torchax", _version_in("jax", "torchax"), file)
+    return _list_from_text("torchax", _version_in("jax", "torchax"), file)
 
 
 _READERS: Final[Mapping[str, Callable[[], StaticList]]] = {
@@ -246,7 +246,7 @@ _LIST_OF: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def _from_text(name: str, package: str, file: Path) -> StaticList:
+def _list_from_text(name: str, package: str, file: Path) -> StaticList:
     """Reads the overloads `torch.ops.aten.X.Y` that a file names; a packet alone is all of its overloads."""
     overloads = {(packet, overload) for packet, overload in _ATEN.findall(file.read_text(encoding="utf-8"))}
     words: dict[str, StaticWord] = {}

@@ -161,13 +161,13 @@ def _convolution(name: str, dimensions: int) -> RepeatedCall:
     return RepeatedCall(function.__name__, "switched", call, lambda: (_x(*_SHAPES[dimensions]),))
 
 
-def _of_shape(name: str, listed: Listed, call: Callable[..., Any], *shapes: tuple[int, ...]) -> RepeatedCall:
+def _shaped(name: str, listed: Listed, call: Callable[..., Any], *shapes: tuple[int, ...]) -> RepeatedCall:
     return RepeatedCall(name, listed, call, lambda: tuple(_x(*shape) for shape in shapes))
 
 
 CALLS: Final = (
     *(_convolution(name, n) for name in ("conv", "conv_transpose") for n in (1, 2, 3)),
-    *(_of_shape(f"replication_pad{n}d backward", "switched", _padded("replication", n), _SHAPES[n]) for n in (1, 2, 3)),
+    *(_shaped(f"replication_pad{n}d backward", "switched", _padded("replication", n), _SHAPES[n]) for n in (1, 2, 3)),
     RepeatedCall("index backward", "switched", lambda x, i, v: torch.zeros_like(x).index_put((i,), v, True), _rows),
     RepeatedCall("index_put", "switched", lambda x, i, v: x.index_put((i,), v), _rows),
     RepeatedCall("index_put accumulate", "switched", lambda x, i, v: x.index_put((i,), v, True), _rows),
@@ -201,12 +201,12 @@ CALLS: Final = (
     RepeatedCall("adaptive_max_pool2d backward", "refused", _adaptive_max, _image),
     RepeatedCall("fractional_max_pool2d backward", "refused", lambda x: _fractional(x, 2), _image),
     RepeatedCall("fractional_max_pool3d backward", "refused", lambda x: _fractional(x, 3), _volume),
-    *(_of_shape(f"max_unpool{n}d", "refused", _unpooled(n), _SHAPES[n]) for n in (1, 2, 3)),
+    *(_shaped(f"max_unpool{n}d", "refused", _unpooled(n), _SHAPES[n]) for n in (1, 2, 3)),
     *(
-        _of_shape(f"interpolate {mode} backward", "refused", _resized(mode, n), _SHAPES[n])
+        _shaped(f"interpolate {mode} backward", "refused", _resized(mode, n), _SHAPES[n])
         for mode, n in (("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
     ),
-    *(_of_shape(f"reflection_pad{n}d backward", "refused", _padded("reflection", n), _SHAPES[n]) for n in (1, 2, 3)),
+    *(_shaped(f"reflection_pad{n}d backward", "refused", _padded("reflection", n), _SHAPES[n]) for n in (1, 2, 3)),
     RepeatedCall("nll_loss", "refused", functional.nll_loss, lambda: (_x(2048, 16), _at(16, 2048))),
     RepeatedCall("ctc_loss backward", "refused", _ctc_backward, _ctc),
     RepeatedCall(
@@ -225,24 +225,24 @@ CALLS: Final = (
     ),
     RepeatedCall("cumsum", "refused", lambda x: x.cumsum(0), lambda: (_x(_N),)),
     *(
-        _of_shape(name, "accumulates", call, (_N * 2,))
+        _shaped(name, "accumulates", call, (_N * 2,))
         for name, call in (
             ("sum", torch.sum), ("mean", torch.mean), ("var", torch.var), ("norm", torch.linalg.vector_norm),
             ("logsumexp", lambda x: x.logsumexp(0)), ("softmax", lambda x: x.softmax(0)),
             ("cumprod", lambda x: (1 + x / _N).cumprod(0)), ("prod", lambda x: (1 + x / _N).prod()),
         )
     ),
-    _of_shape("dot", "accumulates", torch.dot, (_N,), (_N,)),
-    _of_shape("mm", "accumulates", torch.mm, (64, 512), (512, 64)),
-    _of_shape("bmm", "accumulates", torch.bmm, (8, 32, 128), (8, 128, 32)),
-    _of_shape("linear", "accumulates", functional.linear, (32, 512), (64, 512), (64,)),
-    _of_shape("scaled_dot_product_attention", "accumulates", functional.scaled_dot_product_attention,
+    _shaped("dot", "accumulates", torch.dot, (_N,), (_N,)),
+    _shaped("mm", "accumulates", torch.mm, (64, 512), (512, 64)),
+    _shaped("bmm", "accumulates", torch.bmm, (8, 32, 128), (8, 128, 32)),
+    _shaped("linear", "accumulates", functional.linear, (32, 512), (64, 512), (64,)),
+    _shaped("scaled_dot_product_attention", "accumulates", functional.scaled_dot_product_attention,
               (1, 4, 64, 32), (1, 4, 64, 32), (1, 4, 64, 32)),
-    _of_shape("layer_norm", "accumulates", lambda x: functional.layer_norm(x, x.shape[1:]), (64, 512)),
-    _of_shape("group_norm", "accumulates", lambda x: functional.group_norm(x, 4), (4, 16, 24, 24)),
-    _of_shape("batch_norm training", "accumulates",
+    _shaped("layer_norm", "accumulates", lambda x: functional.layer_norm(x, x.shape[1:]), (64, 512)),
+    _shaped("group_norm", "accumulates", lambda x: functional.group_norm(x, 4), (4, 16, 24, 24)),
+    _shaped("batch_norm training", "accumulates",
               lambda x: functional.batch_norm(x, None, None, training=True), (4, 16, 24, 24)),
-    _of_shape("mse_loss", "accumulates", functional.mse_loss, (_N,), (_N,)),
+    _shaped("mse_loss", "accumulates", functional.mse_loss, (_N,), (_N,)),
     RepeatedCall("cross_entropy", "accumulates", functional.cross_entropy, lambda: (_x(2048, 16), _at(16, 2048))),
     RepeatedCall(
         "embedding_bag sum", "accumulates",

@@ -62,10 +62,10 @@ def sample_calls(name: str) -> list[Sample]:
 
 def sample_database() -> Mapping[str, tuple[str, ...]]:
     """Returns the names of PyTorch's sample database, each with its variants (`div`: `div.no_rounding_mode`, …)."""
-    found: dict[str, list[str]] = {}
+    by_operator: dict[str, list[str]] = {}
     for variant, info in _operators().items():
-        found.setdefault(info.name, []).append(variant)
-    return {name: tuple(variants) for name, variants in sorted(found.items())}
+        by_operator.setdefault(info.name, []).append(variant)
+    return {name: tuple(variants) for name, variants in sorted(by_operator.items())}
 
 
 def run_sample(variant: str) -> None:

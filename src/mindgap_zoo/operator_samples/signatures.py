@@ -50,7 +50,7 @@ def signatures_of(full: str) -> tuple[Signature, ...]:
         return ()
     if inspect.isclass(function) or inspect.isfunction(function):
         try:
-            return _of_python(inspect.signature(function), skipped)
+            return _python_signatures(inspect.signature(function), skipped)
         except (TypeError, ValueError):
             return ()
     packet: Any = getattr(torch.ops.aten, getattr(function, "__name__", ""), None)
@@ -59,7 +59,7 @@ def signatures_of(full: str) -> tuple[Signature, ...]:
     schemas = [each for each in schemas if not any(a.name == "out" for a in each.arguments)]
     # TorchScript has overloads for numbers and lists too: `log.int_int`, `mul.left_t`.
     of_tensors = [each for each in schemas if each.arguments and "Tensor" in str(each.arguments[0].type)]
-    return tuple(_of_schema(each, skipped) for each in of_tensors or schemas)
+    return tuple(_schema_signatures(each, skipped) for each in of_tensors or schemas)
 
 
 def is_tensor_method(name: str, positional: int, keywords: Iterable[str], complete: bool = True) -> bool:
@@ -119,7 +119,7 @@ def _object(full: str) -> Any:
     return getattr(holder, name, None)
 
 
-def _of_python(signature: inspect.Signature, skipped: int) -> tuple[Signature, ...]:
+def _python_signatures(signature: inspect.Signature, skipped: int) -> tuple[Signature, ...]:
     parameters = list(signature.parameters.values())[skipped:]
     if any(each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in parameters):
         return ()
@@ -128,7 +128,7 @@ def _of_python(signature: inspect.Signature, skipped: int) -> tuple[Signature, .
     return (Signature(_renamed(positional), dict(zip(_renamed(defaults), defaults.values(), strict=True))),)
 
 
-def _of_schema(schema: Any, skipped: int) -> Signature:
+def _schema_signatures(schema: Any, skipped: int) -> Signature:
     parameters = list(schema.arguments)[skipped:]
     positional = _renamed(each.name for each in parameters if not each.kwarg_only)
     names = _renamed(each.name for each in parameters)

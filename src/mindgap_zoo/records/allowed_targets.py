@@ -97,7 +97,7 @@ class UnknownTarget(Exception):
 @cache
 def function(target: str) -> Callable[..., Any]:
     """Returns the function that a `call_function` target names. Raises `UnknownTarget`."""
-    function_found = _EXACT.get(target) or _of_a_family(target)
+    function_found = _EXACT.get(target) or _family_function(target)
     if not callable(function_found) or isinstance(function_found, type):
         raise UnknownTarget(target)
     return function_found
@@ -119,7 +119,7 @@ def attribute(name: str) -> str:
     raise UnknownTarget(f"Tensor.{name}")
 
 
-def _of_a_family(target: str) -> Any:
+def _family_function(target: str) -> Any:
     family, _, name = target.rpartition(".")
     private = name.startswith("_")
     if name in _DENIED:

@@ -113,14 +113,14 @@ class _Functions:
         tl = _triton("language")
 
         if name in _IN_NUMPY:
-            return _by_numpy(getattr(np, _IN_NUMPY[name]))
+            return _numpy_function(getattr(np, _IN_NUMPY[name]))
         if hasattr(tl.math, name):
             return getattr(tl.math, name)
         self._seen().refused.append(f"the function {name} of the maker's library")
         raise NoInterpretation(name)
 
 
-def _by_numpy(function: Any) -> Callable[..., Any]:
+def _numpy_function(function: Any) -> Callable[..., Any]:
     def call(*operands: Any, **ignored: Any) -> Any:
         tl, make = _triton("language"), _triton("runtime.interpreter").TensorHandle
 

@@ -119,15 +119,15 @@ def _refusal(node: ast.AST, names: set[str]) -> str:
 def _arguments(tree: ast.AST) -> Iterator[str]:
     """The names of arguments in `args["name"]`, `args.get("name")` and `"name" in args`."""
     for node in ast.walk(tree):
-        found: ast.AST | None = None
+        index: ast.AST | None = None
         if isinstance(node, ast.Subscript) and _is_args(node.value):
-            found = node.slice
+            index = node.slice
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_args(node.func.value):
-            found = node.args[0] if node.args else None
+            index = node.args[0] if node.args else None
         elif isinstance(node, ast.Compare) and _is_args(node.comparators[0]):
-            found = node.left
-        if isinstance(found, ast.Constant) and isinstance(found.value, str):
-            yield found.value
+            index = node.left
+        if isinstance(index, ast.Constant) and isinstance(index.value, str):
+            yield index.value
 
 
 def _is_args(node: ast.AST) -> bool:

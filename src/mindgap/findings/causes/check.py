@@ -53,18 +53,20 @@ def reproducers_of(path: Path) -> Sequence[ListedReproducer]:
     """
     if path.suffix == ".toml":
         issues = Ledger.load(path).issues
-        found = [ListedReproducer(str(issue), path.parent / issue.script if issue.script else None) for issue in issues]
+        listed = [
+            ListedReproducer(str(issue), path.parent / issue.script if issue.script else None) for issue in issues
+        ]
     elif path.is_dir() and not (path / FILE_NAME).exists():
-        found = [ListedReproducer(str(file.relative_to(path)), file) for file in sorted(path.rglob("*.py"))]
+        listed = [ListedReproducer(str(file.relative_to(path)), file) for file in sorted(path.rglob("*.py"))]
     elif path.is_dir() or path.name == FILE_NAME:
         file = path / FILE_NAME if path.is_dir() else path
         shown = [(cause.title, cause.findings[0]) for cause in read_causes(file) if cause.findings]
-        found = [ListedReproducer(title, file.parent / each.script, each.platform) for title, each in shown]
+        listed = [ListedReproducer(title, file.parent / each.script, each.platform) for title, each in shown]
     else:
         raise MindgapError(f"{path} is no ledger (.toml), no {FILE_NAME} and no directory of scripts")
-    if not found:
+    if not listed:
         raise MindgapError(f"{path} holds no reproducer: nothing was checked")
-    return found
+    return listed
 
 
 def check_reproducers(

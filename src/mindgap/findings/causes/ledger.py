@@ -61,9 +61,9 @@ class Match:
 
     def applies(self, platforms: Iterable[PlatformName], versions: VersionsOf) -> bool:
         """Whether one of the platforms is meant, with versions of packages that fit `versions`."""
-        return any(self.is_of((name,)) and self._of_version(versions(name)) for name in platforms)
+        return any(self.is_of((name,)) and self._fits_version(versions(name)) for name in platforms)
 
-    def _of_version(self, versions: Mapping[str, str]) -> bool:
+    def _fits_version(self, versions: Mapping[str, str]) -> bool:
         return all(
             package in versions and fnmatchcase(versions[package], wanted) for package, wanted in self.versions.items()
         )

@@ -87,10 +87,10 @@ def severity_of(
         return _ranked(damage, slight, outside, common=_is_common(met)), f"{loss}, {_counted(use, met)}."
     functions = use.functions if use is not None else _most_used(graphs)
     used = models_meeting(functions, "" if use is None else use.where)
-    found = _ranked(damage, slight, outside, common=_is_common(used))
-    if found == "critical" and not (use is not None and use.ordinary_values):
-        found = "high"
-    return found, f"{loss}, {_uncounted(use, functions, used)}."
+    severity = _ranked(damage, slight, outside, common=_is_common(used))
+    if severity == "critical" and not (use is not None and use.ordinary_values):
+        severity = "high"
+    return severity, f"{loss}, {_uncounted(use, functions, used)}."
 
 
 def _ranked(damage: Damage, slight: bool, outside: bool, *, common: bool) -> Severity:

@@ -18,7 +18,7 @@ from mindgap.findings.reduction.stage import StageAtFault, stage_at_fault
 from mindgap.findings.reduction.symptom import check_of, symptom_of
 from mindgap.findings.reduction.validity import refusal
 from mindgap.findings.reduction.version_reproducer import Version, are_versions, version_reproducer, version_words
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.findings.script.short import ShownCase
 from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
@@ -101,13 +101,13 @@ def _script(
     natural = condition.natural
     cases = [] if natural is None else [ShownCase("natural", natural, materialise_all(natural, context.tensors))]
     names = (row.platform, context.settings.reference)
-    target, reference = map(target_of, names)
-    if not are_versions(target, reference):
-        return short_reproducer(graph, inputs, target, reference, row, limit_s, cases)
+    platform, reference = map(script_platform_of, names)
+    if not are_versions(platform, reference):
+        return short_reproducer(graph, inputs, platform, reference, row, limit_s, cases)
     fails = row.verdict in ("failed", None)
     outputs = [() if fails else _outputs(context, name, graph) for name in names]
-    new = Version(names[0], target, version_words(target, reference), outputs[0])
-    old = Version(names[1], reference, version_words(reference, target), outputs[1])
+    new = Version(names[0], platform, version_words(platform, reference), outputs[0])
+    old = Version(names[1], reference, version_words(reference, platform), outputs[1])
     faulty, expected = (old, new) if row.blame == "reference" else (new, old)
     return version_reproducer(graph, inputs, faulty, expected, row, limit_s)
 

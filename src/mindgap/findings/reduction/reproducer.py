@@ -19,8 +19,8 @@ import numpy as np
 from mindgap.findings.reduction.stage import StageAtFault
 from mindgap.findings.script.form import FAULT, RAISED, Kind, NoShortScript, ScriptForm, script_source
 from mindgap.findings.script.frame import Compare
+from mindgap.findings.script.script_platform import ScriptPlatform, TwoResults
 from mindgap.findings.script.short import ShownCase, with_cases
-from mindgap.findings.script.target import Target, TwoResults
 from mindgap.graph import Graph
 from mindgap.graph.operators import traits
 from mindgap.platforms.environments import HostProblem, find_host
@@ -101,7 +101,7 @@ class Reproducer:
 
 
 def short_reproducer(
-    graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target, row: Row,
+    graph: Graph, inputs: Sequence[Array], platform: ScriptPlatform, reference: ScriptPlatform, row: Row,
     limit_s: float = CRASH_LIMIT_S, natural: Sequence[ShownCase] = (), title: str = "",
 ) -> Reproducer:  # fmt: skip
     """The short script that shows the fault, verified; without text where there is none.
@@ -129,7 +129,7 @@ def short_reproducer(
 
 
 def short_forms(
-    cases: Sequence[ShownCase], platform: Target, row: Row, limit_s: float, title: str = "",
+    cases: Sequence[ShownCase], platform: ScriptPlatform, row: Row, limit_s: float, title: str = "",
     two: TwoResults | None = None,
 ) -> Iterator[ScriptForm]:  # fmt: skip
     """Yields the forms of a script that may show what `row` found, the plainest first. `two`: for two versions.
@@ -258,16 +258,16 @@ def run_alone(text: str, python: str, host: str = "") -> tuple[int, str, str]:
             result = run_script_there(find_host(host), text, _WITHOUT_MINDGAP, _TIMEOUT_S)
         except HostProblem as problem:
             result = 2, str(problem), ""
-        return _told(*result)
+        return _script_result(*result)
     with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
         file = Path(folder, "reproducer.py")
         file.write_text(text)
         command = [python or sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
         status, printed, errors = run_script(command, folder)
-    return _told(status, printed, errors)
+    return _script_result(status, printed, errors)
 
 
-def _told(status: int, printed: str, errors: str) -> tuple[int, str, str]:
+def _script_result(status: int, printed: str, errors: str) -> tuple[int, str, str]:
     if status == 0 or says_fault(status, printed, errors) or (status == 1 and not _UNCAUGHT.search(errors)):
         return status, printed[-PRINTED:], errors[-PRINTED:]
     return 2, (printed + errors)[-PRINTED:], errors[-PRINTED:]

@@ -117,11 +117,11 @@ class StageRuns:
 
     def ask(self, platform: str, words: str = "") -> Shown:
         """Runs the graph on a platform. `words`: what the evidence calls it, by default its name."""
-        answer, reason = self._asked(parse(platform))
+        answer, reason = self._run_variant(parse(platform))
         self.evidence.append(f"{words or platform} {reason}.")
         return answer
 
-    def _asked(self, platform: PlatformName) -> tuple[Shown, str]:
+    def _run_variant(self, platform: PlatformName) -> tuple[Shown, str]:
         self.same_bits = False
         try:
             return self._judged(platform)

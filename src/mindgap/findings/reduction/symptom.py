@@ -38,10 +38,14 @@ class Symptom:
             return False
         if self.status:
             return row.status == self.status and (not self.signature or row.signature == self.signature)
-        found = _operators(row)
+        operators_now = _operators(row)
         if not self.operators:
-            return not found and _culprit(row) == self.culprit
-        return bool(found) and found <= self.operators and (len(found) > 1 or len(self.operators) == 1)
+            return not operators_now and _culprit(row) == self.culprit
+        return (
+            bool(operators_now)
+            and operators_now <= self.operators
+            and (len(operators_now) > 1 or len(self.operators) == 1)
+        )
 
     def found_in(self, row: Row) -> Row | None:
         """The row of the fault that shows the same, of a row with one or several faults; None where none does."""

@@ -24,8 +24,8 @@ from mindgap.findings.reduction.reproducer import (
     title_of,
 )
 from mindgap.findings.script.form import RAISED, NoShortScript, script_source
+from mindgap.findings.script.script_platform import ScriptPlatform, TwoResults, packages_of
 from mindgap.findings.script.short import ShownCase
-from mindgap.findings.script.target import Target, TwoResults, packages_of
 from mindgap.graph import Graph
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
@@ -38,37 +38,37 @@ _SHOWN: Final[Mapping[int, Shown]] = {0: "no fault", 1: "fault"}
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One of two versions of a platform. `platform`: its name, with the environment. `target`: as a script runs it.
+    """One of two versions of a platform. `platform`: its name, with the environment. `runs_on`: as a script runs it.
 
     `words`: the packages of which the two have different versions: `torch 2.14.1`. `outputs`: what it gave, empty where
     one of the two fails.
     """
 
     platform: PlatformName
-    target: Target
+    runs_on: ScriptPlatform
     words: str
     outputs: Sequence[Array] = ()
 
 
-def are_versions(one: Target, other: Target) -> bool:
+def are_versions(one: ScriptPlatform, other: ScriptPlatform) -> bool:
     """Whether the two are one platform, in two environments or on two machines."""
     return (one.python, one.host) != (other.python, other.host) and one.name == other.name
 
 
-def version_words(target: Target, other: Target) -> str:
+def version_words(script_platform: ScriptPlatform, other: ScriptPlatform) -> str:
     """The packages of a platform that another version of it has in another version, with Python where it is all; and
     the processor, where one of the two is emulated."""
-    mine, theirs = target.versions or {}, other.versions or {}
+    mine, theirs = script_platform.versions or {}, other.versions or {}
     place = "another environment"
-    if target.execution != other.execution:
-        place = target.execution.partition(",")[0] or platform.machine()
-    elif target.host or other.host:
-        place = f"host {target.host}" if target.host else "this machine"
-    for names in (packages_of(target.device_mode), ("python",)):
+    if script_platform.execution != other.execution:
+        place = script_platform.execution.partition(",")[0] or platform.machine()
+    elif script_platform.host or other.host:
+        place = f"host {script_platform.host}" if script_platform.host else "this machine"
+    for names in (packages_of(script_platform.device_mode), ("python",)):
         versions = [f"{name} {mine[name]}" for name in names if name in mine and mine[name] != theirs.get(name)]
         if versions:
             words = ", ".join(versions).replace("python", "Python")
-            return words if target.execution == other.execution else f"{words} on {place}"
+            return words if script_platform.execution == other.execution else f"{words} on {place}"
     return place
 
 
@@ -81,18 +81,18 @@ def version_reproducer(
     of this graph; no verdict where the version at fault refuses it.
     """
     title = _title(graph, row, faulty)
-    two = TwoResults(expected.words, faulty.words, expected.outputs, faulty.outputs, expected.target)
+    two = TwoResults(expected.words, faulty.words, expected.outputs, faulty.outputs, expected.runs_on)
     made = Reproducer("", False, "", title=title, reason="the version at fault does not fail in a script")
     try:
-        for form in short_forms([ShownCase("smallest", graph, inputs)], faulty.target, row, limit_s, title, two):
+        for form in short_forms([ShownCase("smallest", graph, inputs)], faulty.runs_on, row, limit_s, title, two):
             text = script_source(form)
             if form.kind == "fails":
-                _, printed, _ = run_alone(text, faulty.target.python, faulty.target.host)
+                _, printed, _ = run_alone(text, faulty.runs_on.python, faulty.runs_on.host)
                 raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
                 if raised is None:
                     continue
                 text = script_source(replace(form, failure=(raised[1], stable_part(raised[2]))))
-            tried = replace(_in_both(text, faulty, expected), title=title)
+            tried = replace(_run_in_both(text, faulty, expected), title=title)
             if tried.verified and is_the_failure(tried.printed, row):
                 return tried
             made = made if made.text else replace(tried, verified=False)
@@ -101,13 +101,13 @@ def version_reproducer(
     return made
 
 
-def _in_both(text: str, faulty: Version, expected: Version) -> Reproducer:
+def _run_in_both(text: str, faulty: Version, expected: Version) -> Reproducer:
     """Runs a script with the version at fault, twice where it shows the fault, and with the other one."""
-    first, printed, _ = run_alone(text, faulty.target.python, faulty.target.host)
+    first, printed, _ = run_alone(text, faulty.runs_on.python, faulty.runs_on.host)
     status = first
     if first == 1:
-        status, printed, _ = run_alone(text, faulty.target.python, faulty.target.host)
-    right, other, _ = run_alone(text, expected.target.python, expected.target.host)
+        status, printed, _ = run_alone(text, faulty.runs_on.python, faulty.runs_on.host)
+    right, other, _ = run_alone(text, expected.runs_on.python, expected.runs_on.host)
     results = ((faulty, status if status == first else 2, printed), (expected, right, other))
     runs = tuple(VersionRun(each.platform, _SHOWN.get(end, "could not be checked"), _first_line(output), output)
                  for each, end, output in results)  # fmt: skip
@@ -121,4 +121,4 @@ def _first_line(printed: str) -> str:
 def _title(graph: Graph, row: Row, faulty: Version) -> str:
     """The title of a change between two versions: it names the version at fault instead of a side."""
     _, _, rest = title_of(graph, row).partition(": ")
-    return f"{faulty.target.name} of {faulty.words}: {rest}"
+    return f"{faulty.runs_on.name} of {faulty.words}: {rest}"

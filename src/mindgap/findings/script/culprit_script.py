@@ -6,7 +6,7 @@ from dataclasses import replace
 from platform import python_version
 from typing import TYPE_CHECKING
 
-from mindgap.findings.script.target import Target, packages_of
+from mindgap.findings.script.script_platform import ScriptPlatform, packages_of
 from mindgap.platforms.environments import Environment, HostProblem
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.name import PlatformName
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from mindgap.judge.trace.judgement import FoundFault
 
 
-def target_of(platform: PlatformName) -> Target:
+def script_platform_of(platform: PlatformName) -> ScriptPlatform:
     """The platform as a script runs it, with the environment variables that its worker starts with.
 
     No script can run one that is named by its module.
     """
     if platform.is_import_path:
-        return Target.of(platform)
+        return ScriptPlatform.of(platform)
     backend, _ = find(platform)
     variables = environment(platform, backend)
     where = backend.where if isinstance(backend, BackendInEnvironment) else None
     python = python_version() if where is None else python_in(where)
     versions = {**package_versions(platform, packages_of(platform.device_mode)), "python": python}
-    target = Target.of(platform, variables, where.python if isinstance(where, Environment) else "", versions)
-    target = replace(target, host=platform.host)
+    made = ScriptPlatform.of(platform, variables, where.python if isinstance(where, Environment) else "", versions)
+    made = replace(made, host=platform.host)
     inner = declared(backend)
     if isinstance(where, Environment) and where.emulation is not None:
-        target = replace(target, execution=where.emulation.words, made_by=where.creation)
+        made = replace(made, execution=where.emulation.words, made_by=where.creation)
     elif isinstance(inner, NotNative):
-        target = replace(target, execution=inner.execution)
-    return target
+        made = replace(made, execution=inner.execution)
+    return made
 
 
 def culprit_script(platform: PlatformName, found: FoundFault, reference: PlatformName) -> str:
@@ -51,6 +51,6 @@ def culprit_script(platform: PlatformName, found: FoundFault, reference: Platfor
 
     wrong = fault.blame or "undecided"
     try:
-        return short_script(alone.graph, target_of(platform), title, wrong=wrong, inputs=alone.inputs)
+        return short_script(alone.graph, script_platform_of(platform), title, wrong=wrong, inputs=alone.inputs)
     except (NoShortScript, HostProblem):  # the finding stays where its host is gone
         return ""

@@ -30,7 +30,7 @@ from mindgap.findings.script.frame import (
     error_source,
     versions_source,
 )
-from mindgap.findings.script.target import Target, runner_of
+from mindgap.findings.script.script_platform import ScriptPlatform, runner_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.script_runner import ScriptRunner
 
@@ -91,7 +91,7 @@ class ScriptForm:
     """
 
     title: str
-    platform: Target
+    platform: ScriptPlatform
     cases: str = ""
     kind: Kind = "wrong"
     facts: Sequence[str] = ()
@@ -106,7 +106,7 @@ class ScriptForm:
     seen: str = ""
 
 
-def script_runner(platform: Target) -> ScriptRunner:
+def script_runner(platform: ScriptPlatform) -> ScriptRunner:
     """Returns how a script runs the platform. Raises `NoShortScript` where its options have no short form."""
     runner = runner_of(platform)
     if runner is None:
@@ -179,7 +179,7 @@ def declared(cases: str) -> dict[str, object]:
     return names
 
 
-def versions_of(platform: Target) -> dict[str, str]:
+def versions_of(platform: ScriptPlatform) -> dict[str, str]:
     """Returns the versions of torch and of the runtime's packages, as a script prints them."""
     runner = runner_of(platform)
     names = ["torch", *(runner.packages if runner is not None else ())]
@@ -244,7 +244,7 @@ def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     return "\n".join(lines)
 
 
-def environment_words(platform: Target) -> str:
+def environment_words(platform: ScriptPlatform) -> str:
     """How a reader without such a processor makes the environment of an emulated one; empty for another platform."""
     if not platform.made_by:
         return ""

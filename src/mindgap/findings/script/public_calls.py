@@ -147,20 +147,20 @@ class Call:
         wanted: _Trace | None = None
         internal = sorted(self.slots_read & set(traits(self.node.op).internal_outputs))
         for form in forms(self.graph, self.node, self.slots_read):
-            found, problem = self._tried(form)
-            if found is None:
+            call_made, problem = self._tried(form)
+            if call_made is None:
                 if form.strict and problem:
                     return None, f"{form.name} refuses its operands: {problem}"
                 continue
-            if plain and (found.many or not self._is_plain(form)):
+            if plain and (call_made.many or not self._is_plain(form)):
                 continue
             # Not before a function accepts the operands: a kernel may read outside those that it refuses.
             wanted = wanted or self._traced(self._plain())
             if wanted is None:
                 return None, "it does not run by itself"
-            slots = self._slots(wanted, found)
-            if slots is not None and self._agrees(form, wanted, found, slots):
-                return self._public(form, wanted, found, slots), ""
+            slots = self._slots(wanted, call_made)
+            if slots is not None and self._agrees(form, wanted, call_made, slots):
+                return self._public(form, wanted, call_made, slots), ""
         if internal:
             return None, f"it reads result {internal[0]}, which no public function returns"
         return None, "no public function makes this call"
@@ -190,8 +190,8 @@ class Call:
         if not written or shared or {*readers, *graph.outputs} & set(written):
             return ""
         for form in functional_forms(self.node):
-            found, _ = self._tried(form)
-            if found is not None and found.results[:1] == wanted.results[:1]:
+            call_made, _ = self._tried(form)
+            if call_made is not None and call_made.results[:1] == wanted.results[:1]:
                 return form.name
         return ""
 
@@ -303,16 +303,16 @@ def _index(item: Arg | Slice, values: Mapping[int, torch.Tensor]) -> Any:
 
 def _other_values(values: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
     """Returns the operands with other numbers in those that hold floats: distinct ones between 0.25 and 0.75."""
-    found: dict[int, torch.Tensor] = {}
+    tensors: dict[int, torch.Tensor] = {}
     generator = torch.Generator().manual_seed(_SEED)
     for number, tensor in values.items():
         if tensor.is_floating_point() and tensor.numel() <= _MOST_HASHED:
             filled = 0.25 + 0.5 * torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
             other = clone_strided(tensor)
-            found[number] = other if 0 in tensor.stride() else other.copy_(filled)
+            tensors[number] = other if 0 in tensor.stride() else other.copy_(filled)
         else:
-            found[number] = tensor
-    return found
+            tensors[number] = tensor
+    return tensors
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from mindgap.findings.script.form import (
 )
 from mindgap.findings.script.literals import argument, cells_of, expression
 from mindgap.findings.script.public_calls import public_call
-from mindgap.findings.script.target import Target, TwoResults
+from mindgap.findings.script.script_platform import ScriptPlatform, TwoResults
 from mindgap.graph import (
     Arg,
     Array,
@@ -87,7 +87,12 @@ def with_cases(
 
 
 def short_script(
-    graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", inputs: Sequence[Array] | None = None
+    graph: Graph,
+    platform: ScriptPlatform,
+    title: str,
+    *,
+    wrong: Wrong = "platform",
+    inputs: Sequence[Array] | None = None,
 ) -> str:
     """Returns the script of a wrong result, which was not run. Raises `NoShortScript`."""
     form = ScriptForm(title, platform, wrong=wrong)

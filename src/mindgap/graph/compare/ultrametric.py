@@ -80,14 +80,14 @@ class Dendrogram:
 
     def merges(self) -> tuple[Merge, ...]:
         """Returns where classes become one, most bits first."""
-        found: list[Merge] = []
+        merged: list[Merge] = []
         before = self.classes()
         for bits in sorted({each for each in self.shared if each < self.mantissa}, reverse=True):
             after = self.classes(bits)
             parts = {whole: tuple(part for part in before if part[0] in whole) for whole in after}
-            found += (Merge(bits, groups) for groups in parts.values() if len(groups) > 1)
+            merged += (Merge(bits, groups) for groups in parts.values() if len(groups) > 1)
             before = after
-        return tuple(found)
+        return tuple(merged)
 
 
 def remaining_precision(a: Array, b: Array, equality: Equality = BITS) -> int:
@@ -105,10 +105,10 @@ def minimum_precision(n: int, load: Load, equality: Equality = BITS) -> int:
     least = tensors.form.mantissa
     for i in range(1, n):
         bits = tensors.bits(i)
-        found = None if reference is None else reference.compare(bits, digest=False)
-        if found is None:
+        measured = None if reference is None else reference.compare(bits, digest=False)
+        if measured is None:
             return 0
-        least = min(least, found.precision)
+        least = min(least, measured.precision)
     return least
 
 
@@ -129,14 +129,14 @@ def dendrogram(n: int, load: Load, equality: Equality = BITS) -> Dendrogram:
             reference = _Reference.of(bits, tensors)
             (lone if reference is None else chosen).append(i)
             continue
-        found = reference.compare(bits, digest=True)
-        if found is None:
+        measured = reference.compare(bits, digest=True)
+        if measured is None:
             lone.append(i)
         else:
-            near.setdefault(found.precision, {}).setdefault(found.digest, []).append(i)
+            near.setdefault(measured.precision, {}).setdefault(measured.digest, []).append(i)
     reference = None
     parts = [(tensors.form.mantissa, _Tree((i,), ())) for i in chosen]
-    parts += [(bits, _told_apart(near[bits], bits, tensors)) for bits in sorted(near, reverse=True)]
+    parts += [(bits, _split_tensors(near[bits], bits, tensors)) for bits in sorted(near, reverse=True)]
     parts += [(0, _Tree((i,), ())) for i in lone]
     tree = _chained(parts)
     return Dendrogram(tensors.form.mantissa, tree.order, tree.shared)
@@ -254,7 +254,7 @@ def _buffer(bits: Array) -> Any:
     return bits.view(np.uint8)
 
 
-def _told_apart(same: dict[str, list[int]], low: int, tensors: _Tensors) -> _Tree:
+def _split_tensors(same: dict[str, list[int]], low: int, tensors: _Tensors) -> _Tree:
     """Orders tensors that share `low` bits with a reference. `same`: equal tensors by their digest."""
     mantissa = tensors.form.mantissa
 

@@ -81,10 +81,10 @@ def family(name: str, *groups: tuple[str, Traits]) -> Family:
 
     Raises `ValueError` for a packet that occurs twice.
     """
-    found: Family = {}
+    by_packet: Family = {}
     for packets, traits in groups:
         for packet in packets.split():
-            if packet in found:
+            if packet in by_packet:
                 raise ValueError(f"{packet} occurs twice in the family {name}")
-            found[packet] = replace(traits, family=name)
-    return found
+            by_packet[packet] = replace(traits, family=name)
+    return by_packet

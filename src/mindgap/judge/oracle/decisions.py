@@ -187,10 +187,10 @@ def rounded_before(graph: Graph, number: int) -> tuple[int, tuple[int, ...]] | N
 
 def _quantised(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor | None:
     """An integer that was rounded to a step before: what the steps next to x ± 16 σ become. None for another one."""
-    found = rounded_before(graph, number)
-    if found is None:
+    rounded = rounded_before(graph, number)
+    if rounded is None:
         return None
-    operand, chain = found
+    operand, chain = rounded
     x, sigma = lookup(operand)
     ends: list[torch.Tensor] = []
     with neutral_float64():

@@ -313,8 +313,8 @@ class Oracle:
     def _flips(self, number: int) -> torch.Tensor:
         """The truth values that rounding may flip."""
         value = self.step.wide(number)
-        found = implausible(self.graph, number, ~value, self.lookup)
-        flips = torch.zeros(value.shape, dtype=torch.bool) if found is None else ~found
+        mask = implausible(self.graph, number, ~value, self.lookup)
+        flips = torch.zeros(value.shape, dtype=torch.bool) if mask is None else ~mask
         if not self.step.hazards and not self.step.undefined:
             flips = flips & ~surely_finite(self.graph, number, self.lookup)
         for each in self.replays.seen.get(number, ()):

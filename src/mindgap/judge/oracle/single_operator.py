@@ -44,10 +44,10 @@ class LocalExpectation:
         that is written more than once must be one of the values written.
         """
         got = to_torch(array)
-        found = self._examine(slot, got)
-        if self.scalars and _suspicious(found):
-            found = self._otherwise_rounded(slot, got, found)
-        return self._without_writable(slot, got, found)
+        examined = self._examine(slot, got)
+        if self.scalars and _suspicious(examined):
+            examined = self._otherwise_rounded(slot, got, examined)
+        return self._without_writable(slot, got, examined)
 
     def _examine(self, slot: int, got: torch.Tensor) -> Examined:
         hard = self.hard[slot]

@@ -303,8 +303,8 @@ def with_judgement(row: Row, judgement: Judgement, context: RunContext, seconds:
     """The row with the judge's decision, and a script for each fault that has a short one. `seconds`: how long the
     judge took."""
     faults = tuple(
-        dataclasses.replace(found.fault, script=context.script(row.platform, found, context.settings.reference))
-        for found in judgement.faults
+        dataclasses.replace(fault.fault, script=context.script(row.platform, fault, context.settings.reference))
+        for fault in judgement.faults
     )
     judged = dataclasses.replace(
         row,

@@ -83,7 +83,7 @@ def decided_file(
         text = ". ".join(filter(None, (compared.text, quantised.detail)))
         compared = replace(compared, text=text, status="unjudged" if steps_off else compared.status)
     if compared.status == "differs" and compared.against == "reference" and not has_other_forms(comparison, run):
-        compared = _by_steps(comparison, compared, quantised is not None, decides, is_tflite)
+        compared = _compared_by_steps(comparison, compared, quantised is not None, decides, is_tflite)
     if compared.status != "differs" or decides:
         return FileDecision(compared)
     status, decided, blame = decided_by_reference(run, referee)
@@ -103,7 +103,7 @@ def _integers(
     return quantised_file(comparison, run, probe)
 
 
-def _by_steps(
+def _compared_by_steps(
     comparison: GraphComparison, compared: Compared, quantised: bool, decides: bool, is_tflite: bool
 ) -> Compared:
     """The comparison of a quantised file whose integers decide nothing: only further off than steps lead, the outputs

@@ -136,7 +136,7 @@ def with_own_path(
         decision.blame, True, translation_failed, probe is not None, nodes,
     )  # fmt: skip
     if decision.faults or decision.quantised:
-        return _by_decision(case, decision)
+        return _decided_row(case, decision)
     return _FILE_ROWS.get(compared.status, _ROWS[compared.status])(case)
 
 
@@ -218,7 +218,7 @@ def _faulty(case: _Case) -> Row:
     return row
 
 
-def _by_decision(case: _Case, decision: FileDecision) -> Row:
+def _decided_row(case: _Case, decision: FileDecision) -> Row:
     """The row of a file that others decided: a policy, or the integers of a quantised file, with which an error or
     fewer bits in its translated graph are no finding."""
     row = case.row

@@ -155,7 +155,7 @@ def _eager(comparison: GraphComparison, row: Row, run: OwnRun, otherwise: float)
     outputs = run.outputs or ()
     apart = distance(outputs, run.eager[: len(outputs)])
     whole = comparison.whole_reference().arrays or ()
-    graphs = _of_graph(comparison, row.platform) or whole
+    graphs = _graph_outputs(comparison, row.platform) or whole
     captured = f"the captured graph is {otherwise:.2g} off eager mode, in which the program takes another way"
     if apart <= max(OTHER, _AS_GRAPH * distance(graphs, whole)):
         return Compared("unjudged", f"{run.words} is {apart:.2g} off eager mode, and {captured}", apart)
@@ -185,7 +185,7 @@ def _beyond(
 ) -> Compared:  # fmt: skip
     """Decides whether the captured graph is off alike on the platform."""
     ours = run.outputs or ()
-    graphs = _of_graph(comparison, row.platform)
+    graphs = _graph_outputs(comparison, row.platform)
     if graphs is not None and forms(graphs[: len(ours)]) == forms(ours):
         if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
             return Compared("as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart)
@@ -202,7 +202,7 @@ def _structure(comparison: GraphComparison, row: Row, run: OwnRun) -> Compared |
     ours, reference = run.outputs or (), comparison.whole_reference().arrays
     if reference is None or forms(ours) == forms(reference[: len(ours)]):
         return None
-    graphs = _of_graph(comparison, row.platform)
+    graphs = _graph_outputs(comparison, row.platform)
     if graphs is not None and forms(graphs[: len(ours)]) == forms(ours):
         return Compared("as_graph", f"{run.words} gives the forms that the captured graph gives", math.inf)
     both = f"{', '.join(forms(ours))} where the program returns {', '.join(forms(reference[: len(ours)]))}"
@@ -255,7 +255,7 @@ def _with_arguments(comparison: GraphComparison, arguments: Sequence[Array]) -> 
     return inputs
 
 
-def _of_graph(comparison: GraphComparison, platform: PlatformName) -> Sequence[Array] | None:
+def _graph_outputs(comparison: GraphComparison, platform: PlatformName) -> Sequence[Array] | None:
     """The outputs of the captured graph on the platform, None where it did not run."""
     outcome = comparison.context.run(platform, comparison.graph, "outputs")
     return outcome.arrays if outcome.ran else None

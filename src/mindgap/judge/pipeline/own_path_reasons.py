@@ -60,7 +60,7 @@ def asked_inside(run: OwnRun, path: str) -> list[tuple[str, str]]:
     """Returns what a submodule asks about export, tracing or compilation."""
     return [
         (function, place) for function, place in run.asked
-        if _of_export(function) and _is_inside(path, place.partition(" (")[0] if " (" in place else "")
+        if _is_of_export(function) and _is_inside(path, place.partition(" (")[0] if " (" in place else "")
     ]  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def _line_in(place: str) -> str:
     return place.partition(" (")[2].rstrip(")") if " (" in place else place
 
 
-def _of_export(function: str) -> bool:
+def _is_of_export(function: str) -> bool:
     """Whether the answer depends on export, tracing or compilation, and not on the machine."""
     return function.rpartition(".")[2].startswith("is_") and "available" not in function
 

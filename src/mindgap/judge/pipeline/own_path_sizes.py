@@ -39,7 +39,7 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
         return dataclasses.replace(row, own_path=dataclasses.replace(own, detail=joined(own.detail, about)))
     alike: dict[str, list[str]] = {}
     for each in wrong:
-        alike.setdefault(_of_size(each), []).append(each.words)
+        alike.setdefault(_size_text(each), []).append(each.words)
     said = "; ".join(f"at {', '.join(words)}: {text}" for text, words in alike.items())
     wrong_sizes = Reason("dynamic_size", message=own.way or "the export")
     detail = f"{sentence(wrong_sizes)}: {said} (of {sizes}){left_out}"
@@ -55,7 +55,7 @@ def with_sizes(row: Row, sized: SizedRuns, run: OwnRun, locate: Locate) -> Row:
     return with_fault(row, fault, dataclasses.replace(own, status="differs", detail=joined(own.detail, detail)))
 
 
-def _of_size(run: SizeRun) -> str:
+def _size_text(run: SizeRun) -> str:
     if run.apart is None:
         return run.message
     return "another shape, or NaN or infinity" if run.apart == math.inf else f"off by {run.apart:.2g}"

@@ -104,7 +104,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
     # A `.tflite` file of integers that are only moved rounds none.
     if run.outputs is None or (not values and known.rule is ONNX_RULE):
         return None
-    names = _by_name(functional, values) if known.rule is ONNX_RULE else _by_result(functional)
+    names = _numbers_by_name(functional, values) if known.rule is ONNX_RULE else _numbers_by_result(functional)
     inputs = materialise_all(comparison.graph, comparison.context.tensors)
     given = [array for array, place in zip(inputs, comparison.graph.inputs, strict=True) if place.role == "input"]
     narrow = is_narrow(comparison, run.platform)
@@ -116,7 +116,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
         outputs, integers = probed
         numbers = {names[name]: array for name, array in integers.items() if name in names}
         if known.rule is not ONNX_RULE:
-            numbers = _of_their_form(functional.graph, numbers)
+            numbers = _of_declared_form(functional.graph, numbers)
             parts = shown_parts(functional.graph, numbers)
             numbers |= {number: array for number, array in parts.items() if number in values}
         examinations = examine_quantised(functional.graph, inputs, numbers, outputs, narrow, rule=known.rule)
@@ -138,7 +138,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
             known.rule,
         )
         judged = _with_unknown(functional, values, examinations.integers, judged)
-        judged = [_of_shown_integers(functional, values, each) for each in judged]
+        judged = [_with_shown_integers(functional, values, each) for each in judged]
         referees = {each: partial(examined, each, False) for each in known.referees(run.platform)}
         judged, gives = _expected_elsewhere(judged, known, referees)
         wrong = [each for each in judged if each.kind in _WRONG]
@@ -180,7 +180,7 @@ def _with_unknown(
     return examinations
 
 
-def _of_shown_integers(
+def _with_shown_integers(
     functional: Functional, values: Mapping[int, QuantisedValue], one: QuantisedExamination
 ) -> QuantisedExamination:
     """What was found of an output; undecided where it is not the dequantised integers that the platform showed: it did
@@ -244,7 +244,7 @@ def _expected_elsewhere(
     return [replace(e, kind="undecided", why=why[e.number]) if e.number in why else e for e in judged], gives
 
 
-def _by_name(functional: Functional, values: Iterable[int]) -> dict[str, int]:
+def _numbers_by_name(functional: Functional, values: Iterable[int]) -> dict[str, int]:
     """The numbers of quantised values by the name of the node that they are the result of."""
     numbers: dict[str, int] = {}
     for number in values:
@@ -254,7 +254,7 @@ def _by_name(functional: Functional, values: Iterable[int]) -> dict[str, int]:
     return numbers
 
 
-def _by_result(functional: Functional) -> dict[str, int]:
+def _numbers_by_result(functional: Functional) -> dict[str, int]:
     """The numbers of values by the name of the node whose last call gives them (`ProbedModel.nodes`)."""
     graph = functional.graph
     last: dict[str, int] = {}
@@ -265,7 +265,7 @@ def _by_result(functional: Functional) -> dict[str, int]:
     return {result_key(name, place): n for name, index in last.items() for place, n in enumerate(graph.results(index))}
 
 
-def _of_their_form(graph: Graph, numbers: Mapping[int, Array]) -> dict[int, Array]:
+def _of_declared_form(graph: Graph, numbers: Mapping[int, Array]) -> dict[int, Array]:
     """The integers whose value has their dtype and shape: the last call of a node may give another of its results."""
     specs = {number: graph.values[number] for number in numbers}
     return {

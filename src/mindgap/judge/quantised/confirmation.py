@@ -68,7 +68,7 @@ def confirmed(
             continue
         doubted[number] = replace(each, kind="undecided", why=OTHER_AS_OUTPUT if seen > otherwise else UNCONFIRMED)
     after = {
-        number: _after(one, on_right[number], [each in doubted for each in read[number] if each in wrong])
+        number: _after_wrong(one, on_right[number], [each in doubted for each in read[number] if each in wrong])
         for number, one in (by_number | doubted).items()
     }  # fmt: skip
     return [after[each.number] for each in examined]
@@ -80,7 +80,9 @@ def _wrong(following: Sequence[QuantisedExamination]) -> tuple[int, float, int]:
     return sum(each.farthest for each in plain), sum(each.beyond for each in plain), sum(each.count for each in plain)
 
 
-def _after(one: QuantisedExamination, on_right: QuantisedExamination, doubts: Sequence[bool]) -> QuantisedExamination:
+def _after_wrong(
+    one: QuantisedExamination, on_right: QuantisedExamination, doubts: Sequence[bool]
+) -> QuantisedExamination:
     """What is found of a value. `on_right`: on the right integers. `doubts`: for each wrong value that it is computed
     from, whether that is undecided."""
     if one.kind in ("right", "undecided") or one.form or not any(doubts):

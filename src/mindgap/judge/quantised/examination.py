@@ -93,10 +93,12 @@ def examine_quantised(
     """
     if len(outputs) != len(graph.outputs):
         raise OracleError(f"it gives {len(outputs)} outputs, and its translated graph {len(graph.outputs)}")
-    found = quantised_values(graph)
+    quantised = quantised_values(graph)
     returned = dict(zip(graph.outputs, outputs, strict=True))
-    all_integers = {each.number: returned[each.number] for each in found if each.number in returned} | dict(integers)
-    values = [value for value in found if value.number in all_integers]
+    all_integers = {each.number: returned[each.number] for each in quantised if each.number in returned} | dict(
+        integers
+    )
+    values = [value for value in quantised if value.number in all_integers]
     rounded_ones = {value.number for value in values}
     moved = [number for number in all_integers if number not in rounded_ones and number not in returned]
     others = [number for number in returned if number not in rounded_ones]
@@ -108,10 +110,10 @@ def examine_quantised(
     oracle = Oracle(replace(again, outputs=watched, labels=Labels()), inputs, decisions=fitting)
     examined = [_examined(oracle, value, given[value.number], narrow, rule) for value in values]
     for number in moved:
-        one = _of_others(oracle, copies[number], all_integers[number], narrow)
+        one = _examine_by_oracle(oracle, copies[number], all_integers[number], narrow)
         examined.append(replace(one, number=number, node=graph.producer[number]))
     for number in others:
-        examine = _of_floats if returned[number].dtype.kind == "f" else _of_others
+        examine = _examine_float if returned[number].dtype.kind == "f" else _examine_by_oracle
         examined.append(examine(oracle, number, returned[number], narrow))
     return examined
 
@@ -178,7 +180,7 @@ def _examined(
     right = integers(x)
     cut_off = torch.minimum(torch.maximum(x + zero, torch.full_like(x, value.low)), torch.full_like(x, value.high))
     beyond = torch.where(bad, ((got - cut_off).abs() - 0.5).clamp_min(0.0), torch.zeros_like(x))
-    limit = _of_float16(value, expected)
+    limit = _float16_reach(value, expected)
     rule = named_rule(value, x, zero, got, within, bad)
     if not rule and not bool((beyond[bad] > 0).any()):
         rule = "where the quotient is exactly between two integers the odd one was taken, not the even one"
@@ -217,7 +219,7 @@ def _one_sided(bad: Tensor, off: Tensor) -> bool:
     return whole or bool(by_channel.any())
 
 
-def _of_float16(value: QuantisedValue, expected: Expectation) -> Tensor:
+def _float16_reach(value: QuantisedValue, expected: Expectation) -> Tensor:
     """How far beyond half a step float16 may lead: two roundings, of an operand and of the result.
 
     Two standard deviations of the graph's errors there, or two roundings of the largest quotient; at most two of the
@@ -238,9 +240,9 @@ def _position(flat: int, x: Tensor) -> tuple[int, ...]:
     return tuple(int(each) for each in torch.unravel_index(torch.tensor(flat), x.shape))
 
 
-def _of_floats(oracle: Oracle, number: int, array: Array, narrow: bool) -> QuantisedExamination:
+def _examine_float(oracle: Oracle, number: int, array: Array, narrow: bool) -> QuantisedExamination:
     """A float output, computed from the integers that the platform gave before it."""
-    examination = _of_others(oracle, number, array, narrow)
+    examination = _examine_by_oracle(oracle, number, array, narrow)
     if examination.kind != "discrepant" or examination.form:
         return examination
     expected, got = oracle.expectation(number), widen(to_torch(array))
@@ -259,7 +261,7 @@ def _of_floats(oracle: Oracle, number: int, array: Array, narrow: bool) -> Quant
     )  # fmt: skip
 
 
-def _of_others(oracle: Oracle, number: int, array: Array, _: bool) -> QuantisedExamination:
+def _examine_by_oracle(oracle: Oracle, number: int, array: Array, _: bool) -> QuantisedExamination:
     """An output by the judge's own rule: floats within rounding; integers and truth values that a choice within
     rounding gives."""
     node, given = oracle.graph.producer[number], to_torch(array)

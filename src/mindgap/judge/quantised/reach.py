@@ -97,7 +97,7 @@ def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation, rule: Qu
     x = expected.wide
     if rule.even_ties and _is_exact(oracle, value):
         return Reach(torch.zeros_like(x), torch.zeros_like(x))
-    shifted = _of_double_rounding(oracle, value, x, rule.rescales)
+    shifted = _double_rounding_reach(oracle, value, x, rule.rescales)
     spec = oracle.graph.values[value.number]
     factor = _FACTOR
     if spec is not None and not _sums_in_32_bits(oracle, value):
@@ -135,7 +135,7 @@ def _made_by(oracle: Oracle, number: int) -> Node | None:
     return oracle.graph.nodes[index] if index >= 0 else None
 
 
-def _of_double_rounding(oracle: Oracle, value: QuantisedValue, x: Tensor, rescales: bool) -> Tensor:
+def _double_rounding_reach(oracle: Oracle, value: QuantisedValue, x: Tensor, rescales: bool) -> Tensor:
     """Half of 2⁻ⁿ steps for the factor M that integers are multiplied by, by channel; 0 where there is none, and for M
     of ½ or more, which is not shifted. `x`: the quotients. `rescales`: operators without sums of products may multiply
     integers too, by a factor that is not known; then n may be 1."""
@@ -166,7 +166,7 @@ def _factor(oracle: Oracle, value: QuantisedValue, x: Tensor) -> Tensor | None:
     factor = torch.ones((), dtype=torch.float64)
     for place, number in enumerate(scales):
         assert number is not None, "it was looked for"
-        factor = factor * _by_channel(products[0], place, oracle.step.wide(number).abs().to(torch.float64), x)
+        factor = factor * _channel_scales(products[0], place, oracle.step.wide(number).abs().to(torch.float64), x)
     return factor / scale.abs()
 
 
@@ -182,7 +182,7 @@ def _given_factor(oracle: Oracle, value: QuantisedValue, x: Tensor) -> Tensor | 
     return factor if fits else None
 
 
-def _by_channel(product: Node, place: int, scale: Tensor, x: Tensor) -> Tensor:
+def _channel_scales(product: Node, place: int, scale: Tensor, x: Tensor) -> Tensor:
     """The scales of an operand of a product in a shape that broadcasts with its results. For scales of other than the
     results' channels the largest one."""
     if scale.numel() == 1:

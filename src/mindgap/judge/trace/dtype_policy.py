@@ -209,7 +209,7 @@ class Explanation:
             return any(self._within(graph, self._mixed(inputs, w), arrays, w) for w in self._wide(inputs))
         # A kernel may round the factors alone, or what is added to the products too. One that is composed of others
         # (distances, recurrent cells) rounds between them, and has its result in the narrower dtype: that was tried.
-        return any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
+        return any(self._explains_rounded(graph, inputs, arrays, least) for least in (2, 0))
 
     def _wide(self, inputs: Sequence[Array]) -> Iterator[frozenset[int]]:
         """Which operands a platform may leave as they are: each alone, and all. A kernel that reads one in the declared
@@ -228,7 +228,7 @@ class Explanation:
         fed = frozenset(n for n, given in enumerate(graph.inputs) if given.role == "input")
         return list(dict.fromkeys((fed, every)))
 
-    def _of_rounded(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], least: int) -> bool:
+    def _explains_rounded(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], least: int) -> bool:
         """What the operator gives in the declared dtype for operands rounded to the narrower one, those with at least
         so many dimensions."""
         rounded = [self._as_rounded(array) if array.ndim >= least else array for array in inputs]

@@ -57,13 +57,13 @@ def wrong_inside(singles: SingleOperators, window: Confirmed, platform: Platform
     if not all(same_bits(values[number], array) for number, array in window.arrays.items()):
         return None
     for node in window.nodes[:-1]:
-        confirmed = _wrong_there(singles, node, values)
+        confirmed = _fault_at(singles, node, values)
         if confirmed is not None:
             return replace(confirmed, nodes=singles.leading_to(node, window.nodes))
     return None
 
 
-def _wrong_there(singles: SingleOperators, node: int, values: Mapping[int, Array]) -> Confirmed | None:
+def _fault_at(singles: SingleOperators, node: int, values: Mapping[int, Array]) -> Confirmed | None:
     """One operator, judged on the operands that a platform showed, or S's where it showed none."""
     single = singles.single(node)
     operands = [values[b] if b in values else singles.value(b) for b in single.borders]

@@ -49,7 +49,7 @@ def second_opinion(
     """
     reads = storage_reads(oracle.graph)
     if node in reads:
-        return [_by_cells(oracle, node, reads[node])]
+        return [_cell_result(oracle, node, reads[node])]
     call = bind_call(oracle.graph, oracle.graph.nodes[node])
     args, kwargs = call.bind(WideValues(oracle))
     packet = packet_of(call.node.op)
@@ -72,7 +72,7 @@ def second_opinion(
     return None
 
 
-def _by_cells(oracle: Oracle, node: int, read: StorageRead) -> torch.Tensor:
+def _cell_result(oracle: Oracle, node: int, read: StorageRead) -> torch.Tensor:
     """`as_strided` and its kin, cell by cell: a dictionary of what each cell of the root's memory holds."""
     values, at, own = WideValues(oracle), read.window, read.operand
     root = values[read.root].numpy()

@@ -211,9 +211,9 @@ class Judge:
         finding = None
         sampled = None if self._narrow() else self.search.policy_by_sample(outcome.platform, public, seen)
         if sampled is not None:
-            found = self._by_sample(outcome.platform, sampled, seen)
-            labels, words = self._asked.labels, found.verdicts
-            return replace(with_path(found, self.oracle, labels, mine, ours, words), metrics=metrics)
+            judgement = self._sampled_judgement(outcome.platform, sampled, seen)
+            labels, words = self._asked.labels, judgement.verdicts
+            return replace(with_path(judgement, self.oracle, labels, mine, ours, words), metrics=metrics)
         if any(e.kind != "calm" or e.ill for side in public for e in side) or self._narrow():
             finding = self.search.find(outcome.platform, *public, ours, theirs)
         policy, undecided = None, list[str]()
@@ -221,26 +221,26 @@ class Judge:
             finding, policy = self.search.explained(finding, seen, undecided)
         words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
         if finding is None:
-            found = self._with_reason(self._unconfirmed(seen, words, lost), seen, words, range_loss, metrics)
+            judgement = self._with_reason(self._unconfirmed(seen, words, lost), seen, words, range_loss, metrics)
         else:
             first = IndependentFault(*finding, finding[0].nodes, policy)
-            found = self._finding(outcome.platform, *self._independent(outcome.platform, first, seen, public))
+            judgement = self._finding(outcome.platform, *self._independent(outcome.platform, first, seen, public))
             if policy is None:
-                found = replace(found, nodes=self._roles(outcome.platform, seen, finding[0]))
-            found = replace(found, around=self._around(outcome.platform, found))
-        weak = [*self._weaknesses(seen, words), *found.weaknesses]
+                judgement = replace(judgement, nodes=self._roles(outcome.platform, seen, finding[0]))
+            judgement = replace(judgement, around=self._drawn_around(outcome.platform, judgement))
+        weak = [*self._weaknesses(seen, words), *judgement.weaknesses]
         if finding is not None:
             weak += [self._weakness(finding[0], "dtype policy", why) for why in undecided]
-        found = with_path(found, self.oracle, self._asked.labels, mine, ours, words)
-        return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak))
+        judgement = with_path(judgement, self.oracle, self._asked.labels, mine, ours, words)
+        return replace(judgement, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak))
 
-    def _by_sample(self, platform: PlatformName, sampled: SampledPolicy, seen: ObservedOutputs) -> Judgement:
+    def _sampled_judgement(self, platform: PlatformName, sampled: SampledPolicy, seen: ObservedOutputs) -> Judgement:
         """The judgement of a policy that a sample of the nodes shows, without metrics."""
         judgement = self._finding(platform, [sampled.fault], None)
         words = self._words(seen, judgement.verdict)
         weak = (*self._weaknesses(seen, words), self._weakness(sampled.fault.confirmed, "dtype policy", sampled.extent))
         detail = f"{judgement.detail}; {sampled.extent}"
-        around = self._around(platform, judgement)
+        around = self._drawn_around(platform, judgement)
         return replace(judgement, verdicts=tuple(words), detail=detail, weaknesses=weak, around=around)
 
     def _weaknesses(self, seen: ObservedOutputs, words: Sequence[Verdict]) -> Iterator[Weakness]:
@@ -401,7 +401,7 @@ class Judge:
         roles = self.search.roles(platform, seen, confirmed) if self._trace else ()
         return tuple((self._origin[n], self._graph.nodes[self._origin[n]].op, role) for n, role in roles)
 
-    def _around(self, platform: PlatformName, found: Judgement) -> tuple[DrawnNode, ...]:
+    def _drawn_around(self, platform: PlatformName, found: Judgement) -> tuple[DrawnNode, ...]:
         # Of a node that became several, the last one makes its result.
         made = {node: self.oracle.graph.first_value[inner] for inner, node in enumerate(self._origin)}
         return near_culprit(self._graph, found, lambda node: self.search.difference(platform, made.get(node, -1)))

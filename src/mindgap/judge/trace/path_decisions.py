@@ -50,9 +50,9 @@ def without_other_sizes(
     for each in decisions:
         number = graph.outputs[each.output]
         if each.kind in ("count", "token") and not same_bits(ours[each.output], theirs[each.output]):
-            after = _after(graph, number)
+            after = _values_after(graph, number)
         elif each.kind == "size" and ours[each.output].shape != theirs[each.output].shape:
-            after = _after(graph, number) | (set[int]() if oracle.is_exact(number) else {number})
+            after = _values_after(graph, number) | (set[int]() if oracle.is_exact(number) else {number})
         else:
             continue
         silent |= {position for position, value in enumerate(graph.outputs) if value in after}
@@ -61,7 +61,7 @@ def without_other_sizes(
     return examinations, silent
 
 
-def _after(graph: Graph, number: int) -> set[int]:
+def _values_after(graph: Graph, number: int) -> set[int]:
     """The values that a value leads to."""
     numbers = {number}
     for index, node in enumerate(graph.nodes):
@@ -96,7 +96,7 @@ def other_decisions(
     graph = oracle.graph
     often = Counter((each.line, each.text) for each in decisions)
     time = Counter[tuple[str, str]]()
-    found: list[OtherDecision] = []
+    others: list[OtherDecision] = []
     for each in decisions:
         place = each.line, each.text
         time[place] += 1
@@ -110,13 +110,13 @@ def other_decisions(
             other or (each.kind in ("branch", "number", "token") and oracle.unsettled(graph.outputs[each.output]))
         )
         if other or unstable:
-            found.append(
+            others.append(
                 OtherDecision(
                     each.output, each.kind, each.taken, came, each.line, each.text,
                     time[place] if often[place] > 1 else 0, not unstable,
                 )
             )  # fmt: skip
-    return tuple(sorted(found, key=lambda each: each.came == each.taken))
+    return tuple(sorted(others, key=lambda each: each.came == each.taken))
 
 
 def with_path(

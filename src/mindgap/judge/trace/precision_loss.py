@@ -83,13 +83,13 @@ def _rounded_numbers(oracle: Oracle, node: int, arrays: Mapping[int, Array]) -> 
 
         numbers = _numbers(call, args, kwargs)
         none: list[_Number] = []
-        found = next((some for some in (numbers, *([each] for each in numbers)) if explain(some)), none)
-        for each in list(found):
-            fewer = [other for other in found if other is not each]
-            found = fewer if explain(fewer) else found
-    names = " and ".join(each.name for each in found)
-    became = ", ".join(f"{each.value!r} became {each.single!r}" for each in found)
-    return f"as if {names} were rounded to float32, as attributes in ONNX are ({became})" if found else ""
+        narrow = next((some for some in (numbers, *([each] for each in numbers)) if explain(some)), none)
+        for each in list(narrow):
+            fewer = [other for other in narrow if other is not each]
+            narrow = fewer if explain(fewer) else narrow
+    names = " and ".join(each.name for each in narrow)
+    became = ", ".join(f"{each.value!r} became {each.single!r}" for each in narrow)
+    return f"as if {names} were rounded to float32, as attributes in ONNX are ({became})" if narrow else ""
 
 
 def _numbers(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> list[_Number]:

@@ -117,13 +117,13 @@ class OutputProbes:
 
     def _fetch(self, numbers: Sequence[int]) -> Mapping[int, Array]:
         """Whole values, each from the run in which it was shown: another set of outputs is another program."""
-        found: dict[int, Array] = {}
+        fetched: dict[int, Array] = {}
         for group in dict.fromkeys(self._group[n] for n in numbers):
             wide = with_outputs(self._graph, group)
             job = Job(self._platform, wide, want="outputs", repeat=1, deadline_s=self._limits.deadline_s)
             arrays = outcome_of(job, self._execute).arrays or ()
-            found |= {n: a for n, a in zip(wide.outputs, arrays, strict=True) if n in numbers}
-        return found
+            fetched |= {n: a for n, a in zip(wide.outputs, arrays, strict=True) if n in numbers}
+        return fetched
 
     def _what_was_not_seen(self) -> tuple[str, ...]:
         """What the search could not see."""

@@ -96,12 +96,12 @@ class PartSearch:
             part, borders = extract(self._graph, nodes, [*shown, *written])
         before = _values_before(self._graph, nodes, borders, self._inputs)
         given = {i: before[b] for i, b in enumerate(borders)}
-        found = self._shows(_unlabelled(part), given)
-        if not found:
+        stays = self._shows(_unlabelled(part), given)
+        if not stays:
             folded = with_constants(part, borders, self._known)
-            found = folded is not None and self._shows(_unlabelled(folded), given)
-        self._left -= found
-        return found
+            stays = folded is not None and self._shows(_unlabelled(folded), given)
+        self._left -= stays
+        return stays
 
     def _end_of_prefix(self) -> int:
         """The last node of the shortest prefix that shows the behaviour."""

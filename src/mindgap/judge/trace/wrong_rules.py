@@ -117,7 +117,7 @@ def _may_be_kept_in_float16(
 ) -> bool:
     """Whether float16 holds every result, not every right one, and K roundings to it explain the errors: u·√K·Σ|x|."""
     direct = call.packet in _DIRECT and right.is_floating_point()
-    if not direct or torch.equal(_in_float16(right), right) or not torch.equal(_in_float16(got), got):
+    if not direct or torch.equal(_to_float16(right), right) or not torch.equal(_to_float16(got), got):
         return False
     (size,) = evaluate(call, [args[0].abs(), args[1].abs(), *args[2:]], kwargs)
     terms = args[1][0].numel() if "conv" in call.packet else args[0].shape[-1]
@@ -133,11 +133,11 @@ def _float16_sums(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any], r
     if isinstance(bias, Tensor):
         (bias,) = evaluate(call, [args[0], torch.zeros_like(args[1]), *args[2:]], kwargs)
     for terms, blocks in orders:
-        for parts in _in_blocks(terms, blocks):
-            for each in (parts, _in_float16(parts)):
+        for parts in _block_sums(terms, blocks):
+            for each in (parts, _to_float16(parts)):
                 if isinstance(bias, Tensor):
                     yield _accumulated([bias, *each])
-                    yield _in_float16(_accumulated(each) + bias)
+                    yield _to_float16(_accumulated(each) + bias)
                 else:
                     yield _accumulated(each)
 
@@ -159,12 +159,12 @@ def _terms_of_convolution(
     terms, channels = weight[0].numel(), weight.shape[1]
     if right.numel() * terms > _MOST_PRODUCTS or terms > _MOST_TERMS:
         return
-    found: list[Tensor] = []
+    columns: list[Tensor] = []
     for number in range(terms):
         one = torch.zeros_like(weight)
         one.flatten(1)[:, number] = weight.flatten(1)[:, number]
-        found += evaluate(call, [bare[0], one, *bare[2:]], kwargs)
-    made = torch.stack(found)
+        columns += evaluate(call, [bare[0], one, *bare[2:]], kwargs)
+    made = torch.stack(columns)
     yield made, _powers(terms) | {terms // channels}
     yield made.reshape(channels, -1, *right.shape).transpose(0, 1).reshape(made.shape), _powers(terms) | {channels}
 
@@ -173,7 +173,7 @@ def _powers(terms: int) -> set[int]:
     return {1 << power for power in range(terms.bit_length()) if 1 << power < terms}
 
 
-def _in_blocks(terms: Tensor, sizes: set[int]) -> Iterator[Tensor]:
+def _block_sums(terms: Tensor, sizes: set[int]) -> Iterator[Tensor]:
     """Sums of neighbouring terms, exact; sums of every n-th term, in float16."""
     for size in sorted(sizes):
         padded = torch.cat([terms, terms.new_zeros(-len(terms) % size, *terms.shape[1:])])
@@ -185,18 +185,18 @@ def _in_blocks(terms: Tensor, sizes: set[int]) -> Iterator[Tensor]:
 
 def _accumulated(terms: Tensor | list[Tensor]) -> Tensor:
     """A sum that is rounded to float16 after each term."""
-    return functools.reduce(lambda total, term: _in_float16(total + term), terms, torch.zeros_like(terms[0]))
+    return functools.reduce(lambda total, term: _to_float16(total + term), terms, torch.zeros_like(terms[0]))
 
 
-def _in_float16(x: Tensor) -> Tensor:
+def _to_float16(x: Tensor) -> Tensor:
     return x.to(torch.float16).to(x.dtype)
 
 
-def _in_bfloat16(x: Tensor) -> Tensor:
+def _to_bfloat16(x: Tensor) -> Tensor:
     return x.to(torch.bfloat16).to(x.dtype)
 
 
-def _in_tf32(x: Tensor) -> Tensor:
+def _to_tf32(x: Tensor) -> Tensor:
     """Rounds to 10 explicit bits of the significand in float32's range (NVIDIA's TF32)."""
     parts = torch.frexp(x)
     return torch.ldexp(torch.round(parts.mantissa * 2.0**11), parts.exponent - 11)
@@ -204,7 +204,7 @@ def _in_tf32(x: Tensor) -> Tensor:
 
 #: By dtype, the formats in which a platform may add instead. A sum in one that holds the operand may give it again.
 _NARROWER: Final[Mapping[str, tuple[Callable[[Tensor], Tensor], ...]]] = {
-    "float32": (_in_float16, _in_bfloat16, _in_tf32), "float16": (_in_bfloat16,), "bfloat16": (_in_float16,),
+    "float32": (_to_float16, _to_bfloat16, _to_tf32), "float16": (_to_bfloat16,), "bfloat16": (_to_float16,),
 }  # fmt: skip
 
 
@@ -230,9 +230,9 @@ def _scaled(packet: str, args: list[Any], got: Tensor, right: Tensor) -> Iterato
         return (of / by if packet == "div" else of * by).to(torch.float32).to(right.dtype)
 
     if got.dtype == torch.float64 and right.dtype == torch.float64:
-        half = _in_float16(torch.as_tensor(factor, dtype=torch.float64))
-        for candidate in (right, scaled(half, _in_float16(x))):
-            yield WrongRule("as if computed in float16", fewer_bits=True), _in_float16(candidate)
+        half = _to_float16(torch.as_tensor(factor, dtype=torch.float64))
+        for candidate in (right, scaled(half, _to_float16(x))):
+            yield WrongRule("as if computed in float16", fewer_bits=True), _to_float16(candidate)
     if isinstance(factor, Tensor) and factor.numel() > 1 and max(factor.shape) == factor.numel():
         dim = [*factor.shape].index(factor.numel())
         for phrase, function in _CHANNELS.items():
@@ -243,7 +243,7 @@ def _narrow_sums(packet: str, args: list[Any], right: Tensor) -> Iterator[_Candi
     """Sums of products of whole numbers in an accumulator of 16 bits."""
     yield WrongRule("as if sums were cut off at the limits of 16 bits"), right.clamp(-32768, 32767)
     yield WrongRule("as if sums wrapped at 16 bits"), torch.remainder(right + 32768, 65536) - 32768
-    yield WrongRule("as if sums were rounded to float16", fewer_bits=True), _in_float16(right)
+    yield WrongRule("as if sums were rounded to float16", fewer_bits=True), _to_float16(right)
     if (pairs := _pairs_cut_off(packet, args, right)) is not None:
         words = "as if sums of two products were cut off at the limits of 16 bits, as by VPMADDUBSW without VNNI"
         yield WrongRule(words), pairs

@@ -109,10 +109,10 @@ def _replay_with(work: TrainingPass) -> Run:
         def own(
             role: Role, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: torch.dtype, readable: bool = False
         ) -> torch.Tensor:
-            found = ready.made.get(name)
-            if found is None or tuple(found.shape) != shape or found.dtype != dtype:
+            made = ready.made.get(name)
+            if made is None or tuple(made.shape) != shape or made.dtype != dtype:
                 raise CaptureError(f"the program returns other tensors than when it was captured ({name})")
-            return found
+            return made
 
         with KernelReplayMode(ready.pool):
             return [tensor for _, tensor in run_pass(work, ready.copied, ready.held, own)]

@@ -78,7 +78,7 @@ def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Modul
         parts = _referenced(program)
     else:
         parts = dict(getattr(program, "__dict__", {}))
-    found: list[tuple[str, torch.nn.Module]] = []
+    named: list[tuple[str, torch.nn.Module]] = []
     for name, part in parts.items():
         path = ".".join(p for p in (prefix, name) if p)
         if (
@@ -86,8 +86,8 @@ def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Modul
             or name == ""
             or (isinstance(part, types.FunctionType) and part is not program and not prefix)
         ):
-            found += modules_of(part, path)
-    return found
+            named += modules_of(part, path)
+    return named
 
 
 def module_paths(program: Any) -> dict[int, str]:

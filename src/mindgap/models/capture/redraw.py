@@ -59,10 +59,10 @@ def redraw(
     integers and booleans are shuffled. `demanded`: by input, what the new values must keep where the given ones have
     it (`input_demands`).
     """
-    found: list[torch.Tensor] = []
+    redrawn: list[torch.Tensor] = []
     for index, (tensor, source) in enumerate(zip(tensors, sources, strict=True)):
         if source.role != "input" or tensor.numel() == 0 or (change != "all" and not is_real(tensor)):
-            found.append(tensor)
+            redrawn.append(tensor)
             continue
         generator = np.random.Generator(np.random.Philox(key=zlib.crc32(source.name.encode()) + index))
         array = to_numpy(tensor)
@@ -73,8 +73,8 @@ def redraw(
             else (array * change).astype(array.dtype)
         )
         other = np.asarray(drawn)  # numpy makes 0-d arrays numbers
-        found.append(own_copy(to_torch(other)) if dense(tensor) else _with_layout_of(to_torch(other), tensor))
-    return found
+        redrawn.append(own_copy(to_torch(other)) if dense(tensor) else _with_layout_of(to_torch(other), tensor))
+    return redrawn
 
 
 def input_demands(graph: Graph) -> dict[int, InputDemand]:

@@ -58,8 +58,8 @@ def run_pass(
     if not work.backward:
         return returned
     loss = _loss([(path, leaf) for path, leaf in returned if leaf.requires_grad], own)
-    found: Any = torch.autograd.grad(loss, [t for _, t in wanted], allow_unused=True)  # None where it is unused
-    slopes = [(h, t, g) for (h, t), g in zip(wanted, found, strict=True) if g is not None]
+    grads: Any = torch.autograd.grad(loss, [t for _, t in wanted], allow_unused=True)  # None where it is unused
+    slopes = [(h, t, g) for (h, t), g in zip(wanted, grads, strict=True) if g is not None]
     gradients = [(f"grad:{h.name}", g) for h, _, g in slopes]
     made: Named = []
     if work.optimizer is not None:

@@ -73,19 +73,19 @@ def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> li
 def argument_sets(opened: Sequence[Program | Captured], asked: AskedArguments) -> list[Program | Captured]:
     """Returns the programs with the requested arguments. Building one of them raises `SourceError` for a file
     that does not fit its arguments."""
-    programs = _of_all_files(opened, asked.files) if asked.files else _chosen(opened, asked.number)
+    programs = _programs_of_files(opened, asked.files) if asked.files else _chosen(opened, asked.number)
     for option, count in asked.sizes.items():
         programs[:] = [_repeated(one, option, count) for one in programs]
     return programs
 
 
-def _of_all_files(opened: Sequence[Program | Captured], files: Sequence[str]) -> list[Program | Captured]:
+def _programs_of_files(opened: Sequence[Program | Captured], files: Sequence[str]) -> list[Program | Captured]:
     programs: list[Program | Captured] = []
     for one in opened:
         if isinstance(one, Captured):
             raise SourceError(f"{one.source}: it is a graph already; inputs=FILE needs the program")
         if one.first in ("", one.source):
-            programs += _of_files(one, files)
+            programs += _programs_per_file(one, files)
     return programs
 
 
@@ -137,7 +137,7 @@ def _group(one: Program | Captured) -> str:
     return one.group if isinstance(one, Program) else ""
 
 
-def _of_files(one: Program, files: Sequence[str]) -> list[Program]:
+def _programs_per_file(one: Program, files: Sequence[str]) -> list[Program]:
     name, source = one.group or one.name, one.source
     texts = [_with_option(source, f"inputs={file}") for file in files]
     several = len(files) > 1

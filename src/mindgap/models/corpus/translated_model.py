@@ -157,12 +157,12 @@ class TranslatedNode(torch.nn.Module):
         except Untranslated:
             raise
         except Exception as error:
-            if (size := _asked_for(error)) is not None:
+            if (size := _allocation_text(error)) is not None:
                 raise Unrunnable(f"memory does not suffice: {size}") from error
             raise Untranslated(f"PyTorch has no {self.source_line} like this: {one_line(error)}") from error
 
 
-def _asked_for(error: Exception) -> str | None:
+def _allocation_text(error: Exception) -> str | None:
     """Returns what was to be allocated where memory ran out, None for another error."""
     if isinstance(error, MemoryError):
         return one_line(error) if str(error) else "Python told no size"

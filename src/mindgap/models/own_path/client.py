@@ -208,12 +208,12 @@ class OwnPathClient:
                 probed = write_probed(Path(name), Path(folder))
                 if probed is None:
                     return None
-                found = self.feed(f"{probed.path}{question}{options}", platform, arrays)
+                reply = self.feed(f"{probed.path}{question}{options}", platform, arrays)
         except OSError as error:  # a full disk
             raise MindgapError(f"{name} cannot be copied with its integers as outputs: {error}") from error
-        if len(found) != probed.all:
-            raise MindgapError(f"{platform} gives {len(found)} outputs of {probed.all}")
-        return found[: probed.own], {node: found[place] for node, place in probed.nodes.items()}
+        if len(reply) != probed.all:
+            raise MindgapError(f"{platform} gives {len(reply)} outputs of {probed.all}")
+        return reply[: probed.own], {node: reply[place] for node, place in probed.nodes.items()}
 
     def wrong_nodes(
         self, source: str, platform: PlatformName, apart: float | None, arrays: Sequence[Array] = (),

@@ -122,7 +122,7 @@ def declared_dimensions(program: FlatProgram, declared: Any) -> DynamicDimension
 
 def _declared_of(program: FlatProgram, declared: Any) -> list[dict[int, Any]]:
     """What is declared of each tensor, by dimension."""
-    found: dict[int, dict[int, Any]] = {}
+    by_tensor: dict[int, dict[int, Any]] = {}
 
     def walk(value: Any, given: Any, where: str) -> None:
         if given is None:
@@ -130,7 +130,7 @@ def _declared_of(program: FlatProgram, declared: Any) -> list[dict[int, Any]]:
         if isinstance(value, torch.Tensor):
             if not isinstance(given, (dict, tuple, list)):
                 raise MindgapError(f"dynamic_shapes: {where}: write {{dimension: torch.export.Dim(…)}}")
-            found[id(value)] = dict(given if isinstance(given, dict) else enumerate(given))  # pyright: ignore[reportUnknownArgumentType] # any sequence
+            by_tensor[id(value)] = dict(given if isinstance(given, dict) else enumerate(given))  # pyright: ignore[reportUnknownArgumentType] # any sequence
             return
         inner: dict[str, Any]
         if is_dataclass(value) and not isinstance(value, type):
@@ -153,7 +153,7 @@ def _declared_of(program: FlatProgram, declared: Any) -> list[dict[int, Any]]:
             walk(inner[key], part, f"{where}.{key}")
 
     walk(bound_arguments(program.program, *program.arguments(program.tensors)), declared, "the arguments")
-    return [found.get(id(tensor), {}) for tensor in program.tensors]
+    return [by_tensor.get(id(tensor), {}) for tensor in program.tensors]
 
 
 def told_of_dimensions(runner: ScriptRunner) -> ScriptRunner | None:

@@ -135,7 +135,7 @@ def _with_operator(failure: Failure, error: BaseException, program: FlatProgram)
     if failure.ours:
         return failure
     text = "\n".join(str(each) for each in _causes(error))
-    named = [f"{found[1]}::{found[2]}" for found in _OPERATOR.finditer(text) if found[1] not in _OWN_OPERATORS]
+    named = [f"{match[1]}::{match[2]}" for match in _OPERATOR.finditer(text) if match[1] not in _OWN_OPERATORS]
     known = registered_operators()
     operator = next((name for name in named if name in known), "")
     unconverted = _UNCONVERTED.search(_FUNCTION.sub(r"\1", text))

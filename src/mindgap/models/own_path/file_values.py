@@ -57,13 +57,13 @@ def _tensors(output: Any) -> list[torch.Tensor]:
         return [torch.empty(0)]
     if not isinstance(output, list):
         array: Any = np.asarray(output)
-        return [_of_texts(array) if array.dtype.kind in "OSU" else torch.as_tensor(array)]
+        return [_text_tensor(array) if array.dtype.kind in "OSU" else torch.as_tensor(array)]
     parts: list[Any] = output  # pyright: ignore[reportUnknownVariableType] # of what the runtime gives
     if parts and isinstance(parts[0], dict):
         return [torch.as_tensor([[row[label] for label in sorted(row)] for row in parts])]
     return tensors_of(parts)
 
 
-def _of_texts(array: Any) -> torch.Tensor:
+def _text_tensor(array: Any) -> torch.Tensor:
     coded: Any = np.char.encode(array.astype("U"), "utf-8").astype(f"S{_BYTES}")
     return torch.as_tensor(np.ascontiguousarray(coded.reshape(-1)).view(np.uint8).reshape(*array.shape, _BYTES).copy())

@@ -160,7 +160,7 @@ class FlatProgram(torch.nn.Module):
 
     def _mapped(self, inputs: Sequence[tuple[str, Sequence[Any]]]) -> dict[int, int]:
         """The arguments of inputs by `input_map`. Of several inputs for one argument, the first that the file has."""
-        found: dict[int, int] = {}
+        mapped: dict[int, int] = {}
         names = [name for name, _ in inputs]
         for argument in dict.fromkeys(argument for argument, _ in self.input_map):
             given = [each for name, each in self.input_map if name == argument]
@@ -171,8 +171,8 @@ class FlatProgram(torch.nn.Module):
             if number is None:
                 has = ", ".join(name or f"(no name, number {n})" for n, name in enumerate(names))
                 raise InputsNotMatched(f"--input-map {argument}={given[0]}: the inputs of the file are {has}")
-            found[number] = self.names.index(argument)
-        return found
+            mapped[number] = self.names.index(argument)
+        return mapped
 
     def fresh(self, tensors: Sequence[torch.Tensor] | None = None) -> tuple[Any, ...]:
         """Returns new copies of the tensors among the arguments, and of the objects that hold tensors. What else a run

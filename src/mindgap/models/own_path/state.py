@@ -275,11 +275,11 @@ def _position_of(one: Any) -> tuple[Callable[[], Any], Callable[[Any], object]] 
     if issubclass(type(one), np.ndarray) and one.flags.writeable and not one.dtype.hasobject:
         return one.copy, partial(np.copyto, one)
     if isinstance(one, io.IOBase) and not one.closed and one.seekable():
-        return partial(_told, one), one.seek
+        return partial(_file_position, one), one.seek
     return None
 
 
-def _told(file: io.IOBase) -> int:
+def _file_position(file: io.IOBase) -> int:
     try:
         return file.tell()
     except OSError:  # a text file has no position while it is iterated over

@@ -175,8 +175,8 @@ class Programs:
         inputs = {**getattr(flat.program, "fixed_inputs", {}), **dict(zip(flat.names, given, strict=True))}
         folder = Path(header["folder"]) if header["folder"] else None
         path, runner = Path(header["path"]), requested_runner(header)
-        found = wrong_nodes(path, inputs, runner, header["seconds"], header["apart"], folder)
-        return {"kind": "noded", **dataclasses.asdict(found)}, ()
+        wrong = wrong_nodes(path, inputs, runner, header["seconds"], header["apart"], folder)
+        return {"kind": "noded", **dataclasses.asdict(wrong)}, ()
 
     def changes(self, header: Mapping[str, Any]) -> tuple[Header, Sequence[Array]]:
         """Compares a ready-made ONNX file with the program."""
@@ -188,10 +188,10 @@ class Programs:
         flat = self._flat(header)
         try:
             with as_it_was(flat.program):
-                found = file_changes(Path(header["path"]), flat)
+                outcome = file_changes(Path(header["path"]), flat)
         except Exception as error:  # reaches the row as a weakness
-            found = FileChanges(reason=one_line(error))
-        return {"kind": "changes", **dataclasses.asdict(found)}, ()
+            outcome = FileChanges(reason=one_line(error))
+        return {"kind": "changes", **dataclasses.asdict(outcome)}, ()
 
     def _first_of_group(self, header: Mapping[str, Any], program: FlatProgram) -> FlatProgram | None:
         """The program with the first arguments of its group. None if these are the program's, or not of the same

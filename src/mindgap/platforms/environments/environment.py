@@ -309,11 +309,11 @@ def _answer(name: str, python: str, slower: float, asked: tuple[str, ...]) -> di
 
 def installed(packages: Iterable[str]) -> dict[str, str]:
     """The versions of packages in mindgap's own environment; those that are not installed are left out."""
-    found: dict[str, str] = {}
+    by_package: dict[str, str] = {}
     for package in packages:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            by_package[package] = version(package)
+    return by_package
 
 
 def own_packages() -> list[str]:

@@ -62,7 +62,7 @@ def hosts() -> Mapping[str, Host]:
     """Returns the known hosts by name. Raises `HostProblem` for a `mindgap.toml` that is wrong, or somebody else's."""
     file = _file()
     own: Mapping[str, Host] = {} if file is None else _read(file, _trusted(file).st_mtime_ns)
-    return {**own, **_of_plan(os.environ.get(_OF_PLAN, ""))}
+    return {**own, **_plan_hosts(os.environ.get(_OF_PLAN, ""))}
 
 
 def find_host(name: str) -> Host:
@@ -118,7 +118,7 @@ def _read(file: Path, _changed: int) -> Mapping[str, Host]:
 
 
 @cache
-def _of_plan(text: str) -> Mapping[str, Host]:
+def _plan_hosts(text: str) -> Mapping[str, Host]:
     return parse_hosts(json.loads(text), "the plan") if text else {}
 
 

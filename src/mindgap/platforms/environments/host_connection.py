@@ -165,8 +165,8 @@ class HostConnection:
                     printed = (printed + self.link.without_records(data))[-_TAIL:]
                 else:
                     got += data
-            before, found, after = got.partition(GREETING.encode())
-            if found and after.endswith(b"\n"):
+            before, greeting, after = got.partition(GREETING.encode())
+            if greeting and after.endswith(b"\n"):
                 self.link.alive(len(after))
                 return _read(self._host, after)
             if max(len(before), len(after)) > _MOST_BANNER:

@@ -59,14 +59,14 @@ def take_out(model: ir.Model) -> ExternalData:
     if not made:
         return ExternalData(arrays)
     try:
-        mapped, placed = _in_a_file(made)
+        mapped, placed = _mapped_file(made)
     except OSError as error:
         kept = {name: np.ascontiguousarray(array) for name, array in made.items()}
         return ExternalData({**arrays, **kept}, unmapped=f"{error.strerror or error}")
     return ExternalData({**arrays, **placed}, mapped)
 
 
-def _in_a_file(arrays: Mapping[str, Array]) -> tuple[mmap.mmap, dict[str, Array]]:
+def _mapped_file(arrays: Mapping[str, Array]) -> tuple[mmap.mmap, dict[str, Array]]:
     """Writes arrays to a file without a name, and maps it. Raises OSError where there is no room for it."""
     places: list[tuple[str, int]] = []
     # The file ends with the worker, also one that is killed.

@@ -12,13 +12,13 @@ _INTERMEDIATE: Final = "mindgap.platforms.onnx.intermediate"
 
 def onnxruntime_stage(runs: VariantRuns) -> Stage:
     """Exporter, decomposition, graph optimiser, loading of the model, or kernel."""
-    shown = _in_reference_evaluator(runs)
+    shown = _ask_reference_evaluator(runs)
     sure = shown == "shows" and (runs.fails or runs.same_bits)
     if not sure and right_with(runs, "opt", "off"):
         return "graph optimiser"
     if shown == "right":
         return "runtime load" if runs.fails_at_load else "kernel"
-    return _before_model(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
+    return _model_stage(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
 
 
 def provider_stage(runs: VariantRuns) -> Stage:
@@ -40,7 +40,7 @@ def provider_stage(runs: VariantRuns) -> Stage:
 def onnx_reference_stage(runs: VariantRuns) -> Stage:
     """The evaluator's implementation of an operator, or what comes before the model."""
     shown = runs.ask("onnxruntime/cpu@opt=off")
-    return "kernel" if shown == "right" else _before_model(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
+    return "kernel" if shown == "right" else _model_stage(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
 
 
 def exporter_stage(runs: VariantRuns, other: str) -> Stage | None:
@@ -48,15 +48,15 @@ def exporter_stage(runs: VariantRuns, other: str) -> Stage | None:
 
     `other`: another runtime of the same model.
     """
-    shown = _in_reference_evaluator(runs)
-    return None if shown == "right" else _before_model(runs, shown, other)
+    shown = _ask_reference_evaluator(runs)
+    return None if shown == "right" else _model_stage(runs, shown, other)
 
 
-def _in_reference_evaluator(runs: VariantRuns) -> Shown:
+def _ask_reference_evaluator(runs: VariantRuns) -> Shown:
     return runs.ask(runs.in_same_environment("onnx/reference"), "The exported model in ONNX's reference evaluator")
 
 
-def _before_model(runs: VariantRuns, shown: Shown, other: str) -> Stage:
+def _model_stage(runs: VariantRuns, shown: Shown, other: str) -> Stage:
     """The stage that makes the model wrong. Where the reference evaluator did not run it, `other` runs it."""
     if shown == "unclear":
         if runs.fails or runs.ask(runs.in_same_environment(other)) != "shows" or not runs.same_bits:

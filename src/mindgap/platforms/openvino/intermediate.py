@@ -44,10 +44,10 @@ class _Evaluated:
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the model. Raises `Unsupported` for an operator that is not implemented."""
-        results = self._by_core([as_real(inputs[number]) for number in self._fed])
+        results = self._core_results([as_real(inputs[number]) for number in self._fed])
         return [results[place] if spec is None else as_declared(results[place], spec) for place, spec in self._outputs]
 
-    def _by_core(self, given: Sequence[Array]) -> list[Array]:
+    def _core_results(self, given: Sequence[Array]) -> list[Array]:
         import openvino
 
         results = [

@@ -135,20 +135,20 @@ class Store:
 
         Raises `StoreError` also for values that Python cannot hold.
         """
-        found = self._views.small(table_named(table), run)
-        if found is None:
-            found = self.query(f"SELECT * FROM {table}{_of(run)}", _values(run))
+        small = self._views.small(table_named(table), run)
+        if small is None:
+            small = self.query(f"SELECT * FROM {table}{_of(run)}", _values(run))
         try:
-            return found.to_pylist(maps_as_pydicts="strict")
+            return small.to_pylist(maps_as_pydicts="strict")
         except (ValueError, OverflowError, KeyError) as error:
             why = str(error).splitlines()[0][:200]
             raise StoreError(f"{self.url}: {table} holds what mindgap does not write ({why}): copy it again") from None
 
     def count_of(self, table: str, run: str | None = None) -> int:
         """Returns the number of rows of a table, or of a run in it. Of a small table this takes no SQL."""
-        found = self._views.small(table_named(table), run)
-        if found is not None:
-            return found.num_rows
+        small = self._views.small(table_named(table), run)
+        if small is not None:
+            return small.num_rows
         return self.rows(f"SELECT count(*) AS n FROM {table}{_of(run)}", _values(run))[0]["n"]
 
     def put_graph(self, graph: Graph, *, tensors: TensorStore | None = None) -> str:

@@ -91,7 +91,7 @@ class _Refused(Exception):
     """The server answered with a status that is an error. `pause`: the seconds until the next request."""
 
     def __init__(self, error: HTTPError) -> None:
-        super().__init__(_said(error))
+        super().__init__(_error_text(error))
         self.pause = _pause(error.headers) if error.code in (429, 503) else None
 
 
@@ -130,7 +130,11 @@ class CompletionClient:
         for waited in range(_RETRIES + 1):
             try:
                 text = self._read(path, data)
-                completion = _of_events(text, asked.chat) if asked.stream else _of_json(_json(text), asked.chat)
+                completion = (
+                    _completion_from_events(text, asked.chat)
+                    if asked.stream
+                    else _completion_from_json(_json(text), asked.chat)
+                )
                 return Completion(*completion, waited=waited, seconds=time.monotonic() - started)
             except _Refused as error:
                 if error.pause is None or waited == _RETRIES:
@@ -261,7 +265,7 @@ def _pause(headers: Message) -> float | None:
     return seconds if 0 <= seconds <= _LONGEST_WAIT_S else None
 
 
-def _said(error: HTTPError) -> str:
+def _error_text(error: HTTPError) -> str:
     try:
         text = error.read(4096).decode(errors="replace")
     except (OSError, http.client.HTTPException):
@@ -302,7 +306,7 @@ def _dumped(value: Any) -> str:
 _Found = tuple[str, tuple[str, ...], tuple[float, ...], str]
 
 
-def _of_json(found: Mapping[str, Any], chat: bool) -> _Found:
+def _completion_from_json(found: Mapping[str, Any], chat: bool) -> _Found:
     """The text, tokens, log-probabilities and the reason of the end. Raises `BadAnswer`."""
     try:
         if "error" in found:
@@ -340,7 +344,7 @@ def _finite(given: Any) -> float:
     return number
 
 
-def _of_events(text: str, chat: bool) -> _Found:
+def _completion_from_events(text: str, chat: bool) -> _Found:
     """The completion of server-sent events. Raises `BadAnswer` for a stream that is none, or ends too early."""
     texts: list[str] = []
     tokens: list[str] = []
@@ -359,7 +363,7 @@ def _of_events(text: str, chat: bool) -> _Found:
         event = _json(data)
         if event.get("choices") == []:
             continue
-        part, named, measured, ended = _of_json(event, chat)
+        part, named, measured, ended = _completion_from_json(event, chat)
         texts.append(part)
         tokens += named
         numbers += measured

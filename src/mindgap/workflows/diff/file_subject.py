@@ -54,7 +54,7 @@ class FileSubject:
         referee = referee_of(self.program.run, next(run.way for run in runs.values() if run is not None))
         reference = self.context.settings.reference
         if self.program.reads(reference):
-            rows = self._of_versions(runs, self.program.run(reference), referee)
+            rows = self._version_rows(runs, self.program.run(reference), referee)
         else:
             rows = rows_of_file(
                 self.name, runs, error.reason, referee, self._nodes, valid=not isinstance(error, FileInvalid)
@@ -68,7 +68,7 @@ class FileSubject:
         computes = self.context.dtypes(platform).get("float32", {}).get("computes_in", "float32")
         return self.program.wrong_nodes(platform, apart) if computes == "float32" else FileNodes()
 
-    def _of_versions(
+    def _version_rows(
         self, runs: Mapping[PlatformName, OwnRun | None], base: OwnRun | None,
         referee: Mapping[PlatformName, OwnRun | None],
     ) -> list[Row]:  # fmt: skip

@@ -40,10 +40,10 @@ class SchemaChange:
 
 def calls_of(graph: Graph) -> dict[str, frozenset[Call]]:
     """The ways in which a graph calls each of its operators."""
-    found: dict[str, set[Call]] = {}
+    by_operator: dict[str, set[Call]] = {}
     for node in graph.nodes:
-        found.setdefault(node.op, set()).add((len(node.args), frozenset(name for name, _ in node.kwargs)))
-    return {op: frozenset(calls) for op, calls in found.items()}
+        by_operator.setdefault(node.op, set()).add((len(node.args), frozenset(name for name, _ in node.kwargs)))
+    return {op: frozenset(calls) for op, calls in by_operator.items()}
 
 
 def schema_changes(

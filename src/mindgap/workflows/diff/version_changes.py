@@ -71,11 +71,11 @@ def _reduced(
     reference = upgraded.after if mends else upgraded.before
     context = replace(context, settings=replace(context.settings, reference=reference))
     if mends:
-        fault = _of_the_old_version(upgraded, graph, fault, context)
+        fault = _old_version_row(upgraded, graph, fault, context)
     return write_finding(out, reduce_finding(context, graph, fault, limits), seen, context.tensors)
 
 
-def _of_the_old_version(upgraded: PlatformUpgrade, graph: Graph, fault: Row, context: RunContext) -> Row:
+def _old_version_row(upgraded: PlatformUpgrade, graph: Graph, fault: Row, context: RunContext) -> Row:
     """The same fault in a comparison of the old version with the new one. Raises `MindgapError` where it is not
     found there."""
     row = GraphComparison(context, fault.model, graph).row(upgraded.before)

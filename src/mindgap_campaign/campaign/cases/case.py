@@ -52,13 +52,13 @@ class Case:
     def graph(self) -> Graph:
         """Decoded when needed; the latest are remembered. Raises `GraphError`."""
         with _LOCK:
-            found = _LATEST.get(self.digest)
-        if found is None:
-            found = decode(self.data)
-            remember(found, self.digest, self.data)
+            decoded = _LATEST.get(self.digest)
+        if decoded is None:
+            decoded = decode(self.data)
+            remember(decoded, self.digest, self.data)
             with _LOCK:
-                _LATEST.put(self.digest, found, _NODE_BYTES * self.nodes)
-        return found
+                _LATEST.put(self.digest, decoded, _NODE_BYTES * self.nodes)
+        return decoded
 
 
 class CaseSource(Protocol):

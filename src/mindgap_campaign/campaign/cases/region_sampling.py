@@ -166,9 +166,9 @@ class _Sampling:
         with self._lock:
             for reason in lost:
                 self.tried.count("lost", reason)
-            found = self._note(header, lost)
-            if found:
-                self.tried.barren[found] += 1
+            note = self._note(header, lost)
+            if note:
+                self.tried.barren[note] += 1
             elif frame is not None:
                 self._found[number] = frame.arrays[0].tobytes()
             self._done += 1

@@ -75,7 +75,7 @@ class ClusterNodes:
     def begin(self, terms: SessionTerms) -> None:
         """Sends all nodes the terms of the session."""
         self._terms = terms
-        self.ray.get([_of_session(member.actor.begin).remote(terms) for member in self._members.values()])
+        self.ray.get([_session_method(member.actor.begin).remote(terms) for member in self._members.values()])
 
     def watch(self) -> None:
         """Opens nodes that have joined, forgets those that are gone. To be called often; looks every two seconds.
@@ -110,14 +110,14 @@ class ClusterNodes:
     def expenses(self) -> list[dict[str, Any]]:
         """Returns rows of the table `expenses` of all nodes. What a lost node spent is not known."""
         expenses_by_node: list[dict[str, Any]] = []
-        for reference in [_of_session(member.actor.expenses).remote() for member in self._members.values()]:
+        for reference in [_session_method(member.actor.expenses).remote() for member in self._members.values()]:
             with suppress(self.ray.exceptions.RayError):
                 expenses_by_node += self.ray.get(reference, timeout=30)
         return expenses_by_node
 
     def close(self) -> None:
         """Ends what the session started on the nodes."""
-        closing = [_of_session(member.actor.close).remote() for member in self._members.values()]
+        closing = [_session_method(member.actor.close).remote() for member in self._members.values()]
         if closing:
             self.ray.wait(closing, num_returns=len(closing), timeout=30)
         for member in self._members.values():
@@ -141,7 +141,7 @@ class ClusterNodes:
             )
             .remote(self.setup, names, int(node.resources.get("CPU", 0)))
         )
-        life, look = _of_session(actor.live), _of_session(actor.look)
+        life, look = _session_method(actor.live), _session_method(actor.look)
         self._members[node.id] = _Member(node, actor, life.remote(), look.remote())
 
     def _report(self, member: _Member) -> NodeReport:
@@ -169,7 +169,7 @@ class ClusterNodes:
         for platform in report.descriptions:
             if platform in self._terms.descriptions:
                 _require_equal(platform, report, "the others", self._terms.descriptions[platform])
-        _of_session(member.actor.begin).remote(self._terms)
+        _session_method(member.actor.begin).remote(self._terms)
 
     def _require_all(self, nodes: Sequence[ClusterNode], now: float) -> None:
         for platform in self.platforms:
@@ -182,7 +182,7 @@ class ClusterNodes:
                 )
 
 
-def _of_session(method: Any) -> Any:
+def _session_method(method: Any) -> Any:
     """Returns a method of an actor, to be called in parallel with those that its tasks wait in."""
     return method.options(concurrency_group=SESSION_GROUP)
 

@@ -140,18 +140,18 @@ class JudgeProcess:
             self._require_open()
             self._client.spent = 0.0
             try:
-                found = self._judged(case, outcome, reference)
+                judged = self._judged(case, outcome, reference)
             except _OutOfBounds as error:
-                found = _unjudged(plain, outcome, reference, str(error))
+                judged = _unjudged(plain, outcome, reference, str(error))
             except WorkerFailed as failed:
                 detail = f"mindgap failed, twice: the process that judges was {failed.message}"
-                found = dataclasses.replace(
+                judged = dataclasses.replace(
                     plain, detail=detail, broken=f"{detail}\n{shortened_paths(failed.tail)}",
                     reasons=(Reason("worker_killed" if failed.outside else "worker_ended", stage=failed.stage),),
                 )  # fmt: skip
             # What its end made of a row that it was at is no judgement.
             self._require_open()
-            return dataclasses.replace(found, timings={**found.timings, "judge": self._client.spent})
+            return dataclasses.replace(judged, timings={**judged.timings, "judge": self._client.spent})
 
     def _require_open(self) -> None:
         if self._client.closing:

@@ -11,7 +11,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.findings.reduction.model_file import diff_arguments
 from mindgap.findings.reduction.reproducer import Reproducer, short_reproducer
-from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.culprit_script import script_platform_of
 from mindgap.graph import Graph, MindgapError, Stored, TensorStore, digest, extract, materialise_all
 from mindgap.graph.compare.culprit import culprit_of
 from mindgap.platforms.name import PlatformName, recorded
@@ -39,17 +39,17 @@ def script_of(directory: CampaignDirectory, row: Mapping[str, Any], graph: Graph
     """
     culprit = None if row["culprit_op"] is None else culprit_of(row["culprit_node"], row["culprit_op"])
     names = [platform_of(directory, row, side) for side in ("platform", "reference")]
-    found = Row(
+    stored = Row(
         row["model"], names[0], row["status"], row["verdict"], culprit=culprit, blame=row["blame"],
         message=row["message"] or "", signature=row["signature"] or "", detail=row["detail"] or "",
     )  # fmt: skip
-    if not found.finding:
+    if not stored.finding:
         return Reproducer("", False, "", reason=f"the row is {row['word']}, and a script shows a finding")
     try:
-        target, reference = map(target_of, names)
+        platform, reference = map(script_platform_of, names)
     except MindgapError as error:
         return Reproducer("", False, "", reason=str(error))
-    return short_reproducer(graph, materialise_all(graph, tensors), target, reference, found)
+    return short_reproducer(graph, materialise_all(graph, tensors), platform, reference, stored)
 
 
 def node_alone(graph: Graph, node: int, tensors: TensorStore) -> Graph:

@@ -138,7 +138,7 @@ def open_directory(path: str | Path) -> CampaignDirectory:
         raise PlanError(
             f"{path / PLAN} was changed since the campaign began ({', '.join(keys)}): put it back, "
             "or start another campaign with `mindgap campaign run … --out OTHER`"
-            + (f"; `mindgap campaign add {path} PLATFORM` adds a platform" if _of_platforms(keys) else "")
+            + (f"; `mindgap campaign add {path} PLATFORM` adds a platform" if _are_platforms(keys) else "")
         )
     use_hosts_of_plan(now.hosts)
     stops = planned.model_copy(update={key: getattr(now, key) for key in CHANGEABLE})
@@ -200,7 +200,7 @@ def _about(path: Path) -> Mapping[str, Any]:
     return about  # pyright: ignore[reportUnknownVariableType] # any JSON
 
 
-def _of_platforms(keys: Sequence[str]) -> bool:
+def _are_platforms(keys: Sequence[str]) -> bool:
     return all(key.startswith("platforms.") for key in keys)
 
 

@@ -81,7 +81,7 @@ class Merger:
             raise GraphError("the pool has no regions: there is nothing to merge")
         self.pool = pool
         self._sized = {
-            (mutated, large): _by_size(_chosen(pool, mutated, large), pool.nodes)
+            (mutated, large): _sorted_by_size(_chosen(pool, mutated, large), pool.nodes)
             for mutated in (False, True)
             for large in (False, True)
         }
@@ -280,7 +280,7 @@ def _chosen(pool: RegionPool, mutated: bool, large: bool) -> list[int]:
     return [number for number in numbers if large or pool.largest[number] <= SMALL] or numbers
 
 
-def _by_size(numbers: Iterable[int], nodes: Sequence[int]) -> _Sized:
+def _sorted_by_size(numbers: Iterable[int], nodes: Sequence[int]) -> _Sized:
     ordered = sorted(numbers, key=lambda number: (nodes[number], number))
     counts = [0] * (nodes[ordered[-1]] + 1)
     for number in ordered:

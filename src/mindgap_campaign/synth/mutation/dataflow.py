@@ -57,10 +57,10 @@ class DataFlow:
 
     def require_spec(self, arg: Arg) -> TensorSpec:
         """Returns the spec of an operand. Raises `LookupError` if there is none or it is unknown."""
-        found = self.spec(arg)
-        if found is None:
+        value_spec = self.spec(arg)
+        if value_spec is None:
             raise LookupError("a spec that is not known")
-        return found
+        return value_spec
 
     def known(self, node: Node) -> bool:
         """Tells whether the specs of all operands of the node are known."""

@@ -163,12 +163,12 @@ def _pass_back(graph: Graph, node: Node, first: int, rules: ValueRules, found: C
         packet = node.op.split(".")[1].removesuffix("_")
         if packet in rules.exact or (packet in rules.layout and need.form in ("", "index")):
             if slot == 0 or packet in rules.all_results:
-                _to_operands(node, rules, packet, need, found)
+                _constrain_operands(node, rules, packet, need, found)
         elif need.form in ("", "index"):
             _through(graph, node, packet, need, found)
 
 
-def _to_operands(node: Node, rules: ValueRules, packet: str, need: ValueConstraint, found: Constraints) -> None:
+def _constrain_operands(node: Node, rules: ValueRules, packet: str, need: ValueConstraint, found: Constraints) -> None:
     if packet in rules.all_operands:
         named = arguments(node)
         values = [v for name, arg in named.items() if name not in ("condition", "mask") for v in refs(arg)]

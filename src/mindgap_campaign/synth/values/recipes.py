@@ -78,7 +78,7 @@ def recipes(
         if exceptional and number not in held and given.spec.numel > 0:
             edits.append(InputEdit(number, given.spec, Exceptional(seed)))
         elif isinstance(given.recipe, Stored):
-            edits.append(InputEdit(number, given.spec, _from_store(given, need, seed, tensors)))
+            edits.append(InputEdit(number, given.spec, _stored_recipe(given, need, seed, tensors)))
         elif _unfit(given, need) if before is None else _broken(given, need, earlier.get(number, _FREE)):
             edits.append(InputEdit(number, given.spec, recipe_for(given.spec, need, seed)))
     return tuple(edits), held
@@ -160,7 +160,7 @@ def _broken(given: Input, need: ValueConstraint, earlier: ValueConstraint) -> bo
     return not _fits(given.spec, given.recipe) or (_meets(given, earlier) and not _meets(given, need))
 
 
-def _from_store(given: Input, need: ValueConstraint, seed: int, tensors: TensorStore | None) -> Recipe:
+def _stored_recipe(given: Input, need: ValueConstraint, seed: int, tensors: TensorStore | None) -> Recipe:
     """Returns a stored tensor's bytes if they are few and available, else plain values."""
     assert isinstance(given.recipe, Stored)
     if given.spec.nbytes <= MOST_LITERAL and tensors is not None and given.recipe.key in tensors:

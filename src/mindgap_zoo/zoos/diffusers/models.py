@@ -37,10 +37,10 @@ def names() -> list[str]:
     """Returns the names of all networks that diffusers exports."""
     models: Any = importlib.import_module(f"{_diffusers().__name__}.models")
     exported: dict[str, list[str]] = models._import_structure
-    return sorted({name for listed in exported.values() for name in listed if _found(name) is not None})
+    return sorted({name for listed in exported.values() for name in listed if _class_of(name) is not None})
 
 
-def _found(name: str) -> Any:
+def _class_of(name: str) -> Any:
     """Returns the class of that name if it is a network, else None."""
     library = _diffusers()
     models: Any = importlib.import_module(f"{library.__name__}.models")
@@ -52,7 +52,7 @@ def _found(name: str) -> Any:
 def open_diffusers(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if diffusers has no such network."""
     chosen = source_options(source)
-    model_class = _found(source.target)
+    model_class = _class_of(source.target)
     if model_class is None:
         near = suggest(source.target, names())
         raise SourceError(f"{source.text}: diffusers has no network {source.target!r}{near}")
@@ -84,7 +84,7 @@ def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
     own = {**case.config}
     if model_class.__name__ in PARTS:
         argument, part, count = PARTS[model_class.__name__]
-        own[argument] = [_create(_found(part), CASES.get(part, ModelCase()), layers) for _ in range(count)]
+        own[argument] = [_create(_class_of(part), CASES.get(part, ModelCase()), layers) for _ in range(count)]
     config = shrink_arguments(model_class, own, layers)
     count = parameters_on_meta(functools.partial(model_class, **config))
     if count is not None and count > _MOST_PARAMETERS:
@@ -92,7 +92,7 @@ def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
     model = model_class(**config)
     if model_class.__name__ in BORROWERS:
         lender = BORROWERS[model_class.__name__]
-        model = model_class.from_transformer(model, _create(_found(lender), CASES.get(lender, ModelCase()), layers))
+        model = model_class.from_transformer(model, _create(_class_of(lender), CASES.get(lender, ModelCase()), layers))
     return model
 
 

@@ -66,10 +66,10 @@ def one_rounding(site: Site) -> list[Bound | None]:
     scalars = sum(coarse_scalar(site, each) * magnitude(each) for each in (site.args[0], other))
     first, *others = relative(site, 1.0, scaled + scalars)
     exact = _representable(site)
-    return [without_noise(first, exact, None if exact is None else exact & _of_whole_numbers(site)), *others]
+    return [without_noise(first, exact, None if exact is None else exact & _have_whole_operands(site)), *others]
 
 
-def _of_whole_numbers(site: Site) -> torch.Tensor:
+def _have_whole_operands(site: Site) -> torch.Tensor:
     """The elements whose operands are whole numbers. Other forms of the same expression give these exactly too."""
     operands = [torch.as_tensor(each, dtype=torch.float64) for each in site.args[:2]]
     return functools.reduce(torch.logical_and, [each == each.round() for each in operands])

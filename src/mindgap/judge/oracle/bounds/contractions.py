@@ -42,7 +42,7 @@ class _Products:
 
 def _bilinear(site: Site, operands: int, terms: float) -> _Products:
     """The first `operands` arguments enter products (or are added, unsquared terms too): run on magnitudes."""
-    if (found := _by_blocks(site)) is not None:
+    if (found := _block_products(site)) is not None:
         hard, squares = found
     else:
         magnitudes = [absolute(a) for a in site.args[:operands]]
@@ -52,7 +52,7 @@ def _bilinear(site: Site, operands: int, terms: float) -> _Products:
     return _Products(summed(site, hard, norm, terms), hard, norm)
 
 
-def _by_blocks(site: Site) -> tuple[torch.Tensor, torch.Tensor] | None:
+def _block_products(site: Site) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Σ|x| and Σx² of a product with a large weight, a block of its columns at a time; None for any other call."""
     large = site.call.large
     if large is None:
@@ -100,14 +100,18 @@ def products_added_to_a_tensor(site: Site) -> list[Bound | None]:
     kwargs = {k: absolute(v) for k, v in site.kwargs.items()}
     magnitudes = Site(site.call, site.args, kwargs, site.results, site.u, site.u_out, site.largest)
     terms = float(left.shape[-1]) * (left.shape[0] if site.call.packet == "addbmm" else 1) if left.dim() else 1.0
-    found = _bilinear(magnitudes, 3, 1.0 if site.call.packet == "addr" else terms)
-    first = found.bounds[0]
+    product_bounds = _bilinear(magnitudes, 3, 1.0 if site.call.packet == "addr" else terms)
+    first = product_bounds.bounds[0]
     if site.call.packet == "addbmm" and site.u_out > site.u and first is not None:
         # One matrix after the other is added in the narrow dtype, which rounds whole numbers too.
-        step = site.u_out * math.sqrt(left.shape[0]) * (site.results[0].abs() + found.norm)
-        return [Bound(first.typical + step, first.hard + step, first.hazard), *found.bounds[1:]]
+        step = site.u_out * math.sqrt(left.shape[0]) * (site.results[0].abs() + product_bounds.norm)
+        return [Bound(first.typical + step, first.hard + step, first.hazard), *product_bounds.bounds[1:]]
     # An activation that follows, GELU, makes fractions of whole numbers.
-    return found.bounds if site.call.packet == "_addmm_activation" else found.small_ones_exact(magnitudes, 3)
+    return (
+        product_bounds.bounds
+        if site.call.packet == "_addmm_activation"
+        else product_bounds.small_ones_exact(magnitudes, 3)
+    )
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -118,17 +122,17 @@ def convolutions(site: Site) -> list[Bound | None]:
     transposed = "transpose" in site.call.packet or (len(site.args) > 6 and site.args[6] is True)
     terms = float(weight.numel() // max(weight.shape[1], 1)) if transposed else float(weight[0].numel())
     operands = 3 if len(site.args) > 2 else 2
-    found = _bilinear(site, operands, terms)
-    first = found.bounds[0]
+    product_bounds = _bilinear(site, operands, terms)
+    first = product_bounds.bounds[0]
     if not transposed or site.u_out <= site.u or first is None:
         # Winograd's algorithm multiplies by fractions.
-        return found.small_ones_exact(site, operands, direct=False)
+        return product_bounds.small_ones_exact(site, operands, direct=False)
     # Columns are scattered back in the declared dtype: every overlapping one rounds there, and may overflow.
-    magnitudes, size = found.magnitudes, site.results[0].abs() + found.norm
+    magnitudes, size = product_bounds.magnitudes, site.results[0].abs() + product_bounds.norm
     volume = site.u_out * math.sqrt(max(float(weight[0, 0].numel()), 1.0))
     overflows = magnitudes > FORMATS[dtype].largest / 4 if (dtype := declared_dtype(site)) else None
     hard = first.hard + volume * (size + magnitudes / STRUCTURED)
-    return [Bound(first.typical + volume * size, hard, overflows), *found.bounds[1:]]
+    return [Bound(first.typical + volume * size, hard, overflows), *product_bounds.bounds[1:]]
 
 
 @rule("convolution_backward")

@@ -22,16 +22,16 @@ from mindgap.judge.oracle.evaluation.formats import FORMATS
 @rule("fmod")
 def truncated_remainder(site: Site) -> list[Bound | None]:
     """Representable wherever both operands are, so exact."""
-    return _of_a_rounded_divisor(site) or exact(site)
+    return _rounded_divisor_bounds(site) or exact(site)
 
 
 @rule("remainder")
 def remainder(site: Site) -> list[Bound | None]:
     """`fmod` plus the divisor where their signs differ: one rounding, u·|r|."""
-    return _of_a_rounded_divisor(site) or relative(site, 1.0)
+    return _rounded_divisor_bounds(site) or relative(site, 1.0)
 
 
-def _of_a_rounded_divisor(site: Site) -> list[Bound | None] | None:
+def _rounded_divisor_bounds(site: Site) -> list[Bound | None] | None:
     """Bounds a remainder whose divisor, a Python number, may first be rounded to the narrow dtype of the dividend.
 
     Rounding the divisor moves the remainder by the quotient times the divisor's error. Near a multiple of the divisor
@@ -66,7 +66,7 @@ def quotient(site: Site) -> list[Bound | None]:
     """
     mode = site.kwargs.get("rounding_mode")
     if mode is None:
-        return [without_noise(bound, _by_a_power_of_two(site)) for bound in relative(site, 2.0)]
+        return [without_noise(bound, _have_power_of_two_divisor(site)) for bound in relative(site, 2.0)]
     if mode != "trunc":
         return floor_quotient(site)
     x, divisor = (torch.as_tensor(a, dtype=torch.float64) for a in site.args[:2])
@@ -76,7 +76,7 @@ def quotient(site: Site) -> list[Bound | None]:
     return [Bound(size, size)]
 
 
-def _by_a_power_of_two(site: Site) -> torch.Tensor | None:
+def _have_power_of_two_divisor(site: Site) -> torch.Tensor | None:
     """The elements of a float32 quotient whose divisor is a power of two: only the exponent changes."""
     y, divisor = site.results[0], site.args[1]
     if declared_dtype(site) != "float32" or isinstance(divisor, complex):

@@ -103,7 +103,7 @@ def _exp(site: Site, y: torch.Tensor) -> torch.Tensor:
     return _exp_error(_operand(site)) * y.abs()
 
 
-def _of_exp(site: Site, y: torch.Tensor) -> torch.Tensor:
+def _exp_like(site: Site, y: torch.Tensor) -> torch.Tensor:
     """Expressions of exp(x), which is at most 1 + 2·|y|, and a logarithm: `expm1`, `elu`, `sinh`, `softplus`."""
     return _exp_error(_operand(site)) * (1 + 2 * y.abs()) + 2.0**-21
 
@@ -169,17 +169,18 @@ def _log_softmax(site: Site, y: torch.Tensor) -> torch.Tensor:
 _WGSL: Final[Mapping[str, _Promise]] = {
     "sin": _periodic, "cos": _periodic, "tan": _tan, "sinc": _sinc, "atan": _ulps(4096), "atan2": _ulps(4096),
     "asin": _absolute(6.81e-5), "acos": _absolute(6.77e-5), "asinh": _asinh, "acosh": _asinh, "atanh": _atanh,
-    "exp": _exp, "exp2": _exp, "expm1": _of_exp, "elu": _of_exp, "selu": _of_exp, "celu": _of_exp, "sinh": _of_exp,
-    "cosh": _of_exp, "softplus": _of_exp, "log": _log, "log2": _log, "log1p": _log, "log10": _log10, "pow": _pow,
-    "tanh": _tanh, "sigmoid": _logistic, "silu": _logistic, "softmax": _softmax, "_softmax": _softmax,
+    "exp": _exp, "exp2": _exp, "expm1": _exp_like, "elu": _exp_like, "selu": _exp_like, "celu": _exp_like,
+    "sinh": _exp_like, "cosh": _exp_like, "softplus": _exp_like, "pow": _pow,
+    "log": _log, "log2": _log, "log1p": _log, "log10": _log10, "tanh": _tanh,
+    "sigmoid": _logistic, "silu": _logistic, "softmax": _softmax, "_softmax": _softmax,
     "log_softmax": _log_softmax, "_log_softmax": _log_softmax,
     "div": _ulps(2.5), "reciprocal": _ulps(2.5), "rsqrt": _ulps(2.0), "sqrt": _ulps(4.5),
     "polar": _polar,
 }  # fmt: skip
-_SPIRV: Final[Mapping[str, _Promise]] = {**_WGSL, "asin": _ulps(4096), "acos": _ulps(4096), "tanh": _of_exp}
+_SPIRV: Final[Mapping[str, _Promise]] = {**_WGSL, "asin": _ulps(4096), "acos": _ulps(4096), "tanh": _exp_like}
 
 
-def _of_opencl_exp(site: Site, y: torch.Tensor) -> torch.Tensor:
+def _opencl_exp_like(site: Site, y: torch.Tensor) -> torch.Tensor:
     """1 / (1 + exp(-x)), and a product: 3 ULP of exp, 2.5 of the quotient, and three roundings."""
     return 7 * _ULP * y.abs()
 
@@ -200,8 +201,8 @@ _OPENCL: Final[Mapping[str, _Promise]] = {
     "atan2": _ulps(6), "sinh": _ulps(4), "cosh": _ulps(4), "tanh": _ulps(5), "asinh": _ulps(4), "acosh": _ulps(4),
     "atanh": _ulps(5), "exp": _ulps(3), "exp2": _ulps(3), "expm1": _ulps(3), "log": _ulps(3), "log2": _ulps(3),
     "log10": _ulps(3), "log1p": _ulps(2), "pow": _ulps(16), "hypot": _ulps(4), "erf": _ulps(16), "erfc": _ulps(16),
-    "div": _ulps(2.5), "reciprocal": _ulps(2.5), "sqrt": _ulps(3), "rsqrt": _ulps(2), "sigmoid": _of_opencl_exp,
-    "silu": _of_opencl_exp, "softmax": _opencl_softmax, "_softmax": _opencl_softmax, "elu": _opencl_elu,
+    "div": _ulps(2.5), "reciprocal": _ulps(2.5), "sqrt": _ulps(3), "rsqrt": _ulps(2), "sigmoid": _opencl_exp_like,
+    "silu": _opencl_exp_like, "softmax": _opencl_softmax, "_softmax": _opencl_softmax, "elu": _opencl_elu,
     "selu": _opencl_elu, "celu": _opencl_elu, "softplus": _opencl_elu, "polar": _ulps(5),
 }  # fmt: skip
 _TABLES: Final[Mapping[str, Mapping[str, _Promise]]] = {

@@ -139,12 +139,14 @@ def bounds_of(
         largest=min(f.largest_acc for f in formats),
         scalars_kept=scalars_kept,
     )  # fmt: skip
-    found = _apply(site)
+    operator_bounds = _apply(site)
     step = max(f.u * f.tiny for f in formats)
-    slots = [_as_promised(site, b, y) for b, y in zip(found.slots[:1], results[:1], strict=True)] + found.slots[1:]
+    slots = [
+        _as_promised(site, b, y) for b, y in zip(operator_bounds.slots[:1], results[:1], strict=True)
+    ] + operator_bounds.slots[1:]
     narrowed = [_narrow(site, b, y, step) for b, y in zip(slots, results, strict=True)]
     marked = [_ranged(site, b, y, s) for b, y, s in zip(narrowed, results, call.node.outputs, strict=True)]
-    return OperatorBounds(marked, found.missing)
+    return OperatorBounds(marked, operator_bounds.missing)
 
 
 def _as_promised(site: Site, bound: Bound | None, result: Any) -> Bound | None:
@@ -174,15 +176,15 @@ def _apply(site: Site) -> OperatorBounds:
     A rule that raises is defective: tests/oracle/test_every_rule.py runs all of them. Judging goes on, and the
     judgement reports the failure.
     """
-    found = _rule_of(site.call.packet)
-    if found is None:
+    rule_found = _rule_of(site.call.packet)
+    if rule_found is None:
         return _filled_up(site, perturbed(site, "the operator has no bound rule"))
     try:
-        return _filled_up(site, found(site))
+        return _filled_up(site, rule_found(site))
     except OracleMemoryError:
         raise
     except (OracleError, *RULE_ERRORS) as error:
-        return _filled_up(site, perturbed(site, f"{found.__name__} raised {first_line(error)}"))
+        return _filled_up(site, perturbed(site, f"{rule_found.__name__} raised {first_line(error)}"))
 
 
 def _filled_up(site: Site, found: list[Bound | None] | OperatorBounds) -> OperatorBounds:
@@ -212,14 +214,14 @@ def _shaped(bound: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
 
 def relative(site: Site, factor: float, extra: torch.Tensor | float = 0.0) -> list[Bound | None]:
     """`factor`·u·|y| + u·extra, typical and hard alike, for every result."""
-    found: list[Bound | None] = []
+    results: list[Bound | None] = []
     for y in site.results:
         if _is_float(y):
             size = site.u * (factor * y.abs() + extra)
-            found.append(Bound(size, size))
+            results.append(Bound(size, size))
         else:
-            found.append(None)
-    return found
+            results.append(None)
+    return results
 
 
 def exact(site: Site) -> list[Bound | None]:
@@ -273,15 +275,15 @@ class _Responses:
 
     def bounds(self) -> list[Bound | None]:
         """Typical: the root mean square, and 2u. Hard: twice the largest, and 2u. None where a result is no float."""
-        found: list[Bound | None] = []
+        results: list[Bound | None] = []
         for y, squares, largest in zip(self._site.results, self._squares, self._largest, strict=True):
             if not _is_float(y):
-                found.append(None)
+                results.append(None)
                 continue
             own = 2 * self._site.u * y.abs()
             typical = (torch.as_tensor(squares) / _PERTURBATIONS).sqrt() + own
-            found.append(Bound(typical, 2 * torch.as_tensor(largest) + own))
-        return found
+            results.append(Bound(typical, 2 * torch.as_tensor(largest) + own))
+        return results
 
 
 def _wider(one: Bound | None, other: Bound | None) -> Bound | None:

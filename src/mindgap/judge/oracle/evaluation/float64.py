@@ -231,16 +231,16 @@ def evaluate(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> lis
 def evaluate_with_reason(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str]:
     """Computes a node's results as `evaluate` does. Returns also why float64 was not used, empty where it was."""
     if call.native:
-        return _by_its_own_dtypes(call, args, kwargs), _NATIVE_REASONS.get(call.node.op, "")
+        return _results_in_given_dtypes(call, args, kwargs), _NATIVE_REASONS.get(call.node.op, "")
     try:
-        return _in_float64(call, args, kwargs), ""
+        return _results_in_float64(call, args, kwargs), ""
     except (MemoryError, *OPERATOR_ERRORS) as error:
         _raise_for_memory(call, error)
         reason = first_line(error)
-    return _by_its_own_dtypes(call, args, kwargs), reason
+    return _results_in_given_dtypes(call, args, kwargs), reason
 
 
-def _in_float64(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def _results_in_float64(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     if call.large is not None:
         return [call.large.product(args, kwargs)]
     if (quick := convolved(call.packet, args, kwargs)) is not None:
@@ -276,7 +276,7 @@ def _reading(call: BoundCall, read: StorageRead) -> BoundCall:
     return replace(call, function=function)
 
 
-def _by_its_own_dtypes(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def _results_in_given_dtypes(call: BoundCall, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Runs the operator on operands narrowed to the dtypes that the graph declares."""
     declared = iter(call.dtypes)
 

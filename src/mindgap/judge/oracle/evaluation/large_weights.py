@@ -38,8 +38,8 @@ class LargeWeight:
 
     def product(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
         """The result of the call in float64. `args`: all but the weight in float64."""
-        found = torch.cat([args[self.left] @ block for block in self.blocks(args)], -1)
-        return self.completed(found, None if self.bias is None else args[self.bias], kwargs)
+        joined = torch.cat([args[self.left] @ block for block in self.blocks(args)], -1)
+        return self.completed(joined, None if self.bias is None else args[self.bias], kwargs)
 
     def completed(self, product: torch.Tensor, bias: torch.Tensor | None, kwargs: Mapping[str, Any]) -> torch.Tensor:
         """The product with its factor and the term that is added to it."""

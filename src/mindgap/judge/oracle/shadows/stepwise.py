@@ -141,11 +141,11 @@ class Stepwise:
             while self._loaded and sum(self._bytes[p] for p in (*self._loaded, part)) > self._most_bytes:
                 newest = list(self._loaded)[-2:]
                 del self._loaded[newest[0]]
-            piece = _shadow_segment(self._graph, self.parts[part], self._before(part), self._decisions)
+            piece = _shadow_segment(self._graph, self.parts[part], self._values_before(part), self._decisions)
         self._loaded[part] = piece
         return piece
 
-    def _before(self, part: int) -> dict[int, Any]:
+    def _values_before(self, part: int) -> dict[int, Any]:
         """The values that are known before a segment, those that it reads and that are not held computed again."""
         values: dict[int, Any] = dict(self._kept)
         nodes, graph = self.parts[part], self._graph.graph

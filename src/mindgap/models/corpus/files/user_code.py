@@ -140,7 +140,7 @@ def _load_file(path: Path, name: str) -> ModuleType:
             sys.modules[name] = before
             return before
         del sys.modules[name]
-        raise SourceError(f"{path}: importing it raised {_said(error, path)}") from error
+        raise SourceError(f"{path}: importing it raised {_error_text(error, path)}") from error
     return module
 
 
@@ -169,10 +169,10 @@ def _call(make: Callable[[], Any], source: Source, chosen: SourceOptions) -> Any
             return make()
         except (Exception, SystemExit) as error:
             path = Path(source.target.rpartition(":")[0])
-            raise SourceError(f"{source.target}: it raised {_said(error, path)}") from error
+            raise SourceError(f"{source.target}: it raised {_error_text(error, path)}") from error
 
 
-def _said(error: BaseException, path: Path) -> str:
+def _error_text(error: BaseException, path: Path) -> str:
     """Returns an error of the user's code in one line, with its line there, and what to do about a missing package."""
     missing = isinstance(error, ModuleNotFoundError) and error.name is not None
     return f"{one_line(error)}{_where(error, path)}{_INSTALL if missing else ''}"

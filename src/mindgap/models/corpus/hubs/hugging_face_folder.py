@@ -52,7 +52,7 @@ def located(source: Source) -> list[HubModel]:
     if not (folder / "model_index.json").is_file():
         raise SourceError(f"{source.text}: {folder} has neither config.json nor model_index.json")
     models = [
-        HubModel(f"{name}/{part}", _of_part(source, part), folder / part, _table(folder / part / "config.json"))
+        HubModel(f"{name}/{part}", _part_text(source, part), folder / part, _table(folder / part / "config.json"))
         for part, made_by in _table(folder / "model_index.json").items()
         if is_list(made_by) and _is_part(folder, part)
     ]
@@ -67,7 +67,7 @@ def _is_part(folder: Path, part: str) -> bool:
     return inside and (folder / part / "config.json").is_file()
 
 
-def _of_part(source: Source, part: str) -> str:
+def _part_text(source: Source, part: str) -> str:
     head, question, options = source.text.partition("?")
     return f"{head.rstrip('/')}/{part}{question}{options}"
 

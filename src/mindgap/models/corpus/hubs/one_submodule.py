@@ -92,7 +92,7 @@ def draw_outside(source: Source, model: nn.Module, path: str, seed: int, registr
 
     Their shapes and dtypes are those that the modules give on the meta device.
     """
-    for at, module in _outermost_beside(model, path):
+    for at, module in _outermost_others(model, path):
         on_meta = copy.deepcopy(module).to("meta")
         for part in module.modules():
             # Empty, on the processor: a model asks its first parameter where to make its masks.
@@ -105,7 +105,7 @@ def _is_around(at: str, path: str) -> bool:
     return at == "" or path.startswith(f"{at}.")
 
 
-def _outermost_beside(model: nn.Module, path: str) -> list[tuple[str, nn.Module]]:
+def _outermost_others(model: nn.Module, path: str) -> list[tuple[str, nn.Module]]:
     """Returns the outermost modules with parameters that neither hold the submodule nor lie in it."""
     modules: list[tuple[str, nn.Module]] = []
     for at, module in model.named_modules():

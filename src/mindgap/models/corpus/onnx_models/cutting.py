@@ -98,7 +98,7 @@ class CutModel:
     def evaluated(self, place: int, wide: bool = False) -> dict[str, Array] | str:
         """Returns the results of a node by the reference evaluator, or else by its translation; or why there are none.
         `wide`: of float32 operands in float64, by the evaluator."""
-        values = self._by_evaluator(place, wide)
+        values = self._evaluator_results(place, wide)
         if isinstance(values, str) and not wide and self.op(place) not in _RANDOM:
             return self.by_translation(place) or values
         return values
@@ -120,7 +120,7 @@ class CutModel:
             return {}
         return {name: to_numpy(results[name]) for name in names}
 
-    def _by_evaluator(self, place: int, wide: bool) -> dict[str, Array] | str:
+    def _evaluator_results(self, place: int, wide: bool) -> dict[str, Array] | str:
         from onnx import reference
 
         node = self.model.graph.node[place]

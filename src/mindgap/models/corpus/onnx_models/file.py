@@ -315,7 +315,7 @@ def _translated(source: Source, model: Any, change: ArgumentChange | None, folde
         except ConstantResults as constant:
             assert constant.program is not None, "it is raised above"
             program = constant.program
-        notes = [_told(program, check, drawn.chosen), _declared_otherwise(model, program, drawn.tensors)]
+        notes = [_check_note(program, check, drawn.chosen), _declared_otherwise(model, program, drawn.tensors)]
         program.fixed_inputs |= {name: to_numpy(each) for name, each in _overridable(model).items()}
         tensors = tuple(drawn.tensors[name] for name in program.argument_names)
         return Built(program, tensors, {}, drawn.registry), "; ".join(filter(None, notes))
@@ -332,7 +332,7 @@ def _translated(source: Source, model: Any, change: ArgumentChange | None, folde
     )
 
 
-def _told(program: TranslatedModel, check: ReferenceCheck, chosen: Mapping[str, int]) -> str:
+def _check_note(program: TranslatedModel, check: ReferenceCheck, chosen: Mapping[str, int]) -> str:
     parts: list[str] = []
     if unchecked := check.words():
         parts.append(f"not compared with ONNX's reference evaluator: {unchecked}")

@@ -311,7 +311,7 @@ def _drawn(
     shapes = {**initial, **{each.name: shape_of(each, sizes) for each in inputs}}
     for each in inputs:
         shape, drawn = shape_of(each, sizes), seed_of(each.name, seed)
-        recipe = _of_operator(graph, each, drawn, shapes) or _recipe(
+        recipe = _operator_recipe(graph, each, drawn, shapes) or _recipe(
             graph, each, drawn, each.name in structural, shapes
         )
         try:
@@ -339,7 +339,7 @@ def _recipe(
     return Integers(seed, int(limits.min), int(limits.max) + 1) if limits.bits == 8 else Integers(seed, 0, _IDS)
 
 
-def _of_operator(graph: Any, each: ModelInput, seed: int, shapes: Mapping[str, tuple[int, ...]]) -> Recipe | None:
+def _operator_recipe(graph: Any, each: ModelInput, seed: int, shapes: Mapping[str, tuple[int, ...]]) -> Recipe | None:
     """The values that a node takes which is given the input, as it is or in another shape or dtype."""
     kind = np.dtype(torch_dtype_name(each.dtype)) if each.dtype not in _NO_NUMPY else None
     if kind is None:

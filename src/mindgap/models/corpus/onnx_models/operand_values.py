@@ -93,7 +93,7 @@ def _axes(operand: DrawnOperand) -> Recipe:
 
 
 @_takes(("Squeeze", 1))
-def _of_size_one(operand: DrawnOperand) -> Recipe | None:
+def _size_one_recipe(operand: DrawnOperand) -> Recipe | None:
     axes = [axis for axis, size in enumerate(operand.of(0)) if size == 1]
     return operand.holding(axes) if len(axes) >= math.prod(operand.shape) else None
 

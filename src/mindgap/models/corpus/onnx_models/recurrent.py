@@ -68,8 +68,8 @@ def recurrent(
         lengths = None
     plain = lengths is None and peephole is None and _is_plain(node, w.shape[0])
     y, *last = (
-        _by_pytorch(node, sequence, w, r, b, states) if plain
-        else _by_steps(node, sequence, w, r, b, states, lengths, peephole)
+        _pytorch_layer(node, sequence, w, r, b, states) if plain
+        else _stepwise_layer(node, sequence, w, r, b, states, lengths, peephole)
     )  # fmt: skip
     y = y.permute(1, 0, 2, 3) if batch_first else y.permute(0, 2, 1, 3)
     last = [each.movedim(0, 1) if batch_first else each for each in last]
@@ -78,13 +78,13 @@ def recurrent(
 
 def _is_plain(node: OnnxNode, directions: int) -> bool:
     """Whether PyTorch's layer computes this, given no lengths and no peepholes."""
-    activations = _asked(node, directions)
+    activations = _activations_of(node, directions)
     known = activations == _DEFAULTS[node.op] * directions or (node.op == "RNN" and set(activations) == {b"relu"})
     reset = node.op != "GRU" or bool(node.get("linear_before_reset", 0))
     return known and reset and "clip" not in node.attributes and not node.get("input_forget", 0)
 
 
-def _asked(node: OnnxNode, directions: int) -> list[bytes]:
+def _activations_of(node: OnnxNode, directions: int) -> list[bytes]:
     return [name.lower() for name in node.get("activations", _DEFAULTS[node.op] * directions)]
 
 
@@ -94,12 +94,12 @@ def _reordered(weight: Tensor, op: str) -> Tensor:
     return torch.cat([parts[i] for i in _GATES[op]], 0)
 
 
-def _by_pytorch(
+def _pytorch_layer(
     node: OnnxNode, sequence: Tensor, w: Tensor, r: Tensor, b: Tensor | None, states: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     """Returns [steps, batch, directions, hidden] and the last states, of PyTorch's layer."""
     op, backwards = node.op, node.get("direction", b"forward") == b"reverse"
-    kind = "relu" if set(_asked(node, w.shape[0])) == {b"relu"} else "tanh"
+    kind = "relu" if set(_activations_of(node, w.shape[0])) == {b"relu"} else "tanh"
     params: list[Tensor] = []
     for i in range(w.shape[0]):
         params += [_reordered(w[i], op), _reordered(r[i], op)]
@@ -113,13 +113,13 @@ def _by_pytorch(
     return (y.flip(0) if backwards else y, *results[1:])
 
 
-def _by_steps(
+def _stepwise_layer(
     node: OnnxNode, sequence: Tensor, w: Tensor, r: Tensor, b: Tensor | None, states: Sequence[Tensor],
     lengths: Sequence[int] | None, peephole: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Returns [steps, batch, directions, hidden] and the last states, each step written out."""
     node.only(sequence.shape[0] <= _STEPS, f"of more than {_STEPS} steps that PyTorch's layer does not have")
-    names, per = _asked(node, w.shape[0]), len(_DEFAULTS[node.op])
+    names, per = _activations_of(node, w.shape[0]), len(_DEFAULTS[node.op])
     node.only(set(names) <= set(_ACTIVATIONS), "with other activations")
     alphas, betas = node.get("activation_alpha"), node.get("activation_beta")
     node.only(not (alphas or betas) or set(names) & {b"affine", b"scaledtanh"} == set(), "with such parameters")

@@ -100,8 +100,8 @@ translates("CumProd", structural=(1,))(_scan(torch.cumprod, 1.0))
 @translates("TopK", structural=(1,))
 def top_k(node: OnnxNode, x: Tensor, _: None = None) -> tuple[Tensor, Tensor]:
     (count,) = node.integers(1) or [node.get("k")]
-    found = torch.topk(x, count, node.get("axis", -1), bool(node.get("largest", 1)), bool(node.get("sorted", 1)))
-    return found.values, found.indices
+    top = torch.topk(x, count, node.get("axis", -1), bool(node.get("largest", 1)), bool(node.get("sorted", 1)))
+    return top.values, top.indices
 
 
 def _over_axis(node: OnnxNode, x: Tensor, function: Callable[[Tensor, int], Tensor]) -> Tensor:

@@ -55,7 +55,7 @@ def resize(node: OnnxNode, x: Tensor, *_: None) -> Tensor:
     samples = [_samples(node, axis) for axis in axes]
     mode = node.get("mode", b"nearest")
     node.only(mode == b"nearest" or x.is_floating_point(), "of integers")
-    if (result := _by_pytorch(node, x, axes, samples)) is not None:
+    if (result := _pytorch_resize(node, x, axes, samples)) is not None:
         return result
     for axis, each in zip(axes, samples, strict=True):
         x = _sampled(node, x, axis.number, each)
@@ -147,7 +147,7 @@ def _cubic(distance: Array, a: float) -> Array:
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))
 
 
-def _by_pytorch(node: OnnxNode, x: Tensor, axes: Sequence[_Axis], samples: Sequence[_Samples]) -> Tensor | None:
+def _pytorch_resize(node: OnnxNode, x: Tensor, axes: Sequence[_Axis], samples: Sequence[_Samples]) -> Tensor | None:
     """Calls `interpolate` if its weights along each axis are those of ONNX; else returns None."""
     rank = x.dim() - 2
     if not axes or not 1 <= rank <= 3 or axes[0].number < 2 or any(each.outside.any() for each in samples):

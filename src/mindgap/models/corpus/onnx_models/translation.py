@@ -199,10 +199,10 @@ class _Translation:
             self.folded.add(name)
 
     def value(self, name: str, scope: _Scope) -> torch.Tensor:
-        found = scope.of(name)
-        if found not in self.values:
+        known = scope.of(name)
+        if known not in self.values:
             raise Untranslated(f"operand {name} is given by no node before it")
-        return self.values[found]
+        return self.values[known]
 
     def _fact(self, node: Any, scope: _Scope) -> torch.Tensor:
         shape, attributes = tuple(self.value(node.input[0], scope).shape), attributes_of(node)
@@ -216,13 +216,13 @@ class _Translation:
         structural: dict[int, Any] = {}
         operands: list[str] = []
         for position, each in enumerate(node.input):
-            found = scope.of(each) if each else ""
+            tensor = scope.of(each) if each else ""
             if each:
                 self.value(each, scope)  # it is there
             if not each or position not in TRANSLATIONS[op].structural:
-                operands.append(found)
+                operands.append(tensor)
                 continue
-            if found not in self.known:
+            if tensor not in self.known:
                 raise MissingTranslation(f"operand {position} of {node.op_type} is computed from the inputs")
             structural[position] = to_numpy(self.value(each, scope))
             operands.append("")
@@ -253,10 +253,10 @@ class _Translation:
         or structural."""
         function = functools.partial(TRANSLATIONS[node.op].function, node)
         step = TranslatedNode(node.name, node.op, function, operands, outputs)
-        found = step.run(self.values)
-        if len(found) < sum(node.wanted):
-            raise Untranslated(f"{node.op} gives {len(found)} of the {sum(node.wanted)} outputs asked for")
-        results = {name: tensor for name, tensor in zip(outputs, found, strict=False) if name}
+        computed = step.run(self.values)
+        if len(computed) < sum(node.wanted):
+            raise Untranslated(f"{node.op} gives {len(computed)} of the {sum(node.wanted)} outputs asked for")
+        results = {name: tensor for name, tensor in zip(outputs, computed, strict=False) if name}
         self.values.update(results)
         self._note(step, results, read)
         return results
@@ -377,9 +377,9 @@ class _Translation:
                 at = length - 1 - index if directions[place] else index
                 self._select(value, inner.bind(given.name), at, axes[place])
             self.run(graph.node, inner)
-            found = [inner.of(each.name) for each in graph.output]
-            states = found[: len(states)]
-            for values, each in zip(collected, found[len(states) :], strict=True):
+            outputs_inside = [inner.of(each.name) for each in graph.output]
+            states = outputs_inside[: len(states)]
+            for values, each in zip(collected, outputs_inside[len(states) :], strict=True):
                 values.append(each)
         for value, result in zip(states, node.output, strict=False):
             if result:

@@ -81,9 +81,9 @@ def triton_present(device: TorchDevice) -> Availability:
     if device.name not in ("cuda", "rocm", "xpu"):
         return Availability(True)
     for name in ("triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "pytorch-triton"):
-        found = package_version(name)
-        if found is not None:
-            return Availability(True, versions={name: found})
+        installed_version = package_version(name)
+        if installed_version is not None:
+            return Availability(True, versions={name: installed_version})
     return Availability(False, f"Inductor needs triton for {device.name}, which is not installed: pip install triton")
 
 

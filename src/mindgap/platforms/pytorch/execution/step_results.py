@@ -81,8 +81,8 @@ class TorchResults:
         """Runs the program. Raises `RunFailure` for another number of results than the graph's."""
         tensors = input_tensors(self._graph, inputs)
         with torch.no_grad():
-            found: Any = self._program(*(tensors[number] for number in self._fed))
-        results: list[Any] = [found] if isinstance(found, torch.Tensor) else list(found)
+            outputs: Any = self._program(*(tensors[number] for number in self._fed))
+        results: list[Any] = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
         if len(results) != len(self._graph.outputs):
             raise RunFailure(f"the program gives {len(results)} results, not {len(self._graph.outputs)}")
         return [np.array(to_numpy(each), order="C") for each in results]

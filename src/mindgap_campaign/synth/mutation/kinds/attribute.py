@@ -24,7 +24,7 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
         if steps is None:
             continue
         if not rule.shape:
-            return (_in_place_of(flow, index, steps, len(steps) - 1),)
+            return (_rewrite_of(flow, index, steps, len(steps) - 1),)
         edit = _fitted(flow, index, steps, rng, rules)
         if edit is not None:
             return (edit,)
@@ -83,7 +83,7 @@ def _fitted(
     return Rewrite(index, tuple(rewritten), tuple(results))
 
 
-def _in_place_of(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], before: int) -> Rewrite:
+def _rewrite_of(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], before: int) -> Rewrite:
     outputs = flow.graph.nodes[index].outputs
     results = tuple(Ref(-1 - before - slot) for slot in range(len(outputs)))
     return Rewrite(index, steps, results)

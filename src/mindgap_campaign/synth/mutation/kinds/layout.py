@@ -91,7 +91,7 @@ def _sliced(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
         edits: list[Edit] = [InputEdit(number, larger, given.recipe)]
         for reader in reversed(readers):
             cut = DraftCall("aten.slice.Tensor", (Ref(number), dim, start, end, step))
-            edits.append(_before(flow, reader, (cut,), {number: Ref(-1)}))
+            edits.append(_insert_before(flow, reader, (cut,), {number: Ref(-1)}))
         return tuple(edits)
     return None
 
@@ -126,7 +126,7 @@ def _copied(spec: TensorSpec, rng: random.Random) -> tuple[DraftCall, ...]:
     )
 
 
-def _before(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], swaps: dict[int, Ref]) -> Rewrite:
+def _insert_before(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], swaps: dict[int, Ref]) -> Rewrite:
     """Inserts steps before the node, which reads their results."""
     node = flow.graph.nodes[index]
     base = sum(step.slots for step in steps)

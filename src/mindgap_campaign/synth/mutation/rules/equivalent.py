@@ -65,7 +65,7 @@ class EquivalentRule:
         if node.op != self.pattern.op or len(node.outputs) != len(self.gives):
             return None
         given, names = arguments(node), dict[str, Any]()
-        wanted = _by_name(self.pattern)
+        wanted = _arguments_by_name(self.pattern)
         for parameter in signature(node.op).parameters:
             value = given[parameter.name]
             part = wanted.get(parameter.name, ConstantPattern(parameter.default))
@@ -97,7 +97,7 @@ class EquivalentRule:
         return all(name is not None or flow.unread(first + slot) for slot, name in enumerate(self.gives))
 
 
-def _by_name(pattern: CallPattern) -> dict[str, Any]:
+def _arguments_by_name(pattern: CallPattern) -> dict[str, Any]:
     """Maps the schema's argument names to the parts of a pattern."""
     parameters = signature(pattern.op).parameters
     by_name = {p.name: part for p, part in zip(parameters, pattern.args, strict=False)}

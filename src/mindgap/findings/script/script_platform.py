@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScriptPlatform:
     """A platform: its `DEVICE/MODE`, its options, and the environment variables that its process must start with.
 
     `python`: the interpreter of the environment in which it runs, empty for mindgap's own. `versions`: of packages
@@ -39,9 +39,9 @@ class Target:
     def of(
         name: PlatformName, environment: Mapping[str, str] | None = None, python: str = "",
         versions: Mapping[str, str] | None = None,
-    ) -> Target:  # fmt: skip
-        """Makes the target of a platform. `env=` is no option of a script's platform."""
-        return Target(name.device_mode, name.backend_options, environment or {}, python, versions)
+    ) -> ScriptPlatform:  # fmt: skip
+        """Makes it of a platform's name. `env=` is no option of a script's platform."""
+        return ScriptPlatform(name.device_mode, name.backend_options, environment or {}, python, versions)
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Target:
         return PlatformName(self.device_mode, self.options)
 
 
-def runner_of(platform: Target) -> ScriptRunner | None:
+def runner_of(platform: ScriptPlatform) -> ScriptRunner | None:
     """Returns how a script runs the platform; None if its options have no short form, or its backend has none."""
     backend = registered(platform.device_mode)
     if not isinstance(backend, Scripted):
@@ -81,4 +81,4 @@ class TwoResults:
     faulty_by: str
     expected: Sequence[Array] = ()
     faulty: Sequence[Array] = ()
-    right: Target | None = None
+    right: ScriptPlatform | None = None
