@@ -180,7 +180,7 @@ def provider_backend(
         if not settings.delegates:
             return read_runner(plain, packages, "run" if settings.opt == "all" else "run_unoptimised")
         edits = {"ORT_ENABLE_ALL": "ORT_DISABLE_ALL"} if "opt" in options else dict[str, str]()
-        given, runner_found = settings.provider_options, settings.provider
+        given, run_on = settings.provider_options, settings.provider
         if own_run.exists():
             return replace(read_runner(own_run, packages, properties=given, edits=edits), refusal=LEFT_TO_CPU)
         if found.script == "run_alone":
@@ -195,8 +195,8 @@ def provider_backend(
         if not settings.delegates or "opt" in options:
             return None
         edits = {'"FILE"': repr(file)}
-        runner_found = read_runner(own_run, packages, "run_file", properties=settings.provider_options, edits=edits)
-        return replace(runner_found, refusal=LEFT_TO_CPU)
+        runner = read_runner(own_run, packages, "run_file", properties=settings.provider_options, edits=edits)
+        return replace(runner, refusal=LEFT_TO_CPU)
 
     return HostRuntime(
         modules,
