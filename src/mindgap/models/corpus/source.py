@@ -82,7 +82,7 @@ def schemes() -> Mapping[str, Scheme]:
 
     A package cannot replace a scheme of mindgap. Warns of an entry point that cannot be loaded, and leaves it out.
     """
-    found = dict(SCHEMES)
+    by_name = dict(SCHEMES)
     ours_first = sorted(entry_points(group=GROUP), key=lambda point: point.dist is None or point.dist.name != "mindgap")
     for point in ours_first:
         try:
