@@ -22,7 +22,7 @@ from mindgap_surveys.decoding.decoding import Decoded
 from mindgap_surveys.decoding.invariance import (
     Asked,
     Invariance,
-    _beside,  # pyright: ignore[reportPrivateUsage]
+    _run_during,  # pyright: ignore[reportPrivateUsage]
     _decoded,  # pyright: ignore[reportPrivateUsage]
     ask,
     conditions,
@@ -184,9 +184,9 @@ def test_nothing_runs_beside_a_process_that_does_not_run(others: list[bool]) -> 
         return outcome(True)
 
     with pytest.raises(MindgapError, match="the process beside it gives crash: gone"):
-        _beside(run, other)
-    assert _beside(lambda: outcome(True), lambda: outcome(True)).ran
-    assert not _beside(lambda: outcome(False), lambda: outcome(False)).ran
+        _run_during(run, other)
+    assert _run_during(lambda: outcome(True), lambda: outcome(True)).ran
+    assert not _run_during(lambda: outcome(False), lambda: outcome(False)).ran
 
 
 def test_a_text_that_does_not_run_costs_no_other_answer() -> None:

@@ -56,10 +56,10 @@ def failing_part(
     last: list[tuple[Graph, dict[int, Array]]] = []
 
     def fails(part: Graph, given: dict[int, Array]) -> bool:
-        smallest = run(part, given, confirmed=not costly)
-        if smallest:
+        failed = run(part, given, confirmed=not costly)
+        if failed:
             last[:] = [(part, given)]
-        return smallest
+        return failed
 
     alone = PartSearch(graph, inputs, run, folding=True)
     tried = (*known.places(failure, graph), *((node,) for node in _candidates(graph, failure, costly)))
