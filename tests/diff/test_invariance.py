@@ -22,8 +22,8 @@ from mindgap_surveys.decoding.decoding import Decoded
 from mindgap_surveys.decoding.invariance import (
     Asked,
     Invariance,
-    _run_during,  # pyright: ignore[reportPrivateUsage]
     _decoded,  # pyright: ignore[reportPrivateUsage]
+    _run_during,  # pyright: ignore[reportPrivateUsage]
     ask,
     conditions,
 )

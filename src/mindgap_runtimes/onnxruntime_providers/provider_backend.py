@@ -183,11 +183,11 @@ def provider_backend(
         given, run_on = settings.provider_options, settings.provider
         if own_run.exists():
             return replace(read_runner(own_run, packages, properties=given, edits=edits), refusal=LEFT_TO_CPU)
-        if found.script == "run_alone":
-            edits['"CUDAExecutionProvider"'] = f'"{found.name}"'
-        if found.script == "run_plugin":
-            edits |= {'"PLUGIN"': f'"{found.plugin}"', '"NAME"': f'"{found.name or found.plugin}"'}
-        runner = read_runner(plain, packages, found.script, properties=given, edits=edits)
+        if run_on.script == "run_alone":
+            edits['"CUDAExecutionProvider"'] = f'"{run_on.name}"'
+        if run_on.script == "run_plugin":
+            edits |= {'"PLUGIN"': f'"{run_on.plugin}"', '"NAME"': f'"{run_on.name or run_on.plugin}"'}
+        runner = read_runner(plain, packages, run_on.script, properties=given, edits=edits)
         return replace(runner, refusal=LEFT_TO_CPU)
 
     def file_script(options: Options, file: str) -> ScriptRunner | None:
