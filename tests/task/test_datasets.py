@@ -11,9 +11,8 @@ from PIL import Image
 from mindgap.graph import MindgapError
 from mindgap.models.sources.preprocessing import Preprocessing, preprocessing_of
 from mindgap_studies.task_runs.dataset_client import DatasetClient, DatasetFacts
-from mindgap_studies.task_runs.datasets import EndOfDataset, open_dataset, read_example
+from mindgap_studies.task_runs.datasets import Dataset, EndOfDataset, open_dataset, read_example
 from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExample, picture_of
-from mindgap_studies.task_runs.python_datasets import PythonDataset
 
 FORMS = [InputForm("images", (1, 4, 4), "float32")]
 PLAIN = Pixels()
@@ -211,7 +210,9 @@ def test_other_bad_datasets_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no archive")
     (tmp_path / "empty" / "cat").mkdir(parents=True)
     image(tmp_path / "one" / "cat" / "a.png", 1)
-    (tmp_path / "nothing.py").write_text("def none():\n    return []\ndef odd():\n    return [1]\n")
+    (tmp_path / "nothing.py").write_text(
+        "def none():\n    return []\ndef odd():\n    return [1]\ndef nothing():\n    pass\n"
+    )
     for given, says in (
         (tmp_path / "text.npz", "it cannot be read"),
         (tmp_path / "absent.npz", "no such file"),
@@ -220,6 +221,7 @@ def test_other_bad_datasets_are_one_line(tmp_path: Path) -> None:
         (tmp_path / "one", r"one class \(cat\)"),
         (f"{tmp_path}/nothing.py:none", "it is empty"),
         (f"{tmp_path}/nothing.py:odd", r"example 0 is a int: yield \(inputs, label\)"),
+        (f"{tmp_path}/nothing.py:nothing", "it raised TypeError: 'NoneType' object is not iterable"),
         (f"{tmp_path}/nothing.py:absent", "it has no function 'absent'"),
     ):
         with pytest.raises(MindgapError, match=says):
@@ -306,7 +308,7 @@ def test_an_index_error_of_a_library_is_no_end(tmp_path: Path) -> None:
         def __getitem__(self, number: int) -> tuple[np.ndarray, object]:
             return np.zeros((1, 4, 4)), [0, {"annotation": {}}][number]
 
-    found = PythonDataset("torchvision:VOCDetection", FORMS, PLAIN, Inner)
+    found = Dataset("torchvision:VOCDetection", FORMS, PLAIN, Inner)
     assert read_example(found, 0).labels == (0,)
     with pytest.raises(UnreadableExample, match="KeyError: 'boxes'"):
         read_example(found, 1)
@@ -315,7 +317,7 @@ def test_an_index_error_of_a_library_is_no_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("label", [None, "cat"])
 def test_a_label_that_is_no_number_is_left_out(label: object) -> None:
     row = np.zeros(2, np.float32)
-    found = PythonDataset("rows", [InputForm("x", (2,), "float32")], PLAIN, lambda: [(row, 1), (row, label)])
+    found = Dataset("rows", [InputForm("x", (2,), "float32")], PLAIN, lambda: [(row, 1), (row, label)])
     with pytest.raises(UnreadableExample, match=f"its label is .*{label}"):
         read_example(found, 1)
 

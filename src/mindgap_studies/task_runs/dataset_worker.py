@@ -31,7 +31,6 @@ from mindgap_studies.task_runs.datasets import (
     read_example,
 )
 from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExample
-from mindgap_studies.task_runs.python_datasets import PythonDataset
 
 
 def dataset_service(_: Channel) -> Service:
@@ -76,9 +75,9 @@ class _Reader:
 
     def skip(self, header: Mapping[str, Any]) -> Answer:
         """Reads up to an example. Behind the last, the next `read` tells the end."""
-        if isinstance(self._dataset, PythonDataset):
-            with contextlib.suppress(EndOfDataset):
-                self._dataset.skip(header["number"])
+        assert self._dataset is not None, "it was opened before"
+        with contextlib.suppress(EndOfDataset):
+            self._dataset.skip(header["number"])
         return {"kind": "skipped"}, ()
 
 

@@ -1,27 +1,31 @@
-"""Opens datasets with labels: arrays, a folder of images by class, Python objects (`python_datasets`).
+"""Opens datasets with labels: arrays, a folder of images by class, libraries' datasets, a user's function.
 
 An example is read by its number, so that a run goes on where it was cut. Runs in the dataset's own process
 (`dataset_worker`), since users' code and decoders of images may end it.
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (libraries of datasets are typed in parts)
+
 from __future__ import annotations
 
 import operator
-import zipfile
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
 from mindgap.graph import Array, MindgapError
 from mindgap_studies.results.predictions import Task
-from mindgap_studies.task_runs.images import IMAGE_SUFFIXES, InputForm, Pixels, UnreadableExample, fitted, image_array
+from mindgap_studies.task_runs.dataset_files import Arrays, ImageFolder
+from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExample, fitted, image_array
+from mindgap_studies.task_runs.library_datasets import opener
 
-#: Arrays of a file that are no inputs.
-TRUTHS: Final = ("labels", "boxes", "box_labels", "tokens")
+_IMAGES: Final = ("image", "img")
+_LABELS: Final = ("label", "labels")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +41,26 @@ class EndOfDataset(IndexError):
     """There is no example of this number. An `IndexError` of a user's code or of a library is no end."""
 
 
-class Dataset(Protocol):
-    """Examples by number. classes: names of the labels, empty where they have none. count: None where not known.
-    images: its inputs are made of images."""
+def open_dataset(text: str, forms: Sequence[InputForm], pixels: Pixels, classes: Sequence[str] = ()) -> Dataset:
+    """Opens a dataset. `forms`: the model's inputs. `classes`: the model's, by which a folder's names get their labels.
 
-    task: Task
-    classes: tuple[str, ...]
-    count: int | None
-    images: bool
-
-    def example(self, number: int) -> DatasetExample:
-        """Reads an example. Raises `UnreadableExample` for one that is damaged, `EndOfDataset` after the last."""
-        ...
+    Raises `MindgapError` for one that is absent, empty or misfits.
+    """
+    scheme, _, rest = text.partition(":")
+    if classes and not Path(text).is_dir():
+        raise MindgapError(f"--classes gives the folders of a dataset their labels: {text} is no folder of images")
+    path = Path(text)
+    if text.endswith(".npz"):
+        return Dataset(text, forms, pixels, lambda: Arrays(path, forms))
+    if path.is_dir():
+        _one_image(text, forms, pixels)
+        return Dataset(text, forms, pixels, lambda: ImageFolder(path, classes))
+    if rest:
+        return Dataset(text, forms, pixels, opener(scheme, rest, text))
+    raise MindgapError(
+        f"dataset {text}: there is no such folder; give a folder of images by class, FILE.npz, torchvision:NAME, "
+        "hf:FOLDER, or FILE.py:FUNCTION"
+    )
 
 
 def read_example(dataset: Dataset, number: int) -> DatasetExample:
@@ -73,7 +85,130 @@ def read_example(dataset: Dataset, number: int) -> DatasetExample:
     return example
 
 
-def whole_label(value: Any) -> int:
+class Dataset:
+    """The examples of an iterable, or of an object with a length that is indexed, by number.
+
+    classes: names of the labels, empty where they have none. count: None where not known. images: its inputs are made
+    of images.
+
+    An example is a pair of inputs and what is right, or a mapping with a label and an image or inputs by name. Reading
+    an earlier example of an iterable begins again. One of an indexed object that cannot be read ends nothing.
+    """
+
+    def __init__(self, name: str, forms: Sequence[InputForm], pixels: Pixels, make: Callable[[], Any]) -> None:
+        """`make`: returns the object. Raises `MindgapError` for one that is empty, or has something else."""
+        self._name, self._forms, self._pixels, self._make = name, forms, pixels, make
+        made = self._of_user(make)
+        indexed = hasattr(made, "__len__") and hasattr(made, "__getitem__") and not isinstance(made, Mapping)
+        self._indexed: Any = made if indexed else None
+        self._iterator: Iterator[Any] | None = None if indexed else self._of_user(partial(iter, made))
+        self._next = 0
+        #: The example that was read last, with its number.
+        self._last: tuple[int, Any] | None = None
+        self.count: int | None = len(made) if indexed else None
+        inputs, target = self._first()
+        self.images = _is_image(inputs)
+        if self.images:
+            _one_image(name, forms, pixels)
+        else:
+            _refuse_pixels(pixels, name)
+        self.task: Task = _task_of_target(name, target)
+        self.classes = _classes(made)
+
+    def _first(self) -> tuple[Any, Any]:
+        for number in range(self.count or 1):
+            try:
+                return self._pair(number)
+            except UnreadableExample:
+                continue
+            except EndOfDataset:
+                break
+        raise MindgapError(f"dataset {self._name}: it is empty: it has no example that can be read")
+
+    def example(self, number: int) -> DatasetExample:
+        """Reads an example; of an iterable, past those that lie before it."""
+        inputs, target = self._pair(number)
+        if _is_image(inputs):
+            arrays: tuple[Array, ...] = (
+                image_array(inputs, _one_image(self._name, self._forms, self._pixels), self._pixels),
+            )
+        else:
+            given = inputs if isinstance(inputs, (tuple, list)) else (inputs,)
+            if len(given) != len(self._forms):
+                raise UnreadableExample(f"it has {len(given)} inputs, and the model {len(self._forms)}")
+            arrays = tuple(fitted(_array(one), form) for one, form in zip(given, self._forms, strict=True))
+        if isinstance(target, Mapping):
+            boxes = _array(target["boxes"]).astype(np.float64).reshape(-1)
+            labels = _array(target["labels"] if "labels" in target else target["label"]).reshape(-1)
+            return DatasetExample(arrays, tuple(map(_whole_label, labels)), tuple(map(float, boxes)))
+        return DatasetExample(arrays, tuple(map(_whole_label, _array(target).reshape(-1))))
+
+    def skip(self, number: int) -> None:
+        """Reads up to an example, so that a long way takes several requests. Raises `EndOfDataset` behind the last."""
+        if self._indexed is None:
+            self._pair(number)
+
+    def _pair(self, number: int) -> tuple[Any, Any]:
+        if self._last is None or self._last[0] != number:
+            self._last = number, self._read(number)
+        one = self._last[1]
+        if isinstance(one, Mapping):
+            return self._named(one)
+        if not isinstance(one, (tuple, list)) or len(one) != 2:
+            raise MindgapError(
+                f"dataset {self._name}: example {number} is a {type(one).__name__}: yield (inputs, label)"
+            )
+        return one[0], one[1]
+
+    def _named(self, one: Mapping[Any, Any]) -> tuple[Any, Any]:
+        label = next((name for name in _LABELS if name in one), None)
+        image = next((name for name in _IMAGES if name in one), None)
+        if label is None or (image is None and not all(form.name in one for form in self._forms)):
+            wanted = " and ".join(form.name for form in self._forms)
+            raise MindgapError(
+                f"dataset {self._name}: an example has {', '.join(map(str, one))}; it needs `label`, and `image` or "
+                f"the model's {wanted}"
+            )
+        return (one[image] if image else tuple(one[form.name] for form in self._forms)), one[label]
+
+    def _read(self, number: int) -> Any:
+        if self._indexed is not None:
+            if not 0 <= number < (self.count or 0):
+                raise EndOfDataset(number)
+            try:
+                return self._indexed[number]
+            except Exception as error:  # the decoder's own words
+                raise UnreadableExample(f"{type(error).__name__}: {' '.join(str(error).split())}") from None
+        iterator = self._iterator
+        if iterator is None or number < self._next:
+            iterator, self._next = iter(self._of_user(self._make)), 0
+        self._iterator = iterator
+        end = object()
+        while True:
+            one = self._of_user(lambda: next(iterator, end))
+            if one is end:
+                raise EndOfDataset(number)
+            self._next += 1
+            if self._next > number:
+                return one
+
+    def _of_user(self, call: Callable[[], Any]) -> Any:
+        """Calls the user's code. Raises `MindgapError` with its line for what it raises."""
+        try:
+            return call()
+        except MindgapError:
+            raise
+        except (Exception, SystemExit) as error:
+            from mindgap.models.capture.origin import user_line_of
+
+            line = user_line_of(error.__traceback__)
+            raise MindgapError(
+                f"dataset {self._name}: it raised {type(error).__name__}: {' '.join(str(error).split())}"
+                f"{f' ({line})' if line else ''}"
+            ) from None
+
+
+def _whole_label(value: Any) -> int:
     """Returns a label as a whole number. Raises `UnreadableExample` for anything else, such as 2.5, a text or None."""
     try:
         return operator.index(value)
@@ -81,203 +216,46 @@ def whole_label(value: Any) -> int:
         raise UnreadableExample(f"its label is {value!r:.60}: give a whole number") from None
 
 
-def open_dataset(text: str, forms: Sequence[InputForm], pixels: Pixels, classes: Sequence[str] = ()) -> Dataset:
-    """Opens a dataset. `forms`: the model's inputs. `classes`: the model's, by which a folder's names get their labels.
-
-    Raises `MindgapError` for one that is absent, empty or misfits.
-    """
-    scheme, _, rest = text.partition(":")
-    if classes and not Path(text).is_dir():
-        raise MindgapError(f"--classes gives the folders of a dataset their labels: {text} is no folder of images")
-    path = Path(text)
-    if text.endswith(".npz"):
-        refuse_pixels(pixels, text)
-        return Arrays(path, forms)
-    if path.is_dir():
-        return ImageFolder(path, forms, pixels, classes)
-    if rest:
-        from mindgap_studies.task_runs.python_datasets import PythonDataset, opener
-
-        return PythonDataset(text, forms, pixels, opener(scheme, rest, text))
-    raise MindgapError(
-        f"dataset {text}: there is no such folder; give a folder of images by class, FILE.npz, torchvision:NAME, "
-        "hf:FOLDER, or FILE.py:FUNCTION"
-    )
+def _classes(made: Any) -> tuple[str, ...]:
+    """Names of the labels: torchvision's attribute, or of the feature of Hugging Face's."""
+    features = getattr(made, "features", None)
+    if isinstance(features, Mapping):
+        return tuple(map(str, next((getattr(features[name], "names", ()) for name in _LABELS if name in features), ())))
+    classes = getattr(made, "classes", ())
+    return tuple(map(str, classes)) if isinstance(classes, (tuple, list)) else ()
 
 
-def refuse_pixels(pixels: Pixels, dataset: str) -> None:
+def _is_image(value: Any) -> bool:
+    """Whether this is an image of Pillow, or the file of one."""
+    return isinstance(value, Path) or all(hasattr(value, name) for name in ("convert", "resize", "mode"))
+
+
+def _task_of_target(name: str, target: Any) -> Task:
+    if isinstance(target, Mapping):
+        if "boxes" in target and ("label" in target or "labels" in target):
+            return "localisation" if "label" in target else "detection"
+        raise MindgapError(
+            f"dataset {name}: a truth with {', '.join(map(str, target))}: give boxes, and label or labels"
+        )
+    array = _array(target)
+    if array.dtype.kind not in "iu":
+        raise MindgapError(f"dataset {name}: a label is {array.dtype}{list(array.shape)}: give a whole number")
+    return "classification" if array.ndim == 0 else "language"
+
+
+def _array(value: Any) -> Array:
+    """Converts a tensor, an array or a number."""
+    detached = value.detach().cpu().numpy() if hasattr(value, "detach") else value
+    return np.asarray(detached)
+
+
+def _refuse_pixels(pixels: Pixels, dataset: str) -> None:
     """Raises `MindgapError` where pixels are to be normalised, and the dataset has arrays."""
     if pixels.mean or pixels.std:
         raise MindgapError(f"dataset {dataset}: --mean and --std are for images; its arrays are taken as they are")
 
 
-class Arrays:
-    """The arrays of a .npz file: `labels`, and the inputs by the model's names or in their order.
-
-    `boxes` come with `labels`, or with `box_labels` (-1 where an image has fewer boxes). A language model has `tokens`
-    [texts, length + 1] alone.
-    """
-
-    classes: tuple[str, ...] = ()
-    images: bool = False
-
-    def __init__(self, path: Path, forms: Sequence[InputForm]) -> None:
-        """Raises `MindgapError` for a file that is none, or does not fit the model's inputs."""
-        if not path.is_file():
-            raise MindgapError(f"dataset {path}: no such file")
-        try:
-            held = _arrays_of(path)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise MindgapError(f"dataset {path}: it cannot be read: {error}") from None
-        for name, array in held.items():
-            if not array.ndim:
-                raise MindgapError(f"dataset {path}: {name} is a single value: give one for each sample")
-        self._truths = {name: held[name] for name in TRUTHS if name in held}
-        self.task: Task = _task_of(path, self._truths)
-        self._inputs = self._chosen(path, held, forms)
-        self._forms = forms
-        self.count: int | None = len(next(iter(self._truths.values())))
-        if not self.count:
-            raise MindgapError(f"dataset {path}: it is empty: its arrays have no sample")
-        for name, array in (
-            *self._truths.items(),
-            *((form.name, a) for form, a in zip(forms, self._inputs, strict=True)),
-        ):
-            if len(array) != self.count:
-                raise MindgapError(f"dataset {path}: {name} has {len(array)} samples, and the others {self.count}")
-        _check_boxes(path, self._truths)
-        if self.task == "language":
-            return
-        if self.task != "detection" and self.count > 1 and len(set(self._truths["labels"].tolist())) == 1:
-            raise one_class(str(path), int(self._truths["labels"][0]))
-        for form, array in zip(forms, self._inputs, strict=True):
-            if array.shape[1:] != form.shape:
-                raise MindgapError(
-                    f"dataset {path}: its samples are {list(array.shape[1:])}, and the model's input {form.name} takes "
-                    f"{list(form.shape)}"
-                )
-
-    def _chosen(self, path: Path, held: Mapping[str, Array], forms: Sequence[InputForm]) -> list[Array]:
-        if self.task == "language":
-            tokens = held["tokens"]
-            length = forms[0].shape[0] if forms and forms[0].shape else 0
-            if len(forms) != 1 or tokens.ndim != 2 or tokens.shape[1] != length + 1:
-                raise MindgapError(
-                    f"dataset {path}: tokens is {list(tokens.shape)}, and the model takes texts of {length} tokens: "
-                    f"give [texts, {length + 1}], each with the token that follows it"
-                )
-            return [tokens[:, :-1]]
-        others = {name: array for name, array in held.items() if name not in TRUTHS}
-        if all(form.name in others for form in forms):
-            return [others[form.name] for form in forms]
-        if len(others) != len(forms):
-            wanted = ", ".join(form.name for form in forms)
-            raise MindgapError(
-                f"dataset {path}: beside the labels it has {', '.join(others) or 'nothing'}; the model takes {wanted}"
-            )
-        return list(others.values())
-
-    def example(self, number: int) -> DatasetExample:
-        """Reads an example."""
-        if not 0 <= number < (self.count or 0):
-            raise EndOfDataset(number)
-        inputs = tuple(fitted(a[number], form) for a, form in zip(self._inputs, self._forms, strict=True))
-        truths = {name: array[number] for name, array in self._truths.items()}
-        if self.task == "language":
-            return DatasetExample(inputs, tuple(int(each) for each in truths["tokens"][1:]))
-        if self.task == "detection":
-            there = truths["box_labels"] >= 0
-            boxes = truths["boxes"][there].reshape(-1)
-            return DatasetExample(inputs, tuple(map(int, truths["box_labels"][there])), tuple(map(float, boxes)))
-        boxes = truths["boxes"].reshape(-1) if "boxes" in truths else ()
-        return DatasetExample(inputs, (int(truths["labels"]),), tuple(map(float, boxes)))
-
-
-def _arrays_of(path: Path) -> dict[str, Array]:
-    file = np.load(path, allow_pickle=False)
-    if not isinstance(file, np.lib.npyio.NpzFile):
-        raise ValueError("it is one array: write it with numpy.savez, by name")
-    with file:
-        return {name: file[name] for name in file.files}
-
-
-def _check_boxes(path: Path, truths: Mapping[str, Array]) -> None:
-    """Raises `MindgapError` for boxes that do not fit the labels."""
-    if "boxes" not in truths:
-        return
-    boxes, labels = truths["boxes"], truths.get("box_labels")
-    if labels is None:
-        if boxes.ndim not in (2, 3) or boxes.shape[-1] != 4:
-            raise MindgapError(f"dataset {path}: boxes is {list(boxes.shape)}: give [N, 4] or [N, K, 4]")
-    elif labels.ndim != 2 or labels.dtype.kind not in "iu" or boxes.shape != (*labels.shape, 4):
-        raise MindgapError(
-            f"dataset {path}: boxes is {list(boxes.shape)} and box_labels {labels.dtype}{list(labels.shape)}: give "
-            "[N, K, 4] and whole numbers [N, K]"
-        )
-
-
-def _task_of(path: Path, truths: Mapping[str, Array]) -> Task:
-    if "tokens" in truths:
-        return "language"
-    if "box_labels" in truths:
-        if "boxes" not in truths:
-            raise MindgapError(f"dataset {path}: it has box_labels and no boxes")
-        return "detection"
-    if "labels" not in truths:
-        raise MindgapError(f"dataset {path}: it has no array `labels` (or `box_labels`, or `tokens`)")
-    if truths["labels"].dtype.kind not in "iu" or truths["labels"].ndim != 1:
-        given = f"{truths['labels'].dtype}{list(truths['labels'].shape)}"
-        raise MindgapError(f"dataset {path}: labels is {given}: give one whole number for each sample")
-    return "localisation" if "boxes" in truths else "classification"
-
-
-class ImageFolder:
-    """A folder with a folder of images for each class. Labels are the places of their names in alphabetical order."""
-
-    task: Task = "classification"
-    images: bool = True
-
-    def __init__(self, path: Path, forms: Sequence[InputForm], pixels: Pixels, classes: Sequence[str] = ()) -> None:
-        """`classes`: the model's, in its order, among which the names of folders are looked up. Raises `MindgapError`
-        for a folder without images, of one class, or with an empty class. Names with a dot in front
-        (`.ipynb_checkpoints`) do not count."""
-        self._form, self._pixels = one_image(path, forms, pixels), pixels
-        folders = sorted(each for each in path.iterdir() if each.is_dir() and not each.name.startswith("."))
-        self.classes = tuple(classes or (each.name for each in folders))
-        if unknown := [each.name for each in folders if each.name not in self.classes]:
-            raise MindgapError(f"dataset {path}: the folder {unknown[0]} is none of the classes of --classes")
-        self._files = [
-            (file, self.classes.index(folder.name))
-            for folder in folders
-            for file in sorted(folder.rglob("*"))
-            if file.suffix.lower() in IMAGE_SUFFIXES
-            and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        ]
-        self.count: int | None = len(self._files)
-        if not self._files:
-            raise MindgapError(f"dataset {path}: it is empty: there is no image in a folder of it (CLASS/IMAGE.png)")
-        full = {label for _, label in self._files}
-        if empty := [each.name for each in folders if self.classes.index(each.name) not in full]:
-            raise MindgapError(
-                f"dataset {path}: the folder {empty[0]} has no image, and counts as a class: move it away, or fill it"
-            )
-        if len(full) < 2:
-            raise one_class(str(path), self.classes[self._files[0][1]])
-
-    def example(self, number: int) -> DatasetExample:
-        """Reads an image."""
-        if not 0 <= number < len(self._files):
-            raise EndOfDataset(number)
-        file, label = self._files[number]
-        return DatasetExample((image_array(file, self._form, self._pixels),), (label,))
-
-
-def one_class(dataset: str, label: object) -> MindgapError:
-    """Returns the error of a dataset whose samples all have one label."""
-    return MindgapError(f"dataset {dataset}: all of its samples are of one class ({label}): give two classes or more")
-
-
-def one_image(dataset: object, forms: Sequence[InputForm], pixels: Pixels) -> InputForm:
+def _one_image(dataset: object, forms: Sequence[InputForm], pixels: Pixels) -> InputForm:
     """Returns the model's only input, which takes images. Raises `MindgapError` where it has others.
 
     An input of whole numbers takes the bytes of pixels, and no mean or standard deviation.
