@@ -3,6 +3,7 @@ bad."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ import torch
 from corpus.tflite_models.tflite_writer import FileNode, FileTensor, constant, model_bytes
 from mindgap.models.corpus import SourceError, capture_program, open_source
 from mindgap.models.corpus.tflite_models import reference_check
-from mindgap.models.corpus.tflite_models.flatbuffer import DamagedFile, Table
 from mindgap.models.corpus.tflite_models.model import NoTfliteModel, read_tflite
 from mindgap.models.corpus.tflite_models.reference_kernels import KernelValues, NotRun, values_of
 from mindgap.models.corpus.tflite_models.translation import translated
@@ -254,6 +254,21 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, case: str) -> None:
     assert str(caught.value).startswith(f"{path}: ") and "\n" not in str(caught.value)
 
 
+def test_an_input_of_a_type_that_graphs_do_not_hold_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.tflite"
+    tensors = [FileTensor("x", (4,), "resource"), FileTensor("y", (4,))]
+    path.write_bytes(model_bytes(tensors, [FileNode("RESHAPE", ["x"], ["y"])], ["x"], ["y"]))
+    with pytest.raises(SourceError, match="tensor x is of type RESOURCE, which graphs do not hold, and it is an input"):
+        open_source(str(path))[0].make()
+
+
+def test_without_the_schema_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = net_file(tmp_path / "net.tflite")
+    monkeypatch.setitem(sys.modules, "tflite", None)
+    with pytest.raises(SourceError, match=r"net.tflite: needs the package tflite .*pip install 'mindgap\[litert\]'"):
+        open_source(str(path))[0].make()
+
+
 def test_a_file_that_is_not_there_is_told_of() -> None:
     with pytest.raises(SourceError, match=r"gone.tflite: no such file"):
         open_source("gone.tflite")
@@ -264,8 +279,8 @@ def test_every_offset_of_a_table_is_checked() -> None:
     for length in range(8, len(whole), 29):
         with pytest.raises(NoTfliteModel):
             read_tflite(whole[:length])
-    with pytest.raises(DamagedFile, match="leads to byte"):
-        Table.root(b"\xff\xff\xff\x7f")
+    with pytest.raises(NoTfliteModel, match="damaged: "):
+        read_tflite(b"\xff\xff\xff\x7f" + whole[4:])
 
 
 def test_a_file_with_texts_stands_for_itself_with_texts_as_input(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import flatbuffers
 import numpy as np
+import tflite
 
-from mindgap.models.corpus.tflite_models.model import OPERATORS, OPTIONS
+from mindgap.models.corpus.tflite_models.model import options_of
 
 _TYPES: Final = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "string": 5, "bool": 6, "int16": 7,
-                 "int8": 9, "int4": 17}  # fmt: skip
+                 "int8": 9, "resource": 13, "int4": 17}  # fmt: skip
 _SLOTS: Final = {"b": "Int8", "B": "Uint8", "?": "Bool", "i": "Int32", "I": "Uint32", "f": "Float32"}
 
 
@@ -62,7 +63,7 @@ def model_bytes(
         1: _indices(inputs, numbers), 2: _indices(outputs, numbers),
         3: [
             {0: ("I", ops.index(each.op)), 1: _indices(each.inputs, numbers), 2: _indices(each.outputs, numbers),
-             **({3: ("B", OPTIONS[each.op]), 4: dict(each.options)} if each.options else {})}
+             **({3: ("B", _kind(each.op)), 4: dict(each.options)} if each.options else {})}
             for each in nodes
         ],
     }  # fmt: skip
@@ -76,10 +77,14 @@ def _indices(names: Sequence[str], numbers: Mapping[str, int]) -> Any:
     return np.array([numbers[name] for name in names], np.int32)
 
 
+def _kind(op: str) -> int:
+    return getattr(tflite.BuiltinOptions, options_of(op))
+
+
 def _code(op: str) -> dict[int, Any]:
-    if op not in OPERATORS:
+    number: int | None = getattr(tflite.BuiltinOperator, op, None)
+    if number is None:
         return {0: ("b", 32), 1: op, 3: ("i", 32)}
-    number = OPERATORS.index(op)
     return {0: ("b", min(number, 127)), 3: ("i", number)}
 
 

@@ -19,7 +19,13 @@ from mindgap.models.capture.errors import UnprovenCapture
 from mindgap.models.corpus.program import ArgumentChange, Built, Program
 from mindgap.models.corpus.sample_inputs import new_registry
 from mindgap.models.corpus.source import Source, SourceError, require_file, source_options
-from mindgap.models.corpus.tflite_models.model import NoTfliteModel, TfliteModel, TfliteTensor, read_tflite
+from mindgap.models.corpus.tflite_models.model import (
+    NoTfliteModel,
+    TfliteModel,
+    TfliteTensor,
+    read_tflite,
+    refusing_damage,
+)
 from mindgap.models.corpus.tflite_models.reference_check import check
 from mindgap.models.corpus.tflite_models.translation import translated, untranslated
 from mindgap.models.corpus.translated_model import CHECKED, Unrunnable, Untranslated, UntranslatedModel
@@ -53,6 +59,8 @@ def _build(source: Source, path: Path, change: ArgumentChange | None = None) -> 
     seed = source_options(source).seed
     try:
         model = read_tflite(path.read_bytes())
+        if unheld := next((model.tensors[i].unheld for i in model.inputs if not model.tensors[i].dtype), ""):
+            raise NoTfliteModel(f"{unheld}, and it is an input")
         registry = new_registry()
         given = {
             each.name: registry.draw(_recipe(model, number, each, seed), each.dtype, each.shape)
@@ -143,6 +151,7 @@ def _indexed(model: TfliteModel, number: int) -> int | None:
         elif each.op in _INDEXES and len(each.inputs) > 1:
             index, table = (each.inputs[position] for position in _INDEXES[each.op])
             if index in reached and table >= 0 and (shape := model.tensors[table].shape):
-                axis = each.options.number(0) if each.op == "GATHER" and each.options is not None else 0
+                with refusing_damage():
+                    axis = each.options.Axis() if each.op == "GATHER" and each.options is not None else 0
                 sizes += [shape[axis]] if -len(shape) <= axis < len(shape) else []
     return min(sizes, default=None)

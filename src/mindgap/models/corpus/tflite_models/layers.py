@@ -33,13 +33,21 @@ def _pads(
 ) -> list[int]:
     """Returns the padding as `F.pad` takes it (last dimension first): none, or such that a stride of 1 keeps the size,
     the larger half behind (`ComputePaddingWithOffset` in `lite/kernels/padding.h`)."""
-    if node.option(0, "b") != _SAME:
+    if node.option("Padding") != _SAME:
         return [0, 0, 0, 0]
     found: list[int] = []
     for n, k, s, d in reversed([*zip(sizes, kernel, strides, dilations, strict=True)]):
         spare = max(0, (math.ceil(n / s) - 1) * s + (k - 1) * d + 1 - n)
         found += [spare // 2, spare - spare // 2]
     return found
+
+
+def _strides(node: TfliteNode) -> list[int]:
+    return [node.option("StrideH"), node.option("StrideW")]
+
+
+def _dilations(node: TfliteNode) -> list[int]:
+    return [node.option("DilationHFactor", 1), node.option("DilationWFactor", 1)]
 
 
 def _channels_first(x: Tensor) -> Tensor:
@@ -56,27 +64,27 @@ def _exact(products: int, x: Tensor) -> torch.dtype:
 
 
 def _contraction(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | None, product: Callable[..., Tensor],
-    products: int, activation: int, asymmetric: bool, place: int = 0, sums: int | None = None
+    products: int, asymmetric: bool, place: int = 0
 ) -> Tensor:  # fmt: skip
     """Returns sums of products and the bias, in floats, in quantised integers, or of floats with integer weights.
 
     `product`: takes operand and weight; its outputs are along the last axis. `products`: in a sum. `place`: that of the
-    operand. `sums`: the field of the options that may name int32 as the type of the sums of int16, which wrap then.
+    operand. Options may name int32 as the type of the sums of int16, which wrap then.
     """
     if not node.is_quantised and weight.is_floating_point():
         found = product(x, weight)
-        return node.activated(found if bias is None else found + bias, activation)
+        return node.activated(found if bias is None else found + bias)
     node.only(not weight.is_floating_point(), "of integers with a float weight")
     if x.is_floating_point():
-        return node.activated(_hybrid(node, x, weight, bias, product, products, asymmetric), activation)
+        return node.activated(_hybrid(node, x, weight, bias, product, products, asymmetric))
     dtype = _exact(products, x)
     # Rounded, because some algorithms for convolutions compute with fractions.
     total = torch.round(product(node.centred(place, x).to(dtype), node.centred(1, weight).to(dtype)))
-    narrow = sums is not None and node.option(sums, "b") == _INT32
+    narrow = node.option("QuantizedBiasType") == _INT32
     total = total.to(torch.int32 if x.dtype.itemsize == 1 else torch.int64)
     total = total.to(torch.int32) if narrow else total
     node.only(node.is_quantised, "of integers whose result has no scale")
-    return node.rescaled(total if bias is None else total + bias, node.factor(place, 1), activation)
+    return node.rescaled(total if bias is None else total + bias, node.factor(place, 1))
 
 
 def _hybrid(
@@ -139,7 +147,7 @@ def _convolved(
 @translates("CONV_2D")
 def conv_2d(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     node.only(x.dim() == 4, f"of {x.dim()} dimensions")
-    strides, dilations = [node.option(2), node.option(1)], [node.option(5, default=1), node.option(4, default=1)]
+    strides, dilations = _strides(node), _dilations(node)
     run = _convolved(node, strides, dilations, x.shape[3] // weight.shape[3])
 
     def product(x: Tensor, weight: Tensor) -> Tensor:
@@ -148,24 +156,24 @@ def conv_2d(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | None = N
     # LiteRT's kernel of floats with one scale for all weights is its older one, without a zero point.
     quantisation = node.operand(1).quantisation
     by_channel = quantisation is not None and len(quantisation.scales) > 1
-    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), 3, by_channel, sums=6)
+    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), by_channel)
 
 
 @translates("DEPTHWISE_CONV_2D")
 def depthwise_conv_2d(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    strides, dilations = [node.option(2), node.option(1)], [node.option(6, default=1), node.option(5, default=1)]
+    strides, dilations = _strides(node), _dilations(node)
     run = _convolved(node, strides, dilations, x.shape[3])
 
     def product(x: Tensor, weight: Tensor) -> Tensor:
         return run(x, weight.permute(3, 0, 1, 2))
 
-    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:3]), 4, True)
+    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:3]), True)
 
 
 @translates("TRANSPOSE_CONV", structural=(0,))
 def transpose_conv(node: TfliteNode, _: None, weight: Tensor, x: Tensor, bias: Tensor | None = None) -> Tensor:
     """Computes all that the strides give, and cuts it to the size that is asked for."""
-    sizes, strides = node.known(0)[1:3], [node.option(2), node.option(1)]
+    sizes, strides = node.known(0)[1:3], _strides(node)
     before = _pads(node, sizes, weight.shape[1:3], strides, [1, 1])[::-1][1::2]
 
     def product(x: Tensor, weight: Tensor) -> Tensor:
@@ -177,25 +185,25 @@ def transpose_conv(node: TfliteNode, _: None, weight: Tensor, x: Tensor, bias: T
         return _channels_last(whole)
 
     node.only(x.is_floating_point() == weight.is_floating_point(), "of floats with integer weights")
-    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), 3, True, place=2, sums=4)
+    return _contraction(node, x, weight, bias, product, math.prod(weight.shape[1:]), True, place=2)
 
 
 @translates("FULLY_CONNECTED")
 def fully_connected(node: TfliteNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    node.only(node.option(1, "b") == 0, "with shuffled weights")
-    rows = x if node.option(2, "?") else x.reshape(-1, weight.shape[1])
+    node.only(node.option("WeightsFormat") == 0, "with shuffled weights")
+    rows = x if node.option("KeepNumDims") else x.reshape(-1, weight.shape[1])
 
     def product(x: Tensor, weight: Tensor) -> Tensor:
         return torch.matmul(x, weight.t())
 
-    asymmetric = bool(node.option(3, "?"))
-    return _contraction(node, rows, weight, bias, product, weight.shape[1], 0, asymmetric, sums=4)
+    asymmetric = bool(node.option("AsymmetricQuantizeInputs"))
+    return _contraction(node, rows, weight, bias, product, weight.shape[1], asymmetric)
 
 
 @translates("BATCH_MATMUL")
 def batch_matmul(node: TfliteNode, a: Tensor, b: Tensor) -> Tensor:
     node.only(a.is_floating_point() == b.is_floating_point(), "of floats with integers")
-    left, right = a.mT if node.option(0, "?") else a, b.mT if node.option(1, "?") else b
+    left, right = a.mT if node.option("AdjX") else a, b.mT if node.option("AdjY") else b
     if a.is_floating_point():
         return torch.matmul(left, right)
     left, right = node.centred(0, left), node.centred(1, right)
@@ -206,7 +214,7 @@ def batch_matmul(node: TfliteNode, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _pooled(node: TfliteNode, x: Tensor) -> tuple[list[int], list[int], list[int]]:
-    kernel, strides = [node.option(4), node.option(3)], [node.option(2), node.option(1)]
+    kernel, strides = [node.option("FilterHeight"), node.option("FilterWidth")], _strides(node)
     return kernel, strides, _pads(node, x.shape[1:3], kernel, strides, [1, 1])
 
 
@@ -216,7 +224,7 @@ def max_pool_2d(node: TfliteNode, x: Tensor) -> Tensor:
     kernel, strides, pads = _pooled(node, x)
     floats = _channels_first(x if x.is_floating_point() else x.to(torch.float32))
     floats = F.pad(floats, pads, value=-math.inf) if any(pads) else floats
-    return node.activated(_channels_last(F.max_pool2d(floats, kernel, strides)).to(x.dtype), 5)
+    return node.activated(_channels_last(F.max_pool2d(floats, kernel, strides)).to(x.dtype))
 
 
 @translates("AVERAGE_POOL_2D")
@@ -232,8 +240,8 @@ def average_pool_2d(node: TfliteNode, x: Tensor) -> Tensor:
     found = _channels_last(found)
     if not x.is_floating_point():
         node.only(node.is_quantised and alike(node.operand(0), node.outputs[0]), "that changes the scale")
-        return node.rescaled(found, torch.tensor(1.0), 5)
-    return node.activated(found, 5)
+        return node.rescaled(found, torch.tensor(1.0))
+    return node.activated(found)
 
 
 def _times(x: Tensor, factor: float) -> Tensor:
@@ -241,7 +249,7 @@ def _times(x: Tensor, factor: float) -> Tensor:
 
 
 translates("LOG_SOFTMAX")(by_values(lambda _, x: F.log_softmax(x, -1)))
-translates("SOFTMAX")(by_values(lambda node, x: F.softmax(_times(x, node.option(0, "f")), -1)))
+translates("SOFTMAX")(by_values(lambda node, x: F.softmax(_times(x, node.option("Beta")), -1)))
 
 
 @translates("L2_NORMALIZATION")
@@ -260,7 +268,7 @@ def _source_places(size: int, wanted: int, align: bool, half: bool) -> Tensor:
 @translates("RESIZE_NEAREST_NEIGHBOR", structural=(1,))
 @moving
 def resize_nearest(node: TfliteNode, x: Tensor, _: None = None) -> Tensor:
-    align, half = node.option(0, "?"), node.option(1, "?")
+    align, half = node.option("AlignCorners"), node.option("HalfPixelCenters")
     for axis, wanted in enumerate(node.known(1), 1):
         size = x.shape[axis]
         places = _source_places(size, wanted, align, half)
@@ -270,7 +278,7 @@ def resize_nearest(node: TfliteNode, x: Tensor, _: None = None) -> Tensor:
 
 
 def _resized(node: TfliteNode, x: Tensor, _: None = None) -> Tensor:
-    align, half = node.option(2, "?"), node.option(3, "?")
+    align, half = node.option("AlignCorners"), node.option("HalfPixelCenters")
     if half and not align:
         wide = F.interpolate(_channels_first(x), node.known(1), mode="bilinear", align_corners=False)
         return _channels_last(wide)

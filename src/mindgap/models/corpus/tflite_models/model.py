@@ -1,74 +1,38 @@
 """Reads a LiteRT model file: its tensors with their quantisation, its nodes, its inputs and outputs.
 
-The tables, their fields and the numbers of operators and types are those of TensorFlow Lite's schema, version 3
-(`tensorflow/compiler/mlir/lite/schema/schema.fbs`; compared with `ai_edge_litert.schema_py_generated` of 2.3.0).
+The schema, version 3, is that of the package `tflite`, and `flatbuffers` reads the tables (`mindgap[litert]`). What a
+later schema adds (operators behind STABLEHLO_CBRT, types behind BFLOAT16) is refused by its number.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Sequence
+import struct
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import Any, Final, cast
 
 import numpy as np
 
 from mindgap.graph import Array, MindgapError
-from mindgap.models.corpus.tflite_models.flatbuffer import DamagedFile, Table
 
 #: The mark of the format, behind the first offset; and the version of its schema.
 _IDENTIFIER: Final = b"TFL3"
 _VERSION: Final = 3
 #: Elements of a tensor, at most: an interpreter counts them in 32 bits with a sign.
 _ELEMENTS: Final = (1 << 31) - 1
-_NAMES: Final = """
-ADD AVERAGE_POOL_2D CONCATENATION CONV_2D DEPTHWISE_CONV_2D DEPTH_TO_SPACE DEQUANTIZE EMBEDDING_LOOKUP FLOOR
-FULLY_CONNECTED HASHTABLE_LOOKUP L2_NORMALIZATION L2_POOL_2D LOCAL_RESPONSE_NORMALIZATION LOGISTIC LSH_PROJECTION
-LSTM MAX_POOL_2D MUL RELU RELU_N1_TO_1 RELU6 RESHAPE RESIZE_BILINEAR RNN SOFTMAX SPACE_TO_DEPTH SVDF TANH
-CONCAT_EMBEDDINGS SKIP_GRAM CALL CUSTOM EMBEDDING_LOOKUP_SPARSE PAD UNIDIRECTIONAL_SEQUENCE_RNN GATHER
-BATCH_TO_SPACE_ND SPACE_TO_BATCH_ND TRANSPOSE MEAN SUB DIV SQUEEZE UNIDIRECTIONAL_SEQUENCE_LSTM STRIDED_SLICE
-BIDIRECTIONAL_SEQUENCE_RNN EXP TOPK_V2 SPLIT LOG_SOFTMAX DELEGATE BIDIRECTIONAL_SEQUENCE_LSTM CAST PRELU MAXIMUM
-ARG_MAX MINIMUM LESS NEG PADV2 GREATER GREATER_EQUAL LESS_EQUAL SELECT SLICE SIN TRANSPOSE_CONV SPARSE_TO_DENSE TILE
-EXPAND_DIMS EQUAL NOT_EQUAL LOG SUM SQRT RSQRT SHAPE POW ARG_MIN FAKE_QUANT REDUCE_PROD REDUCE_MAX PACK LOGICAL_OR
-ONE_HOT LOGICAL_AND LOGICAL_NOT UNPACK REDUCE_MIN FLOOR_DIV REDUCE_ANY SQUARE ZEROS_LIKE FILL FLOOR_MOD RANGE
-RESIZE_NEAREST_NEIGHBOR LEAKY_RELU SQUARED_DIFFERENCE MIRROR_PAD ABS SPLIT_V UNIQUE CEIL REVERSE_V2 ADD_N GATHER_ND
-COS WHERE RANK ELU REVERSE_SEQUENCE MATRIX_DIAG QUANTIZE MATRIX_SET_DIAG ROUND HARD_SWISH IF WHILE
-NON_MAX_SUPPRESSION_V4 NON_MAX_SUPPRESSION_V5 SCATTER_ND SELECT_V2 DENSIFY SEGMENT_SUM BATCH_MATMUL
-PLACEHOLDER_FOR_GREATER_OP_CODES CUMSUM CALL_ONCE BROADCAST_TO RFFT2D CONV_3D IMAG REAL COMPLEX_ABS HASHTABLE
-HASHTABLE_FIND HASHTABLE_IMPORT HASHTABLE_SIZE REDUCE_ALL CONV_3D_TRANSPOSE VAR_HANDLE READ_VARIABLE ASSIGN_VARIABLE
-BROADCAST_ARGS RANDOM_STANDARD_NORMAL BUCKETIZE RANDOM_UNIFORM MULTINOMIAL GELU DYNAMIC_UPDATE_SLICE RELU_0_TO_1
-UNSORTED_SEGMENT_PROD UNSORTED_SEGMENT_MAX UNSORTED_SEGMENT_SUM ATAN2 UNSORTED_SEGMENT_MIN SIGN BITCAST BITWISE_XOR
-RIGHT_SHIFT STABLEHLO_LOGISTIC STABLEHLO_ADD STABLEHLO_DIVIDE STABLEHLO_MULTIPLY STABLEHLO_MAXIMUM STABLEHLO_RESHAPE
-STABLEHLO_CLAMP STABLEHLO_CONCATENATE STABLEHLO_BROADCAST_IN_DIM STABLEHLO_CONVOLUTION STABLEHLO_SLICE
-STABLEHLO_CUSTOM_CALL STABLEHLO_REDUCE STABLEHLO_ABS STABLEHLO_AND STABLEHLO_COSINE STABLEHLO_EXPONENTIAL
-STABLEHLO_FLOOR STABLEHLO_LOG STABLEHLO_MINIMUM STABLEHLO_NEGATE STABLEHLO_OR STABLEHLO_POWER STABLEHLO_REMAINDER
-STABLEHLO_RSQRT STABLEHLO_SELECT STABLEHLO_SUBTRACT STABLEHLO_TANH STABLEHLO_SCATTER STABLEHLO_COMPARE
-STABLEHLO_CONVERT STABLEHLO_DYNAMIC_SLICE STABLEHLO_DYNAMIC_UPDATE_SLICE STABLEHLO_PAD STABLEHLO_IOTA
-STABLEHLO_DOT_GENERAL STABLEHLO_REDUCE_WINDOW STABLEHLO_SORT STABLEHLO_WHILE STABLEHLO_GATHER STABLEHLO_TRANSPOSE
-DILATE STABLEHLO_RNG_BIT_GENERATOR REDUCE_WINDOW STABLEHLO_COMPOSITE STABLEHLO_SHIFT_LEFT STABLEHLO_CBRT
-STABLEHLO_CASE
-"""
-#: The operators by number.
-OPERATORS: Final[tuple[str, ...]] = tuple(_NAMES.split())
-#: The number of an operator's table of options in the schema's union; a runtime reads no other table.
-OPTIONS: Final = {
-    "CONV_2D": 1, "DEPTHWISE_CONV_2D": 2, "AVERAGE_POOL_2D": 5, "MAX_POOL_2D": 5, "FULLY_CONNECTED": 8, "SOFTMAX": 9,
-    "CONCATENATION": 10, "ADD": 11, "L2_NORMALIZATION": 12, "RESIZE_BILINEAR": 15, "RESHAPE": 17, "SPACE_TO_DEPTH": 19,
-    "MUL": 21, "GATHER": 23, "MEAN": 27, "SUM": 27, "REDUCE_MAX": 27, "REDUCE_MIN": 27, "REDUCE_PROD": 27,
-    "REDUCE_ANY": 27, "REDUCE_ALL": 27, "SUB": 28, "DIV": 29, "SQUEEZE": 30, "STRIDED_SLICE": 32, "SPLIT": 35,
-    "TRANSPOSE_CONV": 49, "PACK": 59, "ONE_HOT": 61, "UNPACK": 64, "RESIZE_NEAREST_NEIGHBOR": 74, "LEAKY_RELU": 75,
-    "MIRROR_PAD": 77, "DEPTH_TO_SPACE": 94, "BATCH_MATMUL": 101, "CUMSUM": 102, "GELU": 116,
+#: Tables of options that several operators share, or that are not named after their operator.
+_OPTIONS: Final = {
+    "AVERAGE_POOL_2D": "Pool2DOptions", "MAX_POOL_2D": "Pool2DOptions", "L2_NORMALIZATION": "L2NormOptions",
+    **dict.fromkeys(
+        ("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ANY", "REDUCE_ALL"), "ReducerOptions"
+    ),
 }  # fmt: skip
-_CUSTOM: Final = OPERATORS.index("CUSTOM")
-#: Element types by number; None for one that graphs do not hold.
-_TYPES: Final[tuple[str | None, ...]] = (
-    "float32", "float16", "int32", "uint8", "int64", None, "bool", "int16", "complex64", "int8", "float64",
-    "complex128", "uint64", None, None, "uint32", "uint16", "int4",
-)  # fmt: skip
-_TYPE_NAMES: Final = {
-    5: "STRING", 13: "RESOURCE", 14: "VARIANT", 18: "BFLOAT16", 19: "INT2", 20: "UINT4", 21: "FLOAT8_E4M3FN",
-    22: "FLOAT8_E5M2",
-}  # fmt: skip
+#: Element types that graphs do not hold.
+_UNHELD_TYPES: Final = frozenset({"STRING", "RESOURCE", "VARIANT", "BFLOAT16"})
 
 
 class NoTfliteModel(MindgapError):
@@ -107,12 +71,12 @@ class TfliteTensor:
 @dataclass(frozen=True)
 class Operator:
     """One node. `inputs`: numbers of tensors, -1 for an operand that is left out. `options`: its table of
-    options, None if it has none or one of another operator."""
+    options, of a class of the package `tflite`; None if it has none or one of another operator."""
 
     op: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    options: Table | None
+    options: Any
 
 
 @dataclass(frozen=True)
@@ -126,32 +90,65 @@ class TfliteModel:
     graphs: int
 
 
+def schema() -> Any:
+    """Returns the package `tflite`. Raises `NoTfliteModel` where it is not installed."""
+    try:
+        return importlib.import_module("tflite")
+    except ImportError as error:
+        raise NoTfliteModel(f"needs the package tflite ({error}); pip install 'mindgap[litert]'") from error
+
+
+@cache
+def _names(enumeration: str) -> dict[int, str]:
+    """The names of an enumeration of the schema, by number."""
+    members = cast("dict[str, Any]", vars(getattr(schema(), enumeration)))
+    return {number: name for name, number in members.items() if not name.startswith("_")}
+
+
+def options_of(op: str) -> str:
+    """Returns the class of an operator's table of options, "" for one that has none; a runtime reads no other table."""
+    wanted = _OPTIONS.get(op, f"{op.replace('_', '')}Options").upper()
+    return next((name for name in _names("BuiltinOptions").values() if name.upper() == wanted), "")
+
+
+def numbers(table: Any, field: str) -> Array | None:
+    """Returns the numbers of a vector, or None if it is left out or empty. `field`: as the schema's classes call it."""
+    found: Array | int = getattr(table, f"{field}AsNumpy")()  # 0 where it is left out
+    return None if isinstance(found, int) or not found.size else found
+
+
+@contextmanager
+def refusing_damage() -> Generator[None]:
+    """Raises `NoTfliteModel` where an offset or a length leads out of the file: `flatbuffers` checks neither, and what
+    reads there (`struct`, NumPy, its checks of numbers) raises these errors."""
+    try:
+        yield
+    except (struct.error, TypeError, ValueError) as error:
+        raise NoTfliteModel(f"damaged: {error}") from error
+
+
 def read_tflite(data: bytes) -> TfliteModel:
     """Reads a model file. Raises `NoTfliteModel`."""
     if not data:
         raise NoTfliteModel("the file is empty")
     if data[4:8] != _IDENTIFIER:
         raise NoTfliteModel("no LiteRT model: its bytes 4 to 8 are not TFL3")
-    try:
-        return _model(data)
-    except DamagedFile as error:
-        raise NoTfliteModel(f"damaged: {error}") from error
+    root = schema().Model
+    with refusing_damage():
+        return _model(root.GetRootAs(data, 0), data)
 
 
-def _model(data: bytes) -> TfliteModel:
-    root = Table.root(data)
-    if (version := root.number(0, "I")) != _VERSION:
+def _model(root: Any, data: bytes) -> TfliteModel:
+    if (version := root.Version()) != _VERSION:
         raise NoTfliteModel(f"version {version} of the format; mindgap reads {_VERSION}")
-    graphs = root.tables(2)
-    if not graphs:
+    if not root.SubgraphsLength():
         raise NoTfliteModel("it has no graph")
-    codes = [_operator_name(each) for each in root.tables(1)]
-    buffers = root.tables(4)
-    tables = graphs[0].tables(0)
+    graph = root.Subgraphs(0)
+    codes = [_operator_name(root.OperatorCodes(i)) for i in range(root.OperatorCodesLength())]
     names: dict[str, int] = {}
-    tensors = tuple(_tensor(each, number, buffers, data, names) for number, each in enumerate(tables))
-    inputs, outputs = _indices(graphs[0].numbers(1)), _indices(graphs[0].numbers(2))
-    operators = tuple(_operator(each, codes) for each in graphs[0].tables(3))
+    tensors = tuple(_tensor(graph.Tensors(i), i, root, data, names) for i in range(graph.TensorsLength()))
+    inputs, outputs = _indices(graph, "Inputs"), _indices(graph, "Outputs")
+    operators = tuple(_operator(graph.Operators(i), codes) for i in range(graph.OperatorsLength()))
     used = {*inputs, *outputs, *(i for each in operators for i in (*each.inputs, *each.outputs))}
     if used and not -1 <= min(used) <= max(used) < len(tensors):
         raise NoTfliteModel(f"damaged: a node refers to tensor {max(used)}, and there are {len(tensors)}")
@@ -159,74 +156,82 @@ def _model(data: bytes) -> TfliteModel:
         raise NoTfliteModel("damaged: an input or output refers to no tensor")
     if not operators or not outputs:
         raise NoTfliteModel("its graph has no nodes" if not operators else "its graph has no outputs")
-    return TfliteModel(tensors, operators, inputs, outputs, len(graphs))
+    return TfliteModel(tensors, operators, inputs, outputs, root.SubgraphsLength())
 
 
-def _operator_name(code: Table) -> str:
+def _operator_name(code: Any) -> str:
     """The larger of two fields counts: the first is of files from before there were 127 operators."""
-    number: int = max(code.number(0, "b"), code.number(3, "i"))
-    if number == _CUSTOM:
-        return f"custom operator {code.text(1) or '(no name)'}"
-    return OPERATORS[number] if 0 <= number < len(OPERATORS) else f"operator number {number}"
+    number: int = max(code.DeprecatedBuiltinCode(), code.BuiltinCode())
+    name = _names("BuiltinOperator").get(number, f"operator number {number}")
+    return f"custom operator {_text(code.CustomCode()) or '(no name)'}" if name == "CUSTOM" else name
 
 
-def _operator(table: Table, codes: Sequence[str]) -> Operator:
-    code: int = table.number(0, "I")
+def _text(given: bytes | None) -> str:
+    """A text; what is no UTF-8 in it is replaced."""
+    return (given or b"").decode("utf-8", "replace")
+
+
+def _operator(table: Any, codes: Sequence[str]) -> Operator:
+    code: int = table.OpcodeIndex()
     if code >= len(codes):
         raise NoTfliteModel(f"damaged: a node is of operator {code} of {len(codes)}")
-    options = table.table(4) if table.number(3, "B") == OPTIONS.get(codes[code]) else None
-    return Operator(codes[code], _indices(table.numbers(1)), _indices(table.numbers(2)), options)
+    kind, given, options = options_of(codes[code]), table.BuiltinOptions(), None
+    if kind and given is not None and _names("BuiltinOptions").get(table.BuiltinOptionsType()) == kind:
+        options = getattr(schema(), kind)()
+        options.Init(given.Bytes, given.Pos)
+    return Operator(codes[code], _indices(table, "Inputs"), _indices(table, "Outputs"), options)
 
 
-def _indices(found: Array | None) -> tuple[int, ...]:
+def _indices(table: Any, field: str) -> tuple[int, ...]:
+    found = numbers(table, field)
     return () if found is None else tuple(int(i) for i in found)
 
 
-def _tensor(table: Table, number: int, buffers: Sequence[Table], data: bytes, names: dict[str, int]) -> TfliteTensor:
-    given = table.text(3) or f"tensor_{number}"
+def _tensor(table: Any, number: int, root: Any, data: bytes, names: dict[str, int]) -> TfliteTensor:
+    given = _text(table.Name()) or f"tensor_{number}"
     names[given] = names.get(given, 0) + 1
     name = given if names[given] == 1 else f"{given}#{number}"
-    kind: int = table.number(1, "b")
-    dtype = _TYPES[kind] if 0 <= kind < len(_TYPES) else None
-    shape = _indices(table.numbers(0))
-    if unheld := _unheld(table, kind, dtype is not None):
-        texts = _TYPE_NAMES.get(kind) == "STRING"
-        return TfliteTensor(name, dtype or ("texts" if texts else ""), shape, None, None, (), f"tensor {name} {unheld}")
-    assert dtype is not None, "it is unheld otherwise"
-    signature = _indices(table.numbers(7))
+    kind: int = table.Type()
+    type_name = _names("TensorType").get(kind)
+    dtype = "" if type_name is None or type_name in _UNHELD_TYPES else type_name.lower()
+    shape = _indices(table, "Shape")
+    if unheld := _unheld(table, "" if dtype else type_name or str(kind)):
+        texts = "texts" if type_name == "STRING" else ""
+        return TfliteTensor(name, dtype or texts, shape, None, None, (), f"tensor {name} {unheld}")
+    signature = _indices(table, "ShapeSignature")
     if any(size < 0 for size in shape) or math.prod(shape) > _ELEMENTS:
         raise NoTfliteModel(f"damaged: tensor {name} has the shape {list(shape)}")
-    buffer: int = table.number(2, "I")
-    if buffer >= len(buffers):
-        raise NoTfliteModel(f"damaged: tensor {name} lies in buffer {buffer} of {len(buffers)}")
-    raw = _bytes(buffers[buffer], data)
+    buffer: int = table.Buffer()
+    if buffer >= root.BuffersLength():
+        raise NoTfliteModel(f"damaged: tensor {name} lies in buffer {buffer} of {root.BuffersLength()}")
+    raw = _bytes(root.Buffers(buffer), data)
     values = None if raw is None else _values(raw, dtype, shape, name)
     plain = "int8" if dtype == "int4" else dtype
     open_axes = tuple(axis for axis, size in enumerate(signature) if size < 0) if len(signature) == len(shape) else ()
-    return TfliteTensor(name, plain, shape, _quantisation(table.table(4), shape, name), values, open_axes)
+    return TfliteTensor(name, plain, shape, _quantisation(table.Quantization(), shape, name), values, open_axes)
 
 
-def _unheld(table: Table, kind: int, has_dtype: bool) -> str:
-    """Why graphs do not hold a tensor; empty where they do."""
-    if not has_dtype:
-        return f"is of type {_TYPE_NAMES.get(kind, kind)}, which graphs do not hold"
-    if table.number(5, "?", 0):
+def _unheld(table: Any, type_name: str) -> str:
+    """Why graphs do not hold a tensor; empty where they do. `type_name`: of a type that they do not."""
+    if type_name:
+        return f"is of type {type_name}, which graphs do not hold"
+    if table.IsVariable():
         return "is a variable: it keeps a state"
-    if table.table(6) is not None:
+    if table.Sparsity() is not None:
         return "is sparse, which graphs do not hold"
-    quantisation = table.table(4)
-    return "is quantised in blocks or by a custom scheme" if quantisation and quantisation.number(4, "B") else ""
+    quantisation = table.Quantization()
+    return "is quantised in blocks or by a custom scheme" if quantisation and quantisation.DetailsType() else ""
 
 
-def _bytes(buffer: Table, data: bytes) -> bytes | None:
+def _bytes(buffer: Any, data: bytes) -> bytes | None:
     """The bytes of a buffer: in its vector, or behind the tables, in a file of more than 2 GiB."""
-    start, size = buffer.number(1, "Q"), buffer.number(2, "Q")
+    start, size = buffer.Offset(), buffer.Size()
     if start > 1:
         if start + size > len(data):
-            raise DamagedFile(f"a buffer ends at byte {start + size}, and the file has {len(data)}")
+            raise NoTfliteModel(f"damaged: a buffer ends at byte {start + size}, and the file has {len(data)}")
         return data[start : start + size]
-    found = buffer.numbers(0, "B")
-    return None if found is None or not found.size else found.tobytes()
+    found = numbers(buffer, "Data")
+    return None if found is None else found.tobytes()
 
 
 def _values(raw: bytes, dtype: str, shape: tuple[int, ...], name: str) -> Array:
@@ -241,12 +246,11 @@ def _values(raw: bytes, dtype: str, shape: tuple[int, ...], name: str) -> Array:
     return np.stack([(halves << 4) >> 4, halves >> 4], -1).reshape(-1)[:count].reshape(shape)
 
 
-def _quantisation(table: Table | None, shape: tuple[int, ...], name: str) -> Quantisation | None:
-    scales = None if table is None else table.numbers(2, "f")
-    if table is None or scales is None or not scales.size:
+def _quantisation(table: Any, shape: tuple[int, ...], name: str) -> Quantisation | None:
+    if table is None or (scales := numbers(table, "Scale")) is None:
         return None
-    zeros, axis = table.numbers(3, "q"), int(table.number(6, "i"))
-    zeros = np.zeros(scales.size, np.int64) if zeros is None or not zeros.size else zeros
+    zeros, axis = numbers(table, "ZeroPoint"), int(table.QuantizedDimension())
+    zeros = np.zeros(scales.size, np.int64) if zeros is None else zeros
     per_axis = scales.size > 1
     fits: bool = not per_axis or (0 <= axis < len(shape) and shape[axis] == scales.size)
     if not fits or zeros.size not in (1, scales.size) or not (np.isfinite(scales) & (scales > 0)).all():

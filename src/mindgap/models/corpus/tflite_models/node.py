@@ -22,8 +22,7 @@ import torch
 from torch.nn import functional as F
 
 from mindgap.graph import Array
-from mindgap.models.corpus.tflite_models.flatbuffer import Table
-from mindgap.models.corpus.tflite_models.model import TfliteTensor
+from mindgap.models.corpus.tflite_models.model import TfliteTensor, numbers, refusing_damage
 from mindgap.models.corpus.translated_model import Translate, TranslationTable, Untranslated
 
 Tensor = torch.Tensor
@@ -31,6 +30,7 @@ Tensor = torch.Tensor
 #: Functions that a node applies to its result, by their number in the schema.
 _ACTIVATIONS: Final[Mapping[int, tuple[float | None, float | None]]] = {1: (0.0, None), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 _TANH: Final = 4
+_ACTIVATION: Final = "FusedActivationFunction"
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,22 @@ class TfliteNode:
     name: str
     inputs: tuple[TfliteTensor | None, ...]
     outputs: tuple[TfliteTensor, ...]
-    options: Table | None
+    options: Any
     structural: Mapping[int, Array]
 
-    def option(self, field: int, kind: str = "i", default: float = 0) -> Any:
-        """Returns a number of the node's options, by the number of its field in the schema."""
-        return default if self.options is None else self.options.number(field, kind, default)
+    def option(self, name: str, default: float = 0) -> Any:
+        """Returns a number of the node's options, as the schema's class calls it: `default` where the node has no
+        options, 0 where they have no such field."""
+        if self.options is None:
+            return default
+        with refusing_damage():
+            return getattr(self.options, name, int)()
+
+    def option_list(self, name: str) -> list[int]:
+        """Returns the integers of a vector of the node's options, none where it is left out."""
+        with refusing_damage():
+            found = None if self.options is None else numbers(self.options, name)
+        return [] if found is None else [int(n) for n in found]
 
     def known(self, position: int) -> list[int]:
         """Returns the integers of a structural operand. Raises `Untranslated` if it is left out."""
@@ -77,11 +87,11 @@ class TfliteNode:
         if not condition:
             raise Untranslated(f"{self.op} {what} has no equivalent here")
 
-    def activated(self, x: Tensor, field: int) -> Tensor:
-        """Applies the activation function in an options' field to a result: on integers, by its quantised limits."""
-        number = self.option(field, "b")
+    def activated(self, x: Tensor) -> Tensor:
+        """Applies the options' activation function to a result: on integers, by its quantised limits."""
+        number = self.option(_ACTIVATION)
         if self.is_quantised:
-            limits = self.limits(field)
+            limits = self.limits()
             return x if limits == _limits(self.outputs[0]) else torch.clamp(x, *limits)
         if number == _TANH and x.is_floating_point():
             return torch.tanh(x)
@@ -91,11 +101,11 @@ class TfliteNode:
         low, high = _ACTIVATIONS[number]
         return F.relu(x) if high is None else torch.clamp(x, low, high)
 
-    def limits(self, field: int | None) -> tuple[int, int]:
-        """Returns the least and the largest integer of the quantised result, with the activation function in an
-        options' field (`CalculateActivationRangeQuantized` in `lite/kernels/kernel_util.cc`)."""
+    def limits(self) -> tuple[int, int]:
+        """Returns the least and the largest integer of the quantised result, with the options' activation function
+        (`CalculateActivationRangeQuantized` in `lite/kernels/kernel_util.cc`)."""
         least, most = _limits(self.outputs[0])
-        number = 0 if field is None else self.option(field, "b")
+        number = self.option(_ACTIVATION)
         if number not in _ACTIVATIONS:
             self.only(number == 0, f"with activation function {number}")
             return least, most
@@ -126,10 +136,9 @@ class TfliteNode:
             found = found * (scales if scales.numel() > 1 else scales.reshape(()))
         return found / _parameters(self.outputs[0])[0]
 
-    def rescaled(self, total: Tensor, factor: Tensor, activation: int | None = None) -> Tensor:
-        """Quantises exact sums as the first result. `factor`: along the last axis, where it is not one number.
-        `activation`: the field of the options that names a function."""
-        return _rounded(total.to(torch.float32) * factor, self.outputs[0], self.limits(activation))
+    def rescaled(self, total: Tensor, factor: Tensor) -> Tensor:
+        """Quantises exact sums as the first result. `factor`: along the last axis, where it is not one number."""
+        return _rounded(total.to(torch.float32) * factor, self.outputs[0], self.limits())
 
 
 def _limits(tensor: TfliteTensor) -> tuple[int, int]:
@@ -191,18 +200,18 @@ TRANSLATIONS: Final = TranslationTable()
 translates = TRANSLATIONS.register
 
 
-def by_values(function: Translate, activation: int | None = None) -> Translate:
+def by_values(function: Translate) -> Translate:
     """Returns a translation that computes with the values that operands stand for, and quantises the result.
 
-    `function` takes the node and its operands; `activation`: the field of the options that names a function.
+    `function` takes the node and its operands.
     """
 
     def run(node: TfliteNode, *operands: Tensor | None) -> Tensor:
         real = [None if each is None else node.real(i, each) for i, each in enumerate(operands)]
         found = function(node, *real)
         if node.is_quantised and found.is_floating_point():
-            return quantised(found, node.outputs[0], node.limits(activation))
-        return found if activation is None else node.activated(found, activation)
+            return quantised(found, node.outputs[0], node.limits())
+        return node.activated(found)
 
     return run
 

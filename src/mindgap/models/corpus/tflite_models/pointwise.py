@@ -39,24 +39,24 @@ _FUNCTIONS: Final[dict[str, Callable[..., Tensor]]] = {
 for _op, _function in _FUNCTIONS.items():
     translates(_op)(by_values(lambda _, *operands, function=_function: function(*operands)))
 
-translates("ADD")(by_values(lambda _, a, b: a + b, activation=0))
-translates("SUB")(by_values(lambda _, a, b: a - b, activation=0))
-translates("GELU")(by_values(lambda node, x: F.gelu(x, approximate="tanh" if node.option(0, "?") else "none")))
-translates("LEAKY_RELU")(by_values(lambda node, x: F.leaky_relu(x, node.option(0, "f"))))
+translates("ADD")(by_values(lambda _, a, b: a + b))
+translates("SUB")(by_values(lambda _, a, b: a - b))
+translates("GELU")(by_values(lambda node, x: F.gelu(x, approximate="tanh" if node.option("Approximate") else "none")))
+translates("LEAKY_RELU")(by_values(lambda node, x: F.leaky_relu(x, node.option("Alpha"))))
 
 
 @translates("MUL")
 def mul(node: TfliteNode, a: Tensor, b: Tensor) -> Tensor:
     if not node.is_quantised:
-        return node.activated(a * b, 0)
-    return node.rescaled(node.centred(0, a) * node.centred(1, b), node.factor(0, 1), 0)
+        return node.activated(a * b)
+    return node.rescaled(node.centred(0, a) * node.centred(1, b), node.factor(0, 1))
 
 
 @translates("DIV")
 def div(node: TfliteNode, a: Tensor, b: Tensor) -> Tensor:
     if not a.is_floating_point() and not node.is_quantised:
-        return node.activated(torch.div(a, b, rounding_mode="trunc"), 0)
-    return by_values(lambda _, x, y: x / y, activation=0)(node, a, b)
+        return node.activated(torch.div(a, b, rounding_mode="trunc"))
+    return by_values(lambda _, x, y: x / y)(node, a, b)
 
 
 def _extreme(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:

@@ -12,15 +12,14 @@ from typing import Final
 import numpy as np
 
 from mindgap.models.corpus.source import SourceError
-from mindgap.models.corpus.tflite_models.flatbuffer import Table
-from mindgap.models.corpus.tflite_models.model import NoTfliteModel, TfliteModel, read_tflite
+from mindgap.models.corpus.tflite_models.model import NoTfliteModel, TfliteModel, read_tflite, schema
 from mindgap.models.corpus.tflite_models.translation import name_of
 from mindgap.models.corpus.translated_model import ProbedModel, result_key
 
 #: Dtypes of quantised values; int32 is a bias's.
 _INTEGERS: Final = frozenset({"int8", "uint8", "int16"})
-#: The field of a model's graphs, and of a graph's outputs.
-_GRAPHS, _OUTPUTS = 2, 2
+#: Where a graph's list of fields has the offset of its outputs: the third field, behind two sizes.
+_OUTPUTS: Final = 8
 #: Where an offset of 32 bits leads at most (FlatBuffers' limit of a file).
 _FARTHEST: Final = (1 << 31) - 1
 
@@ -64,8 +63,9 @@ def _with_outputs(path: Path, data: bytes, outputs: list[int]) -> bytes:
     """The bytes of a file whose first graph has these outputs."""
     written = bytearray(data)
     written.extend(bytes(-len(written) % 4))
-    field = Table.root(data).tables(_GRAPHS)[0].place(_OUTPUTS)
-    assert field is not None, "a model without outputs is refused"
+    # The class of the schema gives what the outputs are, and its table where the field lies.
+    table = schema().Model.GetRootAs(data, 0).Subgraphs(0)._tab
+    field: int = table.Pos + table.Offset(_OUTPUTS)
     if len(written) > _FARTHEST:
         raise SourceError(f"{path}: a file of more than 2 GiB cannot be written with its integers as outputs")
     written[field : field + 4] = np.uint32(len(written) - field).tobytes()

@@ -24,14 +24,16 @@ from mindgap.models.corpus.tflite_models.node import (
     translates,
 )
 
+#: The masks of a strided slice's options.
+_MASKS: Final = ("BeginMask", "EndMask", "EllipsisMask", "NewAxisMask", "ShrinkAxisMask")
+
 
 @translates("RESHAPE", structural=(1,))
 @moving
 def reshape(node: TfliteNode, x: Tensor, _: None = None) -> Tensor:
     if node.structural.get(1) is not None:
         return x.reshape(node.known(1))
-    found = None if node.options is None else node.options.numbers(0)
-    return x.reshape([int(n) for n in found] if found is not None and found.size else node.outputs[0].shape)
+    return x.reshape(node.option_list("NewShape") or node.outputs[0].shape)
 
 
 @translates("TRANSPOSE", structural=(1,))
@@ -49,8 +51,8 @@ def expand_dims(node: TfliteNode, x: Tensor, _: None) -> Tensor:
 @translates("SQUEEZE")
 @moving
 def squeeze(node: TfliteNode, x: Tensor) -> Tensor:
-    found = None if node.options is None else node.options.numbers(0)
-    return x.squeeze([int(n) for n in found]) if found is not None and found.size else x.squeeze()
+    axes = node.option_list("SqueezeDims")
+    return x.squeeze(axes) if axes else x.squeeze()
 
 
 @translates("BROADCAST_TO", structural=(1,))
@@ -84,8 +86,8 @@ def slice_(node: TfliteNode, x: Tensor, _: None, __: None) -> Tensor:
 def strided_slice(node: TfliteNode, x: Tensor, *_: None) -> Tensor:
     """Selects as TensorFlow's `strided_slice` does: a bit of a mask is for one position of the bounds."""
     begin, end, stride = node.known(1), node.known(2), node.known(3)
-    whole_begin, whole_end, ellipsis, new, single = (node.option(field) for field in range(5))
-    node.only(not ellipsis and not new and not node.option(5, "?"), "with an ellipsis, a new axis or an offset")
+    whole_begin, whole_end, ellipsis, new, single = map(node.option, _MASKS)
+    node.only(not ellipsis and not new and not node.option("Offset"), "with an ellipsis, a new axis or an offset")
     node.only(all(step > 0 for step in stride), "backwards")
     dropped: list[int] = []
     for axis, (first, last, step) in enumerate(zip(begin, end, stride, strict=True)):
@@ -102,7 +104,7 @@ def strided_slice(node: TfliteNode, x: Tensor, *_: None) -> Tensor:
 @translates("GATHER")
 @moving
 def gather(node: TfliteNode, x: Tensor, index: Tensor) -> Tensor:
-    axis, batch = node.option(0), node.option(1)
+    axis, batch = node.option("Axis"), node.option("BatchDims")
     node.only(batch == 0, "with batch dimensions")
     axis %= x.dim()
     found = torch.index_select(x, axis, index.reshape(-1).to(torch.int64))
@@ -124,23 +126,23 @@ def concatenation(node: TfliteNode, *parts: Tensor) -> Tensor:
             part if alike(given, node.outputs[0]) else quantised(dequantised(part, given), node.outputs[0])
             for part, given in zip(parts, declared, strict=True)
         )
-    return node.activated(torch.cat(parts, node.option(0)), 1)
+    return node.activated(torch.cat(parts, node.option("Axis")))
 
 
 @translates("PACK")
 @moving
 def pack(node: TfliteNode, *parts: Tensor) -> Tensor:
-    return torch.stack(parts, node.option(1))
+    return torch.stack(parts, node.option("Axis"))
 
 
 @translates("UNPACK")
 def unpack(node: TfliteNode, x: Tensor) -> tuple[Tensor, ...]:
-    return x.unbind(node.option(1))
+    return x.unbind(node.option("Axis"))
 
 
 @translates("SPLIT", structural=(0,))
 def split(node: TfliteNode, _: None, x: Tensor) -> tuple[Tensor, ...]:
-    axis, count = node.known(0)[0], node.option(0)
+    axis, count = node.known(0)[0], node.option("NumSplits")
     node.only(count > 0 and x.shape[axis] % count == 0, f"of {x.shape[axis]} elements into {count}")
     return x.split(x.shape[axis] // count, axis)
 
@@ -166,7 +168,7 @@ def pad(node: TfliteNode, x: Tensor, *_: None) -> Tensor:
 @moving
 def mirror_pad(node: TfliteNode, x: Tensor, _: None) -> Tensor:
     """Pads with what lies inside, without the edge (mode 0) or with it."""
-    edge = 1 if node.option(0, "b") == 0 else 0
+    edge = 1 if node.option("Mode") == 0 else 0
     for axis, (before, after) in enumerate(zip(node.known(1)[::2], node.known(1)[1::2], strict=True)):
         size = x.shape[axis]
         head = range(before - 1 + edge, edge - 1, -1)
@@ -178,7 +180,7 @@ def mirror_pad(node: TfliteNode, x: Tensor, _: None) -> Tensor:
 @translates("SPACE_TO_DEPTH")
 @moving
 def space_to_depth(node: TfliteNode, x: Tensor) -> Tensor:
-    (n, h, w, c), block = x.shape, node.option(0)
+    (n, h, w, c), block = x.shape, node.option("BlockSize")
     parts = x.reshape(n, h // block, block, w // block, block, c).permute(0, 1, 3, 2, 4, 5)
     return parts.reshape(n, h // block, w // block, block * block * c)
 
@@ -186,7 +188,7 @@ def space_to_depth(node: TfliteNode, x: Tensor) -> Tensor:
 @translates("DEPTH_TO_SPACE")
 @moving
 def depth_to_space(node: TfliteNode, x: Tensor) -> Tensor:
-    (n, h, w, c), block = x.shape, node.option(0)
+    (n, h, w, c), block = x.shape, node.option("BlockSize")
     parts = x.reshape(n, h, w, block, block, c // block**2).permute(0, 1, 3, 2, 4, 5)
     return parts.reshape(n, h * block, w * block, c // block**2)
 
@@ -201,7 +203,7 @@ def _reduction(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         axes = sorted({axis % x.dim() for axis in node.known(1)})
         if not axes:
             return x.clone()
-        return function(x, axes, keepdim=bool(node.option(0, "?")))
+        return function(x, axes, keepdim=bool(node.option("KeepDims")))
 
     return run
 
@@ -215,7 +217,7 @@ def reduce_each(node: TfliteNode, x: Tensor, _: None) -> Tensor:
     node.only(not node.is_quantised, "of quantised integers")
     function = {"REDUCE_PROD": torch.prod, "REDUCE_ANY": torch.any, "REDUCE_ALL": torch.all}[node.op]
     for axis in sorted({axis % x.dim() for axis in node.known(1)}, reverse=True):
-        x = function(x, axis, keepdim=bool(node.option(0, "?")))
+        x = function(x, axis, keepdim=bool(node.option("KeepDims")))
     return x
 
 
@@ -233,7 +235,7 @@ def top_k(node: TfliteNode, x: Tensor, _: None) -> tuple[Tensor, Tensor]:
 
 @translates("CUMSUM", structural=(1,))
 def cumsum(node: TfliteNode, x: Tensor, _: None) -> Tensor:
-    node.only(not node.option(0, "?") and not node.option(1, "?"), "without its own element, or backwards")
+    node.only(not node.option("Exclusive") and not node.option("Reverse"), "without its own element, or backwards")
     return torch.cumsum(x, node.known(1)[0], dtype=x.dtype)
 
 
@@ -241,7 +243,7 @@ def cumsum(node: TfliteNode, x: Tensor, _: None) -> Tensor:
 def one_hot(node: TfliteNode, index: Tensor, *_: None) -> Tensor:
     depth, on, off = node.known(1)[0], node.structural.get(2), node.structural.get(3)
     assert on is not None and off is not None, "the schema demands them"
-    axis = node.option(0) % (index.dim() + 1)
+    axis = node.option("Axis") % (index.dim() + 1)
     hot = index.unsqueeze(axis) == torch.arange(depth).reshape([-1 if i == axis else 1 for i in range(index.dim() + 1)])
     return torch.where(hot, torch.tensor(on.reshape(())), torch.tensor(off.reshape(())))
 
