@@ -59,7 +59,7 @@ class ScriptedClient:
         if source == "timm:left_out":
             return {"kind": "left_out", "reason": "900 million parameters, of 200 allowed"}
         names = [f"{source}#{index}" for index in range(len(SOURCES[source]))]
-        return {"kind": "opened", "programs": [[name.partition(":")[2], name] for name in names]}
+        return {"kind": "opened", "programs": [{"name": name.partition(":")[2], "source": name} for name in names]}
 
     def capture(self, source: str, index: int, name: str, wanted: Any) -> tuple[dict[str, Any], bytes]:
         op, _, fate = SOURCES[source][index].partition(" ")
@@ -189,7 +189,7 @@ def test_a_build_that_is_interrupted_goes_on(scripted: None, tmp_path: Path) -> 
 
 
 def test_what_a_node_did_not_answer_is_asked_again(tmp_path: Path) -> None:
-    opened = Answer({"kind": "opened", "programs": [["relu", "timm:relu#0"]]})
+    opened = Answer({"kind": "opened", "programs": [{"name": "relu", "source": "timm:relu#0"}]})
     unwanted = Answer({"kind": "captured", "graph": "g"}, structure="s", wanted=False)
     asked = list[tuple[Any, ...]]()
 

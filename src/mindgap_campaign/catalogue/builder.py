@@ -22,9 +22,9 @@ _log = logging.getLogger(__name__)
 __all__ = [
     "BuildProgress",
     "BuildSession",
+    "CaptureAnswers",
     "CapturePlace",
     "ModelLimits",
-    "SourceClient",
     "build",
     "is_new",
     "library_versions",
@@ -48,8 +48,8 @@ class BuildProgress:
     statuses: Mapping[str, int]
 
 
-class SourceClient(Protocol):
-    """Opens a source and captures its programs, as `CaptureClient` does."""
+class CaptureAnswers(Protocol):
+    """Gives the answers about the programs of a source, as `CaptureClient` does."""
 
     def open(self, source: str) -> Mapping[str, Any]:
         """Returns the answer to `open`, of kind `opened`, `left_out` or `failed`. Raises `WorkerDied`."""
@@ -182,7 +182,7 @@ class BuildSession:
         finally:
             client.close()
 
-    def record(self, client: SourceClient, source: str) -> None:
+    def record(self, client: CaptureAnswers, source: str) -> None:
         """Captures one source, writes its rows and graphs, and reports that it is done."""
         statuses = self._one(client, source)
         _log.info("%s: %s", source, ", ".join(f"{n} {status}" for status, n in statuses.items()))
@@ -190,7 +190,7 @@ class BuildSession:
             self.finished += 1
             self.on_tick(BuildProgress(self.finished, self.total, source, statuses))
 
-    def _one(self, client: SourceClient, source: str) -> Mapping[str, int]:
+    def _one(self, client: CaptureAnswers, source: str) -> Mapping[str, int]:
         """Captures all programs and passes of one source, then records that the source is done."""
         statuses: dict[str, int] = {}
 
@@ -202,7 +202,7 @@ class BuildSession:
             opened: Mapping[str, Any] = client.open(source)
         except WorkerDied as died:
             opened = {"kind": "failed", "reason": str(died)}
-        programs: Sequence[tuple[str, str]] = opened.get("programs", ())
+        programs = [(str(each["name"]), str(each["source"])) for each in opened.get("programs", ())]
         if opened["kind"] != "opened":
             status = "left_out" if opened["kind"] == "left_out" else "failed"
             self.failed(source, source, "forward", opened["reason"], count(status), opened)
@@ -219,7 +219,7 @@ class BuildSession:
         return statuses
 
     def _pass(
-        self, client: SourceClient, source: str, index: int, program: tuple[str, str], name: Pass
+        self, client: CaptureAnswers, source: str, index: int, program: tuple[str, str], name: Pass
     ) -> tuple[str, int]:
         """Captures one pass of one program and writes its row. Returns its status and number of parameters."""
         label, text = program

@@ -70,7 +70,7 @@ class CaptureClient:
 
     def expand(self, pattern: str) -> list[str]:
         """Returns the sources that match a pattern. Raises `WorkerDied`, or `LookupError` if the pattern is wrong."""
-        header = self._ask({"kind": "list", "pattern": pattern}, _LISTING).header
+        header = self._ask({"kind": "list", "source": pattern}, _LISTING).header
         if header["kind"] != "listed":
             raise LookupError(header["reason"])
         return list(header["sources"])
@@ -81,8 +81,9 @@ class CaptureClient:
         if worker is not None and worker.memory_bytes() > _RECYCLE_BYTES:
             self.close()
         self._source = ""
-        header = self._ask({"kind": "open", "source": source, "parameters": self._limits.parameters}).header
-        self._source = source if header["kind"] == "opened" else ""
+        most = self._limits.parameters
+        header = self._ask({"kind": "open", "key": source, "source": source, "parameters": most}).header
+        self._source = source if header["kind"] == "opened" and not header.get("spoiled") else ""
         return header
 
     def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
@@ -107,7 +108,7 @@ class CaptureClient:
             opened = self.open(source)
             if opened["kind"] != "opened":
                 return {**opened, "kind": "failed"}, b""
-        frame = self._ask({"kind": "capture", "index": index, "pass": name})
+        frame = self._ask({"kind": "capture", "key": source, "index": index, "pass": name})
         while frame.header["kind"] == "traced":
             frame = self._ask({"kind": "prove", "wanted": wanted(str(frame.header["structure"]))})
         return frame.header, frame.arrays[0].tobytes() if frame.arrays else b""
@@ -121,13 +122,19 @@ class CaptureClient:
         limits = self._process_limits(times)
         try:
             stage = f"{header['kind']}ing" if header["kind"] != "prove" else "proving"
-            return self._client.ask(header, (), limits, stage)
+            frame = self._client.ask(header, (), limits, stage)
         except WorkerFailed as failed:
             self.close()
             tail = shortened_paths(failed.tail).strip().splitlines()
             printed = f" (it printed last: {tail[-1][:200]})" if tail and failed.fault == "crash" else ""
             kind = WorkerDied if failed.fault == "timeout" else _WorkerCrashed
             raise kind(f"{failed.message}{printed}", failed.outside) from None
+        if frame.header.get("spoiled"):
+            self.close()
+        if "error" not in frame.header:
+            return frame
+        # A catalogue's rows have the error without its place in the model's code.
+        return Frame({**frame.header, "reason": frame.header["error"]}, frame.arrays)
 
     def _process_limits(self, times: float) -> RequestLimits:
         cpu = self._limits.cpu_seconds * times

@@ -70,7 +70,7 @@ class NodeAnswers:
         elif answer is not None and complete and not answer.wanted and wanted(answer.structure):
             answer = None
         if answer is None:
-            program: str = self.answers.opened.checked()["programs"][index][1]
+            program: str = self.answers.opened.checked()["programs"][index]["source"]
             answer = self.again(source, index, program, name)
         header = answer.checked()
         for key, file in answer.tensors.items():

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from mindgap.graph import MindgapError, TensorStore, decode, stored_keys
 from mindgap.models.catalogue import Catalogue, Pass
-from mindgap_campaign.catalogue.builder import BuildSession, ModelLimits, SourceClient, is_new, library_versions
+from mindgap_campaign.catalogue.builder import BuildSession, CaptureAnswers, ModelLimits, is_new, library_versions
 from mindgap_campaign.catalogue.capture_client import CaptureClient, Wanted, WorkerDied
 from mindgap_campaign.cluster import SHUTDOWN_S
 from mindgap_campaign.cluster.connection import code_digest
@@ -154,7 +154,7 @@ class CaptureSetup:
 class AnswerRecorder:
     """A capture client that keeps the answers of another. `tensors`: where the other's worker puts tensors."""
 
-    client: SourceClient
+    client: CaptureAnswers
     tensors: TensorStore
     answers: SourceAnswers = field(default_factory=SourceAnswers)
 

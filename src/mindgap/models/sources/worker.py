@@ -15,7 +15,7 @@ worker → parent   opened    each program (`OpenedProgram`)
                   generated  of each way its label and why it gave nothing; tokens and logits of each
                   failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: "program"
                             where one was refused, "raised" where one fails by itself, "untranslated" for a file
-                            with an operator that has no translation
+                            with an operator that has no translation; `error`: the error alone
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mindgap.graph import MindgapError, TensorStore, encode
-from mindgap.run.channel import Array, Frame
+from mindgap.run.channel import Array, ChannelClosed, Frame
 from mindgap.run.server import Answer, Channel, Service
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def source_service(_: Channel, tensors: str) -> Service:
     """Opens sources and captures their programs. `tensors`: where tensors too big for a graph's bytes go."""
     # Imported before the first request, whose deadline is for the user's code.
     importlib.import_module("mindgap.models.corpus")
-    sources = _Sources(TensorStore(tensors))
+    sources = Sources(TensorStore(tensors))
     answers = {
         "open": sources.open, "build": sources.build, "capture": sources.capture,
         "capturable_submodules": sources.capturable_submodules, "generate": sources.generate,
@@ -93,6 +93,8 @@ def answering(answer: Callable[[Mapping[str, Any]], Answer]) -> Callable[[Frame]
                 header, arrays = answer(frame.header)
                 made = {name: now for name, now in state.settings().items() if now != settings[name]}
                 _made_settings[source] = made
+            except ChannelClosed:
+                raise
             except BaseException as error:
                 header = _failed(error)
                 # The frames of the traceback hold the model.
@@ -111,18 +113,18 @@ def answering(answer: Callable[[Mapping[str, Any]], Answer]) -> Callable[[Frame]
 _made_settings: dict[str, dict[str, Any]] = {}
 
 
-class _Sources:
-    """The sources that are open."""
+class Sources:
+    """The sources that are open. `opened`: their programs, by the number of the source."""
 
     def __init__(self, tensors: TensorStore) -> None:
         self._tensors = tensors
-        self._opened: dict[int, list[Program | Captured | None]] = {}
+        self.opened: dict[int, list[Program | Captured | None]] = {}
 
     def open(self, header: Mapping[str, Any]) -> Answer:
         """Opens a source, under a number."""
         from mindgap.models import corpus
 
-        found = self._opened[header["key"]] = [*corpus.open_source(header["source"])]
+        found = self.opened[header["key"]] = [*corpus.open_source(header["source"])]
         programs = [dataclasses.asdict(_opened_program(one)) for one in found if one is not None]
         return {"kind": "opened", "programs": programs}, ()
 
@@ -131,7 +133,7 @@ class _Sources:
         from mindgap.models import corpus
         from mindgap.models.capture.errors import SourceNote
 
-        programs = self._opened[header["key"]]
+        programs = self.opened[header["key"]]
         index: int = header["index"]
         one = programs[index]
         weights = 0
@@ -151,7 +153,7 @@ class _Sources:
 
         self.build(header)
         index: int = header["index"]
-        one = self._opened[header["key"]][index]
+        one = self.opened[header["key"]][index]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its capture tells them
             found = preprocessing_of(one.make().program) if isinstance(one, Program) else None
@@ -161,7 +163,7 @@ class _Sources:
         """Captures a program of an opened source, once."""
         from mindgap.models import corpus
 
-        programs = self._opened[header["key"]]
+        programs = self.opened[header["key"]]
         index: int = header["index"]
         one, programs[index] = programs[index], None
         assert one is not None, "each program is captured once"
@@ -260,4 +262,6 @@ def _failed(error: BaseException) -> Header:
         broken = "".join(traceback.format_exception(error)).encode(errors="backslashreplace").decode()
         return {"kind": "failed", "reason": one_line(error), "broken": broken}
     line = user_line_of(error.__traceback__)
-    return {"kind": "failed", "reason": f"it raised {one_line(error)}{f' ({line})' if line else ''}", "broken": ""}
+    words = one_line(error)
+    place = f" ({line})" if line else ""
+    return {"kind": "failed", "reason": f"it raised {words}{place}", "error": words, "broken": ""}
