@@ -145,7 +145,7 @@ class Baseline:
             raise MindgapError(f"no baseline {path}: make it with --update-baseline") from None
         except (OSError, ValueError) as error:
             raise MindgapError(f"baseline {path} cannot be read: {error}") from None
-        if not isinstance(data, dict) or data.get("mindgap_baseline") not in (1, _VERSION):  # pyright: ignore[reportUnknownMemberType] # any JSON
+        if not isinstance(data, dict) or data.get("mindgap_baseline") != _VERSION:  # pyright: ignore[reportUnknownMemberType] # any JSON
             raise MindgapError(f"{path} is not a baseline of version {_VERSION}: make it again with --update-baseline")
         entries: Any = data.get("findings")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any JSON
         if not isinstance(entries, list):
