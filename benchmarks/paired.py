@@ -1,6 +1,6 @@
 """Runs a command in two checkouts in turn and compares its processor time, child processes included, and its figures.
 
-    python benchmarks/paired.py OLD NEW [--times 5] [--figure REGEX]… -- benchmarks/graph_codec.py timm:resnet18
+    python benchmarks/paired.py OLD NEW [--times 5] [--figure REGEX]… -- benchmarks/trace_cost.py timm:resnet18
     python benchmarks/paired.py OLD NEW -- -m mindgap diff 'timm:resnet18?size=64' -p cpu/jit
 
 OLD and NEW are checkouts; what follows `--` are arguments of Python, which imports mindgap from the checkout. Python is

@@ -41,12 +41,9 @@ class ShortForm:
 needs_nnsmith = pytest.mark.skipif(importlib.util.find_spec("nnsmith") is None, reason="NNSmith is not installed")
 TINY = "timm:test_resnet?size=32"
 SHORT_FORMS = (
-    ShortForm("assembly.py", f"{TINY} --nodes 100 --assemblies 2", r"content and digest +\d+"),
     ShortForm("bound_sweep.py", "--op aten.exp. --dtype float32", r"[1-9]\d* rows with an error, .* 0 alarms"),
     ShortForm("campaign_kills.py", "--moments 1 --cases 10", "1 moments, 0 stores that differ"),
     ShortForm("campaign_memory.py", "60", r"60 cases, 120 outcomes: driver [\d.]+ CPU s"),
-    ShortForm("capture_kernels.py", "lstm", "1 of 1 models captured at every stage"),
-    ShortForm("capture_time.py", "Bert", r"median seconds to record: [\d.]+"),
     ShortForm("catalogue_load.py", "{catalogue} --sample 5", r"all +5 "),
     ShortForm("compiled_versions.py", "variants:{catalogue}?count=2 cpu/eager cpu/jit", "2 graphs: 2 same"),
     ShortForm(
@@ -59,7 +56,6 @@ SHORT_FORMS = (
     ),
     ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
     ShortForm("everyday.py", "--only vision:perceptron -p cpu/jit", "1 things, 1 rows, 0 wrong"),
-    ShortForm("export_speed.py", "--runs 1", r"[\d.]+ s before, [\d.]+ s after"),
     ShortForm(
         "export_time.py", "bert --islands 3 --steps 1",
         r"(?s)bert +\d+.*3 islands.*openvino: \d+ µs a call.*mindgap diff: \d+ CPU s, r",
@@ -68,7 +64,6 @@ SHORT_FORMS = (
     ShortForm("findings/run_scripts.py", "{findings} onnxruntime-cpu/sigmoid_wrong.py", "^fault: onnxruntime-cpu"),
     ShortForm("fleet_simulation.py", "--cases 50000 --nodes 100", r"(?s)limit: \w.*store: \d+ GiB in 1,100 segments"),
     ShortForm("front_ends.py", "{catalogue} --every 3 --samples-only", r"[1-9]\d* samples that cpu/eager runs"),
-    ShortForm("graph_codec.py", TINY, "percentile 50 of 1 graphs"),
     ShortForm("host_cost.py", "--jobs 2", r"(?s)large +47,.*job    cpu/eager@host=measured"),
     ShortForm("judge_memory.py", "unet_small", r"unet_small .* \| (identical|rounding|ill_conditioned)"),
     ShortForm(
@@ -80,7 +75,6 @@ SHORT_FORMS = (
         "large_checkpoints.py", "layer_tiny onnx_tiny -p onnxruntime/cpu",
         r"(?s)layer_tiny: [\d,]+ parameters.*status 0.*onnx_tiny: [\d,]+ parameters.*status 0.*model.onnx: ",
     ),
-    ShortForm("mutations.py", "{catalogue} --bases 4", r"all: [\d.]+ % valid"),
     ShortForm("onnx_conformance.py", "--op Resize Add", r"each case at its own opset: [1-9]\d+ of \d+ cases"),
     ShortForm("operator_samples.py", "--every 50", "ops:"),
     ShortForm("operator_schemas.py", "own own", r"0 of \d{4} overloads differ"),
@@ -103,7 +97,6 @@ SHORT_FORMS = (
     ShortForm("real_size.py", "gpt2_tiny -p cpu/jit", r"(?s)gpt2_tiny: bare .* CPU s\).* times the CPU s.*cpu/jit: "),
     ShortForm("reduction_cost.py", "{campaign} --most 1", "all: 1 reduced"),
     ShortForm("refused_programs.py", "--kinds parallel --most 1 --minutes 2", r"all +1 "),
-    ShortForm("regions.py", "{catalogue} --bases 4 --cuts 3", r"[1-9]\d* regions \("),
     ShortForm(
         "remaining_precision.py", "--platforms 4 --elements 100000 --classes 3 --small 10000",
         "times faster than all pairs",
