@@ -9,6 +9,8 @@ import torch
 
 from mindgap.graph import TensorStore
 from mindgap.models.capture import CaptureError, capture
+from mindgap.models.capture.errors import UnprovenCapture
+from mindgap.models.capture.unwritten_memory import refuse_unwritten_reads
 
 X = torch.ones(3)
 
@@ -47,3 +49,15 @@ def test_the_line_of_the_memory_is_named(
 
 def test_memory_that_is_written_first_is_captured(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert capture(writes_all, (X,), tensors=TensorStore(tmp_path_factory.mktemp("tensors"))).nodes
+
+
+def refuses_zeros(x: torch.Tensor) -> torch.Tensor:
+    raise ValueError("no scale of zero")
+
+
+def test_a_program_that_refuses_zeros_is_unproven(tmp_path_factory: pytest.TempPathFactory) -> None:
+    graph = capture(writes_all, (X,), tensors=TensorStore(tmp_path_factory.mktemp("tensors")))
+    with pytest.warns(
+        UnprovenCapture, match=r"not looked for: with zeros there it raised ValueError: no scale of zero"
+    ):
+        refuse_unwritten_reads(graph, refuses_zeros, (X,), {})

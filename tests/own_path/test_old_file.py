@@ -114,3 +114,16 @@ def test_the_row_tells_it(tmp_path: Path) -> None:
     assert rows[0]["verdict"] == "export" and rows[1]["verdict"] in ("identical", "rounding")
     assert "4 of 4 weights differ, the largest difference" in rows[0]["detail"]
     assert rows[0]["advice"].startswith("export the file again")
+
+
+class Unexportable(Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export():
+            raise RuntimeError("no export of this")
+        return super().forward(x)
+
+
+def test_why_weights_alone_were_compared_is_recorded(tmp_path: Path) -> None:
+    found = _changes(Net(), Unexportable(), tmp_path)
+    assert found.reason.startswith("torch.onnx.export refuses the program, so that weights alone were compared (")
+    assert not found.weights and not found.nodes and "no export of this" in found.reason

@@ -294,6 +294,17 @@ def step_of(program: torch.nn.Module, runner: ScriptRunner) -> str:
     return step_at_fault(FlatProgram(program, (torch.randn(8),), {}), None, runner, lambda _: 1e-3)
 
 
+class Unexportable(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_exporting():
+            raise RuntimeError("no export of this")
+        return x * 2
+
+
+def test_a_step_that_fails_by_itself_is_recorded() -> None:
+    assert step_of(Unexportable(), EXPORTED).endswith("one fails by itself: RuntimeError: no export of this")
+
+
 def test_the_step_of_an_export_that_is_at_fault_is_shown_by_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     promoted = "torch.export alone gives it, with a dtype promotion: float64 in place of float32"
     assert step_of(Scaled(), EXPORTED) == promoted

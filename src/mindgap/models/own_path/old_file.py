@@ -23,6 +23,7 @@ from mindgap.models.capture.origin import users_line_in
 from mindgap.models.capture.program import modules_of
 from mindgap.models.own_path.program_run import FlatProgram
 from mindgap.models.own_path.runs import FileChanges
+from mindgap.run.message_cleaning import one_line
 
 _LIBRARY: Final[Any] = onnx  # typed in parts
 _EXPORTER: Final[Any] = torch.onnx
@@ -51,7 +52,8 @@ class _Side:
 def file_changes(path: Path, program: FlatProgram) -> FileChanges:
     """Compares a file with its program. Without a fresh export only weights are compared."""
     model = _LIBRARY.load(str(path))
-    file, export = _side(model), _fresh(model, program)
+    file = _side(model)
+    export, refusals = _fresh(model, program)
     state = {
         ".".join(filter(None, (prefix, name))): tensor.detach().cpu().numpy()
         for prefix, module in modules_of(program.program)
@@ -63,7 +65,8 @@ def file_changes(path: Path, program: FlatProgram) -> FileChanges:
     off = {name: _off(file.tensors[own], weights[name]) for name, own in pairs.items()}
     changed = tuple((name, size) for name, size in off.items() if size > 0)
     if fresh is None:
-        return FileChanges(changed, len(pairs))
+        reason = f"torch.onnx.export refuses the program, so that weights alone were compared ({'; '.join(refusals)})"
+        return FileChanges(changed, len(pairs), reason=reason)
     missing = tuple(name for name in weights if name not in pairs)
     counts = Counter(file.ops)
     counts.subtract(Counter(fresh.ops))
@@ -114,8 +117,10 @@ def _all_nodes(graph: Any) -> list[Any]:
     return nodes
 
 
-def _fresh(model: Any, program: FlatProgram) -> Any:
-    """The program as the exporter of the file writes it, or else the other exporter; None where neither does."""
+def _fresh(model: Any, program: FlatProgram) -> tuple[Any, list[str]]:
+    """The program as the exporter of the file writes it, or else the other exporter; None where neither does, and why
+    not."""
+    refusals: list[str] = []
     version = next((int(each.version) for each in model.opset_import if each.domain in ("", "ai.onnx")), _LEAST_SET)
     traced = any(node.metadata_props for node in model.graph.node)
     for dynamo in (traced, not traced):
@@ -126,10 +131,10 @@ def _fresh(model: Any, program: FlatProgram) -> Any:
                 _EXPORTER.export(
                     program, program.fresh(), written, dynamo=dynamo, opset_version=version_wanted, verbose=False
                 )
-            return _LIBRARY.load_from_string(written.getvalue())
-        except Exception:  # what an exporter refuses shows nothing of the file
-            continue
-    return None
+            return _LIBRARY.load_from_string(written.getvalue()), []
+        except Exception as error:  # of any type, by program
+            refusals.append(one_line(error))
+    return None, refusals
 
 
 def _plain_name(name: str, state: Mapping[str, Array]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.models.capture.origin import current_line, users_line_in
 from mindgap.models.own_path.program_run import FlatProgram, arrays_of, run_eagerly
 from mindgap.platforms.script_runner import ScriptRunner
+from mindgap.run.message_cleaning import one_line
+
+_log = logging.getLogger(__name__)
 
 Limit = Callable[[Sequence[Array]], float]
 
@@ -24,7 +28,7 @@ _MOST_BREAKS: Final = 2
 
 
 def step_at_fault(module: FlatProgram, fed: FlatProgram | None, runner: ScriptRunner, limit: Limit) -> str:
-    """Returns in a sentence what runs show of the steps of an export; empty where they show nothing.
+    """Returns in a sentence what runs show of the steps of an export, or why they show nothing; empty where none does.
 
     module: a program whose export is wrong; `fed`: the same with the arguments on which it is. `limit`: the distance
     from which on outputs are wrong, of the right ones.
@@ -35,8 +39,8 @@ def step_at_fault(module: FlatProgram, fed: FlatProgram | None, runner: ScriptRu
         if any(each in runner.run for each in EXPORTS):
             with torch.no_grad():
                 return _export_step(module, fed or module, limit)
-    except Exception:  # a step that fails by itself shows nothing of the difference
-        return ""
+    except Exception as error:  # of any type, by program: a step that fails by itself shows nothing of the difference
+        return f"which step of the export does that is not known, since one fails by itself: {one_line(error)}"
     return ""
 
 
@@ -47,8 +51,8 @@ def line_that_fixes_a_size(module: FlatProgram) -> str:
     try:
         with torch.no_grad(), fixed_sizes(lambda _: lines.append(current_line())):
             torch.export.export(module, module.fresh(), dynamic_shapes=dict(module.dynamic_shapes) or None)
-    except Exception:  # the line is what this is for, and the failure itself is known
-        pass
+    except Exception as error:  # of any type, by program: the line is what this is for, and the failure is known
+        _log.info("the export stopped with %s", one_line(error))
     return next(filter(None, lines), "")
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import logging
 import sys
 import time
 import warnings
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from mindgap.models.own_path.facts import Question
     from mindgap.models.own_path.program_run import FlatProgram
     from mindgap.models.own_path.runs import Located
+
+_log = logging.getLogger(__name__)
 
 Header = dict[str, Any]
 Answers = Callable[[Mapping[str, Any]], Answer]
@@ -216,13 +219,15 @@ class Programs:
         from mindgap.aten.tensors import to_numpy
         from mindgap.models.own_path.failures import Failure
         from mindgap.models.own_path.program_run import run_by, run_eagerly
+        from mindgap.run.message_cleaning import one_line
 
         others = program.other_tensors()
         if others is None:
             return {}
         try:
             eager = run_eagerly(self._flat(header), others)
-        except Exception:  # the program refuses other values
+        except Exception as error:  # of any type: the program refuses other values
+            _log.info("other arguments are not tried: in eager mode the program raised %s", one_line(error))
             return {}
         outcome = run_by(program, requested_runner(header), others, exports)
         if isinstance(outcome, Failure):
