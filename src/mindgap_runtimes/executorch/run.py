@@ -1,7 +1,7 @@
 """Runs a model on ExecuTorch as its users do: export, lowering with the XNNPACK delegate, the Python runtime."""
 
 # pyright: basic, reportMissingImports=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     lowered = to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()]).to_executorch()
     loaded = Runtime.get().load_program(bytes(lowered.buffer))
     method, count = loaded.load_method("forward"), len(program.graph_signature.user_outputs)
-    results = method.execute(list(fresh()))  # operands changed in place come first
-    return [value.clone() for value in results[-count:]]
+    found = method.execute(list(fresh()))  # operands changed in place come first
+    return [value.clone() for value in found[-count:]]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:

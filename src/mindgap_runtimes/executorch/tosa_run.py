@@ -1,7 +1,7 @@
 """Runs a model on TOSA as its users do: export, lowering with ExecuTorch's Arm backend, Arm's reference model."""
 
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     # The reference model takes no input of which the program uses the shape alone.
     read = {block.Inputs(number).decode() for number in range(block.InputsLength())}
     given = dict(zip(lowered.graph_signature.user_inputs, fresh(), strict=True))
-    # A part reads and writes memory, in the program's order of dimensions: channels last is (N, H, W, C).
+    # A part reads and writes memory, in the order of dimensions that the program says: channels last is (N, H, W, C).
     arrays = [
         given[node.name].permute(node.meta["val"].dim_order()).contiguous().numpy()
         for name, node in zip(part.original_module.graph_signature.user_inputs, call.args[1:], strict=True)
         if name in read
     ]
-    outputs, status = tosa_reference_model.run(part.processed_bytes, arrays)
+    found, status = tosa_reference_model.run(part.processed_bytes, arrays)
     assert status == tosa_reference_model.GraphStatus.TOSA_VALID, status
     results = []
-    for array, declared in zip(outputs, call.meta["val"], strict=True):
+    for array, declared in zip(found, call.meta["val"], strict=True):
         order = declared.dim_order()
         held = torch.as_tensor(array).reshape([declared.shape[each] for each in order])
         results.append(held.permute([order.index(each) for each in range(len(order))]))
@@ -68,10 +68,10 @@ def run_integers(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
             # A part reads and writes memory, as in `run`.
             orders = [each.meta["val"].dim_order() for each in node.args[1:]]
             arrays = [a.permute(order).contiguous().numpy() for a, order in zip(arguments[1:], orders, strict=True)]
-            results, status = tosa_reference_model.run(arguments[0].processed_bytes, arrays)
+            found, status = tosa_reference_model.run(arguments[0].processed_bytes, arrays)
             assert status == tosa_reference_model.GraphStatus.TOSA_VALID, status
             values[node] = []
-            for array, declared in zip(results, node.meta["val"], strict=True):
+            for array, declared in zip(found, node.meta["val"], strict=True):
                 order = declared.dim_order()
                 held = torch.as_tensor(array).reshape([declared.shape[each] for each in order])
                 values[node].append(held.permute([order.index(each) for each in range(len(order))]))

@@ -1,7 +1,7 @@
 """Runs a model on IREE as its users do: iree-turbine exports and compiles it, IREE's runtime runs the module."""
 
 # pyright: basic, reportMissingImports=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     config = iree.runtime.Config("local-task")
     module = iree.runtime.VmModule.copy_buffer(config.vm_instance, program.map_memory())
     loaded = iree.runtime.load_vm_module(module, config)
-    results = loaded.main(*(a.numpy() for a in fresh()))
-    return [torch.as_tensor(np.array(array)) for array in (results if isinstance(results, tuple) else (results,))]
+    found = loaded.main(*(a.numpy() for a in fresh()))
+    return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 
 
 def run_vulkan(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -39,9 +39,9 @@ def run_vulkan(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     program = output.compile(save_to=None, target_backends=None)
     config = iree.runtime.Config("vulkan")
     module = iree.runtime.VmModule.copy_buffer(config.vm_instance, program.map_memory())
-    results = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in fresh()))
+    found = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in fresh()))
     outputs = []
-    for array in results if isinstance(results, tuple) else (results,):
+    for array in found if isinstance(found, tuple) else (found,):
         # DeviceArray.to_host() fails on memory that is not aligned to pages: copied to memory that the host maps.
         source, kinds = array._buffer_view.get_buffer(), iree.runtime.MemoryType
         copy = config.device.allocator.allocate_buffer(

@@ -1,7 +1,7 @@
 """Runs a model on XLA's CPU client as JAX's users do with modules of PyTorch: torchax, then `jax.jit`."""
 
 # pyright: basic, reportMissingImports=false, reportArgumentType=false, reportAttributeAccessIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     torchax.default_env()
     weights, function = torchax.extract_jax(model)
     compiled, given = jax.jit(function), jax.tree.map(torchax.default_env().t2j_copy, fresh())
-    results = compiled(weights, given)
-    return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(results)]
+    found = compiled(weights, given)
+    return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]

@@ -1,7 +1,7 @@
 """Runs a model on LiteRT as its users do: litert-torch converts it, and calls the interpreter."""
 
 # pyright: basic, reportMissingImports=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of the converted model."""
     converted = litert_torch.convert(model, fresh())
-    results = converted(*(a.numpy() for a in fresh()))
-    return [torch.as_tensor(np.array(array)) for array in (results if isinstance(results, tuple) else (results,))]
+    found = converted(*(a.numpy() for a in fresh()))
+    return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -36,5 +36,5 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     for each, (_, tensor) in zip(given, feeds, strict=True):
         interpreter.set_tensor(each["index"], tensor.numpy())
     interpreter.invoke()
-    results = [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
-    return [torch.as_tensor(each) if each.dtype.kind not in "OSU" else each for each in results]
+    found = [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
+    return [torch.as_tensor(each) if each.dtype.kind not in "OSU" else each for each in found]

@@ -53,5 +53,5 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         finally:
             ncnn.Net, torch.manual_seed, torch.rand, torch.randint = original
 
-    results = infer(iter(fresh()))
-    return [each.clone() for each in (results if isinstance(results, tuple) else (results,))]
+    found = infer(iter(fresh()))
+    return [each.clone() for each in (found if isinstance(found, tuple) else (found,))]

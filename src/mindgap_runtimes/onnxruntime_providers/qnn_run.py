@@ -1,7 +1,7 @@
 """Runs a model on ONNX Runtime's QNN provider as its users do: export, registration of the plug-in, a session."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs a model on onnxruntime-web in Chromium as its users do, on a page that a server on the loopback gives it."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
-# (the runtime lies in a separate environment)
+# (the runtime lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ await fetch('./answer', { method: 'POST', body: JSON.stringify(outputs) });
 
 
 class Server(http.server.SimpleHTTPRequestHandler):
-    """Gives the page, onnxruntime-web and the request; takes the answer."""
+    """Gives the page, onnxruntime-web and what is asked; takes the answer."""
 
     asked = b""
     answers: queue.Queue[bytes] = queue.Queue()

@@ -1,7 +1,7 @@
 """Runs a model on onnxruntime-web in Node as its users do: export, then a session of WebAssembly."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
-# (the runtime lies in a separate environment)
+# (the runtime lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
          "data": base64.b64encode(given.numpy().tobytes()).decode()}
         for name, given in arrays
     ]  # fmt: skip
-    request = {
+    asked = {
         "library": f"{next(iter(onnxruntime_web.__path__))}/node_modules/onnxruntime-web/dist/ort.node.min.mjs",
         "model": base64.b64encode(program.model_proto.SerializeToString()).decode(), "settings": PROPERTIES,
         "feeds": feeds,
     }  # fmt: skip
     command = ["node", "--input-type=module", "-e", PROGRAM]
-    done = subprocess.run(command, input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True)
-    answer = json.loads(done.stdout.splitlines()[-1])
+    done = subprocess.run(command, input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
     return [
         torch.as_tensor(np.frombuffer(bytearray(base64.b64decode(each["data"])), each["dtype"]).reshape(each["shape"]))
-        for each in answer
+        for each in found
     ]

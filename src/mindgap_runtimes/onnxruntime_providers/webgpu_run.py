@@ -1,7 +1,7 @@
 """Runs a model on ONNX Runtime's WebGPU provider as its users do, where the CPU provider may run nothing."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROPERTIES: dict[str, str] = {}
 
 
 def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
-    """Returns the outputs. Vulkan's loader is the system's, or lies next to the driver."""
+    """Returns the outputs. Vulkan's loader is the system's, or lies beside the driver."""
     driver = os.environ.get("VK_DRIVER_FILES", "")
     ctypes.CDLL(ctypes.util.find_library("vulkan") or f"{os.path.dirname(driver)}/libvulkan.so.1", ctypes.RTLD_GLOBAL)
     program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)

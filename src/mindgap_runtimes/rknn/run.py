@@ -1,7 +1,7 @@
 """Runs a model on RKNN-Toolkit2's simulator as its users do: an ONNX model, a build, the simulator as the runtime."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         rknn = RKNN(verbose=False)
         steps = [rknn.config(**PROPERTIES), rknn.load_onnx(f"{folder}/model.onnx")]
         steps += [rknn.build(do_quantization=False), rknn.init_runtime()]
-        results = None if any(steps) else rknn.inference([a.numpy() for a in fresh()], data_format="nchw")
-        if results is None:
+        found = None if any(steps) else rknn.inference([a.numpy() for a in fresh()], data_format="nchw")
+        if found is None:
             raise RuntimeError(f"RKNN-Toolkit2 failed: config, load_onnx, build and init_runtime returned {steps}")
-        return [torch.as_tensor(a) for a in results]
+        return [torch.as_tensor(a) for a in found]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -44,7 +44,7 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     rknn, sizes = RKNN(verbose=False), [[*array.shape] for array in feeds.values()]
     steps = [rknn.config(**PROPERTIES), rknn.load_onnx("FILE", inputs=[*feeds], input_size_list=sizes)]
     steps += [rknn.build(do_quantization=False), rknn.init_runtime()]
-    results = None if any(steps) else rknn.inference([*feeds.values()], data_format="nchw")
-    if results is None:
+    found = None if any(steps) else rknn.inference([*feeds.values()], data_format="nchw")
+    if found is None:
         raise RuntimeError(f"RKNN-Toolkit2 failed: config, load_onnx, build and init_runtime returned {steps}")
-    return [torch.as_tensor(array) for array in results]
+    return [torch.as_tensor(array) for array in found]

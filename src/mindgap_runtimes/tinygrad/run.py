@@ -1,7 +1,7 @@
 """Runs a model on tinygrad as its users do: an ONNX model in `tinygrad.nn.onnx.OnnxRunner`."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportOptionalSubscript=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
         runner = OnnxRunner(f"{folder}/model.onnx")
-    results = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
-    return [torch.as_tensor(np.array(value.numpy())) for value in results.values()]
+    found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
+    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -37,8 +37,8 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
         for name, given in runner.graph_inputs.items()
     ]
     feeds = model.matched(inputs, fresh())
-    results = runner({name: Tensor(tensor.numpy()) for name, tensor in feeds})
-    return [torch.as_tensor(np.array(value.numpy())) for value in results.values()]
+    found = runner({name: Tensor(tensor.numpy()) for name, tensor in feeds})
+    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
 
 
 def run_webgpu(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -48,5 +48,5 @@ def run_webgpu(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
         runner = OnnxRunner(f"{folder}/model.onnx")
-    results = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
-    return [torch.as_tensor(np.array(value.numpy())) for value in results.values()]
+    found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
+    return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]

@@ -1,7 +1,7 @@
 """Runs a model on TVM as its users do: Relax's front end, `tvm.compile`, Relax's virtual machine."""
 
 # pyright: basic, reportMissingImports=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
     machine = tvm.relax.VirtualMachine(program, tvm.cpu())
     main, given = machine["main"], [tvm.runtime.tensor(a.numpy()) for a in fresh()]
-    results = main(*given)
-    return [torch.as_tensor(np.array(value.numpy())) for value in results]
+    found = main(*given)
+    return [torch.as_tensor(np.array(value.numpy())) for value in found]
 
 
 def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
@@ -46,6 +46,6 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     program = tvm.compile(module, tvm.target.Target(PROPERTIES))
     machine = tvm.relax.VirtualMachine(program, tvm.cpu())
     main, given = machine["main"], [tvm.runtime.tensor(tensor.numpy()) for _, tensor in feeds]
-    results = main(*given)
-    several = [results] if isinstance(results, tvm.runtime.Tensor) else results
+    found = main(*given)
+    several = [found] if isinstance(found, tvm.runtime.Tensor) else found
     return [torch.as_tensor(np.array(value.numpy())) for value in several]

@@ -1,7 +1,7 @@
 """Runs a model in ONNX's reference evaluator as its users do: export, check, evaluate."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportArgumentType=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 

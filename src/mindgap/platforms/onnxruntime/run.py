@@ -1,7 +1,7 @@
 """Runs a model on ONNX Runtime as its users do: export, then a session of an execution provider."""
 
 # pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportCallIssue=false
-# (the runtime is typed in parts only, and lies in a separate environment)
+# (the runtime is typed in parts only, and lies in an environment of its own)
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
     inputs = [(given.name, given.shape) for given in session.get_inputs()]
     given = model.matched(inputs, fresh())
     if not any(each.type == "tensor(bfloat16)" for each in (*session.get_inputs(), *session.get_outputs())):
-        results: Any = session.run(None, {name: tensor.numpy() for name, tensor in given})
-        return [torch.as_tensor(each) if hasattr(each, "dtype") and each.dtype != object else each for each in results]
+        found: Any = session.run(None, {name: tensor.numpy() for name, tensor in given})
+        return [torch.as_tensor(each) if hasattr(each, "dtype") and each.dtype != object else each for each in found]
     values = onnxruntime.OrtValue  # numpy has no bfloat16
     feeds = {
         name: values.from_dlpack(tensor)
@@ -54,10 +54,10 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
         else values.ortvalue_from_numpy(tensor.numpy())
         for name, tensor in given
     }
-    results = session.run_with_ort_values(None, feeds)
+    found = session.run_with_ort_values(None, feeds)
     return [
         torch.from_dlpack(each._ortvalue) if each.data_type() == "tensor(bfloat16)" else torch.as_tensor(each.numpy())
-        for each in results
+        for each in found
     ]
 
 

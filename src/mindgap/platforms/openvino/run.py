@@ -50,10 +50,10 @@ def run_file(model: torch.nn.Module, fresh: Fresh) -> list[Any]:
         if tensor.dtype == torch.bfloat16 else tensor.numpy()
         for _, tensor in model.matched(inputs, fresh())
     ]  # fmt: skip
-    results = compiled(given)
+    found = compiled(given)
     kinds = [each.element_type for each in compiled.outputs]
     return [
         torch.as_tensor(np.array(array)).view(torch.bfloat16) if kind == narrow
         else torch.as_tensor(np.array(array)) if array.dtype.kind not in "OSU" else array
-        for kind, array in zip(kinds, results.values(), strict=True)
+        for kind, array in zip(kinds, found.values(), strict=True)
     ]  # fmt: skip

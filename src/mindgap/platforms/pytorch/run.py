@@ -21,8 +21,8 @@ def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
 def run_on_device(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
     """Returns the outputs of eager mode on a device other than the CPU."""
     device = "cuda"
-    results = model.to(device)(*(a.to(device) for a in fresh()))
-    return [value.cpu() for value in (results if isinstance(results, (tuple, list)) else (results,))]
+    found = model.to(device)(*(a.to(device) for a in fresh()))
+    return [value.cpu() for value in (found if isinstance(found, (tuple, list)) else (found,))]
 
 
 def run_traced(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
