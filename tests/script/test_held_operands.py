@@ -31,7 +31,7 @@ def test_constants_are_buffers_and_the_script_runs(tmp_path: Path) -> None:
 def test_buffers_go_to_the_device_with_the_operands() -> None:
     form = ScriptForm("a title", ScriptPlatform("mps/eager"), kind="fails")
     text = script_source(with_cases(form, [ShownCase("smallest", GRAPH)], held=True))
-    assert 'device = "mps"\n    results = model.to(device)(*(a.to(device) for a in fresh()))' in text
+    assert 'device = "mps"\n    found = model.to(device)(*(a.to(device) for a in fresh()))' in text
 
 
 def test_without_constants_or_for_a_result_there_is_no_such_script() -> None:
