@@ -25,6 +25,7 @@ DECIDED = {
     ("dtypes:autocast", "openvino/cpu@precision=f32"): ("finding", "x.to(bfloat16) rounds toward zero, 3 of 10 values"),
     ("dtypes:bfloat16", "openvino/cpu@precision=f32"): ("either", "not measured: numpy has no bfloat16 to feed"),
     ("file:bert_optimised_in_half", "openvino/cpu@precision=f32"): ("calm", "7e-4 in float16; its inputs are integers"),
+    ("state:dropout_with_a_generator", "cpu/jit"): ("finding", "the trace draws others: 1.9 of 1.9 off, each time"),
     ("file:operator_set_9", "onnxruntime/cpu"): ("calm", "the evaluator takes this BatchNormalization for training"),
     ("file:operator_set_9", "openvino/cpu@precision=f32"): ("calm", "as on onnxruntime/cpu, which gives the same"),
     ("caches:step_with_a_static_cache", "cpu/jit"): (

@@ -207,6 +207,8 @@ def _faulty(case: _Case) -> Row:
         if is_named(row, nodes):
             return dataclasses.replace(row, own_path=case.about, faults=row.independent_faults)
         faults = faults_of_nodes(nodes, case.blame)
+        if failed:  # a node of another form is why a later one cannot run
+            faults = [dataclasses.replace(each, verdict="failed") for each in faults]
     if not faults:
         where = "" if failed else masked_words(case.comparison, run, compared.against, case.sides)
         masked = dataclasses.replace(compared, text=joined(compared.text, where))
