@@ -17,6 +17,7 @@ from mindgap.graph import MindgapError
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.models.capture import capture
 from mindgap.models.corpus import Built
+from mindgap.models.corpus.files.user_imports import activate
 from mindgap.models.own_path.dynamic import declared_dimensions
 from mindgap.models.own_path.facts import questions, training_modules
 from mindgap.models.own_path.failures import Failure, _message, _sentences
@@ -328,6 +329,7 @@ def test_graph_breaks_are_named_with_the_line() -> None:
             torch._dynamo.graph_break()
             return y * 2
 
+    activate(None)  # an earlier test in this process may have hidden the package of this one
     said = step_of(Broken(), ScriptRunner("def run(model, fresh):\n    return torch.compile(model)(*fresh())"))
     assert said.startswith("torch.compile breaks the graph in it: Call to `torch._dynamo.graph_break()` (test_program")
 

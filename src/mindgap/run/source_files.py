@@ -10,7 +10,7 @@ from typing import Final
 #: The folder of mindgap's package as this process imports it.
 PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 #: What follows its name in those of the other packages of mindgap.
-_SUFFIXES: Final = ("", "_campaign", "_runtimes", "_studies", "_surveys", "_zoo")
+SUFFIXES: Final = ("", "_campaign", "_runtimes", "_studies", "_surveys", "_zoo")
 _STDLIB: Final = sysconfig.get_path("stdlib")
 #: Python's folders of installed packages, and of its library in any environment.
 _INSTALLED: Final = re.compile(r"/(?:site|dist)-packages/")
@@ -22,7 +22,7 @@ _ESCAPED: Final = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 def is_mindgaps(file: str, package: str = PACKAGE) -> bool:
     """Whether a file lies in mindgap's package, or in another of mindgap's. `package`: its folder where the file
     is."""
-    folders = [f"{folder}{suffix}{os.sep}" for folder in (package, os.path.realpath(package)) for suffix in _SUFFIXES]
+    folders = [f"{folder}{suffix}{os.sep}" for folder in (package, os.path.realpath(package)) for suffix in SUFFIXES]
     return file.startswith(tuple(folders))
 
 

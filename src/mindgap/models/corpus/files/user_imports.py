@@ -9,8 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from mindgap.run.source_files import SUFFIXES
+
 #: Modules that this process needs itself, for any files next to the user's.
-_KEPT: Final = sys.stdlib_module_names | {"mindgap", "torch", "numpy"}
+_KEPT: Final = sys.stdlib_module_names | {"torch", "numpy"} | {f"mindgap{suffix}" for suffix in SUFFIXES}
 
 
 @dataclass(eq=False)
