@@ -157,7 +157,7 @@ def _points() -> Mapping[str, EntryPoint]:
 @cache
 def _points_of(path: tuple[tuple[str, int], ...]) -> Mapping[str, EntryPoint]:
     """`path`: where packages are looked for, and when each place changed. Looking takes 20 ms."""
-    points = [(_distribution(point), point) for point in entry_points(group=GROUP)]
+    points = [(distribution_name(point), point) for point in entry_points(group=GROUP)]
     by_name: dict[str, tuple[str, EntryPoint]] = {}
     for name, point in sorted(points, key=lambda each: (each[0] != _OURS, each[0])):
         owner, taken = by_name.setdefault(point.name, (name, point))
@@ -177,7 +177,8 @@ def _changed(place: str) -> int:
 _names: Final[WeakKeyDictionary[Distribution, str]] = WeakKeyDictionary()
 
 
-def _distribution(point: EntryPoint) -> str:
+def distribution_name(point: EntryPoint) -> str:
+    """Returns the name of the distribution that has an entry point; empty where it has none."""
     if point.dist is None:
         return ""
     if point.dist not in _names:
@@ -192,7 +193,7 @@ def _placed(point: EntryPoint) -> Backend:
 
 @cache
 def _load(point: EntryPoint) -> Backend:
-    where = f"{point.value} of {_distribution(point) or 'an unnamed distribution'}"
+    where = f"{point.value} of {distribution_name(point) or 'an unnamed distribution'}"
     try:
         backend: Any = point.load()
         missing = [a for a in ("options", "probe", "environment", "open") if not hasattr(backend, a)]

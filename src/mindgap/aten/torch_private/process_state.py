@@ -154,13 +154,14 @@ def restored(generators: bool = True) -> Generator[list[str]]:
 
     The list then names what was entered and not left: a process that serves other programs is to be replaced.
     """
-    before, within, drawn = settings(), transformations(), random_states()
+    before, within = settings(), transformations()
+    drawn = random_states() if generators else None
     left: list[str] = []
     yield left
     left += [name for name, now in transformations().items() if now != within[name]]
     if not left:
         set_all(before)
-        if generators:
+        if drawn is not None:
             set_random_states(drawn)
 
 

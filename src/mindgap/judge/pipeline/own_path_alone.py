@@ -13,7 +13,13 @@ from mindgap.graph.compare.reason import Reason
 from mindgap.graph.compare.verdict import Weakness
 from mindgap.judge.pipeline.outcome_rows import not_run
 from mindgap.judge.pipeline.own_path import Locate, fault_of
-from mindgap.judge.pipeline.own_path_comparison import Compared, failure_words, others_words, second_compared
+from mindgap.judge.pipeline.own_path_comparison import (
+    Compared,
+    eager_sides,
+    failure_words,
+    others_words,
+    second_compared,
+)
 from mindgap.judge.pipeline.own_path_reasons import forms, own_path_of, with_fault
 from mindgap.models.own_path.runs import OwnRun, Sensitivity
 from mindgap.models.own_path.sizes import FAR
@@ -51,7 +57,7 @@ def row_without_graph(
         return with_fault(replace(row, weaknesses=weak), fault, own_path_of(run, "failed", failed.text))
     compared = _difference(run)
     apart, text = compared.apart or 0.0, compared.text
-    ours, expected = _sides(run, compared)
+    ours, expected = eager_sides(run, compared.against)
     if apart == 0.0:
         about = own_path_of(run, "same", "")
         return replace(measured(row, ours, expected), verdict="identical", own_path=about)
@@ -103,13 +109,6 @@ def off_words(ours: Sequence[Array], theirs: Sequence[Array], apart: float, than
         count = sum(a.size for a in ours)
         return f"has NaN or infinity at other elements than {than}, or others there: {other} of {count}"
     return f"is {apart:.2g} of the largest magnitude off {than}"
-
-
-def _sides(run: OwnRun, compared: Compared) -> tuple[Sequence[Array], Sequence[Array]]:
-    ours = run.outputs or ()
-    if compared.against == "others":
-        return run.other_outputs, run.other_eager
-    return (run.second_outputs, run.second_eager) if compared.against == "second" else (ours, run.eager[: len(ours)])
 
 
 def measured(row: Row, ours: Sequence[Array], expected: Sequence[Array]) -> Row:

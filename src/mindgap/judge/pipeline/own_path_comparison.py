@@ -82,14 +82,20 @@ def failure_words(run: OwnRun) -> str:
 
 def sides(comparison: GraphComparison, run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:
     """Returns the outputs of the program's own way, and those that they are compared with."""
+    if against != "reference":
+        return eager_sides(run, against)
     ours = run.outputs or ()
+    return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
+
+
+def eager_sides(run: OwnRun, against: Against) -> tuple[Sequence[Array], Sequence[Array]]:
+    """Returns the same where eager mode gives what is expected, which needs no graph."""
     if against == "others":
         return run.other_outputs, run.other_eager
     if against == "second":
         return run.second_outputs, run.second_eager
-    if against == "eager":
-        return ours, run.eager[: len(ours)]
-    return ours, (comparison.whole_reference().arrays or ())[: len(ours)]
+    ours = run.outputs or ()
+    return ours, run.eager[: len(ours)]
 
 
 def masked_words(

@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import MindgapError, kind_of
+from mindgap.platforms.registry import distribution_name
 from mindgap.run.message_cleaning import one_line as one_line
 
 
@@ -83,7 +84,7 @@ def schemes() -> Mapping[str, Scheme]:
     A package cannot replace a scheme of mindgap. Warns of an entry point that cannot be loaded, and leaves it out.
     """
     by_name = dict(SCHEMES)
-    ours_first = sorted(entry_points(group=GROUP), key=lambda point: point.dist is None or point.dist.name != "mindgap")
+    ours_first = sorted(entry_points(group=GROUP), key=lambda point: distribution_name(point) != "mindgap")
     for point in ours_first:
         try:
             scheme = point.load()
