@@ -176,8 +176,8 @@ def open_model(suffix: str) -> Callable[[Path], object]:
     implementation."""
 
     def read(folder: Path) -> object:
-        from mindgap.models.corpus import open_source
-        from mindgap.models.corpus.translated_model import checked_before
+        from mindgap.sources import open_source
+        from mindgap.sources.translated_model import checked_before
 
         path = folder / f"file{suffix}"
         shutil.move(folder / "file", path)

@@ -131,9 +131,9 @@ def steps(count: int) -> None:
     """Prints processor seconds of all threads, and of all processes for `mindgap diff`."""
     import onnxruntime
 
-    from mindgap.models.corpus.libraries import declare_operators
-    from mindgap.models.own_path.program_run import FlatProgram
-    from mindgap.models.own_path.worker import opened_program
+    from mindgap.own_path.program_run import FlatProgram
+    from mindgap.own_path.worker import opened_program
+    from mindgap.sources.libraries import declare_operators
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "llama.py"

@@ -29,8 +29,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from mindgap.graph import Graph, TensorStore
-from mindgap.models.capture import capture
-from mindgap.models.catalogue import Catalogue
+from mindgap.graph_capture import capture
+from mindgap.results.catalogue import Catalogue
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from platforms.onnx_graphs import MODELS

@@ -31,12 +31,12 @@ from torch import nn
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, TensorStore, load, materialise_all, save
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.models.capture import capture
-from mindgap.models.corpus import capture_source
-from mindgap.models.corpus.libraries import declare_operators
 from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
+from mindgap.sources import capture_source
+from mindgap.sources.libraries import declare_operators
 
 REFERENCE = "cpu/eager"
 #: Another code path of the same kernels: rounds otherwise, and is right.

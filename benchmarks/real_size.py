@@ -66,7 +66,7 @@ MODELS: Final = {
 #: The declarations stand in for torchvision's own operators, which transformers imports and CPU builds may lack.
 _BARE: Final = """
 import runpy, sys, torch
-from mindgap.models.corpus.libraries import declare_operators
+from mindgap.sources.libraries import declare_operators
 declare_operators()
 model, args = runpy.run_path(sys.argv[1])["make"]()
 with torch.no_grad():

@@ -80,7 +80,7 @@ def parallel(name: str) -> tuple[Any, ...]:
 
 
 def _built(source: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    from mindgap.models.corpus import Program, open_source
+    from mindgap.sources import Program, open_source
 
     (program,) = open_source(source)
     assert isinstance(program, Program)
@@ -96,8 +96,8 @@ def _running(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 
 def programs() -> list[tuple[str, str]]:
     """(kind, name) of all programs, in a random order that is always the same."""
-    from mindgap.models.corpus.libraries import declare_operators
-    from mindgap.models.corpus.patterns import expand
+    from mindgap.sources.libraries import declare_operators
+    from mindgap.sources.patterns import expand
 
     declare_operators()
     import timm
@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="where a line of JSON goes for each program")
     chosen = parser.parse_args()
     from mindgap.graph import TensorStore
-    from mindgap.models.sources.client import SourceClient
+    from mindgap.source_worker.client import SourceClient
 
     left: list[tuple[str, str]] = []
     counts: collections.Counter[str] = collections.Counter()

@@ -197,8 +197,8 @@ def print_commands(found: dict[str, list[tuple[float, float]]]) -> None:
 def parts(folder: Path, platform: str, runs: int, report: dict[str, Any]) -> dict[str, list[float]]:
     """Seconds of the parts of a command, each alone."""
     from mindgap.graph import TensorStore
-    from mindgap.models.sources.client import SourceClient
     from mindgap.run.pool import WorkerPool
+    from mindgap.source_worker.client import SourceClient
 
     found: dict[str, list[float]] = {}
 

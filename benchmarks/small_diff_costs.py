@@ -52,7 +52,7 @@ Costs = defaultdict[tuple[str, str], float]
 
 def watched(costs: Costs) -> None:
     """Sums in `costs`, by part and platform, the processor seconds of what follows in this process."""
-    from mindgap.models.own_path.client import OwnPathClient
+    from mindgap.own_path.client import OwnPathClient
     from mindgap.run.worker_client import WorkerClient
     from mindgap.workflows.diff.subject_runner import SubjectRunner
 

@@ -22,8 +22,8 @@ import torch
 
 from mindgap.findings.reduction.stage import stage_at_fault
 from mindgap.graph import TensorStore, default_tensor_store
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.models.capture import capture
 from mindgap.platforms.name import parse
 from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 
 from mindgap.cli.sources import subjects
 from mindgap.graph import TensorStore, materialise_all
-from mindgap.models.corpus.demo import DEMO
-from mindgap.models.sources.client import SourceClient
 from mindgap.platforms.protocol import Traceable
 from mindgap.platforms.registry import find
+from mindgap.source_worker.client import SourceClient
+from mindgap.sources.demo import DEMO
 from mindgap.workflows.diff import Subject
 
 _PLATFORM = "cpu/eager@threads=1"

@@ -13,9 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "src"
-#: `mindgap.run.server:service`, and `.files.user_code:open_user_code` below `mindgap.models.corpus`.
-NAME = re.compile(r"(?P<module>(?:mindgap\w*)?(?:\.[a-z_0-9]+)+):(?P<name>\w+)")
-BELOW = "mindgap.models.corpus"
+#: `mindgap.run.server:service`.
+NAME = re.compile(r"(?P<module>mindgap\w*(?:\.[a-z_0-9]+)+):(?P<name>\w+)")
 
 
 def file_of(module: str) -> Path:
@@ -50,9 +49,7 @@ def strings() -> Iterator[tuple[str, str, str]]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
             if found := NAME.fullmatch(text):
-                module = found["module"]
-                where = f"{file.relative_to(SOURCES)}:{node.lineno}"
-                yield where, f"{BELOW}{module}" if module.startswith(".") else module, found["name"]
+                yield f"{file.relative_to(SOURCES)}:{node.lineno}", found["module"], found["name"]
 
 
 @pytest.mark.parametrize("where", [entry_points, strings], ids=lambda where: where.__name__)

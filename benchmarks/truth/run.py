@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from mindgap.graph import TensorStore
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.platforms.host import cpu_flags
 from mindgap.results.rows import Row
 from mindgap.workflows.diff import RunSettings, Subject, diff_many

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mindgap.findings.allowed import mark_allowed
     from mindgap.findings.known import Baseline
     from mindgap.graph import Graph, MindgapError
-    from mindgap.models.capture import capture
+    from mindgap.graph_capture import capture
     from mindgap.workflows.diff import Report, Row, Session, diff, diff_many
 
 __version__ = "0.1.0"
@@ -25,7 +25,7 @@ _HOMES: Final = {
     "Report": "mindgap.workflows.diff",
     "Row": "mindgap.workflows.diff",
     "Session": "mindgap.workflows.diff",
-    "capture": "mindgap.models.capture",
+    "capture": "mindgap.graph_capture",
     "diff": "mindgap.workflows.diff",
     "diff_many": "mindgap.workflows.diff",
     "mark_allowed": "mindgap.findings.allowed",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.models.corpus.source import IMAGE_OPTIONS, MODEL_OPTIONS, TEXT_OPTIONS, Scheme
+from mindgap.sources.source import IMAGE_OPTIONS, MODEL_OPTIONS, TEXT_OPTIONS, Scheme
 
 TIMM: Final = Scheme("NAME", "mindgap_zoo.zoos.timm_models:open_timm", IMAGE_OPTIONS, listed=True)
 TORCHVISION: Final = Scheme("NAME", "mindgap_zoo.zoos.torchvision_models:open_torchvision", IMAGE_OPTIONS, listed=True)
 TRANSFORMERS: Final = Scheme(
-    "CLASS or MODEL_TYPE", "mindgap.models.corpus.argument_makers.transformers_models:open_transformers", TEXT_OPTIONS,
+    "CLASS or MODEL_TYPE", "mindgap.argument_makers.transformers_models:open_transformers", TEXT_OPTIONS,
     listed=True,
 )  # fmt: skip
 DIFFUSERS: Final = Scheme("CLASS", "mindgap_zoo.zoos.diffusers.models:open_diffusers", TEXT_OPTIONS, listed=True)

@@ -17,7 +17,7 @@ from mindgap.aten.operators import is_inplace
 from mindgap.aten.tape import Tape
 from mindgap.graph import Constant, Graph, GraphError, Input, Node, Ref, TensorSpec
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
 

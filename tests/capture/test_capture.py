@@ -20,8 +20,8 @@ from mindgap.aten.tensors import to_torch
 from mindgap.graph import Constant, Device, DType, Graph, Integers, Literal, Normal, Permutation, Stored, Uniform
 from mindgap.graph.materialisation import materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import capture
-from mindgap.models.capture.program_capture import UnprovenCapture
+from mindgap.graph_capture import capture
+from mindgap.graph_capture.program_capture import UnprovenCapture
 
 
 def ops(graph: Graph) -> list[str]:

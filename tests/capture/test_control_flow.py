@@ -11,9 +11,9 @@ from torch import cond, nn
 from torch._higher_order_ops import map as map_over, scan, while_loop
 
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture, control_flow
-from mindgap.models.capture.control_flow import written_out
-from mindgap.models.capture.errors import PathTaken
+from mindgap.graph_capture import CaptureError, capture, control_flow
+from mindgap.graph_capture.control_flow import written_out
+from mindgap.graph_capture.errors import PathTaken
 
 X = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.2, 0.3], [0.4, 0.2, 0.6, 0.1]])
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture
+from mindgap.graph_capture import CaptureError, capture
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
 LIBRARY = torch.library.Library("mindgap_tests", "DEF")

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers.modeling_outputs import BaseModelOutput
 
-from mindgap.models.capture import capture
-from mindgap.models.capture.deep_copies import deep_copy, fresh_copy, shared_names, tensors_within
+from mindgap.graph_capture import capture
+from mindgap.graph_capture.deep_copies import deep_copy, fresh_copy, shared_names, tensors_within
 
 Pair = collections.namedtuple("Pair", "first second")
 

@@ -17,8 +17,8 @@ from mindgap.aten.tensors import cotangent, to_torch
 from mindgap.graph import Constant, Graph, Normal, Uniform, decode, encode
 from mindgap.graph.materialisation import materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture, capture_kernels, with_explicit_gradients
-from mindgap.models.corpus.libraries import declare_operators
+from mindgap.graph_capture import CaptureError, capture, capture_kernels, with_explicit_gradients
+from mindgap.sources.libraries import declare_operators
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
 COUNT = itertools.count(1)

@@ -15,8 +15,8 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors
 from mindgap.graph.materialisation import materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import capture
-from mindgap.models.corpus.libraries import declare_operators
+from mindgap.graph_capture import capture
+from mindgap.sources.libraries import declare_operators
 
 IDS = torch.arange(24).reshape(2, 12) * 37 % 97
 SMALL = {
@@ -45,7 +45,7 @@ def prove(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], store: Tens
 
 @pytest.fixture(scope="module", autouse=True)
 def vision() -> None:
-    from mindgap.models.corpus.libraries import declare_operators
+    from mindgap.sources.libraries import declare_operators
 
     declare_operators()  # the CPU build of torchvision does not import without
 

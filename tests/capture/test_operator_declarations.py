@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from mindgap.graph import TensorStore
-from mindgap.models.capture import capture
-from mindgap.models.capture.errors import WrongDeclaration
+from mindgap.graph_capture import capture
+from mindgap.graph_capture.errors import WrongDeclaration
 
 X = torch.arange(24.0).reshape(3, 8)
 

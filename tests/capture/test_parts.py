@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture
-from mindgap.models.capture.module_calls import call_inside, module_calls
-from mindgap.models.capture.parts import capturable_parts
+from mindgap.graph_capture import CaptureError, capture
+from mindgap.graph_capture.module_calls import call_inside, module_calls
+from mindgap.graph_capture.parts import capturable_parts
 
 IDS = torch.tensor([[1, 2, 3], [4, 5, 6]])
 

@@ -13,8 +13,8 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.graph import Graph, decode, encode
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture, value_table
-from mindgap.models.capture.errors import PathTaken, UnprovenCapture
+from mindgap.graph_capture import CaptureError, capture, value_table
+from mindgap.graph_capture.errors import PathTaken, UnprovenCapture
 
 X = torch.tensor([[0.1, 0.2, -0.3, 0.4], [0.5, -0.1, 0.2, 0.3], [0.4, 0.2, 0.6, 0.1]])
 CALLS: list[int] = []

@@ -21,9 +21,9 @@ from torch.ao.quantization import (
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture, quantised_operators as operators
-from mindgap.models.capture.errors import QuantisedPart
-from mindgap.models.capture.quantised_modules import QuantisedCheck, _Definitions, unpack_quantised, unpacked
+from mindgap.graph_capture import CaptureError, capture, quantised_operators as operators
+from mindgap.graph_capture.errors import QuantisedPart
+from mindgap.graph_capture.quantised_modules import QuantisedCheck, _Definitions, unpack_quantised, unpacked
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -292,8 +292,8 @@ def test_a_backward_pass_through_quantised_modules_is_refused(store: TensorStore
 @pytest.mark.parametrize("make", [dynamic, fx])
 def test_the_own_path_has_the_packed_program(make: Any) -> None:
     """An exporter that refuses packed weights fails; TorchScript takes them."""
-    from mindgap.models.corpus import Built
-    from mindgap.models.own_path.worker import Programs
+    from mindgap.own_path.worker import Programs
+    from mindgap.sources import Built
 
     module, x = make()
     programs = Programs(Built(module, (x,)))
@@ -310,7 +310,7 @@ def test_the_own_path_has_the_packed_program(make: Any) -> None:
 
 
 def test_quantised_outputs_are_compared_as_integers() -> None:
-    from mindgap.models.own_path.program_run import FlatProgram, run_eagerly
+    from mindgap.own_path.program_run import FlatProgram, run_eagerly
 
     x = torch.linspace(-1, 1, 5)
     found = run_eagerly(FlatProgram(lambda x: torch.quantize_per_tensor(x, 0.5, 3, torch.quint8), (x,), {}))

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from hypothesis import given, strategies as st
 
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture
-from mindgap.models.capture.recording import RecordedInput
-from mindgap.models.capture.redraw import InputDemand, input_demands, redraw
+from mindgap.graph_capture import CaptureError, capture
+from mindgap.graph_capture.recording import RecordedInput
+from mindgap.graph_capture.redraw import InputDemand, input_demands, redraw
 
 
 def bags(indices: torch.Tensor, offsets: torch.Tensor, weight: torch.Tensor) -> Any:

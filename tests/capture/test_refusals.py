@@ -18,7 +18,7 @@ from torch import nn
 from mindgap.aten.torch_private import process_state
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture
+from mindgap.graph_capture import CaptureError, capture
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
 COUNT = itertools.count()

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 
 
 def resampled(x: torch.Tensor) -> Any:

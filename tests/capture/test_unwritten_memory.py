@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from mindgap.graph import TensorStore
-from mindgap.models.capture import CaptureError, capture
-from mindgap.models.capture.errors import UnprovenCapture
-from mindgap.models.capture.unwritten_memory import refuse_unwritten_reads
+from mindgap.graph_capture import CaptureError, capture
+from mindgap.graph_capture.errors import UnprovenCapture
+from mindgap.graph_capture.unwritten_memory import refuse_unwritten_reads
 
 X = torch.ones(3)
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from mindgap import Session
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture
-from mindgap.models.capture.wrapped_weights import with_plain_weights, wrapped_weights
+from mindgap.graph_capture import CaptureError, capture
+from mindgap.graph_capture.wrapped_weights import with_plain_weights, wrapped_weights
 
 X = torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
 WIDE = torch.randn(5, 32, generator=torch.Generator().manual_seed(0))

@@ -13,8 +13,8 @@ from torch import nn
 
 from mindgap.graph import structure_digest
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import CaptureError, capture
-from mindgap.models.capture.errors import CompiledPart
+from mindgap.graph_capture import CaptureError, capture
+from mindgap.graph_capture.errors import CompiledPart
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
 
@@ -50,7 +50,7 @@ def parallel() -> nn.Module:
 
 
 @pytest.mark.parametrize("make", [compiled_inside, compiled_in_place, compiled_function, parallel])
-@pytest.mark.filterwarnings("ignore::mindgap.models.capture.errors.CompiledPart")
+@pytest.mark.filterwarnings("ignore::mindgap.graph_capture.errors.CompiledPart")
 def test_the_graph_is_that_of_the_module_inside(make: Any, store: TensorStore) -> None:
     graph = capture(make(), (X,), tensors=store)
     assert structure_digest(graph) == structure_digest(capture(Two(), (X,), tensors=store))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command_line import mindgap
 
-from mindgap.models.corpus.demo import DEMO_PROGRAM
+from mindgap.sources.demo import DEMO_PROGRAM
 
 
 @pytest.mark.nightly

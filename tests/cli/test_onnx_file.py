@@ -14,7 +14,7 @@ import torch
 
 from cli.test_upgrade import OTHER_VERSION
 from mindgap.cli import main
-from mindgap.models.own_path.processes import Processes
+from mindgap.own_path.processes import Processes
 from mindgap.platforms.environments.installation import adopt
 from mindgap.workflows.diff import large_models
 

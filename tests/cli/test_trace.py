@@ -13,8 +13,8 @@ import torch
 
 from cli.command_line import mindgap
 from mindgap.graph import MindgapError
+from mindgap.graph_capture import capture
 from mindgap.judge.trace.value_dump import new_dump
-from mindgap.models.capture import capture
 
 MODELS = """
 import torch

@@ -20,7 +20,7 @@ from mindgap.findings.known import Baseline, load_known
 from mindgap.graph import MindgapError, TensorStore, stored_keys
 from mindgap.graph.compare.culprit import culprit_of
 from mindgap.graph.compare.verdict import Fault
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.platforms.environments.installation import adopt
 from mindgap.platforms.name import parse
 from mindgap.platforms.protocol import PlatformError

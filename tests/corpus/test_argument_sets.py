@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from mindgap.models.corpus import Program, SourceError, open_source
+from mindgap.sources import Program, SourceError, open_source
 
 MODEL = """
 import torch

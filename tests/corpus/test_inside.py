@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.models.capture.parts import CapturablePart
-from mindgap.models.corpus import SourceError, capture_source, open_source
-from mindgap.models.corpus.submodules import described
+from mindgap.graph_capture.parts import CapturablePart
+from mindgap.sources import SourceError, capture_source, open_source
+from mindgap.sources.submodules import described
 
 MODELS = """
 import torch

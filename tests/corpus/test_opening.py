@@ -9,9 +9,9 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Stored, materialise_all, save
-from mindgap.models.corpus import Captured, CaptureFailure, SourceError, capture_source, open_source
-from mindgap.models.corpus.demo import DEMO, DEMO_MODELS, DEMO_OPERATORS
-from mindgap.models.corpus.patterns import expand
+from mindgap.sources import Captured, CaptureFailure, SourceError, capture_source, open_source
+from mindgap.sources.demo import DEMO, DEMO_MODELS, DEMO_OPERATORS
+from mindgap.sources.patterns import expand
 
 
 def run(graph):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mindgap.models.corpus.program import Built
-from mindgap.models.corpus.read_outputs import OutputSelection, OutputsLeftOut, selected
-from mindgap.models.corpus.source import SourceError
+from mindgap.sources.program import Built
+from mindgap.sources.read_outputs import OutputSelection, OutputsLeftOut, selected
+from mindgap.sources.source import SourceError
 from mindgap.workflows.diff import Session
 
 

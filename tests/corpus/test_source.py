@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from mindgap.models.corpus.source import SCHEMES, SourceError, parse, source_options, suggest
+from mindgap.sources.source import SCHEMES, SourceError, parse, source_options, suggest
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,20}", fullmatch=True)
 
@@ -41,7 +41,7 @@ def test_what_is_no_source_is_refused_in_one_line(text, says):
     with pytest.raises(SourceError, match=says) as refused:
         source = parse(text)
         if source.scheme == "python":
-            from mindgap.models.corpus import open_source
+            from mindgap.sources import open_source
 
             open_source(text)
     assert "\n" not in str(refused.value)

@@ -13,12 +13,12 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.graph import Graph, TensorStore, materialise_all
 from mindgap.judge.trace.judge import Judge
-from mindgap.models.corpus.opening import capture_built, open_source
-from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import SourceError
-from mindgap.models.corpus.steps import StepLoop, stepwise, with_tokens
 from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.run.outcome import Outcome
+from mindgap.sources.opening import capture_built, open_source
+from mindgap.sources.program import Built, Program
+from mindgap.sources.source import SourceError
+from mindgap.sources.steps import StepLoop, stepwise, with_tokens
 from mindgap_campaign.selftest.trial import InProcessExecutor
 
 TOKENS = torch.tensor([[1, 5, 7]])

@@ -43,8 +43,8 @@ _FILES = {
 _RUN = """
 import sys
 import yaml
-from mindgap.models.corpus import open_source
-from mindgap.models.corpus.opening import capture_built
+from mindgap.sources import open_source
+from mindgap.sources.opening import capture_built
 before = [*sys.path], yaml
 programs = [open_source(f"{name}/m.py:make")[0] for name in sys.argv[1:]]
 built = [each.make() for each in programs]

@@ -15,16 +15,16 @@ import torch
 
 from mindgap.cli.app import main
 from mindgap.graph import Graph, MindgapError, TensorStore
-from mindgap.models.capture import capture
-from mindgap.models.corpus import cached_decoding
-from mindgap.models.corpus.generation import WAYS, _batch  # pyright: ignore[reportPrivateUsage]
-from mindgap.models.corpus.opening import capture_program, open_source
-from mindgap.models.sources.client import GeneratedText
+from mindgap.graph_capture import capture
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.platforms.pytorch.eager import CPU
 from mindgap.platforms.registry import canonical
 from mindgap.run.local import run_job
 from mindgap.run.outcome import Job, Outcome
+from mindgap.source_worker.client import GeneratedText
+from mindgap.sources import cached_decoding
+from mindgap.sources.generation import WAYS, _batch  # pyright: ignore[reportPrivateUsage]
+from mindgap.sources.opening import capture_program, open_source
 from mindgap_surveys.decoding.decoding import CachedModel, Decoding, Divergence
 
 WIDTH, WORDS = 8, 16

@@ -15,13 +15,13 @@ import pytest
 import torch
 
 from mindgap.graph import Graph, MindgapError, TensorStore
-from mindgap.models.capture import capture
-from mindgap.models.own_path.runs import OwnRun, Sensitivity
-from mindgap.models.sources.client import FileUntranslated, ProgramRefused
+from mindgap.graph_capture import capture
+from mindgap.own_path.runs import OwnRun, Sensitivity
 from mindgap.platforms.name import PlatformName
 from mindgap.results.settings import RunSettings
 from mindgap.results.store import Store
 from mindgap.run.outcome import Job, Outcome
+from mindgap.source_worker.client import FileUntranslated, ProgramRefused
 from mindgap.workflows.diff import Session, StoreNotWritten, Subject
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.session import DiffInterrupted

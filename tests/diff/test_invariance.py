@@ -13,7 +13,7 @@ import torch
 
 from mindgap.cli.app import main
 from mindgap.graph import Graph, MindgapError
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.run.outcome import Outcome
 from mindgap.workflows.diff.kernel_choice import batch_axis, example_of

@@ -15,11 +15,11 @@ import torch
 
 from mindgap.graph import Constant, Graph, Input, TensorSpec, TensorStore, materialise_all
 from mindgap.graph.sizes import half_share
+from mindgap.graph_capture import capture
 from mindgap.judge.oracle import oracle as oracle_module
 from mindgap.judge.pipeline import estimate
 from mindgap.judge.pipeline.comparison import RunContext
 from mindgap.judge.pipeline.estimate import MemoryEstimate
-from mindgap.models.capture import capture
 from mindgap.platforms.protocol import HALF_WEIGHT_COPIES
 from mindgap.run.outcome import Job, Outcome
 from mindgap.workflows.diff import ProgressEvent, RunSettings, Session, Subject, large_models

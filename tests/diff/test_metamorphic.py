@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from mindgap.graph import Graph
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison
-from mindgap.models.capture import capture
 from mindgap.workflows.diff import Subject
 from mindgap_campaign.metamorphic import _MutantRunner, metamorphic
 

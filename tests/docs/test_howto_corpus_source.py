@@ -50,7 +50,7 @@ def test_an_entry_point_that_cannot_be_loaded_is_left_out_with_a_warning(tmp_pat
     (installed / "entry_points.txt").write_text("[mindgap.sources]\nbroken = not_there:SCHEME\ntimm = os:getcwd\n")
     code = (
         "import warnings\n"
-        "from mindgap.models.corpus import SCHEMES, schemes\n"
+        "from mindgap.sources import SCHEMES, schemes\n"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
         "    found = schemes()\n"
@@ -64,4 +64,4 @@ def test_an_entry_point_that_cannot_be_loaded_is_left_out_with_a_warning(tmp_pat
     )
     assert ran.returncode == 0, ran.stderr
     assert "scheme broken: not_there:SCHEME cannot be loaded" in ran.stdout
-    assert "scheme timm: os:getcwd is no mindgap.models.corpus.Scheme" in ran.stdout
+    assert "scheme timm: os:getcwd is no mindgap.sources.Scheme" in ran.stdout

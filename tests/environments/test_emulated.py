@@ -14,7 +14,7 @@ import pytest
 
 from mindgap.cli.app import main
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
-from mindgap.models.own_path.client import OwnPathClient
+from mindgap.own_path.client import OwnPathClient
 from mindgap.platforms.environment_process import described, probed
 from mindgap.platforms.environments import EnvironmentProblem, environments, find
 from mindgap.platforms.environments.emulated import (

@@ -217,7 +217,7 @@ class Blocked:
         if name.partition(".")[0] in {"psutil", "rich", "typer", "xdsl", "jinja2"}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Blocked())
-for name in ("run.server", "run.worker", "models.sources.worker", "models.own_path.worker"):
+for name in ("run.server", "run.worker", "source_worker.worker", "own_path.worker"):
     importlib.import_module("mindgap." + name)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

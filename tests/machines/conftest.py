@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.platforms.name import parse
 from mindgap_studies.machines.collecting import collect
 from mindgap_studies.machines.models.initial_weights import initial_weights, load, uniform

@@ -16,7 +16,7 @@ from mindgap.cli import main
 from mindgap.graph import TensorStore
 from mindgap.graph.compare.prefix_digests import shared_bits
 from mindgap.graph.compare.ultrametric import remaining_precision
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.run.pool import WorkerPool
 from mindgap_studies import records
 from mindgap_studies.deviations.own import own_study

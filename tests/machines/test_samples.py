@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from mindgap.graph import Constant, Graph, Input, Integers, MindgapError, Node, Normal, Ref, TensorSpec, TensorStore
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap_studies.machines.subjects import given_model
 from mindgap_studies.machines.subjects.samples import sample
 

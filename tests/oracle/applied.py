@@ -84,7 +84,7 @@ class Program:
 
 def program(function: Callable[..., Any], *tensors: torch.Tensor, store: Path) -> Program:
     """`function` captured on `tensors`."""
-    from mindgap.models.capture import capture
+    from mindgap.graph_capture import capture
 
     tensor_store = TensorStore(store)
     captured = capture(function, tensors, tensors=tensor_store)

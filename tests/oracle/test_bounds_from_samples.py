@@ -19,8 +19,8 @@ from mindgap.graph import Graph, materialise_all
 from mindgap.judge.oracle import Oracle, internal_values
 from mindgap.judge.oracle.bounds.rules import has_rule
 from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
-from mindgap.models.corpus import CaptureFailure, capture_source
 from mindgap.run.outcome import Job
+from mindgap.sources import CaptureFailure, capture_source
 from oracle.applied import applied, normal
 
 

@@ -18,7 +18,7 @@ from mindgap.judge.oracle import Oracle
 from mindgap.judge.oracle.bounds import rules as module
 from mindgap.judge.oracle.bounds.rules import Bound, Site
 from mindgap.judge.oracle.evaluation.float64 import BoundCall, OracleMemoryError, bind_call, evaluate_with_reason
-from mindgap.models.corpus import CaptureFailure, capture_source
+from mindgap.sources import CaptureFailure, capture_source
 from mindgap_zoo.operator_samples.operators import names
 from oracle.applied import applied, normal
 from oracle.bench import build

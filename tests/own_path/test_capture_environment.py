@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from cli.command_line import mindgap
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.own_path import QUANTISED_LEFT_OUT, with_own_path
-from mindgap.models.capture import capture
-from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.own_path.failures import failure_of
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.failures import failure_of
+from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import parse
 from mindgap.platforms.script_runner import ScriptRunner

@@ -15,8 +15,8 @@ from onnx import TensorProto, helper
 from mindgap.judge.pipeline.file_faults import faults_of_nodes, is_named
 from mindgap.judge.pipeline.file_rows import rows_of_file
 from mindgap.judge.pipeline.file_versions import with_file_versions
-from mindgap.models.own_path.file_nodes import wrong_nodes
-from mindgap.models.own_path.runs import FileNode, FileNodes, OwnRun
+from mindgap.own_path.file_nodes import wrong_nodes
+from mindgap.own_path.runs import FileNode, FileNodes, OwnRun
 from mindgap.platforms.name import parse
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.results.rows import Row
@@ -154,7 +154,7 @@ def test_the_script_of_a_node_shows_it_without_mindgap(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_translation_runs(tmp_path: Path) -> None:
-    from mindgap.models.own_path.client import OwnPathClient
+    from mindgap.own_path.client import OwnPathClient
 
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
     result = helper.make_tensor_value_info("y", TensorProto.INT64, None)

@@ -15,8 +15,8 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from cli.command_line import mindgap
-from mindgap.models.corpus.onnx_models.cutting import cut_model
-from mindgap.models.own_path.file_values import tensors_of
+from mindgap.onnx_files.cutting import cut_model
+from mindgap.own_path.file_values import tensors_of
 
 FLOAT, TEXT, NARROW, WHOLE = TensorProto.FLOAT, TensorProto.STRING, TensorProto.BFLOAT16, TensorProto.INT64
 ML = "ai.onnx.ml"
@@ -118,8 +118,8 @@ def test_a_node_that_the_evaluator_lacks_is_computed_on_its_operands(tmp_path: P
 
 @pytest.mark.parametrize("labels", [["b", "a"], ["a", "b"]])
 def test_columns_of_maps_are_in_the_order_of_their_labels(labels: list[str]) -> None:
-    from mindgap.models.corpus.onnx_models.machine_learning import zip_map
-    from mindgap.models.corpus.onnx_models.node import OnnxNode
+    from mindgap.onnx_files.machine_learning import zip_map
+    from mindgap.onnx_files.node import OnnxNode
 
     node = OnnxNode("ai.onnx.ml.ZipMap", {"classlabels_strings": [each.encode() for each in labels]}, {}, (True,))
     table = torch.tensor([[1.0, 2.0]])

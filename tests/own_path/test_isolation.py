@@ -11,9 +11,9 @@ import torch
 import mindgap
 from mindgap.aten.torch_private import process_state
 from mindgap.graph import MindgapError, TensorStore
-from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.sources.client import SourceClient
+from mindgap.own_path.client import OwnPathClient
 from mindgap.platforms.name import parse
+from mindgap.source_worker.client import SourceClient
 
 from . import raising
 

@@ -10,8 +10,8 @@ import pytest
 from onnx import helper
 
 from corpus.onnx_models.test_file import saved, value
-from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.own_path.runners import program_runner_of
+from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.runners import program_runner_of
 from mindgap.platforms.environments import made_environment
 from mindgap.platforms.name import parse
 from mindgap.platforms.registry import registered

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from cli.command_line import mindgap
-from mindgap.models.own_path.old_file import file_changes
-from mindgap.models.own_path.program_run import FlatProgram
-from mindgap.models.own_path.runs import FileChanges
+from mindgap.own_path.old_file import file_changes
+from mindgap.own_path.program_run import FlatProgram
+from mindgap.own_path.runs import FileChanges
 
 X = torch.linspace(-1, 1, 24).reshape(3, 8)
 

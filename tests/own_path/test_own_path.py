@@ -21,9 +21,9 @@ from mindgap.graph import MindgapError
 from mindgap.graph.compare.reason import Reason
 from mindgap.judge.pipeline.model_files import decided_by_reference
 from mindgap.judge.pipeline.own_path import with_own_path
-from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.own_path.runs import OwnRun
-from mindgap.models.own_path.sizes import parse_sizes
+from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.runs import OwnRun
+from mindgap.own_path.sizes import parse_sizes
 from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 from mindgap.run.outcome import Outcome

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import cast
 
-from mindgap.models.own_path.processes import Processes
+from mindgap.own_path.processes import Processes
 from mindgap.run.worker_client import WorkerClient
 
 

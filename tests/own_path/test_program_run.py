@@ -14,24 +14,24 @@ import torch
 import mindgap
 from mindgap.aten.torch_private.modules import put_buffer
 from mindgap.graph import MindgapError
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.own_path import with_own_path
-from mindgap.models.capture import capture
-from mindgap.models.corpus import Built
-from mindgap.models.corpus.files.user_imports import activate
-from mindgap.models.own_path.dynamic import declared_dimensions
-from mindgap.models.own_path.facts import questions, training_modules
-from mindgap.models.own_path.failures import Failure, _message, _sentences
-from mindgap.models.own_path.program_run import FlatProgram, run_by, run_eagerly, run_twice, sensitivity
-from mindgap.models.own_path.runners import runner_json
-from mindgap.models.own_path.runs import own_run
-from mindgap.models.own_path.search import first_part
-from mindgap.models.own_path.stages import step_at_fault
-from mindgap.models.own_path.state import as_it_was
-from mindgap.models.own_path.worker import Programs
+from mindgap.own_path.dynamic import declared_dimensions
+from mindgap.own_path.facts import questions, training_modules
+from mindgap.own_path.failures import Failure, _message, _sentences
+from mindgap.own_path.program_run import FlatProgram, run_by, run_eagerly, run_twice, sensitivity
+from mindgap.own_path.runners import runner_json
+from mindgap.own_path.runs import own_run
+from mindgap.own_path.search import first_part
+from mindgap.own_path.stages import step_at_fault
+from mindgap.own_path.state import as_it_was
+from mindgap.own_path.worker import Programs
 from mindgap.platforms.name import parse
 from mindgap.platforms.pytorch.script import runner_on_cpu
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.results.rows import Row
+from mindgap.sources import Built
+from mindgap.sources.files.user_imports import activate
 
 from . import programs
 

@@ -15,7 +15,7 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.file_rows import rows_of_file
 from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.own_path_reasons import submodule_culprit
-from mindgap.models.own_path.runs import FileChanges, Located, OwnRun, Sensitivity
+from mindgap.own_path.runs import FileChanges, Located, OwnRun, Sensitivity
 from mindgap.platforms.name import parse
 from mindgap.results.advice import _export_advice, advised
 from mindgap.results.rows import Row

@@ -17,19 +17,19 @@ from onnx import TensorProto, helper, numpy_helper
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Array, Graph, materialise_all
 from mindgap.graph.compare.reason import has
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.quantised_files import _numbers_by_name  # pyright: ignore[reportPrivateUsage]
 from mindgap.judge.quantised import quantised_values
-from mindgap.models.capture import capture
-from mindgap.models.corpus import Program, open_source
-from mindgap.models.corpus.onnx_models.probing import write_probed
-from mindgap.models.corpus.source import SourceError
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.onnx_files.probing import write_probed
+from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
+from mindgap.sources import Program, open_source
+from mindgap.sources.source import SourceError
 from oracle.bench import Bench
 
 NPU = parse("onnxruntime/qnn")

@@ -16,19 +16,19 @@ from mindgap.graph import Array, Graph, MindgapError
 from mindgap.graph.compare.culprit import OperatorCulprit
 from mindgap.graph.compare.reason import has
 from mindgap.graph.compare.verdict import Fault
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.pipeline.model_files import is_steps_off
 from mindgap.judge.pipeline.own_path import with_own_path
 from mindgap.judge.pipeline.quantised_files import _numbers_by_result, _of_declared_form  # pyright: ignore[reportPrivateUsage]
-from mindgap.models.capture import capture
-from mindgap.models.corpus.tflite_models.model import read_tflite
-from mindgap.models.corpus.tflite_models.probing import write_probed
-from mindgap.models.corpus.tflite_models.translation import translated
-from mindgap.models.corpus.translated_model import TranslatedModel
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
+from mindgap.sources.translated_model import TranslatedModel
+from mindgap.tflite_files.model import read_tflite
+from mindgap.tflite_files.probing import write_probed
+from mindgap.tflite_files.translation import translated
 from own_path.test_quantised_files import executed
 
 XNNPACK, PLAIN, REFERENCE = (

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import nn
 
-from mindgap.models.own_path.program_run import FlatProgram, run_eagerly, run_twice
-from mindgap.models.own_path.search import first_part
-from mindgap.models.own_path.state import State, as_it_was
+from mindgap.own_path.program_run import FlatProgram, run_eagerly, run_twice
+from mindgap.own_path.search import first_part
+from mindgap.own_path.state import State, as_it_was
 from mindgap.platforms.script_runner import ScriptRunner
 
 

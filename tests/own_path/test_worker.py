@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from mindgap.models.corpus import Built
-from mindgap.models.own_path.runners import program_runner_of, runner_json
-from mindgap.models.own_path.worker import Programs
+from mindgap.own_path.runners import program_runner_of, runner_json
+from mindgap.own_path.worker import Programs
 from mindgap.platforms.name import parse
 from mindgap.platforms.registry import find
+from mindgap.sources import Built
 
 X = torch.linspace(-1, 1, 6)
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from mindgap.graph.tensors import TensorStore
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.models.capture import capture
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome

@@ -12,7 +12,7 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, TensorStore, materialise_all
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 
 
 @functools.cache
@@ -37,7 +37,7 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
 
 def resnet18():
     """A network with in-place calls and batch-norm whose statistics are not trivial, which a swap would show."""
-    from mindgap.models.corpus.libraries import declare_operators
+    from mindgap.sources.libraries import declare_operators
 
     declare_operators()
     torchvision = pytest.importorskip("torchvision")
@@ -50,7 +50,7 @@ def resnet18():
 
 
 def vit():
-    from mindgap.models.corpus.libraries import declare_operators
+    from mindgap.sources.libraries import declare_operators
 
     declare_operators()
     timm = pytest.importorskip("timm")
@@ -60,7 +60,7 @@ def vit():
 
 
 def bert():
-    from mindgap.models.corpus.libraries import declare_operators
+    from mindgap.sources.libraries import declare_operators
 
     declare_operators()
     transformers = pytest.importorskip("transformers")

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 from cli.command_line import mindgap
 from mindgap.graph.compare.culprit import DtypePolicy
 from mindgap.judge.pipeline.model_files import policy_of_operands, products_with_integers
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.name import parse
 from mindgap.platforms.onnxruntime import backend as onnxruntime_backend
 from mindgap.platforms.openvino.backend import properties

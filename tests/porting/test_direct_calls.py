@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from mindgap.graph import MindgapError
-from mindgap.models.corpus.program import Built
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
-from mindgap.models.own_path.program_run import function_of
+from mindgap.own_path.program_run import function_of
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.script import runner_on_cpu
 from mindgap.platforms.registry import canonical
 from mindgap.platforms.script_runner import ScriptRunner, call_apart, read_runner
+from mindgap.sources.program import Built
+from mindgap.sources.weights.tensor_registry import TensorRegistry
 from mindgap_studies.porting_runs.call_times import hold_on_one_processor, seconds_in_turn
 from mindgap_studies.porting_runs.direct_calls import EagerTarget, bare_call, measured
 from mindgap_studies.porting_runs.direct_client import device_of

@@ -10,8 +10,8 @@ from torch import nn
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import Array, Graph, materialise_all
+from mindgap.graph_capture import capture
 from mindgap.judge.quantised import examine_quantised, quantised_values
-from mindgap.models.capture import capture
 
 OPS = torch.ops.quantized_decomposed
 

@@ -15,8 +15,8 @@ from mindgap.findings.reduction.condition import TriggerCondition, condition_of
 from mindgap.findings.reduction.specification import specified_in_worker
 from mindgap.findings.reduction.symptom import check_of, symptom_of
 from mindgap.graph import Graph, Input, Normal, TensorStore, Uniform, materialise, validate
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.models.capture import capture
 from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 

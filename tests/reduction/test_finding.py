@@ -17,8 +17,8 @@ from mindgap.findings.reduction.finding import ReducedFinding, reduce_finding
 from mindgap.findings.reduction.reproducer import is_the_failure, report, stable_part, verify
 from mindgap.findings.reduction.symptom import symptom_of
 from mindgap.graph import Graph, load
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.models.capture import capture
 from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
 

@@ -16,8 +16,8 @@ from mindgap.findings.script.form import FAULT, NO_FAULT, ScriptForm, script_sou
 from mindgap.findings.script.script_platform import ScriptPlatform
 from mindgap.findings.script.short import ShownCase, with_cases
 from mindgap.graph import Constant, Graph, GraphError, Input, Node, Ref, TensorSpec, TensorStore
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.models.capture import capture
 from mindgap.platforms.name import parse
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome

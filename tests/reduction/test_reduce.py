@@ -13,7 +13,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.findings.reduction import Answer, ReductionLimits, reduce, simplicity
 from mindgap.findings.reduction.passes import find_integer
 from mindgap.graph import Constant, Graph, GraphError, TensorStore, materialise, materialise_all, operands, validate
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 
 
 def run(graph: Graph, store: TensorStore) -> list[torch.Tensor]:

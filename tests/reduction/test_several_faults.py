@@ -9,8 +9,8 @@ import torch
 
 from mindgap.findings.reduction import ReductionLimits
 from mindgap.findings.reduction.finding import reduce_finding
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.models.capture import capture
 from mindgap.platforms.name import parse
 
 FAULT = '[[fault]]\nkind = "wrong_element"\nadd = 0.5\nwhen = {{ op = "aten.{}*" }}\n'

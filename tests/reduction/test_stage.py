@@ -17,8 +17,8 @@ import torch
 from mindgap.findings.reduction.stage import StageAtFault, StageRuns, stage_at_fault
 from mindgap.findings.script.script_platform import ScriptPlatform, runner_of
 from mindgap.graph import Graph, TensorStore
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.models.capture import capture
 from mindgap.platforms.environments.installation import adopt, create
 from mindgap.platforms.name import parse
 from mindgap.platforms.onnx.stages import onnxruntime_stage, provider_stage

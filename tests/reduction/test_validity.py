@@ -12,7 +12,7 @@ import torch
 from mindgap.findings.reduction import Answer, reduce
 from mindgap.findings.reduction.validity import Validity, refusal
 from mindgap.graph import Graph, TensorStore, materialise_all
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 
 A = torch.ops.aten
 SPD = torch.eye(3) + 0.1
@@ -67,7 +67,7 @@ def ctc(label: int, length: int) -> Callable[..., Any]:
         (ctc(1, 3), torch.randn(2, 1, 4), "target_lengths is larger than input_lengths"),
     ],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore::mindgap.models.capture.errors.UnprovenCapture")  # some read what no input holds
+@pytest.mark.filterwarnings("ignore::mindgap.graph_capture.errors.UnprovenCapture")  # some read what no input holds
 def test_demands_that_eager_does_not_check(
     program: Callable[..., Any], argument: torch.Tensor, reason: str, tmp_path: Path
 ) -> None:

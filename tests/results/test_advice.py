@@ -13,7 +13,7 @@ from mindgap.findings.allowed import mark_allowed
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.culprit import DtypePolicy, culprit_of
 from mindgap.graph.compare.verdict import Fault
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.platforms.name import parse
 from mindgap.results.advice import advised
 from mindgap.results.rows import OwnPath, Row

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from mindgap.graph_capture import capture
 from mindgap.judge.trace.roles import value_difference
-from mindgap.models.capture import capture
 from mindgap.results.drawn_graph import AFTER, BEFORE, MOST_AROUND, around, drawn_nodes, submodule_nodes
 
 

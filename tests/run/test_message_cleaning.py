@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mindgap.models.sources.client import users_line
 from mindgap.run.message_cleaning import shortened_paths, telling_lines
 from mindgap.run.source_files import PACKAGE
+from mindgap.source_worker.client import users_line
 
 #: Printed by a worker that OpenVINO 2026.4.1 ended, shortened; and a warning that may say why.
 PRINTED = f"""\

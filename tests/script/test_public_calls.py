@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from mindgap.findings.script.literals import argument
 from mindgap.findings.script.public_calls import Call, PublicCall, public_call, visit_calls
 from mindgap.graph import Arg, TensorStore, materialise_all
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 
 X = torch.rand(2, 4, 6, 6) + 0.1
 INDEX = torch.tensor([0, 1])
@@ -126,7 +126,7 @@ def test_a_caller_that_takes_places_gets_no_call_that_needs_more(tmp_path: Path)
         (lambda x: F.dropout(x, 0.3), ""),
     ],
 )  # fmt: skip
-@pytest.mark.filterwarnings("ignore::mindgap.models.capture.errors.UnprovenCapture")  # some read what no input holds
+@pytest.mark.filterwarnings("ignore::mindgap.graph_capture.errors.UnprovenCapture")  # some read what no input holds
 def test_why_no_public_function_makes_a_call(program: Callable[..., Any], reason: str, tmp_path: Path) -> None:
     tensors = TensorStore(tmp_path)
     graph = capture(program, (X,), tensors=tensors, verify=False)

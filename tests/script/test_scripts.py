@@ -16,7 +16,7 @@ from mindgap.findings.script.script_platform import ScriptPlatform
 from mindgap.findings.script.short import ShownCase, short_script, with_cases
 from mindgap.graph import Graph, Normal, Ref, materialise_all
 from mindgap.graph.compare.digest import digest_array
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.platforms.name import parse
 from mindgap.platforms.registry import environment, find
 from script.programs import calls, gradients, layouts, literals, node, normal, of_recipe, recipes, spec

@@ -12,7 +12,7 @@ import torch
 
 from mindgap.graph import materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.platforms.protocol import Unsupported
 from mindgap_campaign.faulty.schema import Faults, read_faults
 from mindgap_campaign.selftest.ground_truth import Effect, GroundTruth

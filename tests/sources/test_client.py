@@ -14,9 +14,9 @@ from onnx import helper
 
 from corpus.onnx_models.test_file import saved, value
 from mindgap.graph import Graph, MindgapError, TensorStore, digest
-from mindgap.models.sources.client import FileUntranslated, ProgramRefused, SourceClient
 from mindgap.platforms.environments import EnvironmentProblem
 from mindgap.platforms.environments.installation import adopt
+from mindgap.source_worker.client import FileUntranslated, ProgramRefused, SourceClient
 
 MODELS = """
 import ctypes, os, sys, torch

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.models.own_path.program_run import FlatProgram
+from mindgap.own_path.program_run import FlatProgram
 from mindgap_surveys.support.node_times import PROFILED, NodeTime, node_times, nodes_of
 
 PROGRAM = """import torch

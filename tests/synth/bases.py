@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from mindgap.graph import Constant, Graph, Input, Node, Recipe, Ref, Role, TensorSpec
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 
 
 class Convolutions(nn.Module):

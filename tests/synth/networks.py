@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mindgap.graph import Graph
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap_campaign.synth.regions.cut import RegionCut, cut, cut_of
 from mindgap_campaign.synth.regions.prepared import prepare_graph
 from mindgap_campaign.synth.regions.region import Region

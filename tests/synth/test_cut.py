@@ -12,7 +12,7 @@ import torch
 from mindgap.aten.tape import Tape, clone_strided
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, GraphError, Ref, digest, materialise_all, operands, validate
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap_campaign.synth.regions.cut import RegionCut, cut, cut_of
 from mindgap_campaign.synth.regions.prepared import PreparedGraph, prepare_graph, usable
 from synth.bases import all_bases, border, call, floats

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from mindgap.graph import MindgapError
-from mindgap.models.sources.preprocessing import Preprocessing, preprocessing_of
+from mindgap.source_worker.preprocessing import Preprocessing, preprocessing_of
 from mindgap_studies.task_runs.dataset_client import DatasetClient, DatasetFacts
 from mindgap_studies.task_runs.datasets import Dataset, EndOfDataset, open_dataset, read_example
 from mindgap_studies.task_runs.images import InputForm, Pixels, UnreadableExample, picture_of

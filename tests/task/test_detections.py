@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from mindgap.graph import default_tensor_store
+from mindgap.graph_capture import capture
 from mindgap.judge.oracle import FEW
-from mindgap.models.capture import capture
 from mindgap.platforms.pytorch.eager import CPU
 from mindgap.run.local import run_job
 from mindgap.run.outcome import Job, Outcome

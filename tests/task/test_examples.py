@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 
 FOLDER = Path(__file__).parents[2] / "examples" / "task"
 

@@ -13,7 +13,7 @@ import torch
 
 from mindgap.cli.streams import Exit
 from mindgap.graph import default_tensor_store
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap_studies.cli.study_task import _status
 from mindgap_studies.cli.study_task_tables import print_task
 from mindgap_studies.report.task_page import task_page

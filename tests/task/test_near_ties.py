@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mindgap.graph import default_tensor_store
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap_studies.task_runs.columns import ModelForm
 from mindgap_studies.task_runs.near_ties import exact_outputs, near_tie
 

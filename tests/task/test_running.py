@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from mindgap.graph import MindgapError
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.results.store import Store
 from mindgap_studies import records
 from mindgap_studies.report.task_page import task_page

@@ -12,10 +12,10 @@ import torch
 from mindgap.cli.tables import print_report
 from mindgap.graph.compare.verdict import Contradiction
 from mindgap.graph.tensors import TensorStore
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.trace.contradictions import contradictions
 from mindgap.judge.trace.subgraphs import Array
-from mindgap.models.capture import capture
 from mindgap.platforms.name import CPU_EAGER, parse
 from mindgap.report.page import html_page
 from mindgap.results.from_store import report_of

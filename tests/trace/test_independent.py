@@ -3,9 +3,9 @@
 import torch
 import torch.nn.functional as F
 
+from mindgap.graph_capture import capture
 from mindgap.judge.oracle import Oracle
 from mindgap.judge.trace.independent import second_opinion
-from mindgap.models.capture import capture
 
 
 def _opinion(program, *args):

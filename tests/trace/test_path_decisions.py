@@ -16,11 +16,11 @@ from mindgap.cli.tables import print_report
 from mindgap.graph import Graph, materialise_all
 from mindgap.graph.compare.verdict import OtherDecision
 from mindgap.graph.tensors import TensorStore
+from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.judge.trace.judge import Judge
 from mindgap.judge.trace.judgement import Judgement
 from mindgap.judge.trace.subgraphs import Array
-from mindgap.models.capture import capture
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.report.page import html_page
 from mindgap.results.from_store import report_of

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mindgap.graph import TensorStore
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap.workflows.diff import Row, RunSettings, Subject, diff_many
 
 X = torch.linspace(-2.0, 2.0, 12).reshape(3, 4)

@@ -34,9 +34,9 @@ from mindgap.cli.tables import print_report
 from mindgap.findings.allowed import all_allowed, mark_allowed
 from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError, default_tensor_store
-from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.own_path.runners import check_file
-from mindgap.models.own_path.sizes import parse_sizes
+from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.runners import check_file
+from mindgap.own_path.sizes import parse_sizes
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.report.junit import Decision, fails_if_not_finite, no_decision

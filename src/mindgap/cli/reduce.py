@@ -15,13 +15,13 @@ from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.graph.compare.metrics import distance
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.own_path.sizes import FAR
-from mindgap.models.sources.client import FileUntranslated
+from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.sizes import FAR
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Row
 from mindgap.results.settings import DEADLINE_S, RunSettings
+from mindgap.source_worker.client import FileUntranslated
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap.workflows.diff.subject import Subject
 

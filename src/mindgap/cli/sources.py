@@ -14,11 +14,11 @@ import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.graph import Array, Graph, MindgapError, TensorStore
-from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns
-from mindgap.models.sources.client import OpenedSource, SourceClient
+from mindgap.own_path.client import OwnPathClient
+from mindgap.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns
 from mindgap.platforms.environments import find
 from mindgap.platforms.name import PlatformName
+from mindgap.source_worker.client import OpenedSource, SourceClient
 from mindgap.workflows.diff import Subject
 from mindgap.workflows.diff.subject import FloatModel
 

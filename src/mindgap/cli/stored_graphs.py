@@ -60,7 +60,7 @@ def _number(source: str, options: dict[str, str], name: str) -> int:
 
 
 def _catalogued(directory: Path, limit: int, of: str, tensors: TensorStore) -> Iterator[Subject]:
-    from mindgap.models.catalogue import Catalogue
+    from mindgap.results.catalogue import Catalogue
 
     catalogue = Catalogue(directory)
     entries = catalogue.entries("status = 'captured' AND pass = ?", [of])

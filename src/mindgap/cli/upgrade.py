@@ -19,7 +19,7 @@ from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.upgrade_outputs import json_text, page, print_upgrade, write_junit
 from mindgap.findings.known import load_known
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
-from mindgap.models.own_path.client import OwnPathClient
+from mindgap.own_path.client import OwnPathClient
 from mindgap.platforms.environments import find
 from mindgap.results.run_record import opened_store
 from mindgap.results.settings import DEADLINE_S

@@ -36,7 +36,7 @@ PRELOADED: Final = (
     "mindgap.platforms.pytorch.device.settings",
     "mindgap.platforms.pytorch.execution.eager_executable",
     "mindgap.platforms.pytorch.compilation.compiled",
-    "mindgap.models.corpus",
+    "mindgap.sources",
 )
 #: A message's bytes at most.
 LONGEST: Final = 1 << 16

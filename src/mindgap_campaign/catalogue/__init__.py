@@ -6,7 +6,7 @@ Each model is built in a worker process. A model that hangs, crashes, prints or 
 only. Must not know: platforms, verdicts.
 """
 
-from mindgap.models.catalogue import PASSES, Catalogue, Entry, Pass
+from mindgap.results.catalogue import PASSES, Catalogue, Entry, Pass
 from mindgap_campaign.catalogue.builder import BuildProgress, CapturePlace, ModelLimits, build
 from mindgap_campaign.catalogue.integrity import DamagedGraph, damaged_graphs
 from mindgap_campaign.catalogue.stats import CatalogueStats, stats_of

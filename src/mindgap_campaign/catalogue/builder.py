@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Protocol
 
 from mindgap.graph import MindgapError
-from mindgap.models.catalogue import PASSES, Catalogue, Pass
+from mindgap.results.catalogue import PASSES, Catalogue, Pass
 from mindgap.results.store import Writer
 from mindgap.run.failure_signature import signature
 from mindgap_campaign.catalogue.capture_client import CaptureClient, ModelLimits, Wanted, WorkerDied
@@ -283,7 +283,7 @@ def is_new(known: Mapping[tuple[str, str], tuple[str, str]], name: str, structur
 
 
 def _scheme(text: str) -> str:
-    from mindgap.models.corpus.source import SourceError, parse
+    from mindgap.sources.source import SourceError, parse
 
     try:
         return parse(text).scheme

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mindgap.graph import MindgapError, Stored, TensorSpec, TensorStore, materialise
-from mindgap.models.catalogue import Catalogue
+from mindgap.results.catalogue import Catalogue
 
 #: Told (done, total) graphs.
 OnChecked = Callable[[int, int], None]

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from mindgap.graph import MindgapError
-from mindgap.models.catalogue import Catalogue
+from mindgap.results.catalogue import Catalogue
 from mindgap_campaign.catalogue.integrity import DamagedGraph, OnChecked, damaged_graphs
 
 #: The three ways to call two graphs the same, from coarse to fine, and the column of each.

@@ -1,7 +1,7 @@
 """Captures the programs of a catalogue in a worker process: the source service, where the parent decides by a graph's
 structure whether it is proven and sent.
 
-Messages, beside those of `mindgap.models.sources.worker`:
+Messages, beside those of `mindgap.source_worker.worker`:
 
 parent → worker   list      a pattern of sources
                   open      also the limit of the model's parameters; the sources that are open are dropped
@@ -38,18 +38,18 @@ from mindgap.graph import (
     stored_keys,
     structure_digest,
 )
-from mindgap.models.sources.worker import Sources, answering
 from mindgap.run.channel import Frame
 from mindgap.run.server import Answer, Channel, Service
+from mindgap.source_worker.worker import Sources, answering
 
 if TYPE_CHECKING:
-    from mindgap.models.corpus import Captured, Program
+    from mindgap.sources import Captured, Program
 
 
 def capture_service(channel: Channel, tensors: str) -> Service:
     """Opens sources, one at a time, and captures their programs. `tensors`: where tensors too big for a graph's bytes
     go."""
-    importlib.import_module("mindgap.models.corpus")
+    importlib.import_module("mindgap.sources")
     capturer = _Capturer(channel, TensorStore(tensors))
     answers = {"list": capturer.matching, "open": capturer.open, "capture": capturer.capture}
     return Service({kind: _measured(answering(answer)) for kind, answer in answers.items()})
@@ -63,13 +63,13 @@ class _Capturer:
 
     def matching(self, header: Mapping[str, Any]) -> Answer:
         """Lists the sources that match a pattern."""
-        from mindgap.models.corpus.patterns import expand
+        from mindgap.sources.patterns import expand
 
         return {"kind": "listed", "sources": expand(header["source"])}, ()
 
     def open(self, header: Mapping[str, Any]) -> Answer:
         """Opens a source, unless its model has too many parameters."""
-        from mindgap.models.corpus.patterns import parameters_of
+        from mindgap.sources.patterns import parameters_of
 
         self._sources.opened.clear()
         gc.collect()
@@ -102,7 +102,7 @@ class _Capturer:
 
 def _captured(one: Program | Captured, name: str, store: TensorStore, channel: Channel) -> Answer:
     """Captures a pass of a program. Returns the counts of the graph, and its bytes if the parent wants them."""
-    from mindgap.models.corpus import Captured, captured_graph
+    from mindgap.sources import Captured, captured_graph
 
     # Under the keys that they have on disk, so that the digest is that of the graph that is sent.
     pending = PendingTensors(store)
@@ -132,8 +132,8 @@ def _captured(one: Program | Captured, name: str, store: TensorStore, channel: C
 
 
 def _program_graph(program: Program, name: str, tensors: TensorStore, traced: _TraceAnswer) -> Graph:
-    from mindgap.models.capture.errors import UnprovenCapture
-    from mindgap.models.corpus import capture_built
+    from mindgap.graph_capture.errors import UnprovenCapture
+    from mindgap.sources import capture_built
 
     built = program.make()
     with warnings.catch_warnings(record=True) as caught:

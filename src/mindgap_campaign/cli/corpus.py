@@ -65,7 +65,7 @@ def build(
 
     Example: mindgap corpus build out/catalogue 'timm:resnet*' 'transformers:*' --pass backward
     """
-    from mindgap.models.corpus.patterns import EVERYTHING
+    from mindgap.sources.patterns import EVERYTHING
     from mindgap_campaign.catalogue import Catalogue, ModelLimits, build as build_catalogue
 
     check_directory("CATALOGUE", directory)

@@ -16,9 +16,9 @@ from mindgap.cli.sources import subjects
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.graph import default_tensor_store
-from mindgap.models.own_path.client import OwnPathClient
-from mindgap.models.sources.client import SourceClient
+from mindgap.own_path.client import OwnPathClient
 from mindgap.results.store import Store
+from mindgap.source_worker.client import SourceClient
 from mindgap.workflows.diff import RunSettings, diff_many
 from mindgap_campaign.cli.campaign import begin_or_resume
 from mindgap_campaign.cli.campaign_reduce import reduce
@@ -98,7 +98,7 @@ def _models(output: Path, jobs: int | None, out: TextIO) -> Report:
 
     The program goes the way of the platforms' users too; the models, which take longer to export, do not.
     """
-    from mindgap.models.corpus.demo import DEMO_MODELS, DEMO_PROGRAM
+    from mindgap.sources.demo import DEMO_MODELS, DEMO_PROGRAM
 
     make_directory(output)
     program = output / DEMO_PROGRAM.name
@@ -129,7 +129,7 @@ def _models(output: Path, jobs: int | None, out: TextIO) -> Report:
 
 def _campaign(output: Path, jobs: int) -> int:
     """Runs variants of operator samples on the runtimes. Returns the number of findings."""
-    from mindgap.models.corpus.demo import DEMO_OPERATORS
+    from mindgap.sources.demo import DEMO_OPERATORS
     from mindgap_campaign.catalogue import Catalogue, build
 
     complain("2 of 3: a campaign: variants of PyTorch's samples of pooling, padding, normalisation and others")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mindgap.graph import MindgapError, TensorStore, decode, stored_keys
-from mindgap.models.catalogue import Catalogue, Pass
+from mindgap.results.catalogue import Catalogue, Pass
 from mindgap_campaign.catalogue.builder import BuildSession, CaptureAnswers, ModelLimits, is_new, library_versions
 from mindgap_campaign.catalogue.capture_client import CaptureClient, Wanted, WorkerDied
 from mindgap_campaign.cluster import SHUTDOWN_S
@@ -85,7 +85,7 @@ class SourceFile:
 
 def files_of(source: str) -> list[SourceFile]:
     """Returns the files and folders of this machine that a source names."""
-    from mindgap.models.corpus.source import SourceError, parse
+    from mindgap.sources.source import SourceError, parse
 
     try:
         parsed = parse(source)

@@ -11,8 +11,8 @@ import torch
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import capture
-from mindgap.models.corpus.opening import capture_source
+from mindgap.graph_capture import capture
+from mindgap.sources.opening import capture_source
 from mindgap_campaign.selftest.programs import PROGRAMS
 
 _QUICK: Final = (

@@ -21,8 +21,8 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S, RunSettings
 
 if TYPE_CHECKING:
-    from mindgap.models.sources.client import SourceClient
     from mindgap.results.rows import Report, Row
+    from mindgap.source_worker.client import SourceClient
     from mindgap.workflows.diff import Subject
     from mindgap_surveys.support.node_times import NodeTime
     from mindgap_surveys.support.operator_times import OperatorTimes

@@ -15,10 +15,10 @@ from mindgap.cli.progress import counting
 from mindgap.cli.sources import only_program, source_client, with_options
 from mindgap.cli.streams import Exit, complain, result_stream
 from mindgap.graph import MindgapError, default_tensor_store
-from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S
 from mindgap.results.store import Store
+from mindgap.source_worker.client import OpenedSource, SourceClient
 from mindgap_studies.cli.study_task_tables import print_task
 from mindgap_studies.cli.table_files import write_tables
 from mindgap_studies.results.predictions import TaskResult

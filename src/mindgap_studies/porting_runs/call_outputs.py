@@ -17,7 +17,7 @@ _TOLERANCES: Final = {
 }  # fmt: skip
 _TOLERANCE: Final = (1.3e-6, 1e-5)
 #: Differences up to so many times what eight units in the last place of the arguments move are not findings, as in
-#: `models.own_path`.
+#: `own_path`.
 _MOVED: Final = 16
 #: Results that are so many times as far from float64 as the source's worst element are not findings.
 _AS_EXACT: Final = 4

@@ -8,7 +8,7 @@ Messages:
 
 parent → worker   measure   the source of a sample, and the target's runner (`platforms.script_runner`)
 worker → parent   measured  seconds of first and later calls on both sides
-                  failed    as of `models.sources.worker`
+                  failed    as of `source_worker.worker`
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
-from mindgap.models.own_path.worker import opened_program, prepared_answer, requested_runner
-from mindgap.models.sources.worker import answering
+from mindgap.own_path.worker import opened_program, prepared_answer, requested_runner
 from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.run.server import Answer, Channel, Service
+from mindgap.source_worker.worker import answering
 from mindgap_studies.porting_runs.call_times import clock_of, hold_on_one_processor, seconds_in_turn, seconds_of
 
 if TYPE_CHECKING:
     import torch
 
-    from mindgap.models.corpus import Built
+    from mindgap.sources import Built
 
 #: Goes to the target before anything is measured: exporters import what they need with their first program.
 _WARM_UP: Final = "ops:sinh#0"
@@ -47,7 +47,7 @@ def direct_calls_service(_: Channel, processor: int) -> Service:
     from mindgap.aten.torch_private.operator_tests import call_without_seeds
 
     torch.set_num_threads(1)
-    importlib.import_module("mindgap.models.corpus")
+    importlib.import_module("mindgap.sources")
     call_without_seeds()
     warnings.simplefilter("ignore")
     return Service({"measure": answering(prepared_answer(_Measuring().measure))})
@@ -96,7 +96,7 @@ class _ExportedTarget:
     """What a runner makes of a program."""
 
     def __init__(self, built: Built, call: partial[Any], runner: ScriptRunner) -> None:
-        from mindgap.models.own_path.program_run import FlatProgram, function_of
+        from mindgap.own_path.program_run import FlatProgram, function_of
 
         self._prepare: Callable[..., Any] = function_of(runner)
         if "torch.compile(" in runner.run:

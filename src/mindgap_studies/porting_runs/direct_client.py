@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
-from mindgap.models.own_path.runners import program_runner_of, runner_json
+from mindgap.own_path.runners import program_runner_of, runner_json
 from mindgap.platforms.environments import Environment
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import BackendInEnvironment, declared

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.graph.compare.reason import has
-from mindgap.models.sources.client import OpenedSource, SourceClient
 from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.listing import PlatformInfo, list_platforms
 from mindgap.platforms.name import PlatformName, recorded
@@ -25,6 +24,7 @@ from mindgap.platforms.registry import canonical
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.message_cleaning import shortened_paths
+from mindgap.source_worker.client import OpenedSource, SourceClient
 from mindgap.workflows.diff import Session, Subject
 from mindgap_studies.porting_runs.direct_client import DirectCalls, NotMeasured, runner_of
 from mindgap_studies.porting_runs.framework_modes import functions_of, reason_of, uses_of_public

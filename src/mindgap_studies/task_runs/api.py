@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store, digest
-from mindgap.models.own_path.client import OwnPathClient
+from mindgap.own_path.client import OwnPathClient
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.store import Store

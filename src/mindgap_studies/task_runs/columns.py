@@ -11,7 +11,7 @@ import numpy as np
 from mindgap.graph import Array, Graph, MindgapError, TensorStore, materialise_all, numpy_dtype
 from mindgap.graph.spec import TensorSpec
 from mindgap.judge.trace.side_values import reason_of
-from mindgap.models.own_path.client import OwnPathClient
+from mindgap.own_path.client import OwnPathClient
 from mindgap.platforms.name import parse
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Array, MindgapError
-from mindgap.models.sources.client import users_line
 from mindgap.run.channel import Frame
 from mindgap.run.message import WorkerFailed
 from mindgap.run.process import RequestLimits
 from mindgap.run.worker_client import WorkerClient, WorkerStart
+from mindgap.source_worker.client import users_line
 from mindgap_studies.results.predictions import Task, Truth
 from mindgap_studies.task_runs.images import InputForm, Pixels
 

@@ -9,7 +9,7 @@ worker → parent   opened  the task, the number of examples where known, names 
                   read    for each example its number, labels and boxes, or why it cannot be read; `ended`; the inputs,
                           stacked, of those that can
                   skipped
-                  failed  as of `models.sources.worker`
+                  failed  as of `source_worker.worker`
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from mindgap.models.sources.preprocessing import preprocessing_from
-from mindgap.models.sources.worker import answering
 from mindgap.run.server import Answer, Channel, Service
+from mindgap.source_worker.preprocessing import preprocessing_from
+from mindgap.source_worker.worker import answering
 from mindgap_studies.task_runs.datasets import (
     Dataset,
     DatasetExample,

@@ -199,7 +199,7 @@ class Dataset:
         except MindgapError:
             raise
         except (Exception, SystemExit) as error:
-            from mindgap.models.capture.origin import user_line_of
+            from mindgap.graph_capture.origin import user_line_of
 
             line = user_line_of(error.__traceback__)
             raise MindgapError(

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Array, MindgapError
-from mindgap.models.own_path.client import OwnPathClient
+from mindgap.own_path.client import OwnPathClient
 from mindgap.platforms.name import PlatformName, parse
 
 #: What runs the file on the other side: the runtime whose quantiser writes such files.

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Array, MindgapError
-from mindgap.models.sources.preprocessing import Preprocessing
+from mindgap.source_worker.preprocessing import Preprocessing
 
 IMAGE_SUFFIXES: Final = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
 

@@ -16,7 +16,7 @@ def opener(scheme: str, rest: str, text: str) -> Callable[[], Any]:
         return lambda: _torchvision_dataset(rest)
     if scheme == "hf":
         return lambda: _saved_dataset(rest)
-    from mindgap.models.corpus.files.user_code import load_callable
+    from mindgap.sources.files.user_code import load_callable
 
     return load_callable(text)
 

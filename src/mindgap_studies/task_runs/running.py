@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 
 from mindgap.graph import Array, MindgapError
-from mindgap.models.own_path.client import OwnPathClient
+from mindgap.own_path.client import OwnPathClient
 from mindgap.run.pool import WorkerPool
 from mindgap_studies.results.predictions import ComparedForm, Prediction, Task, TaskResult, Truth
 from mindgap_studies.task_runs.columns import ColumnFailed, ColumnRunner, ModelForm, filled

@@ -183,7 +183,7 @@ def _surveyed(
 ) -> SurveyResult:  # fmt: skip
     """Runs the survey. Raises `MindgapError` if no platform could be surveyed."""
     from mindgap.graph.tensors import home
-    from mindgap.models.catalogue import Catalogue
+    from mindgap.results.catalogue import Catalogue
     from mindgap.results.store import Store
     from mindgap_surveys.support.probe_file import probe_set
     from mindgap_surveys.support.survey import nothing_asked, stored_survey, survey_platforms

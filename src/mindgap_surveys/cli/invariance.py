@@ -15,10 +15,10 @@ from mindgap.cli.sources import CaptureEnv, only_program, source_client, with_op
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.trace import json_text
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
-from mindgap.models.sources.client import GeneratedText, OpenedSource, SourceClient
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import canonical
 from mindgap.results.settings import DEADLINE_S
+from mindgap.source_worker.client import GeneratedText, OpenedSource, SourceClient
 from mindgap_surveys.cli.answer_outputs import AnswerFiles, StoreOption, status_of_answers
 from mindgap_surveys.cli.endpoint import EndpointOptions, ask_server, is_endpoint
 from mindgap_surveys.cli.invariance_text import answer_rows, more_sections, print_invariance

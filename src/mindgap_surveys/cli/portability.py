@@ -25,7 +25,7 @@ from mindgap.results.settings import RunSettings
 from mindgap_surveys.support.code_scan import CallForm, CodeScan, Place, scan
 
 if TYPE_CHECKING:
-    from mindgap.models.sources.client import SourceClient
+    from mindgap.source_worker.client import SourceClient
     from mindgap.workflows.diff import Subject
     from mindgap_surveys.support.portability import FunctionUse, LeftOut, Ported
 
@@ -104,7 +104,7 @@ def _ported(
     """Scans the code and tries what it uses, and the calls of programs. Returns also the programs that were refused,
     and why, and the calls of programs that are not tried. Raises `MindgapError` where nothing could be tried."""
     from mindgap.graph.tensors import default_tensor_store
-    from mindgap.models.own_path.client import OwnPathClient
+    from mindgap.own_path.client import OwnPathClient
     from mindgap.workflows.diff import diff_many
     from mindgap_surveys.support.portability import ported_functions, without_answer
     from mindgap_zoo.operator_samples.public_names import draws_random, sources_of

@@ -97,7 +97,7 @@ def repeats(
     files.check()
     budget_s = None if budget is None else budget_left("--budget", budget)
     # Imported late: other commands need no PyTorch.
-    from mindgap.models.capture.errors import CaptureError
+    from mindgap.graph_capture.errors import CaptureError
     from mindgap_surveys.decoding.operator_repeats import RepeatLimits, chosen, repeat_operators
     from mindgap_zoo.operator_samples.accumulating import CALLS
 

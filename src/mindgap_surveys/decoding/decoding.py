@@ -15,15 +15,15 @@ import numpy as np
 
 from mindgap.graph import Array, Graph, MindgapError, TensorStore, materialise
 from mindgap.judge.trace.side_values import reason_of
-from mindgap.models.sources.client import GeneratedText
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap.source_worker.client import GeneratedText
 from mindgap_surveys.decoding.answer_judge import Answer, AnswerJudge, AnswerVerdict, Condition, digests
 
 #: Captures one call of the model, with a number of tokens and a number of tokens in its cache. Inputs, in order: tokens
 #: and attention mask and positions, int64 [1, T], [1, C + T], [1, T]; keys and values of each layer, [1, heads, C,
-#: width]. Outputs: logits, [1, T, vocabulary]; keys and values of all C + T tokens (`models.corpus.cached_decoding`).
+#: width]. Outputs: logits, [1, T, vocabulary]; keys and values of all C + T tokens (`sources.cached_decoding`).
 CallOf = Callable[[int, int], Graph]
 
 #: Padding tokens at a side, and tokens in a chunk of a prompt.

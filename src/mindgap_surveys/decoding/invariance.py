@@ -20,11 +20,11 @@ import numpy as np
 
 from mindgap.graph import Array, Graph, MindgapError, TensorStore, default_tensor_store, materialise, materialise_all
 from mindgap.judge.trace.side_values import reason_of
-from mindgap.models.sources.client import GeneratedText
 from mindgap.platforms.name import CPU_EAGER, PlatformName, parse
 from mindgap.platforms.registry import canonical
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
+from mindgap.source_worker.client import GeneratedText
 from mindgap.workflows.diff.kernel_choice import KernelChoice, batch_axis, example_of, kernel_choices, kernel_map
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap_surveys.decoding.answer_judge import Answer, AnswerJudge, Condition, Question, digests

@@ -7,7 +7,7 @@ Messages:
 
 parent → worker   profile   a program's source, a platform of `PROFILED`, how many runs
 worker → parent   profiled  kinds of nodes with their number and seconds in a run
-                  failed    as of `models.sources.worker`
+                  failed    as of `source_worker.worker`
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
-from mindgap.models.sources.worker import answering
 from mindgap.run.message import WorkerFailed
 from mindgap.run.process import RequestLimits
 from mindgap.run.server import Answer, Channel, Service
 from mindgap.run.worker_client import WorkerClient, WorkerStart
+from mindgap.source_worker.worker import answering
 
 if TYPE_CHECKING:
-    from mindgap.models.own_path.program_run import FlatProgram
+    from mindgap.own_path.program_run import FlatProgram
 
 _SERVICE: Final = "mindgap_surveys.support.node_times:node_times_service"
 _START_S: Final = 120.0
@@ -84,7 +84,7 @@ def _measured_times(
 
 def node_times_service(_: Channel) -> Service:
     """Opens the service, in the worker."""
-    importlib.import_module("mindgap.models.corpus")
+    importlib.import_module("mindgap.sources")
     warnings.simplefilter("ignore")
     return Service({"profile": answering(_profile)})
 
@@ -92,8 +92,8 @@ def node_times_service(_: Channel) -> Service:
 def _profile(header: Mapping[str, Any]) -> Answer:
     import torch
 
-    from mindgap.models.own_path.program_run import FlatProgram
-    from mindgap.models.own_path.worker import opened_program
+    from mindgap.own_path.program_run import FlatProgram
+    from mindgap.own_path.worker import opened_program
 
     built = opened_program(header["source"])
     program = FlatProgram(built.program, built.args, built.kwargs)

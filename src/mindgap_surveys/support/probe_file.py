@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
-from mindgap.models.catalogue import Catalogue
 from mindgap.platforms.name import CPU_EAGER
+from mindgap.results.catalogue import Catalogue
 from mindgap.results.store.location import LocalLocation
 from mindgap.run.extensions import service
 from mindgap.run.pool import WorkerPool

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from mindgap.graph import Graph, MindgapError, TensorStore, decode, encode
-from mindgap.models.catalogue import Catalogue, Entry
 from mindgap.platforms.name import CPU_EAGER, PlatformName
+from mindgap.results.catalogue import Catalogue, Entry
 from mindgap.results.support_key import SCALAR, Key, key_of
 from mindgap.run.outcome import Job, Outcome
 from mindgap_surveys.support.call_forms import DTYPES, LAYOUTS, in_place, recast, relaid

@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.graph.operators.registry import traits
-from mindgap.models.capture import CaptureError
-from mindgap.models.corpus import Captured, capture_built, open_source
+from mindgap.graph_capture import CaptureError
 from mindgap.platforms.name import CPU_EAGER, PlatformName
 from mindgap.run.outcome import Job, Outcome
+from mindgap.sources import Captured, capture_built, open_source
 from mindgap_surveys.support.probe_file import PATH_TAKEN
 from mindgap_surveys.support.probes import OnProgress
 from mindgap_zoo.operator_samples.operators import run_sample, sample_database

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mindgap.graph import Graph, TensorStore
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 
 #: PyTorch's rule for an operator: `switched`: deterministic with the switch; `refused`: an error with the switch;
 #: `accumulates`: it is not on the list, and sums or multiplies many elements.

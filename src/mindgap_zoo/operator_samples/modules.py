@@ -16,13 +16,13 @@ import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from mindgap.aten.torch_private.operator_tests import module_descriptions
-from mindgap.models.corpus.libraries import stay_offline
-from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.sample_inputs import draw_samples, new_registry, round_inexact
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, parse, source_options, suggest
-from mindgap.models.corpus.weights.construction import construct
-from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.sources.libraries import stay_offline
+from mindgap.sources.program import Built, Program
+from mindgap.sources.sample_inputs import draw_samples, new_registry, round_inexact
+from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, parse, source_options, suggest
+from mindgap.sources.weights.construction import construct
+from mindgap.sources.weights.seeding import seed_statistics, seed_weights
+from mindgap.sources.weights.tensor_registry import TensorRegistry
 from mindgap_zoo.operator_samples.operators import chosen_numbers, one_program
 from mindgap_zoo.operator_samples.sample_call import Sample, sample_of
 

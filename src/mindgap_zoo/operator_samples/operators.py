@@ -14,11 +14,11 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.torch_private.operator_tests import operator_descriptions
-from mindgap.models.corpus.libraries import stay_offline
-from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.sample_inputs import draw_samples, new_registry, round_inexact
-from mindgap.models.corpus.source import Source, SourceError, one_line, parse, source_options, suggest
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.sources.libraries import stay_offline
+from mindgap.sources.program import Built, Program
+from mindgap.sources.sample_inputs import draw_samples, new_registry, round_inexact
+from mindgap.sources.source import Source, SourceError, one_line, parse, source_options, suggest
+from mindgap.sources.weights.tensor_registry import TensorRegistry
 from mindgap_zoo.operator_samples.sample_call import Sample, evenly_spaced, sample_of
 
 #: Samples that a name alone gives.

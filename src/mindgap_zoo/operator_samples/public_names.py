@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from mindgap.graph.operators.registry import traits
-from mindgap.models.corpus.source import SourceError
+from mindgap.sources.source import SourceError
 from mindgap_zoo.operator_samples import modules, operators
 from mindgap_zoo.operator_samples.sample_call import Sample, evenly_spaced
 from mindgap_zoo.operator_samples.signatures import Options, options_of, uses_only

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 from mindgap.aten.torch_private import modules
-from mindgap.models.corpus.program import Built
-from mindgap.models.corpus.source import SourceError
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.sources.program import Built
+from mindgap.sources.source import SourceError
+from mindgap.sources.weights.tensor_registry import TensorRegistry
 
 T = TypeVar("T")
 

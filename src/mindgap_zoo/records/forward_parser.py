@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.models.corpus.source import SourceError, one_line
+from mindgap.sources.source import SourceError, one_line
 from mindgap_zoo.records.allowed_targets import UnknownTarget
 from mindgap_zoo.records.recorded_calls import RecordedStep, check
 

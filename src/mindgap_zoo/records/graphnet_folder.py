@@ -14,9 +14,9 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, source_options
-from mindgap.models.corpus.type_guards import is_list, is_table
+from mindgap.sources.program import Built, Program
+from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options
+from mindgap.sources.type_guards import is_list, is_table
 from mindgap_zoo.records.forward_parser import read_forward
 from mindgap_zoo.records.parquet import build_record
 from mindgap_zoo.records.tensor_metadata import entries, read_meta

@@ -17,8 +17,8 @@ from torch.utils.flop_counter import flop_registry
 
 from mindgap.aten.torch_private.fake_tensors import FAKE_TENSOR_LOGGERS, FakeTensor, FakeTensorMode, TorchDispatchMode
 from mindgap.graph import DTYPES, numpy_dtype
-from mindgap.models.corpus.source import one_line
-from mindgap.models.corpus.type_guards import is_list, is_sequence, is_table, is_tuple
+from mindgap.sources.source import one_line
+from mindgap.sources.type_guards import is_list, is_sequence, is_table, is_tuple
 
 _log = logging.getLogger(__name__)
 

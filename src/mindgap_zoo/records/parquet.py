@@ -24,11 +24,11 @@ import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import GraphError, kind_of
-from mindgap.models.corpus.files.user_code import cast_floats
-from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
-from mindgap.models.corpus.type_guards import is_list, is_table
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap.sources.files.user_code import cast_floats
+from mindgap.sources.program import Built, Program
+from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
+from mindgap.sources.type_guards import is_list, is_table
+from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap_zoo.records import memory_budget as record_size
 from mindgap_zoo.records.allowed_targets import UnknownTarget
 from mindgap_zoo.records.memory_budget import MOST_DRAWN, OperationCount, TooLarge, inputs_bytes

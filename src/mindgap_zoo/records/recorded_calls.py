@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from mindgap.aten.torch_private.native_functions import VMAP_STEPS
-from mindgap.models.corpus.type_guards import is_list, is_sequence, is_slice, is_table, is_tuple
+from mindgap.sources.type_guards import is_list, is_sequence, is_slice, is_table, is_tuple
 from mindgap_zoo.records.allowed_targets import IGNORED, UnknownTarget, attribute, function, method
 from mindgap_zoo.records.memory_budget import MemoryBudget, check_plain, may_grow, silence_fake_tensor_log
 

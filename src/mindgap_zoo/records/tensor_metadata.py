@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mindgap.models.corpus.source import SourceError
-from mindgap.models.corpus.type_guards import is_list
+from mindgap.sources.source import SourceError
+from mindgap.sources.type_guards import is_list
 from mindgap_zoo.records.forward_parser import syntax_tree
 
 Fields = Mapping[str, Any]

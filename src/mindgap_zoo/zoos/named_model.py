@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions, source_options, suggest
+from mindgap.sources.program import Built, Program
+from mindgap.sources.source import Source, SourceError, SourceOptions, source_options, suggest
 
 
 def open_named(

@@ -21,12 +21,12 @@ import torch
 from torch import nn
 
 from mindgap.graph import Integers, Normal
-from mindgap.models.corpus.libraries import import_library
-from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions
-from mindgap.models.corpus.weights.construction import construct
-from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap.sources.libraries import import_library
+from mindgap.sources.program import Built, Program
+from mindgap.sources.source import Source, SourceError, SourceOptions
+from mindgap.sources.weights.construction import construct
+from mindgap.sources.weights.seeding import seed_statistics, seed_weights
+from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap_zoo.zoos.named_model import open_named
 
 _VOCABULARY: Final = 1024

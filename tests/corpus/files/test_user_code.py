@@ -5,7 +5,7 @@ import textwrap
 import pytest
 import torch
 
-from mindgap.models.corpus import SourceError, capture_source, open_source
+from mindgap.sources import SourceError, capture_source, open_source
 
 MODEL = """
 import torch

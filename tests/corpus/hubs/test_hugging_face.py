@@ -18,9 +18,9 @@ from mindgap.aten.tensors import to_torch
 from mindgap.cli.sources import capture_options, with_options
 from mindgap.graph import Stored, Uniform, materialise, materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.corpus import CaptureFailure, SourceError, capture_source, open_source
-from mindgap.models.corpus.hubs import size_limit
-from mindgap.models.corpus.hubs.hugging_face import SeededInstead
+from mindgap.hubs import size_limit
+from mindgap.hubs.hugging_face import SeededInstead
+from mindgap.sources import CaptureFailure, SourceError, capture_source, open_source
 
 BERT = {
     "architectures": ["BertModel"], "model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2,
@@ -63,7 +63,7 @@ def built(text: str):
 
 def trained_bert(at: Path, changes: dict | None = None) -> dict[str, torch.Tensor]:
     """A folder with a configuration and weights in safetensors; gives the tensors that were written."""
-    from mindgap.models.corpus.libraries import declare_operators
+    from mindgap.sources.libraries import declare_operators
 
     declare_operators()
     from transformers import BertConfig, BertModel
@@ -372,7 +372,7 @@ WORDS = {word: number for number, word in enumerate(["<unk>", "once", "upon", "a
 
 def checkpoint(at: Path, dtype: torch.dtype = torch.bfloat16, words: dict[str, int] = WORDS) -> Path:
     """A folder of transformers: weights in several files of safetensors, and a tokenizer of a few words."""
-    from mindgap.models.corpus.libraries import declare_operators
+    from mindgap.sources.libraries import declare_operators
 
     declare_operators()
     from tokenizers import Tokenizer, models, pre_tokenizers

@@ -11,7 +11,7 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Stored, materialise_all
-from mindgap.models.corpus import CaptureFailure, SourceError, capture_source, open_source
+from mindgap.sources import CaptureFailure, SourceError, capture_source, open_source
 
 HUBCONF = """
 dependencies = ["torch"]
@@ -168,7 +168,7 @@ def test_a_repository_that_torch_hub_keeps_is_found_by_its_name(tmp_path):
 
 
 def test_no_pattern_stands_for_a_repository(tmp_path):
-    from mindgap.models.corpus.patterns import EVERYTHING, expand
+    from mindgap.sources.patterns import EVERYTHING, expand
 
     assert not any("hub:" in pattern for pattern in EVERYTHING)
     assert expand("torchhub:someone/*:net") == ["torchhub:someone/*:net"]

@@ -15,8 +15,8 @@ import torch
 from onnx import helper, numpy_helper
 
 from corpus.onnx_models.test_file import INT64, built, value, weight
-from mindgap.models.corpus.onnx_models.completion import complaint, complete, shapes_fit
-from mindgap.models.corpus.translated_model import UntranslatedModel
+from mindgap.onnx_files.completion import complaint, complete, shapes_fit
+from mindgap.sources.translated_model import UntranslatedModel
 
 
 def model(nodes: Any, inputs: Any, outputs: Any, initial: Any = (), opset: int = 13, **more: Any) -> Any:

@@ -6,11 +6,11 @@ import torch
 from onnx import TensorProto, helper
 
 from mindgap.graph import Uniform
-from mindgap.models.corpus import SourceError, capture_program, capture_source, open_source
-from mindgap.models.corpus.onnx_models.conformance import _compare, names
-from mindgap.models.corpus.onnx_models.node import TRANSLATIONS, OnnxNode
-from mindgap.models.corpus.onnx_models.translation import translated
-from mindgap.models.corpus.translated_model import Untranslated
+from mindgap.onnx_files.conformance import _compare, names
+from mindgap.onnx_files.node import TRANSLATIONS, OnnxNode
+from mindgap.onnx_files.translation import translated
+from mindgap.sources import SourceError, capture_program, capture_source, open_source
+from mindgap.sources.translated_model import Untranslated
 
 
 def test_the_cases_are_there_under_their_short_names():
@@ -190,7 +190,7 @@ def test_an_operand_that_must_be_known_and_is_computed_from_values_bakes_those()
 def test_no_two_families_translate_one_operator():
     assert len(TRANSLATIONS) > 140
     with pytest.raises(ValueError, match="two translations of Abs"):
-        from mindgap.models.corpus.onnx_models.node import translates
+        from mindgap.onnx_files.node import translates
 
         translates("Abs")(lambda node, x: x)
     node = OnnxNode("Pad", {}, {1: np.array([1, 2])}, (True,))

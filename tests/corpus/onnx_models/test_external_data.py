@@ -13,10 +13,10 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from corpus.onnx_models.test_file import INT64, built, saved, value, weight
-from mindgap.models.corpus.onnx_models.model_proto import initial_values
-from mindgap.models.corpus.onnx_models.probing import write_probed
-from mindgap.models.corpus.opening import capture_built
-from mindgap.models.corpus.translated_model import NoTranslation
+from mindgap.onnx_files.model_proto import initial_values
+from mindgap.onnx_files.probing import write_probed
+from mindgap.sources.opening import capture_built
+from mindgap.sources.translated_model import NoTranslation
 
 
 def test_external_data_beside_the_model_is_read(tmp_path: Path) -> None:

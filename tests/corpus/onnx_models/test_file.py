@@ -12,11 +12,11 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from mindgap.models.corpus import SourceError, capture_program, open_source
-from mindgap.models.corpus.onnx_models.inputs import ModelInput, shape_of, size_choices, symbols
-from mindgap.models.corpus.onnx_models.translation import TRANSLATIONS  # with all families
-from mindgap.models.corpus.opening import capture_built
-from mindgap.models.corpus.translated_model import NoTranslation, Translation
+from mindgap.onnx_files.inputs import ModelInput, shape_of, size_choices, symbols
+from mindgap.onnx_files.translation import TRANSLATIONS  # with all families
+from mindgap.sources import SourceError, capture_program, open_source
+from mindgap.sources.opening import capture_built
+from mindgap.sources.translated_model import NoTranslation, Translation
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -127,7 +127,7 @@ def test_a_wrong_translation_is_refused_with_the_node(classifier: Path, monkeypa
 
 
 def test_what_was_not_compared_is_said(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mindgap.models.corpus.onnx_models.file._CHECK_S", -1.0)
+    monkeypatch.setattr("mindgap.onnx_files.file._CHECK_S", -1.0)
     with pytest.warns(UserWarning, match=r"not compared with ONNX's reference evaluator: Gather, MatMul"):
         open_source(str(classifier))[0].make()  # type: ignore[union-attr]
 
@@ -376,7 +376,7 @@ def test_softmax_of_old_operator_sets_takes_all_dimensions_from_the_axis_on(tmp_
 
 
 def test_the_own_path_does_not_repeat_the_comparison(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mindgap.models.own_path.worker import opened_program
+    from mindgap.own_path.worker import opened_program
 
     monkeypatch.setitem(TRANSLATIONS, "Softmax", Translation(lambda node, x: torch.softmax(x, 0)))
     assert opened_program(str(classifier)).program is not None

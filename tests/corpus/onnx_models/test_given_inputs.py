@@ -14,9 +14,9 @@ from onnx.reference import ReferenceEvaluator
 
 from corpus.onnx_models.test_file import INT64, built, saved, value
 from corpus.tflite_models.tflite_writer import FileNode, FileTensor, constant, model_bytes
-from mindgap.models.capture.errors import UnprovenCapture
-from mindgap.models.corpus import Program, SourceError, capture_program, open_source
-from mindgap.models.corpus.translated_model import checked_before
+from mindgap.graph_capture.errors import UnprovenCapture
+from mindgap.sources import Program, SourceError, capture_program, open_source
+from mindgap.sources.translated_model import checked_before
 
 
 def drawn(*shape: int) -> Any:

@@ -17,10 +17,10 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from onnxruntime.quantization.matmul_bnb4_quantizer import MatMulBnb4Quantizer
 
 from corpus.onnx_models.test_file import built
-from mindgap.models.corpus import open_source
-from mindgap.models.corpus.onnx_models.file import load_model
-from mindgap.models.corpus.onnx_models.model_proto import op_of
+from mindgap.onnx_files.file import load_model
+from mindgap.onnx_files.model_proto import op_of
 from mindgap.platforms.environments import made_environment
+from mindgap.sources import open_source
 
 #: Seconds for litert-torch, which imports two frameworks.
 CONVERSION_S = 240

@@ -14,9 +14,9 @@ from onnx import helper
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.models.capture import capture
-from mindgap.models.corpus.onnx_models.node import TRANSLATIONS
-from mindgap.models.corpus.onnx_models.translation import translated
+from mindgap.graph_capture import capture
+from mindgap.onnx_files.node import TRANSLATIONS
+from mindgap.onnx_files.translation import translated
 from mindgap.platforms.onnx_reference.backend import OnnxReferencePlatform
 
 Array = Any

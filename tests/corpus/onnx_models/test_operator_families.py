@@ -10,8 +10,8 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from mindgap.models.corpus.onnx_models.translation import translated
-from mindgap.models.corpus.translated_model import MissingTranslation
+from mindgap.onnx_files.translation import translated
+from mindgap.sources.translated_model import MissingTranslation
 
 Array = Any
 ML = "ai.onnx.ml"

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from mindgap.graph import Stored
-from mindgap.models.corpus import CaptureFailure, SourceError, capture_program, capture_source, open_source
+from mindgap.sources import CaptureFailure, SourceError, capture_program, capture_source, open_source
 from mindgap_zoo.operator_samples.modules import names
 
 

@@ -11,8 +11,8 @@ import torch
 
 from mindgap.graph import Stored, Uniform
 from mindgap.graph.codec import encode
-from mindgap.models.corpus import SourceError, capture_program, capture_source, open_source
-from mindgap.models.corpus.sample_inputs import SampleDrawingMode, new_registry, round_inexact
+from mindgap.sources import SourceError, capture_program, capture_source, open_source
+from mindgap.sources.sample_inputs import SampleDrawingMode, new_registry, round_inexact
 from mindgap_zoo.operator_samples.operators import MOST, names
 from mindgap_zoo.operator_samples.sample_call import evenly_spaced, sample_of
 

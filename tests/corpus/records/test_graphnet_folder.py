@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from mindgap.graph.structure import structure_digest
-from mindgap.models.corpus import CaptureFailure, SourceError, capture_source, open_source
-from mindgap.models.corpus.opening import capture_program
+from mindgap.sources import CaptureFailure, SourceError, capture_source, open_source
+from mindgap.sources.opening import capture_program
 from mindgap_zoo.records.graphnet_folder import names, read_sample
 
 ARGUMENTS = {

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from mindgap.graph import Constant, Integers, Literal, Normal, Uniform, materialise_all, operands
-from mindgap.models.capture.errors import UnprovenCapture
-from mindgap.models.corpus import CaptureFailure, SourceError, capture_source, open_source
+from mindgap.graph_capture.errors import UnprovenCapture
+from mindgap.sources import CaptureFailure, SourceError, capture_source, open_source
 from mindgap_zoo.records import memory_budget as record_size
 from mindgap_zoo.records.allowed_targets import UnknownTarget, attribute, function, method
 from mindgap_zoo.records.recipes import record_recipe, scalar_value

@@ -14,12 +14,12 @@ import pytest
 import torch
 
 from corpus.tflite_models.tflite_writer import FileNode, FileTensor, constant, model_bytes
-from mindgap.models.corpus import SourceError, capture_program, open_source
-from mindgap.models.corpus.tflite_models import reference_check
-from mindgap.models.corpus.tflite_models.model import NoTfliteModel, read_tflite
-from mindgap.models.corpus.tflite_models.reference_kernels import KernelValues, NotRun, values_of
-from mindgap.models.corpus.tflite_models.translation import translated
-from mindgap.models.corpus.translated_model import NoTranslation, checked_before
+from mindgap.sources import SourceError, capture_program, open_source
+from mindgap.sources.translated_model import NoTranslation, checked_before
+from mindgap.tflite_files import reference_check
+from mindgap.tflite_files.model import NoTfliteModel, read_tflite
+from mindgap.tflite_files.reference_kernels import KernelValues, NotRun, values_of
+from mindgap.tflite_files.translation import translated
 
 SAME, RELU = (("b", 0), ("b", 1))
 

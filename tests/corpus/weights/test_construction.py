@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from mindgap.models.corpus.argument_makers.image_inputs import ImageArgument, with_arguments
-from mindgap.models.corpus.source import SourceError, SourceOptions, parse
-from mindgap.models.corpus.weights.construction import construct, parameters_of
-from mindgap.models.corpus.weights.initialisation import QuantileInitialisation
+from mindgap.argument_makers.image_inputs import ImageArgument, with_arguments
+from mindgap.sources.source import SourceError, SourceOptions, parse
+from mindgap.sources.weights.construction import construct, parameters_of
+from mindgap.sources.weights.initialisation import QuantileInitialisation
 
 SOURCE = parse("timm:resnet18")
 

@@ -6,11 +6,11 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from mindgap.graph import Literal, PendingTensors, Stored, TensorStore, Uniform, materialise_all, tensor_key
-from mindgap.models.capture import capture
-from mindgap.models.corpus.opening import capture_built
-from mindgap.models.corpus.program import Built
-from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights, weight_recipe
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.graph_capture import capture
+from mindgap.sources.opening import capture_built
+from mindgap.sources.program import Built
+from mindgap.sources.weights.seeding import seed_statistics, seed_weights, weight_recipe
+from mindgap.sources.weights.tensor_registry import TensorRegistry
 
 
 class Degenerate(nn.Module):

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 import pytest
 
 from mindgap.graph.codec import digest
-from mindgap.models.corpus.opening import capture_program, open_source
-from mindgap.models.corpus.source import SourceError
+from mindgap.sources.opening import capture_program, open_source
+from mindgap.sources.source import SourceError
 from mindgap_zoo.zoos import open_clip_models as open_clip_zoo
 
 pytestmark = pytest.mark.skipif(find_spec("open_clip") is None, reason="open_clip is not installed")

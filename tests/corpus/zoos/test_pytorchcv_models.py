@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mindgap.models.corpus.opening import capture_program, open_source
-from mindgap.models.corpus.source import SourceError, parse
+from mindgap.sources.opening import capture_program, open_source
+from mindgap.sources.source import SourceError, parse
 from mindgap_zoo.zoos import pytorchcv_models as zoo
 
 try:

@@ -5,8 +5,8 @@ import sys
 import pytest
 import torch
 
-from mindgap.models.corpus.opening import capture_program, open_source
-from mindgap.models.corpus.source import SourceError, parse
+from mindgap.sources.opening import capture_program, open_source
+from mindgap.sources.source import SourceError, parse
 from mindgap_zoo.zoos import torchvision_models as torchvision_zoo
 
 try:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mindgap.models.own_path.runners import program_runner_of
-from mindgap.models.own_path.runs import FileNodes
+from mindgap.own_path.runners import program_runner_of
+from mindgap.own_path.runs import FileNodes
 from mindgap.platforms.environments import find as find_environment
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registry import find

@@ -25,7 +25,7 @@ from mindgap.judge.pipeline.model_files import (
     reach_of_steps,
 )
 from mindgap.judge.pipeline.own_path_comparison import Compared, has_other_forms, sides
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import OwnPathStatus, Row
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mindgap.graph.compare.culprit import Example, OperatorCulprit
 from mindgap.graph.compare.verdict import Blame, Fault, Verdict
-from mindgap.models.own_path.runs import FileNode, FileNodes
+from mindgap.own_path.runs import FileNode, FileNodes
 from mindgap.results.rows import Row
 
 

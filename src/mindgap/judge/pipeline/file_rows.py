@@ -16,7 +16,7 @@ from mindgap.judge.pipeline.file_faults import faults_of_nodes
 from mindgap.judge.pipeline.outcome_rows import not_run
 from mindgap.judge.pipeline.own_path_alone import measured, off_words
 from mindgap.judge.pipeline.own_path_reasons import forms, own_path_of, with_fault
-from mindgap.models.own_path.runs import FileNodes, OwnRun
+from mindgap.own_path.runs import FileNodes, OwnRun
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 
@@ -121,6 +121,6 @@ def same_bits(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
 
 def near(ours: Sequence[Array], theirs: Sequence[Array]) -> bool:
     """Returns whether outputs are as near as two right implementations of one operator are to each other."""
-    from mindgap.models.corpus.translated_model import apart  # imports PyTorch
+    from mindgap.sources.translated_model import apart  # imports PyTorch
 
     return forms(ours) == forms(theirs) and not any(apart(a, b) for a, b in zip(ours, theirs, strict=True))

@@ -25,7 +25,7 @@ from mindgap.graph.operators import traits
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.outcome_rows import is_error
 from mindgap.judge.pipeline.own_path_reasons import led_by
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.advice import alternatives, with_option
 from mindgap.results.rows import OwnPathStatus, Row

@@ -45,7 +45,7 @@ from mindgap.judge.pipeline.own_path_reasons import (
     with_fault,
     without_file_run,
 )
-from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, ShownDifference
+from mindgap.own_path.runs import FileNodes, Located, OwnRun, ShownDifference
 from mindgap.results.reason_words import joined, with_sentences
 from mindgap.results.rows import OwnPath, OwnPathStatus, Row
 

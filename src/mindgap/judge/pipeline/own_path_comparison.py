@@ -14,7 +14,7 @@ from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.model_files import has_quantised_values, is_declared
 from mindgap.judge.pipeline.own_path_reasons import draws, far_words, forms
 from mindgap.judge.pipeline.time_budget import OutOfTime
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.results.reason_words import random_words

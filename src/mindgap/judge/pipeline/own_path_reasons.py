@@ -16,7 +16,7 @@ from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.graph.compare.verdict import Fault, Verdict, Weakness
 from mindgap.graph.graph import operands
 from mindgap.judge.pipeline.outcome_rows import is_error
-from mindgap.models.own_path.runs import FileChanges, Located, OwnRun
+from mindgap.own_path.runs import FileChanges, Located, OwnRun
 from mindgap.results.reason_words import sentence, with_sentences
 from mindgap.results.rows import SEVERITY, OwnPath, OwnPathStatus, Row
 

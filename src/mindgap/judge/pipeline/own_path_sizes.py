@@ -10,8 +10,8 @@ from mindgap.graph.compare.verdict import Fault
 from mindgap.judge.pipeline.own_path import Locate
 from mindgap.judge.pipeline.own_path_comparison import OTHER
 from mindgap.judge.pipeline.own_path_reasons import line_of, submodule_culprit, where_words, why, with_fault
-from mindgap.models.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
-from mindgap.models.own_path.sizes import SizeRun
+from mindgap.own_path.runs import Located, OwnRun, ShownDifference, SizedRuns
+from mindgap.own_path.sizes import SizeRun
 from mindgap.results.reason_words import joined, sentence, with_sentences
 from mindgap.results.rows import OwnPath, Row
 

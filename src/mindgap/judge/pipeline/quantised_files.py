@@ -35,9 +35,9 @@ from mindgap.judge.quantised import (
     shown_parts,
     sources,
 )
-from mindgap.models.corpus.translated_model import result_key
-from mindgap.models.own_path.runs import OwnRun
+from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.name import PlatformName, parse
+from mindgap.sources.translated_model import result_key
 
 #: Runs a model file on tensors: its outputs, and its integers by the name of their node. None for a file without any.
 Probe = Callable[[PlatformName, Sequence[Array]], tuple[tuple[Array, ...], dict[str, Array]] | None]

@@ -13,6 +13,7 @@ from mindgap.graph import Graph, GraphError, MindgapError, materialise
 from mindgap.graph.compare.culprit import Culprit, OperatorCulprit
 from mindgap.graph.compare.row_metrics import RowMetrics, changed_wholly
 from mindgap.graph.compare.verdict import CALM, Fault, Missing, Verdict, Weakness
+from mindgap.graph_capture import CaptureError, with_explicit_gradients
 from mindgap.judge.oracle import (
     Examined,
     InternalValues,
@@ -54,7 +55,6 @@ from mindgap.judge.trace.smallest_part import SmallestPart, culprit_of_part, lab
 from mindgap.judge.trace.structure import first_difference, side_to_blame, sides_first, structural_detail
 from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
 from mindgap.judge.trace.wrong_part import wrong_part
-from mindgap.models.capture import CaptureError, with_explicit_gradients
 from mindgap.platforms.name import PlatformName
 from mindgap.results.drawn_graph import DrawnNode
 from mindgap.run.outcome import Outcome

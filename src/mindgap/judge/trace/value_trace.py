@@ -15,6 +15,7 @@ from mindgap.aten.state import TORCH_STATE
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.compare.digest import digest_array
 from mindgap.graph.compare.metrics import Metrics, measure
+from mindgap.graph_capture import CaptureError, with_explicit_gradients
 from mindgap.judge.trace.data_flow import before_nodes, hidden_before
 from mindgap.judge.trace.intermediate_values import by_size, shown
 from mindgap.judge.trace.probing import OutputProbes, ProbeLimits
@@ -30,7 +31,6 @@ from mindgap.judge.trace.side_values import (
 )
 from mindgap.judge.trace.subgraphs import Array, Execute
 from mindgap.judge.trace.value_dump import ValueDump
-from mindgap.models.capture import CaptureError, with_explicit_gradients
 from mindgap.platforms.name import PlatformName
 from mindgap.run.outcome import Job, Outcome
 

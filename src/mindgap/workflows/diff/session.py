@@ -281,7 +281,7 @@ class Session:
     ) -> OwnProgram | None:
         if isinstance(model, Graph):
             return None
-        from mindgap.models.own_path.here import ProgramHere
+        from mindgap.own_path.here import ProgramHere
 
         return ProgramHere(model, args, kwargs or {})
 
@@ -297,7 +297,7 @@ class Session:
             if self._own:
                 self._tensors.copy(stored_keys(model), default_tensor_store())
             return model
-        from mindgap.models.capture import capture
+        from mindgap.graph_capture import capture
 
         return capture(model, args, kwargs, tensors=self._tensors, backward=backward, path_taken=path_taken)
 
@@ -357,7 +357,7 @@ def _read(
     """The model without the outputs, and places of outputs, that are not read."""
     if isinstance(model, Graph) or not (ignored or mask):
         return model
-    from mindgap.models.corpus.read_outputs import OutputSelection, read_outputs
+    from mindgap.sources.read_outputs import OutputSelection, read_outputs
 
     return read_outputs(model, args, kwargs or {}, OutputSelection(tuple(ignored), mask))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from mindgap.graph import Array, Graph
-from mindgap.models.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns
+from mindgap.own_path.runs import FileNodes, Located, OwnRun, Sensitivity, ShownDifference, SizedRuns
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import Row
 

@@ -24,8 +24,7 @@ from mindgap.judge.pipeline.own_path_alone import row_without_graph
 from mindgap.judge.pipeline.own_path_reasons import not_compared, refused, without_file_run
 from mindgap.judge.pipeline.own_path_sizes import with_sizes
 from mindgap.judge.pipeline.time_budget import INTERRUPTED, USED_UP, OutOfTime, TimeBudget, reason_of_end
-from mindgap.models.own_path.runs import OwnRun
-from mindgap.models.sources.client import FileUntranslated, ProgramRaised, ProgramRefused
+from mindgap.own_path.runs import OwnRun
 from mindgap.platforms.environments import HostProblem
 from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import advised
@@ -36,6 +35,7 @@ from mindgap.results.rows import Model, OwnPath, Row
 from mindgap.results.run_record import RunRecord
 from mindgap.run.outcome import Outcome
 from mindgap.run.system import memory_bytes
+from mindgap.source_worker.client import FileUntranslated, ProgramRaised, ProgramRefused
 from mindgap.workflows.diff.collected import Collected
 from mindgap.workflows.diff.file_subject import FileSubject, RunOn, of_two_versions
 from mindgap.workflows.diff.large_models import LargeGraphGate, expected_before_capture, expected_seconds

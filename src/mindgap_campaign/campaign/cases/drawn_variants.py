@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from mindgap.graph import Graph, decode
-from mindgap.models.catalogue import Catalogue
+from mindgap.results.catalogue import Catalogue
 from mindgap_campaign.campaign.cases.case import BLOCK
 from mindgap_campaign.campaign.cases.variants import draw_block, pool_of
 from mindgap_campaign.campaign.plan import Size, Variants

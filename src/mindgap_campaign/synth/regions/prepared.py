@@ -13,7 +13,7 @@ from mindgap.aten.dead_nodes import known_at_load, memory_groups
 from mindgap.aten.operators import is_inplace, overload
 from mindgap.graph import Graph, GraphError, Node, TensorSpec, UnknownOperator, operands
 from mindgap.graph.operators import traits
-from mindgap.models.capture.random_operators import is_random
+from mindgap.graph_capture.random_operators import is_random
 from mindgap_campaign.synth.values.constraints import index_operands, shape_operands
 from mindgap_campaign.synth.values.rules import value_rules
 

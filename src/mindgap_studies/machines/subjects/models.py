@@ -12,7 +12,7 @@ from typing import Final
 import torch
 
 from mindgap.graph import TensorStore
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap_studies.machines.models.variants import VARIANTS, ModelVariant, build, samples
 from mindgap_studies.machines.observations import Fact
 from mindgap_studies.machines.settings import Group

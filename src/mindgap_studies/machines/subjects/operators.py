@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mindgap.graph import TensorStore
-from mindgap.models.capture import capture
+from mindgap.graph_capture import capture
 from mindgap_studies.machines.models.initial_weights import uniform
 from mindgap_studies.machines.subjects.runnable import Runnable, runnable
 

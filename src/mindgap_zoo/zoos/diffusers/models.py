@@ -10,14 +10,14 @@ from typing import Any
 
 from torch import nn
 
-from mindgap.models.corpus.argument_makers.diffusers_cases import BORROWERS, CASES, PARTS
-from mindgap.models.corpus.argument_makers.diffusers_inputs import InputMaker, ModelCase
-from mindgap.models.corpus.libraries import import_library, silence_output
-from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
-from mindgap.models.corpus.weights.construction import construct, parameters_on_meta
-from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.argument_makers.diffusers_cases import BORROWERS, CASES, PARTS
+from mindgap.argument_makers.diffusers_inputs import InputMaker, ModelCase
+from mindgap.sources.libraries import import_library, silence_output
+from mindgap.sources.program import Built, Program
+from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
+from mindgap.sources.weights.construction import construct, parameters_on_meta
+from mindgap.sources.weights.seeding import seed_statistics, seed_weights
+from mindgap.sources.weights.tensor_registry import TensorRegistry
 from mindgap_zoo.zoos.diffusers.shrinking import shrink_arguments
 
 #: A class that no rule makes smaller than this is not built.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from mindgap.models.corpus.type_guards import is_sequence
+from mindgap.sources.type_guards import is_sequence
 
 _DEPTHS: Final = re.compile(
     r"^((num|n)_?\w*(layers|blocks)|nlayers|(\w+_)?depth|mmdit_layers|num_hidden_layers|LFE_depth|(\w+_)?num_layers)$"

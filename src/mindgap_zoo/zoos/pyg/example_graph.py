@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from mindgap.graph import Integers, Normal, Recipe, Uniform
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
 
 NODES: Final = 24
 GRAPHS: Final = 3

@@ -16,12 +16,12 @@ from typing import Any
 
 from torch import nn
 
-from mindgap.models.corpus.libraries import import_library
-from mindgap.models.corpus.program import Built, Program
-from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line
-from mindgap.models.corpus.weights.construction import construct
-from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.sources.libraries import import_library
+from mindgap.sources.program import Built, Program
+from mindgap.sources.source import Source, SourceError, SourceOptions, one_line
+from mindgap.sources.weights.construction import construct
+from mindgap.sources.weights.seeding import seed_statistics, seed_weights
+from mindgap.sources.weights.tensor_registry import TensorRegistry
 from mindgap_zoo.zoos.named_model import open_named
 from mindgap_zoo.zoos.pyg.example_graph import SIZES, ExampleGraph
 from mindgap_zoo.zoos.pyg.layer_cases import ABSTRACT, CONSTRUCTED, GIVEN

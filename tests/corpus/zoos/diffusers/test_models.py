@@ -5,9 +5,9 @@ from importlib.util import find_spec
 import pytest
 
 from mindgap.graph.codec import digest
-from mindgap.models.capture import CaptureError
-from mindgap.models.corpus.opening import capture_program, open_source
-from mindgap.models.corpus.source import SourceError
+from mindgap.graph_capture import CaptureError
+from mindgap.sources.opening import capture_program, open_source
+from mindgap.sources.source import SourceError
 from mindgap_zoo.zoos.diffusers import models as diffusers_zoo
 from mindgap_zoo.zoos.diffusers.shrinking import shrink_arguments
 

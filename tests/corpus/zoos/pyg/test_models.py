@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from mindgap.graph.codec import digest
-from mindgap.models.capture import CaptureError
-from mindgap.models.corpus.opening import capture_program, open_source
-from mindgap.models.corpus.source import SourceError
+from mindgap.graph_capture import CaptureError
+from mindgap.sources.opening import capture_program, open_source
+from mindgap.sources.source import SourceError
 from mindgap_zoo.zoos.pyg import models as pyg_zoo
 
 pytestmark = pytest.mark.skipif(find_spec("torch_geometric") is None, reason="torch_geometric is not installed")
@@ -53,7 +53,7 @@ def test_gradients_are_captured_too():
 
 
 def test_edges_stay_in_their_example_and_no_node_is_its_own_neighbour():
-    from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+    from mindgap.sources.weights.tensor_registry import TensorRegistry
     from mindgap_zoo.zoos.pyg.example_graph import GRAPHS, NODES, ExampleGraph
 
     source, target = ExampleGraph(None, TensorRegistry(), 0, "float32").edges()

@@ -1,0 +1,359 @@
+"""Lists sizes and inputs of diffusers' transformers that rules cannot derive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+
+from mindgap.argument_makers.diffusers_inputs import (
+    InputMaker,
+    ModelCase,
+    integers,
+    normal,
+    ones,
+    uniform,
+)
+
+#: Cosine and sine for each token of 8 × 8 and each part of a head of 32.
+ROTARY_HUNYUAN: Final = (uniform("t 32", -1.0, 1.0), uniform("t 32", -1.0, 1.0))
+
+
+def _rotations(maker: InputMaker) -> torch.Tensor:
+    """Returns complex rotations of unit length for 64 rows and 64 columns, 32 of each."""
+    angles = torch.arange(64.0)[:, None, None] + torch.arange(64.0)[None, :, None]
+    return torch.polar(torch.ones(64, 64, 32), angles / torch.arange(1.0, 33.0))
+
+
+def _video_shapes(maker: InputMaker) -> list[Any]:
+    return [[(2, 4, 4)]] * maker.batch
+
+
+def _picture_shapes(maker: InputMaker) -> list[Any]:
+    return [[(1, maker.edge // 2, maker.edge // 2)]] * maker.batch
+
+
+def _video_axes(maker: InputMaker) -> tuple[torch.Tensor, ...]:
+    return tuple(_range(0, count) for count in (2, maker.edge // 2, maker.edge // 2))
+
+
+def _words(maker: InputMaker) -> torch.Tensor:
+    return _range(0, maker.shape("l")[0])
+
+
+def _positions(maker: InputMaker) -> torch.Tensor:
+    """Returns the positions of 16 words, a time step and 64 image tokens."""
+    return _range(0, 81).expand(maker.batch, -1)
+
+
+def _grid_ids(maker: InputMaker) -> torch.Tensor:
+    """Returns time, row and column of text tokens, then of image tokens: (l + t, 3)."""
+    edge = maker.edge // 2
+    words = torch.zeros(maker.shape("l")[0], 3, dtype=torch.int64)
+    words[:, 0] = torch.arange(len(words))
+    rows, columns = torch.arange(edge).repeat_interleave(edge), torch.arange(edge).repeat(edge)
+    return torch.cat([words, torch.stack([torch.full_like(rows, len(words)), rows, columns], 1)])
+
+
+def _batched_ids(maker: InputMaker) -> torch.Tensor:
+    return _grid_ids(maker).expand(maker.batch, -1, -1)
+
+
+def _indicator(maker: InputMaker) -> torch.Tensor:
+    """Returns 3 for each text token and 2 for each image token."""
+    words, tokens = maker.shape("l t")
+    return torch.tensor([3] * words + [2] * tokens).expand(maker.batch, -1)
+
+
+def _segments(maker: InputMaker) -> torch.Tensor:
+    return torch.zeros(maker.batch, sum(maker.shape("l t")), dtype=torch.int64)
+
+
+def _slots(maker: InputMaker) -> torch.Tensor:
+    """Returns words, then one placeholder for every four image tokens."""
+    words, tokens = maker.shape("l t")
+    return torch.tensor([False] * words + [True] * (tokens // 4)).expand(maker.batch, -1)
+
+
+def _range(first: int, count: int) -> torch.Tensor:
+    return torch.arange(first, first + count)
+
+
+_WAN: Final[Mapping[str, Any]] = {"freq_dim": 32, "ffn_dim": 256}
+_FRAMES_FIRST: Final = normal("b 2 in_channels s s")
+
+TRANSFORMERS: Final[Mapping[str, ModelCase]] = {
+    "AceStepTransformer1DModel": ModelCase(
+        inputs={
+            "hidden_states": normal("b 32 64"), "context_latents": normal("b 32 128"), "timestep": uniform("b"),
+            "encoder_hidden_states": normal("b l hidden_size"),
+        }
+    ),
+    "AnyFlowFARTransformer3DModel": ModelCase(
+        _WAN, {"hidden_states": _FRAMES_FIRST, "chunk_partition": [1, 1], "timestep": uniform("b 2", 1.0, 999.0),
+               "r_timestep": uniform("b 2", 1.0, 999.0)},
+    ),
+    "AnyFlowTransformer3DModel": ModelCase(
+        _WAN, {"hidden_states": _FRAMES_FIRST, "timestep": uniform("b 2", 1.0, 999.0),
+               "r_timestep": uniform("b 2", 1.0, 999.0)},
+    ),
+    "BriaFibo2Transformer2DModel": ModelCase(
+        {"injection_layer_ids": (0, 1), "cap_feat_dim": 64, "min_num_gist_tokens": 16, "max_num_gist_tokens": 32},
+        {"encoder_hidden_states": normal("b 3 l cap_feat_dim"), "encoder_attention_mask": None},
+    ),
+    "BriaFiboTransformer2DModel": ModelCase(
+        inputs={"text_encoder_layers": [normal("b l text_encoder_dim") for _ in range(4)]}
+    ),
+    "ChronoEditTransformer3DModel": ModelCase(_WAN),
+    "CogVideoXTransformer3DModel": ModelCase(
+        {"sample_width": 16, "sample_height": 16, "sample_frames": 5, "max_text_seq_length": 16, "time_embed_dim": 32},
+        {"hidden_states": _FRAMES_FIRST},
+    ),
+    "ConsisIDTransformer3DModel": ModelCase(
+        {"sample_width": 16, "sample_height": 16, "sample_frames": 5, "max_text_seq_length": 16, "time_embed_dim": 32},
+        {"hidden_states": _FRAMES_FIRST},
+    ),
+    "Cosmos3OmniTransformer": ModelCase(
+        {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 256,
+         "intermediate_size": 256, "patch_latent_dim": 192, "rope_axes_dim": (12, 10, 10)},
+        {
+            "input_ids": integers("l", 256), "text_indexes": _range(0, 16), "position_ids": _range(0, 48),
+            "und_len": 16, "sequence_length": 48, "vision_tokens": [normal("1 48 2 8 8")],
+            "vision_token_shapes": [(2, 4, 4)], "vision_sequence_indexes": _range(16, 32),
+            "vision_mse_loss_indexes": _range(16, 32), "vision_timesteps": uniform("32", 1.0, 999.0),
+            "vision_noisy_frame_indexes": [_range(0, 2)],
+        },
+        fixed=("text_indexes", "vision_sequence_indexes", "vision_mse_loss_indexes", "vision_noisy_frame_indexes"),
+    ),
+    "CosmosTransformer3DModel": ModelCase({"adaln_lora_dim": 32}, {"padding_mask": ones("1 1 s s", "float32")}),
+    "DiTTransformer2DModel": ModelCase(inputs={"class_labels": integers("b", 1000)}),
+    "DreamLiteTransformer2DModel": ModelCase({"in_channels": 32, "attention_head_dim": 16, "cross_attention_dim": 32}),
+    "EasyAnimateTransformer3DModel": ModelCase(
+        {"in_channels": 16, "out_channels": 16, "patch_size": 2, "sample_width": 16, "sample_height": 16,
+         "time_embed_dim": 32},
+        {"encoder_hidden_states": normal("b l text_embed_dim")},
+    ),
+    "ErnieImageTransformer2DModel": ModelCase(
+        inputs={"text_bth": normal("b l text_in_dim"), "text_lens": integers("b", 16, 15)}
+    ),
+    "GlmImageTransformer2DModel": ModelCase(
+        {"prior_vq_quantizer_codebook_size": 256},
+        {"prior_token_id": integers("b t", 256), "prior_token_drop": torch.zeros(1, 64, dtype=torch.bool)},
+        fixed=("prior_token_drop",),
+    ),
+    "HeliosTransformer3DModel": ModelCase(_WAN),
+    "HiDreamImageTransformer2DModel": ModelCase(
+        {"patch_size": 2, "in_channels": 16, "caption_channels": [64, 64], "llama_layers": [0, 1, 2, 3],
+         "text_emb_dim": 64, "axes_dims_rope": (64, 32, 32), "max_resolution": (16, 16)},
+        {
+            "hidden_states": normal("b in_channels s s"), "encoder_hidden_states_t5": normal("b l 64"),
+            "encoder_hidden_states_llama3": [normal("b l 64") for _ in range(4)], "pooled_embeds": normal("b 64"),
+        },
+    ),
+    "HunyuanDiT2DModel": ModelCase(
+        {
+            "in_channels": 4, "patch_size": 2, "sample_size": 16, "hidden_size": 64, "attention_head_dim": 32,
+            "text_len": 8, "text_len_t5": 16,
+        },
+        {
+            "encoder_hidden_states": normal("b 8 cross_attention_dim"), "text_embedding_mask": ones("b 8"),
+            "encoder_hidden_states_t5": normal("b 16 cross_attention_dim_t5"), "text_embedding_mask_t5": ones("b 16"),
+            "image_meta_size": uniform("b 6", 1.0, 64.0), "style": integers("b", 1), "image_rotary_emb": ROTARY_HUNYUAN,
+        },
+    ),
+    "HunyuanVideo15Transformer3DModel": ModelCase(
+        inputs={
+            "encoder_hidden_states_2": normal("b 8 text_embed_2_dim"), "encoder_attention_mask_2": ones("b 8"),
+            "image_embeds": normal("b 8 image_embed_dim"),
+        },
+        fixed=("encoder_attention_mask", "encoder_attention_mask_2", "image_embeds"),
+    ),
+    "HunyuanVideoFramepackTransformer3DModel": ModelCase(
+        {"image_proj_dim": 48, "has_image_proj": True, "has_clean_x_embedder": True},
+        {
+            "image_embeds": normal("b 8 image_proj_dim"), "indices_latents": _range(7, 2),
+            "latents_clean": normal("b in_channels 1 s s"), "indices_latents_clean": _range(6, 1),
+            "latents_history_2x": normal("b in_channels 2 s s"), "indices_latents_history_2x": _range(4, 2),
+            "latents_history_4x": normal("b in_channels 4 s s"), "indices_latents_history_4x": _range(0, 4),
+        },
+        fixed=("encoder_attention_mask",),
+    ),
+    "Ideogram4Transformer2DModel": ModelCase(
+        {"llm_features_dim": 64, "adaln_dim": 32, "intermediate_size": 512},
+        {
+            "hidden_states": normal("b 80 in_channels"), "encoder_hidden_states": normal("b 80 64"),
+            "timestep": uniform("b"), "position_ids": _batched_ids, "segment_ids": _segments, "indicator": _indicator,
+        },
+    ),
+    "JoyImageEditPlusTransformer3DModel": ModelCase(
+        inputs={"hidden_states": normal("b 32 in_channels 1 2 2"), "shape_list": _video_shapes}
+    ),
+    "Kandinsky5Transformer3DModel": ModelCase(
+        {"model_dim": 128, "ff_dim": 256, "time_dim": 64},
+        {
+            "hidden_states": normal("b 2 s s in_visual_dim"), "pooled_projections": normal("b in_text_dim2"),
+            "visual_rope_pos": _video_axes, "text_rope_pos": _words,
+        },
+    ),
+    "Kandinsky6SRTransformer3DModel": ModelCase(
+        {"model_dim": 128, "ff_dim": 256, "time_dim": 64, "in_visual_dim": 16, "out_visual_dim": 16},
+        {"hidden_states": normal("b 1 s s 33")},
+    ),
+    "Kandinsky6Transformer3DModel": ModelCase(
+        {"model_dim": 256, "ff_dim": 512, "time_dim": 64},
+        {
+            "hidden_states": normal("b 2 s s 33"), "pooled_projections": normal("b in_text_dim2"),
+            "audio_hidden_states": normal("b 16 in_audio_dim"), "encoder_attention_mask": None,
+        },
+    ),
+    "Krea2Transformer2DModel": ModelCase(
+        {"text_hidden_dim": 64, "num_text_layers": 4, "text_num_attention_heads": 2, "text_num_key_value_heads": 2,
+         "text_intermediate_size": 128, "intermediate_size": 512},
+        {
+            "hidden_states": normal("b t in_channels"), "encoder_hidden_states": normal("b l num_text_layers 64"),
+            "position_ids": _grid_ids, "encoder_attention_mask": ones("b l", "bool"), "timestep": uniform("b"),
+        },
+    ),
+    "LTX2VideoTransformer3DModel": ModelCase(
+        {"cross_attention_dim": 256, "audio_num_attention_heads": 2, "audio_cross_attention_dim": 128,
+         "caption_channels": 64},
+        {
+            "hidden_states": normal("b 128 in_channels"), "audio_hidden_states": normal("b 16 audio_in_channels"),
+            "encoder_hidden_states": normal("b l 64"), "audio_encoder_hidden_states": normal("b l 64"),
+            "audio_encoder_attention_mask": ones("b l"), "num_frames": 2, "height": 8, "width": 8,
+            "audio_num_frames": 16,
+        },
+    ),
+    "LTXVideoTransformer3DModel": ModelCase(
+        inputs={"hidden_states": normal("b 128 in_channels"), "num_frames": 2, "height": 8, "width": 8}
+    ),
+    "LatteTransformer3DModel": ModelCase(
+        {
+            "in_channels": 4, "patch_size": 2, "sample_size": 16, "caption_channels": 64, "num_embeds_ada_norm": 1000,
+            "norm_type": "ada_norm_single", "video_length": 2, "cross_attention_dim": 176, "out_channels": 8,
+            "norm_elementwise_affine": False,
+        },
+        {"encoder_attention_mask": None},
+    ),
+    "LongCatAudioDiTTransformer": ModelCase(
+        {"dit_dim": 128}, {"hidden_states": normal("b 32 latent_dim"), "latent_cond": normal("b 32 latent_dim")}
+    ),
+    "Lumina2Transformer2DModel": ModelCase(fixed=("encoder_attention_mask",)),
+    "LuminaNextDiT2DModel": ModelCase(
+        {"num_kv_heads": 2, "hidden_size": 128, "num_attention_heads": 2, "cross_attention_dim": 64},
+        {"image_rotary_emb": _rotations, "cross_attention_kwargs": {}},
+    ),
+    "MiniMaxH3Transformer3DModel": ModelCase(
+        {"hidden_size": 192, "attention_head_dim": 96, "time_embed_hidden_dim": 64, "time_embed_dim": 64,
+         "freq_dim": 32, "ffn_dim": 256},
+        {
+            "hidden_states": normal("b 32 96"), "audio_hidden_states": normal("b 16 audio_in_channels"),
+            "encoder_hidden_states": normal("b 16 text_dim"), "timestep": uniform("2", 1.0, 999.0),
+            "timestep_indices": torch.arange(64) % 2, "token_tags": torch.tensor([0] * 16 + [1] * 32 + [2] * 16),
+            "position_ids": torch.arange(64)[:, None].expand(-1, 3).contiguous(), "text_indices": _range(0, 16),
+            "video_indices": _range(16, 32), "audio_indices": _range(48, 16),
+        },
+    ),
+    "MiniMaxMusic3RVQDepthDecoder": ModelCase(
+        {"audio_vocab_size": 64}, {"inputs_embeds": normal("b 8 hidden_size")}
+    ),
+    "MiniMaxMusic3Transformer1DModel": ModelCase(
+        {"condition_dim": 48, "ff_inner_dim": 256},
+        {"hidden_states": normal("b in_channels 32"), "encoder_hidden_states": normal("b 32 48")},
+    ),
+    "MochiTransformer3DModel": ModelCase(fixed=("encoder_attention_mask",)),
+    "NucleusMoEImageTransformer2DModel": ModelCase(
+        {"num_experts": 4, "moe_intermediate_dim": 64, "capacity_factors": 2.0}
+    ),
+    "OmniGenTransformer2DModel": ModelCase(
+        {"num_attention_heads": 4, "num_key_value_heads": 4, "hidden_size": 128, "vocab_size": 256, "pad_token_id": 0,
+         "intermediate_size": 256, "pos_embed_max_size": 32,
+         "rope_scaling": {"short_factor": [1.0] * 16, "long_factor": [1.0] * 16}},
+        {
+            "input_ids": integers("b l", 256), "input_img_latents": [], "input_image_sizes": {},
+            "attention_mask": ones("b 81 81"), "position_ids": _positions,
+        },
+        fixed=("position_ids",),
+    ),
+    "PixArtTransformer2DModel": ModelCase(
+        {"use_additional_conditions": False, "sample_size": 16, "caption_channels": 64},
+        {"added_cond_kwargs": {"resolution": None, "aspect_ratio": None}},
+    ),
+    "SD3Transformer2DModel": ModelCase({"pos_embed_max_size": 32}),
+    "CogView3PlusTransformer2DModel": ModelCase({"pos_embed_max_size": 32}),
+    "PriorTransformer": ModelCase(
+        {"num_embeddings": 16},
+        {
+            "hidden_states": normal("b embedding_dim"), "proj_embedding": normal("b embedding_dim"),
+            "encoder_hidden_states": normal("b 16 embedding_dim"), "attention_mask": ones("b 16", "bool"),
+        },
+    ),
+    "QwenImage21Transformer2DModel": ModelCase(
+        inputs={
+            "hidden_states": normal("b t in_channels"), "img_mask": _slots,
+            "img_shapes": _picture_shapes,
+            "encoder_hidden_states": normal("b l context_in_dim"), "timestep": uniform("b"),
+        },
+        fixed=("img_mask", "encoder_hidden_states_mask"),
+    ),
+    "SanaWMLTX2RefinerTransformer3DModel": ModelCase(
+        {"cross_attention_dim": 256, "caption_channels": 64},
+        {
+            "hidden_states": normal("b 128 in_channels"), "encoder_hidden_states": normal("b l 64"),
+            "video_rotary_emb": (uniform("b 128 256", -1.0, 1.0), uniform("b 128 256", -1.0, 1.0)),
+        },
+    ),
+    "SanaWMTransformer3DModel": ModelCase(
+        {"hidden_size": 224, "num_attention_heads": 2, "chunk_plucker_post_attn_blocks": 2, "num_layers": 4},
+        {
+            "timestep": uniform("b 1 2", 1.0, 999.0), "encoder_hidden_states": normal("b 1 l caption_channels"),
+            "mask": ones("b 1 1 l"), "encoder_attention_mask": None,
+        },
+        fixed=("mask",),
+    ),
+    "SkyReelsV2Transformer3DModel": ModelCase(_WAN),
+    "StableAudio3DiTModel": ModelCase(
+        {"embed_dim": 128},
+        {"hidden_states": normal("b io_channels 32"), "global_hidden_states": normal("b global_cond_dim"),
+         "local_add_cond": normal("b local_add_cond_dim 32")},
+    ),
+    "StableAudioDiTModel": ModelCase(
+        {"num_attention_heads": 4, "num_key_value_attention_heads": 2, "cross_attention_dim": 128},
+        {
+            "hidden_states": normal("b in_channels 32"), "encoder_attention_mask": None,
+            "encoder_hidden_states": normal("b l cross_attention_input_dim"),
+            "global_hidden_states": normal("b 1 global_states_input_dim"),
+            "rotary_embedding": (uniform("33 32", -1.0, 1.0), uniform("33 32", -1.0, 1.0)),
+        },
+    ),
+    "T5FilmDecoder": ModelCase(
+        {"d_model": 64, "d_kv": 32, "d_ff": 128, "targets_length": 32, "input_dims": 32},
+        {
+            "encodings_and_masks": [(normal("b l 64"), ones("b l"))], "decoder_input_tokens": normal("b 32 32"),
+            "decoder_noise_time": uniform("b"),
+        },
+    ),
+    "Transformer2DModel": ModelCase({"in_channels": 32, "attention_head_dim": 32, "cross_attention_dim": 48}),
+    "TransformerTemporalModel": ModelCase(
+        {"in_channels": 32, "attention_head_dim": 32}, {"hidden_states": normal("2 32 s s"), "num_frames": 2}
+    ),
+    "WanAnimate2Transformer3DModel": ModelCase(_WAN),
+    "WanAnimateTransformer3DModel": ModelCase(
+        {**_WAN, "motion_encoder_channel_sizes": dict.fromkeys(("4", "8", "16", "32", "64", "128", "256", "512"), 16),
+         "motion_encoder_size": 64, "motion_style_dim": 32, "motion_encoder_dim": 32, "face_encoder_hidden_dim": 32,
+         "face_encoder_num_heads": 2, "image_dim": 48, "inject_face_latents_blocks": 1},
+        {
+            "hidden_states": normal("b in_channels 3 s s"), "pose_hidden_states": normal("b latent_channels 2 s s"),
+            "face_pixel_values": normal("b 3 8 64 64"), "encoder_hidden_states_image": normal("b l 48"),
+        },
+    ),
+    "WanTransformer3DModel": ModelCase(_WAN),
+    "WanVACETransformer3DModel": ModelCase(
+        {**_WAN, "vace_layers": [0, 1]}, {"control_hidden_states": normal("b vace_in_channels 2 s s")}
+    ),
+    "ZImageTransformer2DModel": ModelCase(
+        {"dim": 256, "n_heads": 2, "n_kv_heads": 2},
+        {"x": [normal("in_channels 1 s s")], "t": uniform("b"), "cap_feats": [normal("l cap_feat_dim")]},
+    ),
+}  # fmt: skip

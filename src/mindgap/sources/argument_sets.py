@@ -1,0 +1,204 @@
+"""Sets of arguments of one program: several that its source returns, or files of tensors (`inputs=FILE`).
+
+Each set is a `Program`. `FILE.py:make?arguments=2` names the second that `make` returns; `?inputs=a.npz,b.safetensors`
+puts the tensors of files in place of those among the arguments, one set for each file. `?examples=8` repeats the
+examples of a batch until there are eight; `?tokens=8` does so along the second dimension.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.torch_private import modules
+from mindgap.graph_capture.program import tensor_names
+from mindgap.sources.program import ArgumentChange, Built, Captured, Program
+from mindgap.sources.source import Source, SourceError, one_line
+from mindgap.sources.translated_model import UntranslatedModel
+
+#: The options that every source of programs takes.
+ARGUMENTS: Final = ("arguments", "inputs", "examples", "tokens")
+#: The dimension of arguments that an option sets the size of.
+SIZES: Final[Mapping[str, int]] = {"examples": 0, "tokens": 1}
+_SUFFIXES: Final = (".npz", ".safetensors")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedArguments:
+    """Which arguments a source asks for. `number`: of a set, the first is 1; 0 for all. `files`: of tensors.
+    `sizes`: of dimensions, by option."""
+
+    number: int = 0
+    files: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+def asked_arguments(source: Source) -> tuple[AskedArguments, Source]:
+    """Returns the arguments that a source's options ask for, and the source without these options. Raises
+    `SourceError`."""
+    number, files = source.options.get("arguments", ""), source.options.get("inputs", "")
+    if "arguments" in source.options and (not number.isdecimal() or int(number) < 1):
+        raise SourceError(f"{source.text}: arguments={number}; it takes a whole number from 1 up")
+    sizes = {option: source.options[option] for option in SIZES if option in source.options}
+    for option, size in sizes.items():
+        if not size.isdecimal() or int(size) < 1:
+            raise SourceError(f"{source.text}: {option}={size}; it takes a whole number from 1 up")
+    named = tuple(files.split(",")) if "inputs" in source.options else ()
+    for file in named:
+        if not file.endswith(_SUFFIXES):
+            raise SourceError(f"inputs={file}: give a file of tensors, .npz or .safetensors")
+        if not Path(file).is_file():
+            raise SourceError(f"inputs={file}: no such file")
+    arguments = AskedArguments(int(number or 0), named, {option: int(size) for option, size in sizes.items()})
+    return arguments, source.without(*ARGUMENTS)
+
+
+def numbered(name: str, source: str, makes: Sequence[Callable[[], Built]]) -> list[Program]:
+    """Returns a program for each set of arguments; with a number in its name and source where there are several."""
+    if len(makes) == 1:
+        return [Program(name, source, makes[0])]
+    texts = [_with_option(source, f"arguments={number}") for number in range(1, len(makes) + 1)]
+    return [
+        Program(f"{name} (arguments {number})", text, make, name, texts[0])
+        for number, (text, make) in enumerate(zip(texts, makes, strict=True), 1)
+    ]
+
+
+def argument_sets(opened: Sequence[Program | Captured], asked: AskedArguments) -> list[Program | Captured]:
+    """Returns the programs with the requested arguments. Building one of them raises `SourceError` for a file
+    that does not fit its arguments."""
+    programs = _programs_of_files(opened, asked.files) if asked.files else _chosen(opened, asked.number)
+    for option, count in asked.sizes.items():
+        programs[:] = [_repeated(one, option, count) for one in programs]
+    return programs
+
+
+def _programs_of_files(opened: Sequence[Program | Captured], files: Sequence[str]) -> list[Program | Captured]:
+    programs: list[Program | Captured] = []
+    for one in opened:
+        if isinstance(one, Captured):
+            raise SourceError(f"{one.source}: it is a graph already; inputs=FILE needs the program")
+        if one.first in ("", one.source):
+            programs += _programs_per_file(one, files)
+    return programs
+
+
+def _repeated(one: Program | Captured, option: str, count: int) -> Program:
+    if isinstance(one, Captured):
+        raise SourceError(f"{one.source}: it is a graph already; {option}={count} needs the program")
+    source = _with_option(one.source, f"{option}={count}")
+    first = one.first and _with_option(one.first, f"{option}={count}")
+    change = ArgumentChange(lambda built: with_size(built, option, count, one.source))
+    return one.changed(change, source=source, first=first)
+
+
+def with_size(built: Built, option: str, count: int, where: str) -> Built:
+    """Returns the program with `count` examples (along the first dimension) or tokens (along the second).
+
+    Tensors among the arguments that have the size of the first tensor there are repeated in order, or cut. Raises
+    `SourceError`, beginning with `where`, for a program without one.
+    """
+    axis = SIZES[option]
+    leaves, structure = modules.tree_flatten((tuple(built.args), dict(built.kwargs)))
+    sizes = [leaf.shape[axis] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim() > axis]
+    if not sizes or not sizes[0]:
+        raise SourceError(f"{where}: {option}={count}: no argument is a tensor with {option} along dimension {axis}")
+    chosen = torch.arange(count) % sizes[0]
+    for place, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor) and leaf.dim() > axis and leaf.shape[axis] == sizes[0]:
+            leaves[place] = leaf.detach().index_select(axis, chosen.to(leaf.device))
+    args, kwargs = modules.tree_unflatten(leaves, structure)
+    return replace(built, args=args, kwargs=kwargs)
+
+
+def _chosen(opened: Sequence[Program | Captured], number: int) -> list[Program | Captured]:
+    if not number:
+        return [*opened]
+    kept: list[Program | Captured] = []
+    for one in opened:
+        group = [each for each in opened if isinstance(each, Program) and each.group and each.group == _group(one)]
+        if not group or number > len(group):
+            count = len(group) or 1
+            raise SourceError(
+                f"{one.source}: arguments={number}: it returned {count} set{'s' * (count > 1)} of arguments"
+            )
+        if group[number - 1] is one:
+            kept.append(replace(one, group="", first=""))
+    return kept
+
+
+def _group(one: Program | Captured) -> str:
+    return one.group if isinstance(one, Program) else ""
+
+
+def _programs_per_file(one: Program, files: Sequence[str]) -> list[Program]:
+    name, source = one.group or one.name, one.source
+    texts = [_with_option(source, f"inputs={file}") for file in files]
+    several = len(files) > 1
+    return [
+        one.changed(
+            _filled(file), name=f"{name} ({Path(file).name})" if several else name, source=text,
+            group=name if several else "", first=texts[0] if several else "",
+        )
+        for file, text in zip(files, texts, strict=True)
+    ]  # fmt: skip
+
+
+def _filled(file: str) -> ArgumentChange:
+    return ArgumentChange(lambda built: with_tensors(built, _tensors(file), f"inputs={file}"), given=True)
+
+
+def _with_option(text: str, option: str) -> str:
+    """The text of a source with an option, in place of one of the same name."""
+    body, _, options = text.partition("?")
+    name = option.partition("=")[0]
+    kept = [each for each in options.split("&") if each and each.partition("=")[0] != name]
+    return f"{body}?{'&'.join([*kept, option])}"
+
+
+def _tensors(file: str) -> dict[str, torch.Tensor]:
+    """The tensors of a file by their names. Raises `SourceError`."""
+    try:
+        if file.endswith(".npz"):
+            with np.load(file, allow_pickle=False) as arrays:
+                return {name: torch.as_tensor(np.array(arrays[name])) for name in arrays.files}
+        read: Any = importlib.import_module("safetensors.torch").load_file  # typed in parts
+        return read(file)
+    except Exception as error:
+        raise SourceError(f"inputs={file}: it cannot be read: {one_line(error)}") from error
+
+
+def with_tensors(built: Built, given: Mapping[str, torch.Tensor], where: str) -> Built:
+    """Returns the program with other tensors among its arguments.
+
+    They are matched by name, or by order where no name is an argument's. Each has the dtype and the number of
+    dimensions of the tensor that it replaces. Raises `SourceError`, beginning with `where`.
+    """
+    leaves, structure = modules.tree_flatten((tuple(built.args), dict(built.kwargs)))
+    names = tensor_names(built.program, built.args, built.kwargs)
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    listed = f"the arguments are {', '.join(map(_form, names, [leaves[place] for place in places]))}"
+    by_order = len(given) == len(names) and not set(names) & set(given)
+    ordered = dict(zip(names, given.values(), strict=True)) if by_order else given
+    if absent := [name for name in names if name not in ordered]:
+        raise SourceError(f"{where}: it holds no {', '.join(absent)} ({', '.join(given) or 'nothing'}); {listed}")
+    if more := [name for name in ordered if name not in names]:
+        raise SourceError(f"{where}: {', '.join(more)}: no such argument; {listed}")
+    any_rank = built.program.any_rank if isinstance(built.program, UntranslatedModel) else ()
+    for name, place in zip(names, places, strict=True):
+        new, old = ordered[name], leaves[place]
+        if new.dtype != old.dtype or (new.dim() != old.dim() and name not in any_rank):
+            raise SourceError(f"{where}: it has {_form(name, new)} where the program takes {_form(name, old)}")
+        leaves[place] = new
+    args, kwargs = modules.tree_unflatten(leaves, structure)
+    return replace(built, args=args, kwargs=kwargs)
+
+
+def _form(name: str, tensor: Any) -> str:
+    return f"{name} {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

@@ -1,0 +1,165 @@
+"""Opens sources: as programs, or captured as graphs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from mindgap.graph import Graph, MindgapError
+from mindgap.graph.tensors import TensorStore
+from mindgap.graph_capture import CaptureError, Optimizer, capture
+from mindgap.graph_capture.errors import CompiledPart, PathTaken, QuantisedPart, ReplayDiffers, WrongDeclaration
+from mindgap.graph_capture.program_capture import UnprovenCapture
+from mindgap.graph_capture.replay_check import Verify
+from mindgap.sources.argument_sets import argument_sets, asked_arguments
+from mindgap.sources.cached_decoding import decoding_call, decoding_program
+from mindgap.sources.files.user_imports import activate
+from mindgap.sources.program import Built, Captured, Program
+from mindgap.sources.read_outputs import of_program, selection_option
+from mindgap.sources.source import Source, SourceError, parse
+from mindgap.sources.steps import StepLoop, steps_option, stepwise, with_tokens
+from mindgap.sources.submodules import inside, submodule_of
+from mindgap.sources.translated_model import NoTranslation, TranslatedModel, UntranslatedModel
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFailure:
+    """A program that was opened and could not be captured; `reason` is one line."""
+
+    name: str
+    reason: str
+
+
+def open_source(text: str) -> list[Program | Captured]:
+    """Returns the programs that a source names, not built yet; at least one.
+
+    Calls the user's callable, which alone knows how many models it returns. Raises `SourceError` if the source names
+    nothing.
+    """
+    activate(None)
+    submodule, source = submodule_of(parse(text))
+    arguments, source = asked_arguments(source)
+    path_taken, source = _path_option(source)
+    steps, source = steps_option(source)
+    selection, source = selection_option(source)
+    call, source = decoding_call(source)
+    opened = argument_sets(source.kind.open(source), arguments)
+    if call is not None:
+        opened = [decoding_program(one, call) for one in opened]
+    programs: list[Program | Captured] = [*opened] if submodule is None else [inside(one, submodule) for one in opened]
+    if steps:
+        programs = [stepwise(one, steps) for one in programs]
+    if selection is not None:
+        programs = [of_program(one, selection) for one in programs]
+    return [*map(_along_path, programs)] if path_taken else programs
+
+
+def _path_option(source: Source) -> tuple[bool, Source]:
+    """Returns whether a source's options ask for the path that values decide, and the source without that option."""
+    option = source.options.get("path_taken")
+    if option is None:
+        return False, source
+    if option not in ("0", "1"):
+        raise SourceError(f"{source.text}: path_taken={option}; write path_taken=1 or path_taken=0")
+    return option == "1", source.without("path_taken")
+
+
+def _along_path(one: Program | Captured) -> Program:
+    if isinstance(one, Captured):
+        raise SourceError(f"{one.source}: it is a graph already; a path is taken by the program itself")
+    return replace(one, make=lambda: replace(one.make(), path_taken=True), remake=None, make_submodule=None)
+
+
+def capture_source(
+    text: str,
+    tensors: TensorStore | None = None,
+    weights: Literal["stored", "seeded", "auto"] = "auto",
+    verify: Verify = True,
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
+) -> Iterator[tuple[str, Graph | CaptureFailure]]:
+    """Yields (name, graph or failure) for each model that a source names.
+
+    `weights`: "auto" replaces the weights of library models and records by the recipes that they were drawn from, and
+    stores the bytes of the user's; "stored" keeps the bytes of all in `tensors`; "seeded" replaces the user's weights
+    by seeded ones with similar statistics. `backward`, `optimizer`: capture gradients, or a training step (see
+    `capture_kernels`). Raises `SourceError` if the source names nothing. If the source names several models, one that
+    cannot be built or captured is yielded as a failure; if it names one, the error is raised.
+    """
+    opened = open_source(text)
+    for one in opened:
+        try:
+            if isinstance(one, Captured):
+                yield one.name, captured_graph(one, backward or optimizer is not None)
+            else:
+                yield one.name, capture_program(one, tensors, weights, verify, backward, optimizer)
+        except (SourceError, CaptureError) as error:
+            yield one.name, CaptureFailure(one.name, str(error))
+
+
+def capture_program(
+    program: Program,
+    tensors: TensorStore | None = None,
+    weights: Literal["stored", "seeded", "auto"] = "auto",
+    verify: Verify = True,
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
+) -> Graph:
+    """Builds one program and captures it. Raises `SourceError` or `CaptureError`. Arguments as for
+    `capture_source`."""
+    return capture_built(program.make(), tensors, weights, verify, backward, optimizer)
+
+
+def capture_built(
+    built: Built,
+    tensors: TensorStore | None = None,
+    weights: Literal["stored", "seeded", "auto"] = "auto",
+    verify: Verify = True,
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
+) -> Graph:
+    """Captures a program that is built and leaves it as it was. Raises `CaptureError`."""
+    if isinstance(built.program, UntranslatedModel):
+        raise NoTranslation(built.program.reason, built.program.valid)
+    activate(built.imports)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Zoo code warns of its deprecations; a user has no part in them.
+            warnings.simplefilter("default", UnprovenCapture)
+            for category in (CompiledPart, PathTaken, QuantisedPart, WrongDeclaration):
+                warnings.simplefilter("default", category)
+            return _captured(built, tensors, weights, verify, backward, optimizer)
+    except ReplayDiffers as error:
+        if isinstance(built.program, TranslatedModel):  # it has no Python of a user's
+            raise NoTranslation(f"PyTorch's kernels give output {error.output} otherwise each time") from error
+        raise
+    except CaptureError:
+        raise
+    except MindgapError as error:
+        raise CaptureError(str(error)) from error
+
+
+def captured_graph(one: Captured, backward: bool) -> Graph:
+    """Returns the graph. Raises `SourceError` if `backward`: only a program can be captured with gradients."""
+    if backward:
+        raise SourceError(f"{one.source}: it is a graph already; a backward pass is captured from the program itself")
+    return one.graph
+
+
+def _captured(
+    built: Built, tensors: TensorStore | None, weights: str, verify: Verify, backward: bool, optimizer: Optimizer | None
+) -> Graph:
+    kept = built.registry.store() if weights == "auto" and built.registry else None
+    seeded = weights == "seeded" or built.registry.describes
+    graph = capture(
+        built.program, built.args, built.kwargs, tensors=tensors if kept is None else kept,
+        weights="seeded" if seeded else "stored", verify=verify, backward=backward, optimizer=optimizer,
+        path_taken=built.path_taken,
+    )  # fmt: skip
+    # First, since a memory store's keys must not leave this function.
+    graph = graph if kept is None else built.registry.restore(graph, kept, tensors)
+    if built.registry.describes:
+        return built.registry.described(graph)
+    return with_tokens(graph, tensors) if isinstance(built.program, StepLoop) else graph
