@@ -51,7 +51,7 @@ built = [each.make() for each in programs]
 for each in built:
     capture_built(each)
     print(float(each.program(*each.args)[0]))
-open_source("op:aten.relu")
+open_source("ops:relu")
 import yaml
 assert ([*sys.path], yaml) == before
 """
@@ -65,4 +65,27 @@ def test_each_file_gets_its_own_siblings(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _RUN, *folders], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert ran.stdout.split() == [f"{number}.0" for number in range(2, 10)], ran.stderr
+    assert not ran.returncode and ran.stdout.split() == [f"{number}.0" for number in range(2, 10)], ran.stderr
+
+
+def test_what_a_process_imported_from_the_folder_stays_imported(tmp_path: Path) -> None:
+    """A script, or a test of a project, that opens a file next to modules that it uses itself."""
+    (tmp_path / "used.py").write_text("K = 2\n")
+    (tmp_path / "new.py").write_text("K = 3\n")
+    (tmp_path / "m.py").write_text(
+        "import torch, used, new\ndef make(): return torch.nn.ReLU(), (torch.ones(used.K),)\n"
+    )
+    script = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import used
+sys.path.remove(sys.argv[1])
+from mindgap.models.corpus import open_source
+from mindgap.models.corpus.files.user_imports import activate
+open_source(f"{sys.argv[1]}/m.py:make")
+assert "new" in sys.modules
+activate(None)
+assert sys.modules["used"] is used and "new" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr

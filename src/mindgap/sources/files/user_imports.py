@@ -25,24 +25,29 @@ class UserImports:
     folders: what comes first on the path, as for `python FILE.py`.
     path, modules: `sys.path` and the modules from these folders, as the code left them when others took over.
     hidden: modules of the process whose names the folders' modules have taken.
+    kept: names of modules that the process had imported before, from these folders too: they stay in it.
     """
 
     folders: tuple[str, ...]
     path: list[str] = field(default_factory=list[str])
     modules: dict[str, ModuleType] = field(default_factory=dict[str, ModuleType])
     hidden: dict[str, ModuleType] = field(default_factory=dict[str, ModuleType])
+    kept: frozenset[str] = frozenset()
 
     def enter(self) -> None:
         """Puts the folders on the path, and these modules into the process."""
         sys.path[:] = self.path or [*self.folders, *_base]
         self.hidden = _taken(_shadowed(self.folders))
+        self.kept = frozenset(name for name, _ in _top_level())
         sys.modules.update(self.modules)
 
     def leave(self) -> None:
         """Keeps path and modules, and restores those of the process."""
         self.path, sys.path[:] = [*sys.path], _base
         added = {os.path.abspath(folder) for folder in self.path} - {os.path.abspath(folder) for folder in _base}
-        self.modules = _taken({name for name, module in _top_level() if _folder_of(module) in added})
+        self.modules = _taken(
+            {name for name, module in _top_level() if name not in self.kept and _folder_of(module) in added}
+        )
         sys.modules.update(self.hidden)
 
 
