@@ -44,6 +44,7 @@ _RUN = """
 import sys
 import yaml
 from mindgap.sources import open_source
+from mindgap.sources.files.user_imports import activate
 from mindgap.sources.opening import capture_built
 before = [*sys.path], yaml
 programs = [open_source(f"{name}/m.py:make")[0] for name in sys.argv[1:]]
@@ -51,9 +52,9 @@ built = [each.make() for each in programs]
 for each in built:
     capture_built(each)
     print(float(each.program(*each.args)[0]))
-open_source("ops:relu")
+activate(None)
 import yaml
-assert ([*sys.path], yaml) == before
+assert ([*sys.path], yaml) == before, sys.path
 """
 
 
@@ -80,8 +81,8 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import used
 sys.path.remove(sys.argv[1])
-from mindgap.models.corpus import open_source
-from mindgap.models.corpus.files.user_imports import activate
+from mindgap.sources import open_source
+from mindgap.sources.files.user_imports import activate
 open_source(f"{sys.argv[1]}/m.py:make")
 assert "new" in sys.modules
 activate(None)

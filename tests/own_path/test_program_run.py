@@ -31,7 +31,6 @@ from mindgap.platforms.pytorch.script import runner_on_cpu
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.results.rows import Row
 from mindgap.sources import Built
-from mindgap.sources.files.user_imports import activate
 
 from . import programs
 
