@@ -22,16 +22,10 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not nightly"
 
-# make test-PACKAGE: the tests of one package, and those of contracts.
-TESTS_campaign := campaign catalogue synth selftest
-TESTS_runtimes := platforms environments
-TESTS_studies := studies machines task porting
-TESTS_surveys := support diff
-TESTS_zoo := corpus
-TESTS_core := aten capture causes cli compare corpus diff everyday graph operators oracle own_path pipeline quantised \
-	reduction report results run script sources store torch_private trace
+# make test-PACKAGE: the tests of one package (test-core: of mindgap), and those of all packages together.
 test-%: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not nightly" $(addprefix tests/,$(TESTS_$*)) tests/test_*.py
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not nightly" \
+		tests/$(if $(filter core,$*),mindgap tests/everyday,mindgap_$*) tests/test_*.py
 
 # The tests that are too long for CI as well, and a short run of every benchmark.
 nightly: $(VENV)/.installed-dev

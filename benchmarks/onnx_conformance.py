@@ -215,7 +215,7 @@ def microsoft_table() -> list[str]:
     declared = f"ONNX Runtime {library.__version__} declares {len(names)} operators of this domain."
     return [
         f"## {MICROSOFT}", "", f"{declared} {len(there)} have a translation.",
-        "`pytest tests/corpus/onnx_models/test_microsoft.py` compares those that ONNX does not define itself with ONNX",
+        "`pytest tests/mindgap/onnx_files/test_microsoft.py` compares those that ONNX does not define itself with ONNX",
         "Runtime.", "",
         "| operator | translated |", "|---|---|", *rows,
     ]  # fmt: skip

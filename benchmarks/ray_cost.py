@@ -3,7 +3,7 @@
 The cluster is on this machine, on its loopback interface: seconds are those of Ray and mindgap, without a network.
 
     bytes        of what the tasks of a block take and give, packed as they are sent, for each block and row: graphs
-                 of CATALOGUE (else of tests/campaign/small_source.py), judged on this machine
+                 of CATALOGUE (else of tests/mindgap_campaign/campaign/small_source.py), judged on this machine
     empty block  from the commit of one block without cases to that of the next, and CPU of the driver for it
     throughput   rows a second with 1, 2 and 4 nodes, each of which has the reference and the platform, and one worker
                  at a time; with more nodes than cores it shows that nothing is lost

@@ -32,7 +32,7 @@ def test_the_package_for_a_device_is_the_one_that_the_tests_of_the_platform_run(
     assert blocks("toml", device=True) == [(TINY / "pyproject.toml").read_text()]
 
 
-@pytest.mark.nightly  # The package of the page for a device runs in CI: tests/platforms/test_third_party.py.
+@pytest.mark.nightly  # The package of the page for a device runs in CI: tests/mindgap/platforms/test_third_party.py.
 def test_the_package_of_the_page_passes_its_own_test(tmp_path: Path) -> None:
     module, test, runtime, run, more, test_more = blocks("python")
     entry, recipe = blocks("toml")

@@ -137,7 +137,7 @@ def makes_new(op: str) -> bool:
 
 
 #: Packets with `_backward` in their name that a public forward function calls: `torch.istft` calls `unfold_backward`.
-#: A test in tests/aten measures them on PyTorch's operator samples.
+#: A test in tests/mindgap/aten measures them on PyTorch's operator samples.
 CALLED_FORWARD: Final = frozenset({"unfold_backward"})
 
 

@@ -1,6 +1,6 @@
 """Says what the reader of a row can do, where that is known: another option, another dtype, another way in.
 
-Advice that cannot be followed is a defect: `tests/results/test_advice.py` follows each.
+Advice that cannot be followed is a defect: `tests/mindgap/results/test_advice.py` follows each.
 """
 
 from __future__ import annotations

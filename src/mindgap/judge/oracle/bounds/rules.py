@@ -173,7 +173,7 @@ def _ranged(site: Site, bound: Bound | None, result: Any, spec: TensorSpec | Non
 def _apply(site: Site) -> OperatorBounds:
     """The bounds that the operator's rule gives; measured ones, with the reason, where there is none or it fails.
 
-    A rule that raises is defective: tests/oracle/test_every_rule.py runs all of them. Judging goes on, and the
+    A rule that raises is defective: tests/mindgap/judge/oracle/test_every_rule.py runs all. Judging goes on, and the
     judgement reports the failure.
     """
     rule_found = _rule_of(site.call.packet)
