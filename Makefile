@@ -1,4 +1,4 @@
-# make demo: see it work.   make test: the tests.   make nightly: the long ones too.   make check: format, lint, types, imports.   make catalogue: hours.   make campaign: a day.
+# make demo: see it work.   make test: the tests.   make nightly: the long ones too.   make check: format, lint, types, imports.   make release: build and check the wheel.   make catalogue: hours.   make campaign: a day.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -13,7 +13,7 @@ NEED_ARGUMENTS := $(addprefix benchmarks/,catalogue_load.py operator_union.py di
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 
-.PHONY: demo test nightly check bench catalogue campaign clean install
+.PHONY: demo test nightly check bench release catalogue campaign clean install
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -37,6 +37,10 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/python tools/line_budgets.py
 	$(BIN)/pyright
+
+# Builds the wheel and the sdist into dist/, checks them, and prints what a person still does. Publishes nothing.
+release: $(VENV)/.installed-dev
+	$(BIN)/python tools/release.py
 
 # Takes hours: every model of every zoo, and the recorded graphs if present. Can be stopped and started again.
 catalogue: $(VENV)/.installed

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mindgap.graph_capture import capture
     from mindgap.workflows.diff import Report, Row, Session, diff, diff_many
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES: Final = {
     "Baseline": "mindgap.findings.known",

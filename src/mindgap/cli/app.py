@@ -26,6 +26,7 @@ from mindgap.cli.report import report
 from mindgap.cli.streams import Exit, complain
 from mindgap.cli.trace import trace
 from mindgap.cli.upgrade import upgrade
+from mindgap.cli.versions import versions
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
 from mindgap.run.extensions import commands, loaded
@@ -77,7 +78,9 @@ _add_commands()
 @app.callback()
 def options(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the versions of mindgap, Python, PyTorch and runtimes.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Log what is done to standard error (MINDGAP_LOG=DEBUG: more).")
     ] = False,
@@ -96,7 +99,7 @@ def options(
         raise MindgapError(str(error)) from None
     logging.getLogger(__name__).info("mindgap %s: %s", mindgap.__version__, context.invoked_subcommand)
     if version:
-        typer.echo(f"mindgap {mindgap.__version__}")
+        typer.echo(versions())
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

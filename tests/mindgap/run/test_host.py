@@ -20,6 +20,7 @@ import psutil
 import pytest
 from misbehaving import graph
 
+from mindgap import __version__
 from mindgap.graph import Graph, Input, Node, Ref, Stored, TensorSpec, TensorStore, tensor_key
 from mindgap.platforms.environments import Host, HostProblem, find_host, host_worker
 from mindgap.platforms.environments.host_connection import (
@@ -234,7 +235,7 @@ sys.stdin.readline()
     [
         (
             {"protocol": PROTOCOL - 1},
-            f"mindgap 0.0.9 there speaks protocol {PROTOCOL - 1}, mindgap 0.1.0 here protocol {PROTOCOL}",
+            f"mindgap 0.0.9 there speaks protocol {PROTOCOL - 1}, mindgap {__version__} here protocol {PROTOCOL}",
         ),
         ({"python": "3.8.2"}, "its Python is CPython 3.8.2; workers need CPython 3.10 or newer"),
         ({"missing": ["xxhash", "zstandard"]}, "lacks xxhash zstandard, which workers need: pip install"),
@@ -257,7 +258,7 @@ def test_what_the_other_side_lacks_is_named(
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        (f"{sys.executable} -S -c 'import mindgap'", "its Python has no mindgap: install mindgap 0.1.0 there"),
+        (f"{sys.executable} -S -c 'import mindgap'", f"its Python has no mindgap: install mindgap {__version__} there"),
         ("no-such-program edge", "its command no-such-program edge cannot be run: No such file or directory"),
         ("sh -c 'exec python9 -m mindgap worker'", "ended with status 127"),
         (r"sh -c 'echo edge: Permission denied \(publickey\). >&2; exit 255'", "ssh -o BatchMode=yes"),
