@@ -206,7 +206,7 @@ def parts(folder: Path, platform: str, runs: int, report: dict[str, Any]) -> dic
         found.setdefault(name, []).append(seconds)
 
     for _ in range(runs):
-        add("import the command line", clocked(lambda: process(folder, "-c", "import mindgap.cli.app")))
+        add("import the command line", clocked(lambda: process(folder, "-c", "import mindgap.cli.diff")))
         for name in ("cpu/eager", platform):
             with WorkerPool([name]) as pool:
                 turn = f"start {'a second' if f'start a worker of {name}' in found else 'a'} worker of {name}"

@@ -35,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         # PyTorch is imported there while the command line is imported here.
         forking.begin()
+    if "_MINDGAP_COMPLETE" in os.environ:
+        from mindgap.cli.completion import join_words
+
+        join_words()
     from mindgap.cli.app import main as run
 
     status = run(given)

@@ -11,68 +11,30 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Annotated, Final
 
 import typer
 
 import mindgap
-from mindgap.cli.cache import cache
-from mindgap.cli.capture import capture
-from mindgap.cli.diff import diff
-from mindgap.cli.env import env, platforms
-from mindgap.cli.reduce import reduce
-from mindgap.cli.report import report
+from mindgap.cli.command_group import CommandGroup
 from mindgap.cli.streams import Exit, complain
-from mindgap.cli.trace import trace
-from mindgap.cli.upgrade import upgrade
 from mindgap.cli.versions import versions
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
-from mindgap.run.extensions import commands, loaded
 from mindgap.run.log_setup import VARIABLE, configure_logging
 
 #: What a disk, a quota or permissions refuse: for the user to mend, and no failure of mindgap.
 _SURROUNDINGS: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM))
 
-#: Of a command whose libraries are missing: its options are not known.
-_ANY_ARGUMENTS: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
-
 app = typer.Typer(
-    add_completion=False,
+    cls=CommandGroup,
     invoke_without_command=True,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (platforms, capture, diff, upgrade, trace, reduce, report, cache):
-    app.command()(command)
-app.add_typer(env, name="env")
-
-
-def _add_commands() -> None:
-    """Adds the commands of other packages. One whose libraries are missing names them when it is run."""
-    for point in commands():
-        try:
-            command = loaded(point)
-        except MindgapError as error:
-            app.command(point.name, help=str(error), context_settings=_ANY_ARGUMENTS)(_raising(error))
-            continue
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=point.name)
-        else:
-            app.command(point.name)(command)
-
-
-def _raising(error: MindgapError) -> Callable[[], None]:
-    def missing() -> None:
-        raise error
-
-    return missing
-
-
-_add_commands()
 
 
 @app.callback()

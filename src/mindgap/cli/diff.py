@@ -179,6 +179,8 @@ def diff(
     """Run models on platforms and say where they behave differently, and which operator does it.
 
     Example: mindgap diff model.py:make -p onnxruntime/cpu -p cpu/inductor --html page.html
+
+    Example: mindgap diff model.py:make -p onnxruntime/cpu --as onnxruntime/cpu=model.onnx
     """
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")

@@ -179,7 +179,7 @@ def list_environments(as_json: AsJson = False) -> None:
 
 @env.command()
 def check(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Default: all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="ENV…", help="Default: all.")] = None,
     platform: Annotated[
         list[str] | None,
         typer.Option("--platform", "-p", help="Check this platform's arithmetic (again), for minutes."),
@@ -244,7 +244,7 @@ def check(
 
 
 @env.command()
-def remove(name: Name) -> None:
+def remove(name: Annotated[str, typer.Argument(metavar="ENV", help="As `mindgap env list` names it.")]) -> None:
     """Delete an environment that `create` made, or forget an adopted one, which stays as it is.
 
     Example: mindgap env remove ort128

@@ -84,7 +84,7 @@ CaptureEnv = Annotated[
     str | None,
     typer.Option(
         "--capture-env",
-        metavar="NAME",
+        metavar="ENV",
         help="Open and capture the sources in this environment (mindgap env): with its PyTorch and its packages.",
     ),
 ]

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
 from enum import IntEnum
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from mindgap.workflows.diff import Report
+if TYPE_CHECKING:
+    from mindgap.workflows.diff import Report
 
 
 class Exit(IntEnum):

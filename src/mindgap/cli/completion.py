@@ -1,0 +1,58 @@
+"""Answers what a shell asks to complete: platforms, prefixes of sources, environments. Imports no framework."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import entry_points
+from typing import Final
+
+from mindgap.graph.tensors import home
+
+#: The variable by which a shell's script requests completion, and what bash takes for the end of a word.
+VARIABLE: Final = "_MINDGAP_COMPLETE"
+_BREAKS: Final = "@=:"
+
+
+def platform_names(incomplete: str) -> list[str]:
+    """Returns platforms; behind `@env=`, environments."""
+    names = sorted({point.name for point in entry_points(group="mindgap.platforms")})
+    before, option, rest = incomplete.rpartition("env=")
+    if option and before.endswith(("@", ",")):
+        names = [f"{before}{option}{name}" for name in environment_names(rest)]
+    elif "@" in incomplete:
+        names = [f"{incomplete.rpartition('@')[0]}@env="]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def environment_names(incomplete: str) -> list[str]:
+    """Returns the environments of `mindgap env`, those too whose record is damaged or not written yet."""
+    return sorted(path.name for path in (home() / "environments").glob("*") if path.name.startswith(incomplete))
+
+
+def source_prefixes(incomplete: str) -> list[str]:
+    """Returns the schemes of sources. A shell completes files itself where there is none."""
+    own = ("hub", "torchhub", "onnx", "pt2", "graph", "model")
+    names = sorted({*own, *(point.name for point in entry_points(group="mindgap.sources"))})
+    return [f"{name}:" for name in names if f"{name}:".startswith(incomplete)]
+
+
+def join_words() -> None:
+    """Joins the words that bash splits at `@`, `=` and `:`. `without_prefix` leaves out what it does not replace."""
+    if os.environ[VARIABLE] != "complete_bash":
+        return
+    joined: list[str] = []
+    for word in os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]:
+        goes_on = set(word) <= set(_BREAKS) or (joined and joined[-1][-1:] in set(_BREAKS) and word[0] != "-")
+        if word and len(joined) > 1 and goes_on:
+            joined[-1] += word
+        else:
+            joined.append(word)
+    os.environ.update(COMP_WORDS="\n".join(joined), COMP_CWORD=str(len(joined) - 1))
+
+
+def without_prefix(names: list[str], incomplete: str) -> list[str]:
+    """Returns what a shell puts in place of the incomplete word: in bash, of what is behind the last break."""
+    if os.environ.get(VARIABLE) != "complete_bash":
+        return names
+    kept = max(incomplete.rfind(each) for each in _BREAKS) + 1
+    return [name[kept:] for name in names]

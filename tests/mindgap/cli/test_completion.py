@@ -1,0 +1,86 @@
+"""Shell completion: what the scripts of bash, zsh and fish ask, and what they get."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ASK = "import sys; from mindgap.cli import main; sys.exit(main([]))"
+#: As `ASK`, and prints which modules of frameworks were imported.
+WATCHED = (
+    "import atexit, sys; from mindgap.cli import main; "
+    "atexit.register(lambda: print(sorted({'torch', 'onnx', 'onnxruntime', 'pyarrow', 'altair'} & set(sys.modules)))); "
+    "sys.exit(main([]))"
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    folder = tmp_path / "environments" / "ort128"
+    folder.mkdir(parents=True)
+    return tmp_path
+
+
+def completed(home: Path, shell: str, *words: str, code: str = ASK) -> list[str]:
+    """Returns the candidates for the last word, as `shell` reads them."""
+    variables = {"_MINDGAP_COMPLETE": f"complete_{shell}", "MINDGAP_HOME": str(home)}
+    if shell == "bash":
+        variables |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    else:
+        variables |= {"_TYPER_COMPLETE_ARGS": " ".join(words), "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+    assert not done.stderr, done.stderr
+    lines = done.stdout.splitlines()
+    if shell == "zsh":
+        return [line.split('"')[1] for line in lines if '"' in line]
+    return [line.split("\t")[0] for line in lines if line]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_commands_and_options(home: Path, shell: str) -> None:
+    names = completed(home, shell, "mindgap", "")
+    assert {"diff", "env", "platforms", "coverage", "campaign", "study"} <= set(names)
+    assert completed(home, shell, "mindgap", "di") == ["diff"]
+    assert completed(home, shell, "mindgap", "diff", "--ba") == ["--backward", "--baseline"]
+    assert "create" in completed(home, shell, "mindgap", "env", "")
+
+
+@pytest.mark.parametrize("words", [("diff", "-p"), ("diff", "--reference"), ("reduce", "m.py:f", "-p"), ("coverage",)])
+def test_platforms(home: Path, words: tuple[str, ...]) -> None:
+    assert completed(home, "zsh", "mindgap", *words, "openv") == ["openvino/cpu", "openvino/gpu", "openvino/npu"]
+
+
+def test_sources(home: Path) -> None:
+    assert completed(home, "bash", "mindgap", "diff", "tim") == ["timm:"]
+    assert completed(home, "bash", "mindgap", "diff", "-p", "cpu/jit", "hu") == ["hub:"]
+    assert completed(home, "bash", "mindgap", "diff", "model.p") == []
+
+
+@pytest.mark.parametrize("words", [("env", "remove"), ("diff", "--capture-env"), ("upgrade", "m.py:f", "--from")])
+def test_environments(home: Path, words: tuple[str, ...]) -> None:
+    assert completed(home, "fish", "mindgap", *words, "") == ["ort128"]
+
+
+def test_an_environment_of_a_platform(home: Path) -> None:
+    words = ("mindgap", "diff", "-p", "onnxruntime/cpu@env=o")
+    assert completed(home, "zsh", *words) == ["onnxruntime/cpu@env=ort128"]
+    assert completed(home, "zsh", "mindgap", "diff", "-p", "onnxruntime/cpu@") == ["onnxruntime/cpu@env="]
+
+
+def test_bash_gets_what_follows_the_last_place_where_it_splits_words(home: Path) -> None:
+    words = ("mindgap", "diff", "-p", "onnxruntime/cpu", "@", "env", "=")
+    assert completed(home, "bash", *words) == ["ort128"]
+    assert completed(home, "bash", *words, "or") == ["ort128"]
+    assert completed(home, "bash", "mindgap", "diff", "timm", ":", "x", "-p", "cpu/ji") == ["cpu/jit"]
+    assert completed(home, "bash", "mindgap", "diff", "--reference", "=", "cpu/ji") == ["cpu/jit"]
+
+
+@pytest.mark.parametrize("words", [("",), ("diff", "-p", ""), ("diff", "t"), ("diff", "--"), ("env", "remove", "")])
+def test_it_imports_no_framework(home: Path, words: tuple[str, ...]) -> None:
+    assert completed(home, "bash", "mindgap", *words, code=WATCHED)[-1] == "[]"
