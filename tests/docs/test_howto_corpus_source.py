@@ -63,5 +63,5 @@ def test_an_entry_point_that_cannot_be_loaded_is_left_out_with_a_warning(tmp_pat
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
-    assert "scheme broken: not_there:SCHEME cannot be loaded" in ran.stdout
-    assert "scheme timm: os:getcwd is no mindgap.sources.Scheme" in ran.stdout
+    assert "mindgap.sources broken: not_there:SCHEME cannot be loaded" in ran.stdout
+    assert "mindgap.sources timm: os:getcwd is no mindgap.sources.source.Scheme" in ran.stdout

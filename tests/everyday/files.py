@@ -590,7 +590,7 @@ def cut_short(path: Path) -> Path:
 
 @file
 def litert_floats(path: Path) -> Path:
-    from tflite_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
+    from litert_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
 
     tensors = [FileTensor("x", (2, 6)), constant("w", values(4, 6)), constant("b", values(4)), FileTensor("h", (2, 4)),
                FileTensor("y", (2, 4))]  # fmt: skip
@@ -604,7 +604,7 @@ def litert_floats(path: Path) -> Path:
 
 @file
 def litert_convolution(path: Path) -> Path:
-    from tflite_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
+    from litert_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
 
     tensors = [FileTensor("x", (1, 6, 6, 3)), constant("w", values(4, 3, 3, 3)), constant("b", values(4)),
                FileTensor("c", (1, 6, 6, 4)), constant("axes", np.array([1, 2], np.int32)),
@@ -620,7 +620,7 @@ def litert_convolution(path: Path) -> Path:
 
 @file
 def litert_integers(path: Path) -> Path:
-    from tflite_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
+    from litert_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
 
     weights = np.random.default_rng(0).integers(-100, 101, (4, 6)).astype(np.int8)
     tensors = [FileTensor("x", (2, 6)), FileTensor("q", (2, 6), "int8", scale=0.02, zero=3),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import MindgapError
+from mindgap.platforms.model_formats import formats
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.other_environment import declared
 from mindgap.platforms.protocol import Backend, PlatformError, RunsFiles, RunsPrograms, Scripted
@@ -26,20 +28,16 @@ class NoOwnPath(MindgapError):
 
 def probe_writer(name: str) -> Callable[[Path, Path], ProbedModel | None] | None:
     """What writes a model file with its integers as outputs; None for another source."""
-    if name.endswith(".onnx"):
-        from mindgap.onnx_files.probing import write_probed as write_onnx
-
-        return write_onnx
-    if name.endswith(".tflite"):
-        from mindgap.tflite_files.probing import write_probed as write_tflite
-
-        return write_tflite
-    return None
+    known = formats().get(Path(name).suffix)
+    if known is None:
+        return None
+    module, _, function = known.probe.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def is_model_file(source: str) -> bool:
     """Whether a source is a file of a runtime's own format, which a runtime that reads it is given byte for byte."""
-    return source.partition("?")[0].endswith((".onnx", ".tflite"))
+    return source.partition("?")[0].endswith(tuple(formats()))
 
 
 def runner_json(runner: ScriptRunner) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Parses sources, the text that names models on the command line, and lists their schemes.
 
 SCHEME:NAME            timm:resnet18, transformers:BertModel, records:FILE.parquet#ID
-FILE.onnx, FILE.tflite  a model file, translated to PyTorch
+FILE.onnx              a model file, translated to PyTorch; other suffixes by `mindgap.formats`
 FILE.mindgap           what `mindgap capture` wrote, with its weights
 FILE.py:CALLABLE       mymodel.py:make, mymodel.py:make#2 (the third of the models that it returns)
 PACKAGE.MODULE:CALLABLE
@@ -13,11 +13,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -25,7 +23,8 @@ from urllib.parse import unquote
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import MindgapError, kind_of
-from mindgap.platforms.registry import distribution_name
+from mindgap.platforms.model_formats import formats
+from mindgap.platforms.registered_objects import registered_objects
 from mindgap.run.message_cleaning import one_line as one_line
 
 
@@ -72,7 +71,6 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     "graph": Scheme("FILE.graph", "mindgap.sources.files.graph_file:open_graph", ()),
     "model": Scheme("FILE.mindgap", "mindgap.sources.files.graph_file:open_model", ()),
     "onnxfile": Scheme("FILE.onnx", "mindgap.onnx_files.file:open_onnx_file", ("seed",)),
-    "tflitefile": Scheme("FILE.tflite", "mindgap.tflite_files.file:open_tflite_file", ("seed",)),
 }
 
 #: The entry-point group in which an installed package registers schemes (name: scheme, object: `Scheme`).
@@ -86,17 +84,8 @@ def schemes() -> Mapping[str, Scheme]:
     A package cannot replace a scheme of mindgap. Warns of an entry point that cannot be loaded, and leaves it out.
     """
     by_name = dict(SCHEMES)
-    ours_first = sorted(entry_points(group=GROUP), key=lambda point: distribution_name(point) != "mindgap")
-    for point in ours_first:
-        try:
-            scheme = point.load()
-        except (ImportError, AttributeError) as error:
-            warnings.warn(f"scheme {point.name}: {point.value} cannot be loaded ({one_line(error)})", stacklevel=2)
-            continue
-        if not isinstance(scheme, Scheme):
-            warnings.warn(f"scheme {point.name}: {point.value} is no mindgap.sources.Scheme", stacklevel=2)
-            continue
-        by_name.setdefault(point.name, scheme)
+    for name, scheme in registered_objects(GROUP, Scheme):
+        by_name.setdefault(name, scheme)
     return by_name
 
 
@@ -105,8 +94,6 @@ PYTHON: Final = Scheme(
     "FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", "mindgap.sources.files.user_code:open_user_code", MODEL_OPTIONS
 )
 
-#: Suffixes of files that need no scheme.
-_FILES: Final = {".mindgap": "model", ".onnx": "onnxfile", ".tflite": "tflitefile"}
 _OPTIONS = re.compile(r"\?([\w.]+=[^&?]*(?:&[\w.]+=[^&?]*)*)$")
 
 
@@ -165,7 +152,7 @@ def parse(text: str) -> Source:
         if not tail:
             raise SourceError(f"{text}: nothing after {head}:; write {head}:{schemes()[head].form}")
         return Source(text, head, tail, options)
-    for suffix, scheme in _FILES.items():
+    for suffix, scheme in (".mindgap", "model"), *((each.suffix, each.scheme) for each in formats().values()):
         if body.endswith(suffix):
             return Source(text, scheme, body, options)
     path, colon, name = body.rpartition(":")

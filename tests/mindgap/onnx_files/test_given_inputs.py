@@ -12,11 +12,11 @@ import torch
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from litert_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
 from mindgap.graph_capture.errors import UnprovenCapture
 from mindgap.sources import Program, SourceError, capture_program, open_source
 from mindgap.sources.translated_model import checked_before
 from onnx_files.test_file import INT64, built, saved, value
-from tflite_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
 
 
 def drawn(*shape: int) -> Any:

@@ -26,6 +26,7 @@ from mindgap.judge.pipeline.model_files import (
 )
 from mindgap.judge.pipeline.own_path_comparison import Compared, has_other_forms, sides
 from mindgap.own_path.runs import OwnRun
+from mindgap.platforms.model_formats import QuantisationRule, formats
 from mindgap.platforms.name import PlatformName
 from mindgap.results.rows import OwnPathStatus, Row
 
@@ -56,10 +57,10 @@ def decided_file(
 ) -> FileDecision:
     """Returns what others say of a comparison of a model file. `row`: of its translated graph.
 
-    Nothing decides about itself; of a quantised LiteRT file other kernels do.
+    Nothing decides about itself; of a quantised file other kernels may (`ModelFormat.reference_defines`).
     """
-    decides, is_tflite = is_referee(row.platform), Path(run.way).suffix == ".tflite"
-    if decides and not is_tflite:
+    decides, known = is_referee(row.platform), formats()[Path(run.way).suffix]
+    if decides and known.reference_defines:
         return FileDecision(compared)
     is_judged = comparison.context.settings.judge
     is_open = compared.status in ("differs", "as_graph") or (compared.status == "unjudged" and is_judged)
@@ -83,7 +84,7 @@ def decided_file(
         text = ". ".join(filter(None, (compared.text, quantised.detail)))
         compared = replace(compared, text=text, status="unjudged" if steps_off else compared.status)
     if compared.status == "differs" and compared.against == "reference" and not has_other_forms(comparison, run):
-        compared = _compared_by_steps(comparison, compared, quantised is not None, decides, is_tflite)
+        compared = _compared_by_steps(comparison, compared, quantised is not None, decides, known.rule)
     if compared.status != "differs" or decides:
         return FileDecision(compared)
     status, decided, blame = decided_by_reference(run, referee)
@@ -104,13 +105,13 @@ def _integers(
 
 
 def _compared_by_steps(
-    comparison: GraphComparison, compared: Compared, quantised: bool, decides: bool, is_tflite: bool
+    comparison: GraphComparison, compared: Compared, quantised: bool, decides: bool, rule: QuantisationRule
 ) -> Compared:
     """The comparison of a quantised file whose integers decide nothing: only further off than steps lead, the outputs
     alone tell."""
     if quantised:
         far = (compared.apart or 0.0) > reach_of_steps(comparison.graph)
         return replace(compared, status="differs" if far and not decides else "unjudged")
-    if is_tflite and is_quantised(comparison.graph):
+    if rule.rescales and is_quantised(comparison.graph):
         return replace(compared, status="unjudged", text=f"{compared.text}. {BY_STEPS}")
     return compared

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -26,7 +25,8 @@ from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.outcome_rows import is_error
 from mindgap.judge.pipeline.own_path_reasons import led_by
 from mindgap.own_path.runs import OwnRun
-from mindgap.platforms.name import PlatformName, parse
+from mindgap.platforms.model_formats import Referee, formats
+from mindgap.platforms.name import PlatformName
 from mindgap.results.advice import alternatives, with_option
 from mindgap.results.rows import OwnPathStatus, Row
 
@@ -55,31 +55,6 @@ _STEPS: Final = 32
 _ORDER: Final = 4 * 2.0**-24
 #: The reference takes the side that is nearer to it by this factor.
 _NEARER: Final = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Referee:
-    """What decides which side of a file is wrong: a platform that runs it independently. `words`: what it is called."""
-
-    platform: PlatformName
-    words: str
-
-    def is_independent(self, other: PlatformName) -> bool:
-        """Whether the other platform has other kernels: OpenVINO is also a provider of ONNX Runtime."""
-        ours, theirs = (each.device_mode.split("/") for each in (self.platform, other))
-        return ours != theirs and not ("openvino" in ours and "openvino" in theirs)
-
-
-#: By the suffix of the file. The first computes operators as the makers of the format define them. The others are
-#: runtimes: they decide where the first does not run the file, or gives a third result.
-REFEREES: Final = {
-    ".onnx": (
-        Referee(parse("onnx/reference"), "ONNX's reference evaluator"),
-        Referee(parse("onnxruntime/cpu"), "ONNX Runtime"),
-        Referee(parse("openvino/cpu@precision=f32"), "OpenVINO"),
-    ),
-    ".tflite": (Referee(parse("litert/cpu@kernels=reference"), "an interpreter with LiteRT's reference kernels"),),
-}
 
 
 def policy_of_operands(
@@ -165,7 +140,7 @@ def is_order_of_dequantisation(graph: Graph, outputs: Sequence[Array], apart: fl
 
 def is_referee(platform: PlatformName) -> bool:
     """Whether a platform decides about files of a format: nothing decides about itself."""
-    return any(platform == each[0].platform for each in REFEREES.values())
+    return any(platform == each.referees[0].platform for each in formats().values())
 
 
 def is_narrow(comparison: GraphComparison, platform: PlatformName) -> bool:
@@ -222,7 +197,7 @@ def without_translation_faults(row: Row, run: OwnRun, other_forms: bool) -> tupl
     """Returns the row of a translated graph without what is not about the file, and whether nothing is left.
 
     Where the file runs, an error of the graph is of the translation. Where its outputs have the right shapes and dtypes
-    too (not `other_forms`), so are the graph's structural faults: litert-torch makes int32 of int64. Left are crashes
+    too (not `other_forms`), so are the graph's structural faults: a converter may make int32 of int64. Left are crashes
     and other values.
     """
     if run.outputs is None:
@@ -237,12 +212,13 @@ def without_translation_faults(row: Row, run: OwnRun, other_forms: bool) -> tupl
 def referee_of(run_program: Callable[[PlatformName], OwnRun | None], file: str) -> dict[PlatformName, OwnRun | None]:
     """Returns the run of the reference of a file's format: empty where it gives no outputs, or others each time, as
     for an operator that draws random numbers. `file`: its name."""
-    decides = next(iter(REFEREES.get(Path(file).suffix, ())), None)
-    runs = [run_program(decides.platform) for _ in range(2)] if decides is not None else []
-    outputs = [run.outputs for run in runs if run is not None and run.outputs is not None]
-    if decides is None or len(outputs) < len(runs) or distance(*outputs):
+    known = formats().get(Path(file).suffix)
+    if known is None:
         return {}
-    return {decides.platform: runs[0]}
+    decides = known.referees[0].platform
+    runs = [run_program(decides) for _ in range(2)]
+    outputs = [run.outputs for run in runs if run is not None and run.outputs is not None]
+    return {decides: runs[0]} if len(outputs) == len(runs) and not distance(*outputs) else {}
 
 
 def decided_by_reference(
@@ -250,7 +226,7 @@ def decided_by_reference(
 ) -> tuple[OwnPathStatus, str, Blame | None]:
     """Returns which side of a model file others take, the runtime's, or that of the translated graph: the status, a
     sentence, whom it blames. `run_program`: runs the file on another platform."""
-    known, *runtimes = REFEREES[Path(run.way).suffix]
+    known, *runtimes = formats()[Path(run.way).suffix].referees
     side, why = _side(run, known, run_program)
     sides = {known: side}
     if not side:

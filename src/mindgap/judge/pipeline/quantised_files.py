@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +22,8 @@ from mindgap.graph.compare.metrics import distance
 from mindgap.graph.compare.verdict import Fault
 from mindgap.graph.operators import traits
 from mindgap.judge.pipeline.comparison import GraphComparison
-from mindgap.judge.pipeline.model_files import REFEREES, is_narrow, is_quantised
+from mindgap.judge.pipeline.model_files import is_narrow, is_quantised
 from mindgap.judge.quantised import (
-    ONNX_RULE,
-    TFLITE_RULE,
-    QuantisationRule,
     QuantisedExamination,
     QuantisedValue,
     confirmed,
@@ -36,42 +33,23 @@ from mindgap.judge.quantised import (
     sources,
 )
 from mindgap.own_path.runs import OwnRun
-from mindgap.platforms.name import PlatformName, parse
+from mindgap.platforms.model_formats import ModelFormat, QuantisationRule, formats
+from mindgap.platforms.name import PlatformName
 from mindgap.sources.translated_model import result_key
 
 #: Runs a model file on tensors: its outputs, and its integers by the name of their node. None for a file without any.
 Probe = Callable[[PlatformName, Sequence[Array]], tuple[tuple[Array, ...], dict[str, Array]] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """What is known of a format of quantised files. `referees`: platforms that check what is expected of a value, where
-    they are not the one that is judged. `theirs`: what they are called."""
-
-    rule: QuantisationRule
-    referees: Callable[[PlatformName], Sequence[PlatformName]]
-    theirs: str
-
-
-#: The kernels of LiteRT.
-_KERNELS: Final = tuple(parse(f"litert/cpu{each}") for each in ("@delegate=none", "@kernels=reference", ""))
-#: By the suffix of the file.
-_FORMATS: Final = {
-    ".onnx": _Format(
-        ONNX_RULE,
-        lambda judged: [each.platform for each in REFEREES[".onnx"] if each.is_independent(judged)],
-        "other implementations give",
-    ),
-    ".tflite": _Format(TFLITE_RULE, lambda judged: [e for e in _KERNELS if e != judged], "LiteRT's other kernels give"),
-}
-#: What stands between the operators of a quantised file.
-_BETWEEN: Final = (
-    *(f" ({domain}{op})" for domain in ("", "com.microsoft.") for op in ("QuantizeLinear", "DequantizeLinear")),
-    " (QUANTIZE)", " (DEQUANTIZE)",
-)  # fmt: skip
 #: What was found of a value that a platform computes in another way than the format allows.
 _WRONG: Final = ("reduced_precision", "discrepant")
 _NOT_JUDGED: Final = "its integers were not judged"
+
+
+@cache
+def _between() -> tuple[str, ...]:
+    """What stands between the operators of a quantised file: the ends of its nodes' labels."""
+    return tuple(f" ({op})" for each in formats().values() for op in each.quantising)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +73,16 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
     """
     from mindgap.judge.oracle import OracleError
 
-    known = _FORMATS[Path(run.way).suffix]
+    known = formats()[Path(run.way).suffix]
     try:
         functional = functionalize(comparison.graph)
     except GraphError as error:
         return QuantisedFile(False, f"{_NOT_JUDGED}: {error}") if is_quantised(comparison.graph) else None
     values = {each.number: each for each in quantised_values(functional.graph)}
-    # A `.tflite` file of integers that are only moved rounds none.
-    if run.outputs is None or (not values and known.rule is ONNX_RULE):
+    # A file of integers that are only moved rounds none.
+    if run.outputs is None or not (values or known.shows_results):
         return None
-    names = _numbers_by_name(functional, values) if known.rule is ONNX_RULE else _numbers_by_result(functional)
+    names = _numbers_by_result(functional) if known.shows_results else _numbers_by_name(functional, values)
     inputs = materialise_all(comparison.graph, comparison.context.tensors)
     given = [array for array, place in zip(inputs, comparison.graph.inputs, strict=True) if place.role == "input"]
     narrow = is_narrow(comparison, run.platform)
@@ -115,7 +93,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
             return None
         outputs, integers = probed
         numbers = {names[name]: array for name, array in integers.items() if name in names}
-        if known.rule is not ONNX_RULE:
+        if known.shows_results:
             numbers = _of_declared_form(functional.graph, numbers)
             parts = shown_parts(functional.graph, numbers)
             numbers |= {number: array for number, array in parts.items() if number in values}
@@ -139,7 +117,7 @@ def quantised_file(comparison: GraphComparison, run: OwnRun, probe: Probe) -> Qu
         )
         judged = _with_unknown(functional, values, examinations.integers, judged)
         judged = [_with_shown_integers(functional, values, each) for each in judged]
-        referees = {each: partial(examined, each, False) for each in known.referees(run.platform)}
+        referees = {each: partial(examined, each, False) for each in known.checks(run.platform)}
         judged, gives = _expected_elsewhere(judged, known, referees)
         wrong = [each for each in judged if each.kind in _WRONG]
         if not wrong:
@@ -185,7 +163,7 @@ def _with_shown_integers(
 ) -> QuantisedExamination:
     """What was found of an output; undecided where it is not the dequantised integers that the platform showed: it did
     not compute with them."""
-    dequantised = _label(functional, one.node).endswith(_BETWEEN) and one.number not in values
+    dequantised = _label(functional, one.node).endswith(_between()) and one.number not in values
     if one.kind != "discrepant" or one.form or not dequantised:
         return one
     return replace(one, kind="undecided", why="it is not made of the integers that the platform gives as an output")
@@ -216,7 +194,7 @@ def _without_faults(
 
 
 def _expected_elsewhere(
-    judged: Sequence[QuantisedExamination], known: _Format,
+    judged: Sequence[QuantisedExamination], known: ModelFormat,
     referees: Mapping[PlatformName, Callable[[], _Examined | None]],
 ) -> tuple[list[QuantisedExamination], dict[int, PlatformName]]:  # fmt: skip
     """The examinations, and which referee gives what is expected of each wrong value. Where none does, the value is
@@ -237,7 +215,7 @@ def _expected_elsewhere(
         others |= {number for number in open_ones if kinds.get(number) in _WRONG}
         open_ones -= gives.keys()
     too, none = (
-        f"{known.theirs} other integers than expected there too",
+        f"{known.checks_words} other integers than expected there too",
         "nothing else gives the integers expected there",
     )
     why = {number: "; ".join((too if number in others else none, *failures)) for number in open_ones}
@@ -304,7 +282,7 @@ def _operator(functional: Functional, values: Mapping[int, QuantisedValue], one:
     """
     value = values.get(one.number)
     nodes = value.block if value is not None else ()
-    between = [i for i in nodes if not _label(functional, i).endswith(_BETWEEN)]
+    between = [i for i in nodes if not _label(functional, i).endswith(_between())]
     own = [i for i in between if _label(functional, i) == _label(functional, one.node)]
     if not own:
         return between[-1] if between else one.node
@@ -350,7 +328,7 @@ def _words(
     """`model.onnx: 13 of 600 elements of conv (Conv) are other integers than ONNX's definition allows, by up to 1
     step: …; onnx/reference gives the expected ones`."""
     first = max(group, key=lambda each: (each.farthest, each.beyond))
-    beyond = _FORMATS[Path(run.way).suffix].rule.beyond
+    beyond = formats()[Path(run.way).suffix].rule.beyond
     label = _label(functional, _operator(functional, values, first))
     more = f", and of {len(group) - 1} more quantised values," if len(group) > 1 else ""
     if first.form:

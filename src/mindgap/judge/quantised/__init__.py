@@ -7,13 +7,9 @@ element. Knows nothing of platforms, workers or files. docs/quantised.md states 
 
 from mindgap.judge.quantised.confirmation import confirmed, sources
 from mindgap.judge.quantised.examination import QuantisedExamination, examine_quantised
-from mindgap.judge.quantised.reach import ONNX_RULE, TFLITE_RULE, QuantisationRule
 from mindgap.judge.quantised.values import QuantisedValue, dequantising_scale, quantised_values, shown_parts
 
 __all__ = [
-    "ONNX_RULE",
-    "TFLITE_RULE",
-    "QuantisationRule",
     "QuantisedExamination",
     "QuantisedValue",
     "confirmed",

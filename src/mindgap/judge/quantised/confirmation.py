@@ -15,8 +15,8 @@ from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Array, Graph, Labels, operands
 from mindgap.judge.oracle import Oracle
 from mindgap.judge.quantised.examination import QuantisedExamination, examine_quantised
-from mindgap.judge.quantised.reach import ONNX_RULE, QuantisationRule
 from mindgap.judge.quantised.values import nodes_back_to
+from mindgap.platforms.model_formats import DEFINED, QuantisationRule
 
 #: Of integers that nothing confirms.
 UNCONFIRMED: Final = (
@@ -38,7 +38,7 @@ def sources(graph: Graph, number: int, known: frozenset[int]) -> frozenset[int]:
 
 def confirmed(
     graph: Graph, inputs: Sequence[Array], integers: Mapping[int, Array], outputs: Sequence[Array], narrow: bool,
-    examined: Sequence[QuantisedExamination], rule: QuantisationRule = ONNX_RULE,
+    examined: Sequence[QuantisedExamination], rule: QuantisationRule = DEFINED,
 ) -> list[QuantisedExamination]:  # fmt: skip
     """Returns the examinations, `undecided` where a wrong value may be wrong as an output only.
 

@@ -18,9 +18,10 @@ from mindgap.aten.tensors import to_torch
 from mindgap.graph import Array, Graph, Labels, Ref
 from mindgap.judge.oracle import Expectation, Oracle, OracleError
 from mindgap.judge.oracle.evaluation.formats import widen
-from mindgap.judge.quantised.reach import ONNX_RULE, QuantisationRule, dividing_scale, reach
+from mindgap.judge.quantised.reach import dividing_scale, reach
 from mindgap.judge.quantised.values import QuantisedValue, quantised_values
 from mindgap.judge.quantised.wrong_rules import named_rule, other_encoding
+from mindgap.platforms.model_formats import DEFINED, QuantisationRule
 
 Tensor = torch.Tensor
 Kind = Literal["right", "reduced_precision", "discrepant", "undecided"]
@@ -80,7 +81,7 @@ class QuantisedExamination:
 
 def examine_quantised(
     graph: Graph, inputs: Sequence[Array], integers: Mapping[int, Array], outputs: Sequence[Array],
-    narrow: bool = False, imposed: Mapping[int, Array] | None = None, rule: QuantisationRule = ONNX_RULE,
+    narrow: bool = False, imposed: Mapping[int, Array] | None = None, rule: QuantisationRule = DEFINED,
 ) -> list[QuantisedExamination]:  # fmt: skip
     """Returns one examination for each quantised value in `integers` or among the outputs, in order, then those of the
     other values in `integers`, which are moved or chosen without rounding, and those of the other outputs.

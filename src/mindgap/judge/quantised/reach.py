@@ -17,8 +17,8 @@ and its kernels take both: `TfLiteRound` halves away from zero, XNNPACK's conver
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -30,6 +30,7 @@ from mindgap.judge.oracle import Expectation, Oracle
 from mindgap.judge.oracle.evaluation.formats import is_real, rounded
 from mindgap.judge.oracle.examination import SIGMAS
 from mindgap.judge.quantised.values import QuantisedValue, dequantising_scale
+from mindgap.platforms.model_formats import QuantisationRule
 
 Tensor = torch.Tensor
 #: Bits of the factor of an integer requantisation.
@@ -54,36 +55,6 @@ _SUMS: Final = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class QuantisationRule:
-    """What a format leaves open of its integers.
-
-    within, beyond: the word for integers that it allows, and of others. even_ties: whether a tie goes to the even
-    integer where every operator is exact. rescales: whether kernels of all operators may multiply integers by a factor
-    of 31 bits, or those of sums of products alone. factor: the relative error of such a factor, by dtype of the
-    integers whose sums have 64 bits.
-    """
-
-    within: str
-    beyond: str
-    even_ties: bool = True
-    rescales: bool = False
-    factor: Mapping[str, float] = field(default_factory=dict[str, float])
-
-
-ONNX_RULE: Final = QuantisationRule("one that ONNX's definition allows", "other integers than ONNX's definition allows")
-#: Sums of 64 bits, of int16, are multiplied by the upper 16 bits of the factor, 15 without the sign
-#: (`MultiplyByQuantizedMultiplier` of int64 in `lite/kernels/internal/common.h`). Where a node's `quantized_bias_type`
-#: is int32, the sums of int16 are too, and are multiplied by all of it.
-TFLITE_RULE: Final = QuantisationRule(
-    "no further from the exact quotient than rounding and a factor of 31 bits (of int16 15) lead",
-    "further from the exact quotient than rounding and a factor of 31 bits (of int16 15) lead",
-    even_ties=False,
-    rescales=True,
-    factor={"int16": 2.0**-15},
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Reach:
     """How far from the exact quotient each element may be rounded, in steps: by float32 arithmetic (`floats`), and by a
     factor of 31 bits and its shift besides that (`integer`)."""
@@ -92,7 +63,7 @@ class Reach:
     integer: Tensor
 
 
-def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation, rule: QuantisationRule = ONNX_RULE) -> Reach:
+def reach(oracle: Oracle, value: QuantisedValue, expected: Expectation, rule: QuantisationRule) -> Reach:
     """Returns how far from the exact quotient each element may be rounded, in steps."""
     x = expected.wide
     if rule.even_ties and _is_exact(oracle, value):

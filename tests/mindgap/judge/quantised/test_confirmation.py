@@ -13,16 +13,11 @@ from judge.oracle.bench import build
 from judge.quantised.cases import LIMITS, Call, Operand, drawn, numpy_of, quantised
 from judge.quantised.test_examination import conv
 from mindgap.graph import Array, DType, Graph
-from mindgap.judge.quantised import (
-    ONNX_RULE,
-    TFLITE_RULE,
-    QuantisationRule,
-    QuantisedValue,
-    confirmed,
-    examine_quantised,
-    quantised_values,
-)
+from mindgap.judge.quantised import QuantisedValue, confirmed, examine_quantised, quantised_values
 from mindgap.judge.quantised.confirmation import AFTER, OTHER_AS_OUTPUT, UNCONFIRMED
+from mindgap.onnx_files.format import ONNX_RULE
+from mindgap.platforms.model_formats import QuantisationRule
+from mindgap_runtimes.litert_files.format import TFLITE_RULE
 
 ZERO = 100
 STEP = 1 / 64

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 
+from litert_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
 from mindgap.sources import SourceError, capture_program, open_source
 from mindgap.sources.translated_model import NoTranslation, checked_before
-from mindgap.tflite_files import reference_check
-from mindgap.tflite_files.model import NoTfliteModel, read_tflite
-from mindgap.tflite_files.reference_kernels import KernelValues, NotRun, values_of
-from mindgap.tflite_files.translation import translated
-from tflite_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
+from mindgap_runtimes.litert_files import reference_check
+from mindgap_runtimes.litert_files.model import NoTfliteModel, read_tflite
+from mindgap_runtimes.litert_files.reference_kernels import KernelValues, NotRun, values_of
+from mindgap_runtimes.litert_files.translation import translated
 
 SAME, RELU = (("b", 0), ("b", 1))
 

@@ -21,15 +21,15 @@ from mindgap.sources.sample_inputs import new_registry
 from mindgap.sources.source import Source, SourceError, require_file, source_options
 from mindgap.sources.translated_model import CHECKED, Unrunnable, Untranslated, UntranslatedModel
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
-from mindgap.tflite_files.model import (
+from mindgap_runtimes.litert_files.model import (
     NoTfliteModel,
     TfliteModel,
     TfliteTensor,
     read_tflite,
     refusing_damage,
 )
-from mindgap.tflite_files.reference_check import check
-from mindgap.tflite_files.translation import translated, untranslated
+from mindgap_runtimes.litert_files.reference_check import check
+from mindgap_runtimes.litert_files.translation import translated, untranslated
 
 #: Seconds for the reference kernels.
 _CHECK_S: Final = 30.0

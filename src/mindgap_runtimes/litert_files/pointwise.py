@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.tflite_files.node import (
+from mindgap_runtimes.litert_files.node import (
     Tensor,
     TfliteNode,
     alike,

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from mindgap.graph import Array
 from mindgap.sources.translated_model import Translate, TranslationTable, Untranslated
-from mindgap.tflite_files.model import TfliteTensor, numbers, refusing_damage
+from mindgap_runtimes.litert_files.model import TfliteTensor, numbers, refusing_damage
 
 Tensor = torch.Tensor
 

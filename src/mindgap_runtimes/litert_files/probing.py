@@ -13,8 +13,8 @@ import numpy as np
 
 from mindgap.sources.source import SourceError
 from mindgap.sources.translated_model import ProbedModel, result_key
-from mindgap.tflite_files.model import NoTfliteModel, TfliteModel, read_tflite, schema
-from mindgap.tflite_files.translation import name_of
+from mindgap_runtimes.litert_files.model import NoTfliteModel, TfliteModel, read_tflite, schema
+from mindgap_runtimes.litert_files.translation import name_of
 
 #: Dtypes of quantised values; int32 is a bias's.
 _INTEGERS: Final = frozenset({"int8", "uint8", "int16"})

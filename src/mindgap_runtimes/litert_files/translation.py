@@ -11,11 +11,11 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
 from mindgap.sources.translated_model import TranslatedModel, TranslatedNode, Untranslated
-from mindgap.tflite_files.model import Operator, TfliteModel
-from mindgap.tflite_files.node import TRANSLATIONS, TfliteNode
+from mindgap_runtimes.litert_files.model import Operator, TfliteModel
+from mindgap_runtimes.litert_files.node import TRANSLATIONS, TfliteNode
 
 for _family in ("pointwise", "layers", "shapes"):
-    importlib.import_module(f"mindgap.tflite_files.{_family}")  # each registers its translations
+    importlib.import_module(f"mindgap_runtimes.litert_files.{_family}")  # each registers its translations
 
 
 def untranslated(model: TfliteModel) -> str:

@@ -10,7 +10,7 @@ import flatbuffers
 import numpy as np
 import tflite
 
-from mindgap.tflite_files.model import options_of
+from mindgap_runtimes.litert_files.model import options_of
 
 _TYPES: Final = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "string": 5, "bool": 6, "int16": 7,
                  "int8": 9, "resource": 13, "int4": 17}  # fmt: skip

@@ -12,8 +12,8 @@ import torch
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Array
 from mindgap.sources.translated_model import TranslatedModel, TranslatedNode, Untranslated, apart
-from mindgap.tflite_files.model import TfliteModel, TfliteTensor
-from mindgap.tflite_files.reference_kernels import NotRun, values_of
+from mindgap_runtimes.litert_files.model import TfliteModel, TfliteTensor
+from mindgap_runtimes.litert_files.reference_kernels import NotRun, values_of
 
 #: Quantised results may be this many steps apart: each implementation rounds in its own way. Functions of 16 bits are
 #: looked up in tables of 513 values (`LUTSize` in `lite/kernels/internal/common.h`) and interpolated.

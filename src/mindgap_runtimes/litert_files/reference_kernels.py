@@ -1,6 +1,6 @@
 """Runs a model file on LiteRT's reference kernels in the environment of `litert/cpu`, and returns all its tensors.
 
-`python -m mindgap.tflite_files.reference_kernels FILE INPUTS.npz OUTPUTS.npz` is the process there.
+`python -m mindgap_runtimes.litert_files.reference_kernels FILE INPUTS.npz OUTPUTS.npz` is the process there.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from litert_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
 from mindgap.aten.functional import Functional, functionalize
 from mindgap.graph import Array, Graph, MindgapError
 from mindgap.graph.compare.culprit import OperatorCulprit
@@ -25,11 +26,10 @@ from mindgap.platforms.name import PlatformName, parse
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.sources.translated_model import TranslatedModel
-from mindgap.tflite_files.model import read_tflite
-from mindgap.tflite_files.probing import write_probed
-from mindgap.tflite_files.translation import translated
+from mindgap_runtimes.litert_files.model import read_tflite
+from mindgap_runtimes.litert_files.probing import write_probed
+from mindgap_runtimes.litert_files.translation import translated
 from own_path.test_quantised_files import executed
-from tflite_files.tflite_writer import FileNode, FileTensor, constant, model_bytes
 
 XNNPACK, PLAIN, REFERENCE = (
     parse("litert/cpu"),
