@@ -97,7 +97,7 @@ def _running(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tup
 def programs() -> list[tuple[str, str]]:
     """(kind, name) of all programs, in a random order that is always the same."""
     from mindgap.sources.libraries import declare_operators
-    from mindgap.sources.patterns import expand
+    from mindgap_campaign.catalogue.patterns import expand
 
     declare_operators()
     import timm

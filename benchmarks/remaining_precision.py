@@ -29,7 +29,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from mindgap.graph.compare.ultrametric import dendrogram, minimum_precision
+from mindgap_studies.equivalence.ultrametric import dendrogram, minimum_precision
 
 T = TypeVar("T")
 

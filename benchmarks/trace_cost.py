@@ -19,8 +19,8 @@ from mindgap.graph import TensorStore, materialise_all
 from mindgap.platforms.protocol import Traceable
 from mindgap.platforms.registry import find
 from mindgap.source_worker.client import SourceClient
-from mindgap.sources.demo import DEMO
 from mindgap.workflows.diff import Subject
+from mindgap_campaign.demo import DEMO
 
 _PLATFORM = "cpu/eager@threads=1"
 #: Seconds of plain runs of one model, and the fewest runs.

@@ -5,10 +5,8 @@ digests, recipes, and inputs materialised as numpy arrays. Knows no machine-lear
 no other room.
 """
 
-from mindgap.graph.assembly import Assembly
 from mindgap.graph.codec import decode, digest, digest_of_bytes, encode, load, save
 from mindgap.graph.errors import GraphError, MindgapError, UnknownOperator
-from mindgap.graph.fragment import Fragment, Parts, Piece, Source
 from mindgap.graph.graph import (
     Arg,
     Decision,
@@ -49,13 +47,11 @@ __all__ = [
     "DTYPES",
     "Arg",
     "Array",
-    "Assembly",
     "Constant",
     "DType",
     "Decision",
     "Device",
     "Exceptional",
-    "Fragment",
     "Graph",
     "GraphError",
     "Input",
@@ -68,14 +64,11 @@ __all__ = [
     "ModelFile",
     "Node",
     "Normal",
-    "Parts",
     "PendingTensors",
     "Permutation",
-    "Piece",
     "Recipe",
     "Ref",
     "Role",
-    "Source",
     "Stored",
     "TensorSpec",
     "TensorStore",

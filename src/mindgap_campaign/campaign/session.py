@@ -16,13 +16,13 @@ from mindgap.platforms.name import PlatformName
 from mindgap.results.recording import Recording
 from mindgap.results.rows import PlatformFacts
 from mindgap.results.store import Store
-from mindgap.run.gathered import GatheredRuns
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool, describe_all, start_error
 from mindgap.run.system import memory_bytes
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap_campaign.campaign.cases.bundle import PLAN
 from mindgap_campaign.campaign.cases.case import BLOCK, CaseSource, CaseSourceFactory, Shard
+from mindgap_campaign.campaign.gathered import GatheredRuns
 from mindgap_campaign.campaign.judging.judge_process import judge_limits, judge_processes
 from mindgap_campaign.campaign.plan import Plan, PlatformPlan
 from mindgap_campaign.campaign.preparation import (

@@ -63,13 +63,13 @@ class _Capturer:
 
     def matching(self, header: Mapping[str, Any]) -> Answer:
         """Lists the sources that match a pattern."""
-        from mindgap.sources.patterns import expand
+        from mindgap_campaign.catalogue.patterns import expand
 
         return {"kind": "listed", "sources": expand(header["source"])}, ()
 
     def open(self, header: Mapping[str, Any]) -> Answer:
         """Opens a source, unless its model has too many parameters."""
-        from mindgap.sources.patterns import parameters_of
+        from mindgap_campaign.catalogue.patterns import parameters_of
 
         self._sources.opened.clear()
         gc.collect()

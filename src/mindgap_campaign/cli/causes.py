@@ -13,7 +13,7 @@ from mindgap.cli.numbers import finite
 from mindgap.cli.streams import Exit, complain, result_stream
 
 if TYPE_CHECKING:
-    from mindgap.findings.causes.check import Reproduction
+    from mindgap_campaign.causes_check import Reproduction
 
 causes = typer.Typer(no_args_is_help=True, help="Root causes of findings: run their reproducers again.")
 
@@ -45,7 +45,7 @@ def check(
 
     Example: mindgap causes check docs/findings --python other/bin/python
     """
-    from mindgap.findings.causes.check import check_reproducers, counts, reproducers_of
+    from mindgap_campaign.causes_check import check_reproducers, counts, reproducers_of
 
     with result_stream() as stream:
 

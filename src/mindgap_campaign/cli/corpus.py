@@ -65,8 +65,8 @@ def build(
 
     Example: mindgap corpus build out/catalogue 'timm:resnet*' 'transformers:*' --pass backward
     """
-    from mindgap.sources.patterns import EVERYTHING
     from mindgap_campaign.catalogue import Catalogue, ModelLimits, build as build_catalogue
+    from mindgap_campaign.catalogue.patterns import EVERYTHING
 
     check_directory("CATALOGUE", directory)
     if ray and jobs is not None:

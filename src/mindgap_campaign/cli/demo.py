@@ -98,7 +98,7 @@ def _models(output: Path, jobs: int | None, out: TextIO) -> Report:
 
     The program goes the way of the platforms' users too; the models, which take longer to export, do not.
     """
-    from mindgap.sources.demo import DEMO_MODELS, DEMO_PROGRAM
+    from mindgap_campaign.demo import DEMO_MODELS, DEMO_PROGRAM
 
     make_directory(output)
     program = output / DEMO_PROGRAM.name
@@ -129,8 +129,8 @@ def _models(output: Path, jobs: int | None, out: TextIO) -> Report:
 
 def _campaign(output: Path, jobs: int) -> int:
     """Runs variants of operator samples on the runtimes. Returns the number of findings."""
-    from mindgap.sources.demo import DEMO_OPERATORS
     from mindgap_campaign.catalogue import Catalogue, build
+    from mindgap_campaign.demo import DEMO_OPERATORS
 
     complain("2 of 3: a campaign: variants of PyTorch's samples of pooling, padding, normalisation and others")
     catalogue = Catalogue(output / "catalogue", create=True)

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms.messages import loading_error
-from mindgap.platforms.onnx.stablehlo import StableHloResults
 from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options, Unsupported
 from mindgap_runtimes.jax import messages
 from mindgap_runtimes.jax.backend import MODULES
+from mindgap_runtimes.stablehlo import StableHloResults
 
 
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from mindgap.graph import Graph
-from mindgap.platforms.onnx.stablehlo import StableHloResults
 from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Options
 from mindgap.platforms.pytorch.compilation.exported_program import export_program
 from mindgap_runtimes.litert.backend import MODULES, SIGNATURE
 from mindgap_runtimes.litert.conversion import convert
+from mindgap_runtimes.stablehlo import StableHloResults
 
 _CHOICES: Final = {"run": ("types", "values"), "stop": ("import", "convert"), "x64": ("off", "on")}
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.digest import widened
-from mindgap.graph.compare.equality import BITS, VALUES, Equality, identity
+from mindgap_studies.equivalence.equality import BITS, VALUES, Equality, identity
 
 
 @dataclass(frozen=True, slots=True)

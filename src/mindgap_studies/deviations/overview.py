@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mindgap.graph.compare.ultrametric import Dendrogram
 from mindgap_studies.deviations.feature_clusters import FlagClusters
 from mindgap_studies.deviations.published.claims import Claim
+from mindgap_studies.equivalence.ultrametric import Dendrogram
 from mindgap_studies.table import StudyTable
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mindgap.graph import Array
 from mindgap.graph.compare.digest import Sketch, digest_array
-from mindgap.graph.compare.prefix_digests import Prefixes, value_digests
+from mindgap_studies.equivalence.prefix_digests import Prefixes, value_digests
 from mindgap_studies.machines.collected_file import packed, unpacked
 
 _UNUSED: Final = ("sample",)

@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 import zstandard
 
 from mindgap.graph import MindgapError
-from mindgap.graph.compare.prefix_digests import LENGTH, Prefixes, digest_count
 from mindgap.platforms.name import recorded
+from mindgap_studies.equivalence.prefix_digests import LENGTH, Prefixes, digest_count
 from mindgap_studies.machines.observations import (
     Deviating,
     Machine,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mindgap.graph.compare.prefix_digests import Prefixes
 from mindgap.platforms.name import PlatformName, recorded
+from mindgap_studies.equivalence.prefix_digests import Prefixes
 from mindgap_studies.machines.collected_file import CollectedFileError, content_digest, read
 from mindgap_studies.machines.observations import Deviating, Machine, MachineObservations, Observation, ObservedSubject
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mindgap.graph.compare.prefix_digests import Prefixes
 from mindgap.platforms.name import PlatformName
+from mindgap_studies.equivalence.prefix_digests import Prefixes
 
 #: A fact of a subject, as text, number or None: its architecture, the number of a sample, the size of a kernel.
 Fact = str | int | float | bool | None

@@ -9,10 +9,10 @@ from typing import Any, Final
 import altair
 import vl_convert
 
-from mindgap.graph.compare.ultrametric import Dendrogram
 from mindgap_studies import StudyTable, column, records
 from mindgap_studies.deviations.published import NamedDendrogram, PublishedStudy
 from mindgap_studies.deviations.published.matrix import TITLES
+from mindgap_studies.equivalence.ultrametric import Dendrogram
 
 #: Altair's interface is generated, and typed in parts only.
 alt: Final[Any] = altair

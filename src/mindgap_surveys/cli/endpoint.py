@@ -14,8 +14,8 @@ from mindgap.results.answer_rows import AnswerRow
 from mindgap_surveys.cli.answer_outputs import AnswerFiles, status_of_answers
 
 if TYPE_CHECKING:
-    from mindgap.workflows.diff.completion_client import CompletionClient
-    from mindgap.workflows.diff.endpoint import ServedAnswers
+    from mindgap_surveys.servers.completion_client import CompletionClient
+    from mindgap_surveys.servers.endpoint import ServedAnswers
 
 _SHOWN: Final = 60
 _LEAD: Final = (
@@ -57,8 +57,8 @@ def ask_server(
     url: str, options: EndpointOptions, files: AnswerFiles, as_json: bool, require_identical: bool
 ) -> Exit:  # fmt: skip
     """Asks the server, prints and writes what it answers. Raises `MindgapError`."""
-    from mindgap.workflows.diff.completion_client import CompletionClient, CompletionRequest
-    from mindgap.workflows.diff.endpoint import Load, ask_endpoint
+    from mindgap_surveys.servers.completion_client import CompletionClient, CompletionRequest
+    from mindgap_surveys.servers.endpoint import Load, ask_endpoint
 
     prompts = [*dict.fromkeys(options.prompts)]
     if not prompts or not all(prompts):

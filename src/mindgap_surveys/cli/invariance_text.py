@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, TextIO
 from mindgap.results.answer_rows import AnswerRow, State
 
 if TYPE_CHECKING:
-    from mindgap.workflows.diff.kernel_choice import KernelChoice
     from mindgap_surveys.decoding.answer_judge import Answer, Question
     from mindgap_surveys.decoding.decoding import Divergence
     from mindgap_surveys.decoding.invariance import Invariance
+    from mindgap_surveys.decoding.kernel_choice import KernelChoice
     from mindgap_surveys.report.answer_page import TableSection
 
 _LONGEST: Final = 100

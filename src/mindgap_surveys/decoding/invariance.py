@@ -25,10 +25,10 @@ from mindgap.platforms.registry import canonical
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.source_worker.client import GeneratedText
-from mindgap.workflows.diff.kernel_choice import KernelChoice, batch_axis, example_of, kernel_choices, kernel_map
 from mindgap.workflows.diff.platform_facts import facts_of
 from mindgap_surveys.decoding.answer_judge import Answer, AnswerJudge, Condition, Question, digests
 from mindgap_surveys.decoding.decoding import Decoded, Decoding, Divergence
+from mindgap_surveys.decoding.kernel_choice import KernelChoice, batch_axis, example_of, kernel_choices, kernel_map
 
 BATCHES: Final = (1, 2, 3, 4, 8, 16)
 #: The batch in which position and neighbours change: the largest up to this size, or the smallest above it.

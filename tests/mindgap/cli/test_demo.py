@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import mindgap
-from mindgap.sources.demo import DEMO_PROGRAM
+from mindgap_campaign.demo import DEMO_PROGRAM
 
 
 @pytest.mark.nightly

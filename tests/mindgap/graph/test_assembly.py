@@ -44,7 +44,7 @@ from mindgap.graph import (
     validate,
 )
 from mindgap.graph.encoder import graph_content
-from mindgap.graph.fragment import SEED_BYTES
+from mindgap_campaign.synth.merging.fragment import SEED_BYTES
 
 ROLES = ("input", "parameter", "buffer", "constant", "random")
 SPECS = (

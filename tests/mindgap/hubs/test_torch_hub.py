@@ -168,7 +168,7 @@ def test_a_repository_that_torch_hub_keeps_is_found_by_its_name(tmp_path):
 
 
 def test_no_pattern_stands_for_a_repository(tmp_path):
-    from mindgap.sources.patterns import EVERYTHING, expand
+    from mindgap_campaign.catalogue.patterns import EVERYTHING, expand
 
     assert not any("hub:" in pattern for pattern in EVERYTHING)
     assert expand("torchhub:someone/*:net") == ["torchhub:someone/*:net"]

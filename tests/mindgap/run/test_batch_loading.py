@@ -12,9 +12,9 @@ import pytest
 from misbehaving import graph
 
 from mindgap.graph import Graph, Input, MindgapError, Stored
-from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Job
 from mindgap.run.pool import BATCH_SIZE, WorkerPool
+from mindgap_campaign.campaign.gathered import GatheredRuns
 
 BATCHING = "batch_platform:BACKEND"
 MakePool = Callable[..., WorkerPool]

@@ -10,8 +10,8 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Stored, materialise_all, save
 from mindgap.sources import Captured, CaptureFailure, SourceError, capture_source, open_source
-from mindgap.sources.demo import DEMO, DEMO_MODELS, DEMO_OPERATORS
-from mindgap.sources.patterns import expand
+from mindgap_campaign.catalogue.patterns import expand
+from mindgap_campaign.demo import DEMO, DEMO_MODELS, DEMO_OPERATORS
 
 
 def run(graph):

@@ -7,8 +7,10 @@ import torch
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_torch
-from mindgap.graph import Assembly, Fragment, Graph, Input, Normal, Parts, Piece, TensorSpec, materialise_all, validate
+from mindgap.graph import Graph, Input, Normal, TensorSpec, materialise_all, validate
 from mindgap.graph.features import channels_last_stride
+from mindgap_campaign.synth.merging.assembly import Assembly
+from mindgap_campaign.synth.merging.fragment import Fragment, Parts, Piece
 from mindgap_campaign.synth.merging.glue import (
     FLOATS,
     RowConversion,

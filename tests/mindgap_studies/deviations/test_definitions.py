@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from mindgap.graph import Array, MindgapError
-from mindgap.graph.compare.equality import identity
 from mindgap_studies.deviations import OURS, PAPER, Profile, class_numbers, most_frequent
+from mindgap_studies.equivalence.equality import identity
 
 
 def numbers(outputs: list[list[float]], profile: Profile) -> tuple[int, ...]:

@@ -7,13 +7,13 @@ import pytest
 
 from deviations.test_own import PLATFORMS, collected
 from mindgap.graph import MindgapError
-from mindgap.graph.compare.ultrametric import dendrogram
 from mindgap_studies import column, records
 from mindgap_studies.deviations.overview import Overview, class_tree
 from mindgap_studies.deviations.own import own_study
 from mindgap_studies.deviations.own.overview import own_overview
 from mindgap_studies.deviations.published import COLUMNS, PublishedStudy
 from mindgap_studies.deviations.published.overview import published_overview
+from mindgap_studies.equivalence.ultrametric import dendrogram
 from mindgap_studies.machines.merging import merged
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mindgap.graph import MindgapError
-from mindgap.graph.compare.prefix_digests import prefix_digests
 from mindgap.platforms.name import parse
 from mindgap_studies import records
 from mindgap_studies.deviations.own import own_study
 from mindgap_studies.deviations.own.columns import MAIN
+from mindgap_studies.equivalence.prefix_digests import prefix_digests
 from mindgap_studies.machines.merging import merged
 from mindgap_studies.machines.observations import (
     Deviating,

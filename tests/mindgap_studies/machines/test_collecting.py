@@ -8,11 +8,11 @@ import pytest
 
 from machines.conftest import SETTINGS, tiny_suite
 from mindgap.graph import MindgapError, TensorStore
-from mindgap.graph.compare.prefix_digests import shared_bits
-from mindgap.graph.compare.ultrametric import remaining_precision
 from mindgap.platforms.name import parse
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap_studies.equivalence.prefix_digests import shared_bits
+from mindgap_studies.equivalence.ultrametric import remaining_precision
 from mindgap_studies.machines.collected_file import read
 from mindgap_studies.machines.collecting import collect
 from mindgap_studies.machines.settings import Setting, all_settings, quick_settings

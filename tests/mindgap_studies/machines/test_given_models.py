@@ -14,12 +14,12 @@ import torch
 
 from mindgap.cli import main
 from mindgap.graph import TensorStore
-from mindgap.graph.compare.prefix_digests import shared_bits
-from mindgap.graph.compare.ultrametric import remaining_precision
 from mindgap.graph_capture import capture
 from mindgap.run.pool import WorkerPool
 from mindgap_studies import records
 from mindgap_studies.deviations.own import own_study
+from mindgap_studies.equivalence.prefix_digests import shared_bits
+from mindgap_studies.equivalence.ultrametric import remaining_precision
 from mindgap_studies.machines.collected_file import read
 from mindgap_studies.machines.collecting import collect
 from mindgap_studies.machines.merging import read_and_merge

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mindgap.graph.compare.ultrametric import dendrogram
+from mindgap_studies.equivalence.ultrametric import dendrogram
 from mindgap_studies.report.deviation_charts import segments
 
 

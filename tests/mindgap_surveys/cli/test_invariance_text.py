@@ -8,12 +8,12 @@ from dataclasses import replace
 from mindgap.cli.streams import Exit
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.platforms.registry import canonical
-from mindgap.workflows.diff.kernel_choice import KernelChoice
 from mindgap_surveys.cli.answer_outputs import status_of_answers
 from mindgap_surveys.cli.invariance_text import answer_rows, more_sections, print_invariance
 from mindgap_surveys.decoding.answer_judge import Answer, Condition
 from mindgap_surveys.decoding.decoding import Divergence
 from mindgap_surveys.decoding.invariance import Invariance
+from mindgap_surveys.decoding.kernel_choice import KernelChoice
 from mindgap_surveys.report.answer_page import answer_junit, answer_page, answer_sections
 
 ANSWERS = (

@@ -15,8 +15,8 @@ import pytest
 
 from mindgap.cli.app import main
 from mindgap.graph import MindgapError
-from mindgap.workflows.diff.completion_client import Completion, CompletionClient, CompletionRequest
-from mindgap.workflows.diff.endpoint import Load, ask_endpoint, beside
+from mindgap_surveys.servers.completion_client import Completion, CompletionClient, CompletionRequest
+from mindgap_surveys.servers.endpoint import Load, ask_endpoint, beside
 
 ASKED = CompletionRequest("tiny", "one two three")
 Respond = Callable[["Handler", dict[str, Any]], None]

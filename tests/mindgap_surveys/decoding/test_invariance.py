@@ -16,7 +16,6 @@ from mindgap.graph import Graph, MindgapError
 from mindgap.graph_capture import capture
 from mindgap.platforms.name import CPU_EAGER
 from mindgap.run.outcome import Outcome
-from mindgap.workflows.diff.kernel_choice import batch_axis, example_of
 from mindgap_surveys.decoding.answer_judge import Answer, Condition
 from mindgap_surveys.decoding.decoding import Decoded
 from mindgap_surveys.decoding.invariance import (
@@ -27,6 +26,7 @@ from mindgap_surveys.decoding.invariance import (
     ask,
     conditions,
 )
+from mindgap_surveys.decoding.kernel_choice import batch_axis, example_of
 
 SIZES = (1, 2, 4)
 MODEL = """

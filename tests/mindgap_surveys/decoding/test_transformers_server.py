@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.workflows.diff.completion_client import CompletionClient, CompletionRequest
-from mindgap.workflows.diff.endpoint import Load, ask_endpoint
+from mindgap_surveys.servers.completion_client import CompletionClient, CompletionRequest
+from mindgap_surveys.servers.endpoint import Load, ask_endpoint
 
 #: torchvision is left out: its published wheel does not load beside PyTorch for CPUs.
 SERVE = "import sys; sys.modules['torchvision'] = None; from transformers.cli.transformers import main; main()"

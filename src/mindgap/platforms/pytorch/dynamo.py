@@ -1,4 +1,4 @@
-"""Backends `npu/compile`, `hpu/compile`, `xla/openxla`: `torch.compile` with the accelerator maker's compiler."""
+"""Backends `npu/compile` and `hpu/compile`: `torch.compile` with the accelerator maker's compiler. XLA has one too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from mindgap.platforms.protocol import (
 )
 from mindgap.platforms.pytorch.device import availability as presence, options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
-from mindgap.platforms.xla import XLA_RECIPE
 
 if TYPE_CHECKING:
     import torch
@@ -102,4 +101,3 @@ class _Compiling:
 
 NPU: Final = DynamoBackend(DEVICES["npu"], "torchair")
 HPU: Final = DynamoBackend(DEVICES["hpu"], "hpu_backend")
-XLA: Final = DynamoBackend(DEVICES["xla"], "openxla", XLA_RECIPE)

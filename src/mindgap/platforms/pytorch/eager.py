@@ -16,8 +16,6 @@ from mindgap.platforms.pytorch.script import eager_runner
 from mindgap.platforms.pytorch.stages import eager_stage
 from mindgap.platforms.script_runner import ScriptRunner
 from mindgap.platforms.stages import Stage, VariantRuns
-from mindgap.platforms.xla import XLA_RECIPE
-from mindgap.platforms.xla.stages import xla_stage
 
 if TYPE_CHECKING:
     from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable
@@ -83,4 +81,3 @@ XPU: Final = EagerBackend(DEVICES["xpu"])
 MPS: Final = EagerBackend(DEVICES["mps"])
 NPU: Final = EagerBackend(DEVICES["npu"])
 HPU: Final = EagerBackend(DEVICES["hpu"])
-XLA: Final = EagerBackend(DEVICES["xla"], xla_stage, XLA_RECIPE)

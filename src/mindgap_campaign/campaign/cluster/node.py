@@ -21,7 +21,6 @@ from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.platforms.environments.host import use_hosts_of_plan
 from mindgap.platforms.name import PlatformName
 from mindgap.results.store import Store
-from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool, describe_all, start_error
 from mindgap.run.system import remove_leftovers
@@ -38,6 +37,7 @@ from mindgap_campaign.campaign.cluster.messages import (
     SessionTerms,
 )
 from mindgap_campaign.campaign.cluster.tasks import ClusterPool, sent_job
+from mindgap_campaign.campaign.gathered import GatheredRuns
 from mindgap_campaign.campaign.judging.judge_process import JudgeClosed, JudgeProcess, judge_limits, judge_processes
 from mindgap_campaign.campaign.schedule.case_runner import BudgetState, CpuBudget, PoolRunner, run_within
 from mindgap_campaign.campaign.state.expenses import Expenses

@@ -12,7 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.aten.internal import internal_values
-from mindgap.graph import Assembly, Fragment, Graph, GraphError, Parts, Piece, Source
+from mindgap.graph import Graph, GraphError
+from mindgap_campaign.synth.merging.assembly import Assembly
+from mindgap_campaign.synth.merging.fragment import Fragment, Parts, Piece, Source
 from mindgap_campaign.synth.merging.glue import (
     Filling,
     RowConversion,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-from mindgap.graph.compare.prefix_digests import Prefixes, dendrogram_of
-from mindgap.graph.compare.ultrametric import Dendrogram
 from mindgap_studies.deviations.definitions import PAPER, class_numbers
+from mindgap_studies.equivalence.prefix_digests import Prefixes, dendrogram_of
+from mindgap_studies.equivalence.ultrametric import Dendrogram
 from mindgap_studies.machines.merging import MergedMachines, SubjectColumn
 from mindgap_studies.table import made as made
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mindgap.graph.compare.prefix_digests import digest_count, has_precision
 from mindgap.graph.operators import is_activation
 from mindgap_studies.deviations.own.columns import MODEL_COLUMNS, classes_and_precision, made, model_facts
+from mindgap_studies.equivalence.prefix_digests import digest_count, has_precision
 from mindgap_studies.machines.merging import MergedMachines, SubjectColumn
 from mindgap_studies.table import StudyTable
 

@@ -7,12 +7,12 @@ from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from mindgap.graph import Array
-from mindgap.graph.compare.equality import identity
 from mindgap_studies.deviations.definitions import PAPER
 from mindgap_studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap_studies.deviations.published.figures import CASTS, NamedDendrogram
 from mindgap_studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix, numbers
 from mindgap_studies.deviations.published.records import Output
+from mindgap_studies.equivalence.equality import identity
 from mindgap_studies.table import StudyTable, made
 
 #: Classes in Figures 6, SUP-2 and SUP-3, as float16, float32 and float64.

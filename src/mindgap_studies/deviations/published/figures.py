@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Array
-from mindgap.graph.compare.equality import identity
-from mindgap.graph.compare.ultrametric import Dendrogram, dendrogram
 from mindgap_studies.deviations.definitions import PAPER, class_numbers
 from mindgap_studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap_studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix
@@ -18,6 +16,8 @@ from mindgap_studies.deviations.published.parquet import BadData
 from mindgap_studies.deviations.published.platforms import BY_YEAR, PublishedPlatform
 from mindgap_studies.deviations.published.records import Output
 from mindgap_studies.deviations.published.tables import MAIN, instance_title
+from mindgap_studies.equivalence.equality import identity
+from mindgap_studies.equivalence.ultrametric import Dendrogram, dendrogram
 from mindgap_studies.table import StudyTable, made
 
 #: A Google cloud instance: its processor, and the number of cores unless that is 2.

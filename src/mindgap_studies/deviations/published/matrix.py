@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 
 from mindgap.graph import Array
-from mindgap.graph.compare.equality import identity
 from mindgap_studies.deviations.definitions import OURS, PAPER, Mode, Profile, class_numbers, most_frequent
 from mindgap_studies.deviations.published.parquet import BadData
 from mindgap_studies.deviations.published.platforms import PublishedPlatform, platform_of
 from mindgap_studies.deviations.published.records import Output
+from mindgap_studies.equivalence.equality import identity
 
 #: The published models by the paper's sizes. The data hold a fourth model, cifar10_large, which the paper does
 #: not use.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mindgap.graph.compare.ultrametric import dendrogram
 from mindgap_studies.deviations.definitions import OURS
 from mindgap_studies.deviations.overview import (
     ClassGrid,
@@ -23,6 +22,7 @@ from mindgap_studies.deviations.published.matrix import COLUMNS, TITLES, Cell, C
 from mindgap_studies.deviations.published.platforms import PublishedPlatform
 from mindgap_studies.deviations.published.study import PublishedStudy
 from mindgap_studies.deviations.published.tables import MAIN, table_1_platforms
+from mindgap_studies.equivalence.ultrametric import dendrogram
 from mindgap_studies.table import records
 
 _SOURCE: Final = (

@@ -11,9 +11,9 @@ import pytest
 
 from findings.causes.made_summaries import group, summary
 from mindgap.findings.causes import causes_of, causes_text
-from mindgap.findings.causes.check import ListedReproducer, check_reproducers, counts, reproducers_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.environments.environment import Environment
+from mindgap_campaign.causes_check import ListedReproducer, check_reproducers, counts, reproducers_of
 
 SCRIPTS = {
     "there.py": "print('torch 2.13')\nprint('FAULT')\nraise SystemExit(1)\n",

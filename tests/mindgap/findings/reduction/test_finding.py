@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.findings.causes.check import ListedReproducer as Cause, check_reproducers
 from mindgap.findings.reduction import ReductionLimits
 from mindgap.findings.reduction.files import read_summary, summary_text, write_finding
 from mindgap.findings.reduction.finding import ReducedFinding, reduce_finding
@@ -21,6 +20,7 @@ from mindgap.graph_capture import capture
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.name import parse
 from mindgap.results.rows import Row
+from mindgap_campaign.causes_check import ListedReproducer as Cause, check_reproducers
 
 
 def found(graph: Graph, platform: str, context: RunContext) -> ReducedFinding:

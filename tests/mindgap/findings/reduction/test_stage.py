@@ -26,7 +26,6 @@ from mindgap.platforms.openvino.stages import openvino_stage
 from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.pytorch.stages import eager_stage, inductor_stage, jit_stage
 from mindgap.platforms.stages import Shown, Stage
-from mindgap.platforms.xla.stages import xla_stage
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
@@ -38,6 +37,7 @@ from mindgap_runtimes.litert.stages import litert_stage
 from mindgap_runtimes.ncnn.stages import ncnn_stage
 from mindgap_runtimes.tinygrad.stages import tinygrad_stage
 from mindgap_runtimes.tvm.stages import tvm_stage
+from mindgap_runtimes.xla.stages import xla_stage
 
 Program = Callable[..., Any]
 EMPTY = Graph((), (), ())

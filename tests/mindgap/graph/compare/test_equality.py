@@ -4,7 +4,7 @@ import pytest
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.digest import digest_array
-from mindgap.graph.compare.equality import BITS, VALUES, identity
+from mindgap_studies.equivalence.equality import BITS, VALUES, identity
 
 DTYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 

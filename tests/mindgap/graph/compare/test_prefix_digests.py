@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from mindgap.graph import MindgapError
 from mindgap.graph.compare import ultrametric
-from mindgap.graph.compare.prefix_digests import dendrogram_of, prefix_digests, shared_bits
+from mindgap_studies.equivalence.prefix_digests import dendrogram_of, prefix_digests, shared_bits
 
 
 def near(count, dtype, seed, size=50):

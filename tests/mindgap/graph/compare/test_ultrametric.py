@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from mindgap.graph import Array, MindgapError
-from mindgap.graph.compare.equality import BITS, VALUES, Equality
-from mindgap.graph.compare.ultrametric import CHUNK, Merge, dendrogram, minimum_precision, remaining_precision
+from mindgap_studies.equivalence.equality import BITS, VALUES, Equality
+from mindgap_studies.equivalence.ultrametric import CHUNK, Merge, dendrogram, minimum_precision, remaining_precision
 
 FORMATS: dict[Any, tuple[str, int]] = {
     np.float16: ("u2", 10),

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mindgap.graph import wire
-from mindgap.graph.fragment import SEED_BYTES, Fragment, FragmentColumns, Numbered, Parts
 from mindgap.graph.tables import FIRST_SLOT, LIKE_FIRST, NO_TENSOR, Column, Columns, content_of, specs_of
+from mindgap_campaign.synth.merging.fragment import SEED_BYTES, Fragment, FragmentColumns, Numbered, Parts
 
 _E = TypeVar("_E")
 _Ints = np.ndarray[Any, np.dtype[np.int64]]

@@ -1,8 +1,8 @@
 """Digests of a tensor cut off after 1, 2, … mantissa bits: remaining precision without the tensors themselves.
 
-The remaining precision of two tensors (`mindgap.graph.compare.ultrametric`) is the largest number of leading mantissa
-bits after which all elements are the same. Two tensors share k bits or more exactly if their digests number k are
-equal. So the digests of many tensors, made on many machines at many times, give the same dendrogram as the tensors.
+The remaining precision of two tensors (`ultrametric`) is the largest number of leading mantissa bits after which all
+elements are the same. Two tensors share k bits or more exactly if their digests number k are equal. So the digests of
+many tensors, made on many machines at many times, give the same dendrogram as the tensors.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import xxhash
 
 from mindgap.graph import Array, MindgapError
 from mindgap.graph.compare.digest import digest_array
-from mindgap.graph.compare.equality import BITS, canonical_bits, format_of, raw_bits
 from mindgap.graph.compare.metrics import MANTISSA_BITS
-from mindgap.graph.compare.ultrametric import CHUNK, Dendrogram
+from mindgap_studies.equivalence.equality import BITS, canonical_bits, format_of, raw_bits
+from mindgap_studies.equivalence.ultrametric import CHUNK, Dendrogram
 
 #: Bytes of a digest. Two unlike tensors have the same one with a probability of 2⁻⁴⁸.
 LENGTH: Final = 6

@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.platforms.stages import Stage, StageStep, VariantRuns, first_failing, stable_hlo_shows, stage_by
 
-_XLA: Final = "mindgap.platforms.xla.intermediate:TRANSLATED"
+_XLA: Final = "mindgap_runtimes.xla.intermediate:TRANSLATED"
 
 
 def xla_stage(runs: VariantRuns) -> Stage:

@@ -28,7 +28,7 @@ import numpy as np
 import xxhash
 
 from mindgap.graph import Array, MindgapError
-from mindgap.graph.compare.equality import BITS, BinaryFormat, Equality, canonical_bits, format_of, raw_bits
+from mindgap_studies.equivalence.equality import BITS, BinaryFormat, Equality, canonical_bits, format_of, raw_bits
 
 #: Returns tensor number i. All have one dtype and one number of elements.
 Load = Callable[[int], Array]

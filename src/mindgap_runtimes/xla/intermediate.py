@@ -22,7 +22,7 @@ from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options, RunFailure, Unsupported
 
 _MODULES: Final = {"torch": "torch", "torch_xla": "torch_xla"}
-_INTERPRETER: Final = "mindgap.platforms.onnx.stablehlo"
+_INTERPRETER: Final = "mindgap_runtimes.stablehlo"
 
 
 class _Traced:

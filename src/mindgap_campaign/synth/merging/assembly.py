@@ -11,9 +11,9 @@ from itertools import accumulate
 from mindgap.graph.codec import framed
 from mindgap.graph.decoder import graph_from_content
 from mindgap.graph.errors import GraphError
-from mindgap.graph.fragment import Piece, Source
 from mindgap.graph.graph import Graph
-from mindgap.graph.splice import Wiring, spliced_content
+from mindgap_campaign.synth.merging.fragment import Piece, Source
+from mindgap_campaign.synth.merging.splice import Wiring, spliced_content
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from mindgap.graph import MindgapError
-from mindgap.workflows.diff.completion_client import Completion, CompletionClient, CompletionRequest
+from mindgap_surveys.servers.completion_client import Completion, CompletionClient, CompletionRequest
 
 Setting = Literal["alone", "under load"]
 #: - `identical`: the same text, and log-probabilities where the server gives them.
