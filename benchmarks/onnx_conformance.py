@@ -24,12 +24,12 @@ import onnx
 import torch
 from onnx.reference import ReferenceEvaluator
 
-from mindgap.onnx_files.conformance import conformance_cases, verified
 from mindgap.onnx_files.model_proto import op_of
 from mindgap.onnx_files.node import ConstantResults
 from mindgap.onnx_files.reference_check import FAULTY_BEFORE
 from mindgap.onnx_files.translation import TRANSLATIONS
 from mindgap.sources.translated_model import Untranslated
+from mindgap_zoo.operator_samples.conformance import conformance_cases, verified
 
 OPSETS: Final = range(13, 23)
 AGREES, CONSTANT = "agrees", "constant"

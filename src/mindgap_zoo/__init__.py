@@ -1,4 +1,5 @@
-"""Opens models of libraries, recorded graphs and samples of PyTorch's operators, as schemes of sources.
+"""Opens models of libraries and hubs, recorded graphs, and samples of operators of PyTorch and ONNX, as schemes of
+sources.
 
 Comes in: a source (`timm:resnet18`). Goes out: programs with arguments. Imports `mindgap` alone.
 """

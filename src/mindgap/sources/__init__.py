@@ -2,8 +2,8 @@
 
 Comes in: a source string, `SCHEME:NAME`, `FILE.py:CALLABLE` or `PACKAGE.MODULE:CALLABLE` (see `source`; `SCHEMES`
 lists the schemes). Goes out: programs with their arguments, built on demand and without network, and captured graphs.
-Must not know: verdicts and platforms. Openers of other packages, `mindgap.hubs` and `mindgap.onnx_files` among them,
-are imported when a source of their scheme is opened.
+Must not know: verdicts and platforms. Openers of other packages, such as `mindgap.onnx_files`, are imported when a
+source of their scheme is opened.
 
 - `files/`: the user's code and files (`FILE.py:CALLABLE`, `pt2:`, `graph:`).
 - `weights/`: construction of models, seeded weights, the registry of drawn tensors.

@@ -62,11 +62,6 @@ IMAGE_OPTIONS: Final = (*MODEL_OPTIONS, "batch", "size")
 TEXT_OPTIONS: Final = (*IMAGE_OPTIONS, "length", "layers")
 
 SCHEMES: Final[Mapping[str, Scheme]] = {
-    "onnx": Scheme("CASE", "mindgap.onnx_files.conformance:open_onnx_case", ("seed",), listed=True),
-    "hub": Scheme("OWNER/NAME or FOLDER", "mindgap.hubs.hugging_face:open_hub", (*TEXT_OPTIONS, "text")),
-    "torchhub": Scheme(
-        "OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", "mindgap.hubs.torch_hub:open_torchhub", IMAGE_OPTIONS
-    ),
     "pt2": Scheme("FILE.pt2", "mindgap.sources.files.exported_program:open_pt2", ("seed",)),
     "graph": Scheme("FILE.graph", "mindgap.sources.files.graph_file:open_graph", ()),
     "model": Scheme("FILE.mindgap", "mindgap.sources.files.graph_file:open_model", ()),

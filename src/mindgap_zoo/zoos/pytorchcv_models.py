@@ -7,11 +7,11 @@ from typing import Any, Final, cast
 
 from torch import nn
 
-from mindgap.argument_makers.image_inputs import ImageArgument, with_arguments
 from mindgap.sources.libraries import import_library
 from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceOptions
 from mindgap.sources.weights.construction import construct, parameters_of
+from mindgap_zoo.argument_makers.image_inputs import ImageArgument, with_arguments
 from mindgap_zoo.zoos.named_model import open_named, require_name
 
 #: Pictures of more pixels than this (street scenes of 1024×2048) have their edges halved until they have fewer.

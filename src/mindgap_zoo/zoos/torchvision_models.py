@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from torch import nn
 
-from mindgap.argument_makers.image_inputs import with_pictures
 from mindgap.sources.libraries import import_library
 from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceOptions
 from mindgap.sources.weights.construction import construct, parameters_of
+from mindgap_zoo.argument_makers.image_inputs import with_pictures
 from mindgap_zoo.zoos.named_model import open_named, require_name
 from mindgap_zoo.zoos.torchvision_detectors import OneStage, TwoStage, fixed_shape_detector
 

@@ -18,9 +18,9 @@ from mindgap.aten.tensors import to_torch
 from mindgap.cli.sources import capture_options, with_options
 from mindgap.graph import Stored, Uniform, materialise, materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.hubs import size_limit
-from mindgap.hubs.hugging_face import SeededInstead
 from mindgap.sources import CaptureFailure, SourceError, capture_source, open_source
+from mindgap_zoo.hubs import size_limit
+from mindgap_zoo.hubs.hugging_face import SeededInstead
 
 BERT = {
     "architectures": ["BertModel"], "model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2,

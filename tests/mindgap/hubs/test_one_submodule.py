@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Normal, materialise
 from mindgap.graph.tensors import TensorStore
-from mindgap.hubs import size_limit
-from mindgap.hubs.one_submodule import OnlySubmodule
 from mindgap.sources import SourceError
+from mindgap_zoo.hubs import size_limit
+from mindgap_zoo.hubs.one_submodule import OnlySubmodule
 
 from .test_hugging_face import built, captured, checkpoint, run
 

@@ -6,11 +6,11 @@ import torch
 from onnx import TensorProto, helper
 
 from mindgap.graph import Uniform
-from mindgap.onnx_files.conformance import _compare, names
 from mindgap.onnx_files.node import TRANSLATIONS, OnnxNode
 from mindgap.onnx_files.translation import translated
 from mindgap.sources import SourceError, capture_program, capture_source, open_source
 from mindgap.sources.translated_model import Untranslated
+from mindgap_zoo.operator_samples.conformance import _compare, names
 
 
 def test_the_cases_are_there_under_their_short_names():

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from mindgap.argument_makers.image_inputs import ImageArgument, with_arguments
 from mindgap.sources.source import SourceError, SourceOptions, parse
 from mindgap.sources.weights.construction import construct, parameters_of
 from mindgap.sources.weights.initialisation import QuantileInitialisation
+from mindgap_zoo.argument_makers.image_inputs import ImageArgument, with_arguments
 
 SOURCE = parse("timm:resnet18")
 

@@ -6,12 +6,12 @@ import functools
 import pytest
 import torch
 
-from mindgap.argument_makers.overrides import ARGUMENTS, CONFIGURATION, CONSTANT, IMPOSSIBLE
-from mindgap.argument_makers.shrinking import FIRST_SPECIAL, VOCABULARY, Shrinking, shrink_configuration
-from mindgap.argument_makers.transformers_models import names
 from mindgap.graph_capture.program import leaves
 from mindgap.sources import SourceError, open_source
 from mindgap.sources.opening import capture_program
+from mindgap_zoo.argument_makers.overrides import ARGUMENTS, CONFIGURATION, CONSTANT, IMPOSSIBLE
+from mindgap_zoo.argument_makers.shrinking import FIRST_SPECIAL, VOCABULARY, Shrinking, shrink_configuration
+from mindgap_zoo.argument_makers.transformers_models import names
 
 pytest.importorskip("transformers")
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.hubs.hugging_face_folder import HubModel
 from mindgap.sources.libraries import import_library
 from mindgap.sources.source import Source, SourceError, one_line
+from mindgap_zoo.hubs.hugging_face_folder import HubModel
 
 #: One of these is in a folder with a tokenizer.
 _FILES: Final = (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mindgap.graph import MindgapError
-from mindgap.graph.compare import ultrametric
+from mindgap_studies.equivalence import ultrametric
 from mindgap_studies.equivalence.prefix_digests import dendrogram_of, prefix_digests, shared_bits
 
 

@@ -12,7 +12,10 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from mindgap.argument_makers.argument_specs import (
+from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
+from mindgap.sources.type_guards import is_sequence
+from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap_zoo.argument_makers.argument_specs import (
     ArgumentSpec,
     ConstantArgument,
     FilledArgument,
@@ -20,11 +23,8 @@ from mindgap.argument_makers.argument_specs import (
     IntegerArgument,
     Shape,
 )
-from mindgap.argument_makers.overrides import ARGUMENTS, CONSTANT
-from mindgap.argument_makers.shrinking import FIRST_SPECIAL
-from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
-from mindgap.sources.type_guards import is_sequence
-from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap_zoo.argument_makers.overrides import ARGUMENTS, CONSTANT
+from mindgap_zoo.argument_makers.shrinking import FIRST_SPECIAL
 
 
 @dataclass(frozen=True, slots=True)

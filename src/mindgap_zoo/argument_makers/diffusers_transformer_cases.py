@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.argument_makers.diffusers_inputs import (
+from mindgap_zoo.argument_makers.diffusers_inputs import (
     InputMaker,
     ModelCase,
     integers,

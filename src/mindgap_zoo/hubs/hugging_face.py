@@ -16,23 +16,10 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from mindgap.argument_makers.image_inputs import with_pictures
-from mindgap.argument_makers.shrinking import Shrinking, first_layers, shrink_configuration
 from mindgap.aten.tensors import TORCH_DTYPES, torch_dtype_name
 from mindgap.graph import Normal, kind_of
 from mindgap.graph_capture.errors import SourceNote
 from mindgap.graph_capture.module_calls import WHOLE, call_inside
-from mindgap.hubs.hugging_face_folder import HubModel, located
-from mindgap.hubs.one_submodule import (
-    OnlySubmodule,
-    draw_outside,
-    fill_submodule,
-    parameters_on_meta_device,
-    submodule_at,
-)
-from mindgap.hubs.safetensors_folder import tensor_folder
-from mindgap.hubs.size_limit import refuse_size, too_large
-from mindgap.hubs.tokenizer import encoded_text, with_text
 from mindgap.sources.libraries import import_library, silence_output, stay_offline
 from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options
@@ -41,6 +28,19 @@ from mindgap.sources.weights.construction import construct
 from mindgap.sources.weights.initialisation import SkippedInitialisation
 from mindgap.sources.weights.seeding import seed_statistics, seed_weights
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap_zoo.argument_makers.image_inputs import with_pictures
+from mindgap_zoo.argument_makers.shrinking import Shrinking, first_layers, shrink_configuration
+from mindgap_zoo.hubs.hugging_face_folder import HubModel, located
+from mindgap_zoo.hubs.one_submodule import (
+    OnlySubmodule,
+    draw_outside,
+    fill_submodule,
+    parameters_on_meta_device,
+    submodule_at,
+)
+from mindgap_zoo.hubs.safetensors_folder import tensor_folder
+from mindgap_zoo.hubs.size_limit import refuse_size, too_large
+from mindgap_zoo.hubs.tokenizer import encoded_text, with_text
 
 #: Entries that name code to fetch, kernels to fetch or weights to fetch: what is built is the architecture.
 _NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_implementation", "_name_or_path"})
@@ -191,8 +191,8 @@ def _transformers_call(
     source: Source, model: HubModel, config: Any, chosen: SourceOptions, built: nn.Module, registry: TensorRegistry
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the arguments that its Python code decides by, and the others."""
-    from mindgap.argument_makers.transformers_arguments import Sizes
-    from mindgap.argument_makers.transformers_models import arguments_of
+    from mindgap_zoo.argument_makers.transformers_arguments import Sizes
+    from mindgap_zoo.argument_makers.transformers_models import arguments_of
 
     tokens: Mapping[str, torch.Tensor] = {} if chosen.text is None else encoded_text(source, model, config, chosen.text)
     length = tokens["input_ids"].shape[1] if tokens else chosen.length or 12
@@ -252,8 +252,8 @@ def _quantised(source: Source, about: Any) -> SourceError:
 
 
 def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
-    from mindgap.argument_makers.diffusers_cases import CASES
-    from mindgap.argument_makers.diffusers_inputs import InputMaker, ModelCase
+    from mindgap_zoo.argument_makers.diffusers_cases import CASES
+    from mindgap_zoo.argument_makers.diffusers_inputs import InputMaker, ModelCase
 
     table = _architecture(model.config)
     if chosen.layers is not None:

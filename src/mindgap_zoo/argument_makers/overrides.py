@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mindgap.argument_makers.argument_specs import (
+from mindgap_zoo.argument_makers.argument_specs import (
     ArgumentSpec,
     ConstantArgument,
     FilledArgument,

@@ -13,12 +13,10 @@ from graph.samples import F4, call, chain
 from graph.strategies import graphs
 from mindgap.graph import (
     Arg,
-    Assembly,
     Constant,
     Device,
     DType,
     Exceptional,
-    Fragment,
     Graph,
     GraphError,
     Input,
@@ -28,12 +26,9 @@ from mindgap.graph import (
     MemoryFormat,
     Node,
     Normal,
-    Parts,
     Permutation,
-    Piece,
     Recipe,
     Ref,
-    Source,
     Stored,
     TensorSpec,
     Uniform,
@@ -44,7 +39,8 @@ from mindgap.graph import (
     validate,
 )
 from mindgap.graph.encoder import graph_content
-from mindgap_campaign.synth.merging.fragment import SEED_BYTES
+from mindgap_campaign.synth.merging.assembly import Assembly
+from mindgap_campaign.synth.merging.fragment import SEED_BYTES, Fragment, Parts, Piece, Source
 
 ROLES = ("input", "parameter", "buffer", "constant", "random")
 SPECS = (

@@ -22,9 +22,9 @@ from mindgap.aten.tensors import torch_dtype_name
 from mindgap.aten.torch_private.modules import tree_leaves, tree_map
 from mindgap.graph import Constant, Normal
 from mindgap.graph_capture.errors import SourceNote
-from mindgap.hubs.safetensors_folder import TensorFolder
 from mindgap.sources.source import Source, SourceError, suggest
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap_zoo.hubs.safetensors_folder import TensorFolder
 
 
 class OnlySubmodule(SourceNote):
