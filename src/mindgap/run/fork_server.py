@@ -37,6 +37,7 @@ PRELOADED: Final = (
     "mindgap.platforms.pytorch.execution.eager_executable",
     "mindgap.platforms.pytorch.compilation.compiled",
     "mindgap.sources",
+    "mindgap.aten.torch_private.inductor",
 )
 #: A message's bytes at most.
 LONGEST: Final = 1 << 16

@@ -34,9 +34,12 @@ _log = logging.getLogger(__name__)
 _ANSWER_S: Final = 60.0
 _TICK_S: Final = 0.05
 #: Variables that the worker's own code reads, or nothing does: no import of the server depends on them.
-_READ_LATER: Final = frozenset(("PYTHONUNBUFFERED", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "_", "SHLVL"))
-#: Inductor reads its variables when it is imported, and the server does not import it.
-_READ_LATER_BEGIN: Final = ("MINDGAP_", "TORCHINDUCTOR_")
+_READ_LATER: Final = frozenset(
+    ("PYTHONUNBUFFERED", "PYTEST_CURRENT_TEST", "PWD", "OLDPWD", "_", "SHLVL", "TORCHINDUCTOR_CACHE_DIR")
+)
+_READ_LATER_BEGIN: Final = ("MINDGAP_",)
+#: What every worker of Inductor is given. The server has it when it imports Inductor's settings.
+_SERVER_HAS: Final = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class ForkServer:
         """Starts it, in the state of this process. Raises OSError."""
         self.state = state
         #: What a worker prints before it dies must not stay in a buffer.
-        self.environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self.environment = {**os.environ, "PYTHONUNBUFFERED": "1", **_SERVER_HAS}
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -362,7 +365,7 @@ def _run_in_lasting_thread(call: Callable[[], subprocess.Popen[bytes]]) -> subpr
 
 
 def _is_read_later(name: str) -> bool:
-    return name in _READ_LATER or name.startswith(_READ_LATER_BEGIN)
+    return name in _READ_LATER or name in _SERVER_HAS or name.startswith(_READ_LATER_BEGIN)
 
 
 def _changes(there: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:

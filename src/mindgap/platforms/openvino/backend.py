@@ -69,6 +69,7 @@ _EXPORTERS: Final = {
 #: OpenVINO's "dynamic quantisation": the values that share a scale. The CPU plugin's default is 32; 0 leaves it out.
 _GROUP: Final = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
 _REDUCED: Final = frozenset({"bf16", "f16"})
+_PREPARE: Final = "mindgap.platforms.openvino.pytorch_frontend:import_openvino"
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,12 +338,13 @@ def openvino_backend(device: OpenVinoDevice, declared: Sequence[Option]) -> Host
     def script(options: Options) -> ScriptRunner:
         onnx = "frontend" in options
         packages = ("openvino", "onnx", "onnxscript") if onnx else ("openvino",)
-        return read_runner(file, packages, "run_onnx" if onnx else "run", properties=given(options), edits=edits)
+        runner = read_runner(file, packages, "run_onnx" if onnx else "run", properties=given(options), edits=edits)
+        return replace(runner, prepare=_PREPARE)
 
     def file_script(options: Options, model: str) -> ScriptRunner:
         changed = {**edits, '"FILE"': repr(model)}
         runner = read_runner(file, ("openvino",), "run_file", properties=given(options), edits=changed)
-        return replace(runner, refusal=openvino_messages.TABLE.refusals)
+        return replace(runner, refusal=openvino_messages.TABLE.refusals, prepare=_PREPARE)
 
     precision = Alternative("precision=f32", "float32", "a deployment sets INFERENCE_PRECISION_HINT=f32")
     return HostRuntime(

@@ -17,7 +17,7 @@ from mindgap.aten.tape import written_inputs
 from mindgap.graph import Graph, GraphError, Labels
 from mindgap.platforms.messages import Reading
 from mindgap.platforms.openvino import messages as openvino_messages
-from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
+from mindgap.platforms.protocol import Array, CompileFailure, Options, Unsupported
 from mindgap.platforms.pytorch.compilation.exported_program import ExportedGraph, export_program, quiet
 
 
@@ -37,10 +37,10 @@ class OpenVinoModel:
     facts: Mapping[str, Any]
 
 
-def import_openvino() -> Any:
-    """Imports OpenVINO without its telemetry, which reports each conversion over the network.
+def import_openvino(_: Options | None = None) -> Any:
+    """Imports OpenVINO without its telemetry, which reports each conversion over the network from a forked process.
 
-    A process that has imported OpenVINO already keeps what it has.
+    Any options may be given: it prepares a process for programs (`ScriptRunner.prepare`). A process that has imported OpenVINO already keeps what it has.
     """
     if "openvino" not in sys.modules:
         sys.modules.setdefault("openvino_telemetry", None)  # pyright: ignore[reportArgumentType] # None forbids the import
