@@ -81,6 +81,8 @@ class OwnPathClient:
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._stopped, self._capture_env = False, where
         self._processes: dict[tuple[str, tuple[tuple[str, str], ...]], Processes] = {}
+        #: What a source sets of the variables that PyTorch's compiler reads at its import: its processes begin with it.
+        self._variables: dict[str, Mapping[str, str]] = {}
         self._lock = threading.Lock()
         # A process dies with the thread that started it, and callers' threads are short.
         self._starter = ThreadPoolExecutor(1, "mindgap-own-path")
@@ -336,7 +338,7 @@ class OwnPathClient:
             except WorkerFailed as failed:  # the program has not reached it
                 raise CannotOpen(failed.message, permanent=False) from failed
 
-        with self._processes_of(platform, backend, runner).taken(started) as client:
+        with self._processes_of(source, platform, backend, runner).taken(started) as client:
             left = self._until - time.monotonic()
             file = {"file": self._file(source, platform) is not None, "input_map": self._input_map}
             prepare = [runner.prepare, dict(platform.backend_options)] if runner.prepare else []
@@ -348,6 +350,9 @@ class OwnPathClient:
             frame = client.ask(header, arrays, RequestLimits(min(seconds, max(left, LEAST_S)), waits=True), stage)
             if frame.header.get("spoiled"):
                 client.close()
+        if frame.header.get("variables") and source not in self._variables:
+            self._variables[source] = frame.header["variables"]
+            return self._ask(kind, source, platform, backend, runner, arrays, **more)
         if frame.header["kind"] in ("failed", "refused"):
             broken = str(frame.header.get("broken", ""))
             if broken:
@@ -368,7 +373,7 @@ class OwnPathClient:
         taken = "inside=" not in source and isinstance(own, RunsFiles) and file.suffix in own.file_suffixes
         return file if taken else None
 
-    def _processes_of(self, platform: PlatformName, backend: Backend, runner: ScriptRunner) -> Processes:
+    def _processes_of(self, source: str, platform: PlatformName, backend: Backend, runner: ScriptRunner) -> Processes:
         """Raises `MindgapError` where no worker can run there, or the environment of the programs lacks the runtime."""
         where = self._capture_env
         if isinstance(backend, BackendInEnvironment):
@@ -378,7 +383,7 @@ class OwnPathClient:
             where.check("torch")
             if missing := [name for name in runner.packages if name not in where.versions(*runner.packages)]:
                 raise MindgapError(f"environment {where.name} lacks {', '.join(missing)}: install it there")
-        variables = backend.environment(platform.backend_options)
+        variables = {**backend.environment(platform.backend_options), **self._variables.get(source, {})}
         key = (where.name if where else "", tuple(sorted(variables.items())))
         limits = RequestLimits(_START_S * _slower(backend, self._capture_env))
         start = WorkerStart(

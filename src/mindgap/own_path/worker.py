@@ -25,6 +25,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import logging
+import os
 import sys
 import time
 import warnings
@@ -53,6 +54,8 @@ Answers = Callable[[Mapping[str, Any]], Answer]
 _NO_TENSOR: Final = "the program returns no tensor"
 #: Exports that hold what a program's attributes are in Python, and whose runtimes keep no buffers between two calls.
 _FIXED: Final = frozenset({"torch.onnx.export", "torch.export.export", "torch.jit.trace"})
+_AT_IMPORT: Final = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE")
+_LATER: Final = frozenset({"TORCHINDUCTOR_CACHE_DIR"})
 
 
 def own_path_service(_: Channel) -> Service:
@@ -74,16 +77,27 @@ def own_path_service(_: Channel) -> Service:
 
 
 def prepared_answer(answer: Answers) -> Answers:
-    """Returns the answer to a request, given after what its runner wants to be called in this process."""
+    """Returns the answer to a request, given after what its runner wants to be called in this process.
+
+    The answer names variables of PyTorch's compiler that the program set, and that were read before (`variables`).
+    """
 
     def prepared(header: Mapping[str, Any]) -> Answer:
         if header["prepare"]:
             name, options = header["prepare"]
             module, _, function = name.partition(":")
             getattr(importlib.import_module(module), function)(options)
-        return answer(header)
+        before = _compiler_variables() if "torch._dynamo" in sys.modules else None
+        given, arrays = answer(header)
+        late = {} if before is None else dict(_compiler_variables().items() - before.items())
+        return ({**given, "variables": late} if late else given), arrays
 
     return prepared
+
+
+def _compiler_variables() -> dict[str, str]:
+    """The environment variables that PyTorch's compiler reads when it is imported."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_AT_IMPORT) and name not in _LATER}
 
 
 class Programs:

@@ -45,6 +45,43 @@ def test_a_program_runs_by_its_own_way_as_it_does_alone(all_of_them: bool) -> No
             assert after.eager[0].tobytes() == alone.eager[0].tobytes(), name
 
 
+def test_a_process_whose_inference_mode_a_program_has_entered_is_to_be_replaced() -> None:
+    guards: list[torch.inference_mode] = []
+    with process_state.restored() as left:
+        with pytest.raises(ValueError, match="left"), process_state.left_behind():
+            guards.append(torch.inference_mode())
+            guards[0].__enter__()
+            raise ValueError("left")
+        assert not torch.is_inference_mode_enabled()
+    assert left == ["inference mode"]
+
+
+def test_variables_of_the_compiler_that_a_file_sets_act_as_they_do_without_mindgap(tmp_path: Path) -> None:
+    file = tmp_path / "frozen.py"
+    file.write_text(
+        "import os\nos.environ['TORCHINDUCTOR_FREEZING'] = '1'\nimport torch, torch._inductor.config as config\n"
+        "class Model(torch.nn.Module):\n    def forward(self, x): return x + float(config.freezing)\n"
+        "def make(): return Model(), (torch.zeros(2),)\n"
+    )
+    with OwnPathClient(60.0) as client:
+        frozen, plain = client.run(f"{file}:make", JIT), client.run(f"{FILE}:plain", JIT)
+    assert frozen is not None and frozen.outputs is not None and frozen.outputs[0].tolist() == [1.0, 1.0]
+    assert plain is not None and plain.outputs is not None
+
+
+def test_a_program_goes_to_openvino_without_telemetry(tmp_path: Path) -> None:
+    file = tmp_path / "quiet.py"
+    file.write_text(
+        "import sys, torch\n"
+        "class Model(torch.nn.Module):\n"
+        "    def forward(self, x): return x + float(sys.modules.get('openvino_telemetry', '') is None)\n"
+        "def make(): return Model(), (torch.zeros(2),)\n"
+    )
+    with OwnPathClient(60.0) as client:
+        quiet = client.run(f"{file}:make", parse("openvino/cpu"))
+    assert quiet is not None and quiet.outputs is not None and quiet.outputs[0].tolist() == [1.0, 1.0]
+
+
 def test_what_the_c_library_says_of_an_abort_is_the_reason_of_the_run() -> None:
     with OwnPathClient(60.0) as client:
         left = client.run(f"{FILE}:frees_wrongly", JIT)

@@ -206,6 +206,15 @@ def test_a_worker_with_variables_of_its_own_starts_by_its_command_line(make: Mak
     assert [line for line in logged if "ZOO_FLAG" in line and "starts by its command line" in line]
 
 
+def test_a_worker_of_inductor_is_forked_with_its_settings(logged: list[str]) -> None:
+    given = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": "/tmp"}
+    shown = "import sys; print(sys.modules['torch._inductor.config'].compile_threads)"
+    process = forking.forked("timeit", ["-n1", "-r1", "-s", shown, "pass"], given, 60.0)
+    assert process is not None and process.reap() == 0 and os.read(process.stdout, 4096).startswith(b"1\n")
+    assert forking.forked("timeit", [], {**given, "TORCHINDUCTOR_FREEZING": "1"}, 60.0) is None
+    assert "TORCHINDUCTOR_FREEZING" in logged[-1]
+
+
 def test_other_variables_of_the_driver_make_another_server(make: MakePool, monkeypatch: pytest.MonkeyPatch) -> None:
     old = make()
     assert run(old, "add").status == "ok"

@@ -154,11 +154,13 @@ def restored(generators: bool = True) -> Generator[list[str]]:
 
     The list then names what was entered and not left: a process that serves other programs is to be replaced.
     """
-    before, within = settings(), transformations()
+    before, within, entered = settings(), transformations(), len(_entered)
     drawn = random_states() if generators else None
     left: list[str] = []
     yield left
     left += [name for name, now in transformations().items() if now != within[name]]
+    if len(_entered) > entered:  # the guard that was left, once it is collected, makes dispatch keys as they were there
+        left.append("inference mode")
     if not left:
         set_all(before)
         if drawn is not None:

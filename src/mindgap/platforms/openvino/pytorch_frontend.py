@@ -40,7 +40,8 @@ class OpenVinoModel:
 def import_openvino(_: Options | None = None) -> Any:
     """Imports OpenVINO without its telemetry, which reports each conversion over the network from a forked process.
 
-    Any options may be given: it prepares a process for programs (`ScriptRunner.prepare`). A process that has imported OpenVINO already keeps what it has.
+    It takes any options: as `ScriptRunner.prepare` it prepares a process for programs. A process that has imported
+    OpenVINO already keeps what it has.
     """
     if "openvino" not in sys.modules:
         sys.modules.setdefault("openvino_telemetry", None)  # pyright: ignore[reportArgumentType] # None forbids the import
