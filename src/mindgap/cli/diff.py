@@ -12,7 +12,8 @@ from typing import Annotated, TextIO
 import typer
 
 from mindgap.cli.numbers import budget_left, positive
-from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
+from mindgap.cli.outputs import check_directory, check_files, each_alone, put_known, write_file
+from mindgap.cli.overlay import with_graphs_kept, write_overlay
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import (
     CaptureEnv,
@@ -33,7 +34,7 @@ from mindgap.cli.streams import Exit, complain, result_stream, status_of
 from mindgap.cli.tables import print_report
 from mindgap.findings.allowed import all_allowed, mark_allowed
 from mindgap.findings.known import load_known, mark_known
-from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.own_path.client import OwnPathClient
 from mindgap.own_path.runners import check_file
 from mindgap.own_path.sizes import parse_sizes
@@ -90,6 +91,12 @@ def diff(
     html: Html = None,
     junit: Junit = None,
     sarif: Sarif = None,
+    overlay: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Also write graphs, and the nodes that a difference reaches, for Model Explorer."
+        ),
+    ] = None,
     store: Annotated[
         str | None, typer.Option(metavar="DIR", help="Also write what is found into a store, as it is found.")
     ] = None,
@@ -191,6 +198,9 @@ def diff(
         ("--html", html), ("--junit", junit), ("--sarif", sarif),
         ("--baseline", baseline if update_baseline else None),
     )  # fmt: skip
+    if overlay is not None:
+        check_directory("--overlay", overlay)
+    graphs: dict[str, Graph] = {}
     # A store is made for names that are right: no directory is left by a typing error.
     base, *wanted = [canonical(platform) for platform in (reference, *platforms)]
     mapped = _input_map(input_map or [])
@@ -235,6 +245,8 @@ def diff(
             if sizes:
                 programs = list(programs)
                 _check_sizes(programs, wanted[0])
+            if overlay is not None:
+                programs = with_graphs_kept(programs, graphs)
             return diff_many(programs, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
     with result_stream() as out:
@@ -254,6 +266,8 @@ def diff(
                 complain(line)
         fails = fails_if_not_finite if require_finite else no_decision
         status = put_out(report, out, as_json, html, junit, sarif, metrics=metrics, fails=fails) or status
+        if overlay is not None:
+            status = status if each_alone([partial(write_overlay, report, graphs, overlay)]) else Exit.WRONG_USE
     report_problems(report)
     left = [*_not_fed(report, files), *(_not_sized(report) if sizes else []), *_not_measured(report)]
     for line in left:

@@ -5,6 +5,7 @@ Every total that a table, a page or a JSON file shows comes from `Report.totals`
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -221,6 +222,14 @@ class Row:
             return "unjudged"
         return "unsupported" if self.status == "unsupported" else "no_reference"
 
+    def _repr_html_(self) -> str:
+        return _shown_in_notebook(self)
+
+
+def _shown_in_notebook(shown: Row | Report) -> str:
+    # By its name: a room imports none above it.
+    return importlib.import_module("mindgap.report.notebook").notebook_html(shown)
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -316,6 +325,9 @@ class Report:
     created: str = ""
     version: str = ""
     seconds: float = 0.0
+
+    def _repr_html_(self) -> str:
+        return _shown_in_notebook(self)
 
     @cached_property
     def findings(self) -> tuple[Row, ...]:
