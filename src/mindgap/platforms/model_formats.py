@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
+from mindgap.graph import MindgapError
 from mindgap.platforms.name import PlatformName
 from mindgap.platforms.registered_objects import registered_objects
 
@@ -87,8 +88,15 @@ class ModelFormat:
 
 @cache
 def formats() -> Mapping[str, ModelFormat]:
-    """Returns the formats by suffix. Warns of an entry point that cannot be loaded, and leaves it out."""
+    """Returns the formats by suffix. Warns of an entry point that cannot be loaded, and leaves it out.
+
+    Raises `MindgapError` where there is none: mindgap has two.
+    """
     by_suffix: dict[str, ModelFormat] = {}
     for _, each in registered_objects(GROUP, ModelFormat):
         by_suffix.setdefault(each.suffix, each)
+    if not by_suffix:
+        raise MindgapError(
+            f"the installed mindgap is older than its code: no {GROUP}; pip install -e . installs it again"
+        )
     return by_suffix
