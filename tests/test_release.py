@@ -211,13 +211,16 @@ def test_the_wheel_alone_compares_a_model(core: Path, tmp_path: Path) -> None:
     ("arguments", "needs"),
     [
         (("diff", "examples/my_model.py:make", "-p", "cpu/jit", "--store", "STORE"), "mindgap[store]"),
+        (("diff", "MODEL", "-p", "cpu/jit"), "mindgap[litert]"),
         (("coverage", "cpu/jit"), "mindgap[store]"),
         (("report", "STORE", "-o", "page.html"), "mindgap["),
         (("study", "gap", "STORE"), "mindgap["),
     ],
 )
 def test_what_needs_more_names_the_extra(core: Path, tmp_path: Path, arguments: tuple[str, ...], needs: str) -> None:
-    given = [str(tmp_path / each.lower()) if each == "STORE" else each for each in arguments]
+    (model := tmp_path / "model.tflite").write_bytes(bytes(4) + b"TFL3" + bytes(8))
+    files = {"STORE": str(tmp_path / "store"), "MODEL": str(model)}
+    given = [files.get(each, each) for each in arguments]
     ran = run(core, tmp_path, *given)
     (line,) = ran.stderr.strip().splitlines()
     assert ran.returncode == 2 and needs in line and sys.executable not in line
