@@ -110,7 +110,7 @@ def _ported(
     from mindgap_zoo.operator_samples.public_names import draws_random, sources_of
 
     scanned = scan(path, _is_method)
-    sources = {full: found for full in scanned.uses if (found := sources_of(full, _options(full, scanned)))}
+    sources = {full: found for full in scanned.uses if (found := sources_of(full, *_options(full, scanned)))}
     if not sources and not programs:
         raise MindgapError(f"{path}: {scanned.files} files call no function of PyTorch that has samples to try")
     #: By the name of a model, whose sample two names of one function may share (`torch.tanh`, `torch.Tensor.tanh`).
@@ -163,13 +163,13 @@ def _is_method(name: str, form: CallForm) -> bool:
     return method and bool(sources_of(f"torch.Tensor.{name}"))
 
 
-def _options(full: str, scanned: CodeScan) -> list[Mapping[str, object]]:
-    """Returns the options of the calls of a function; none where one of them does not show its options."""
+def _options(full: str, scanned: CodeScan) -> tuple[list[Mapping[str, object]], bool]:
+    """Returns the options of the calls of a function, and whether each call shows all of its options."""
     from mindgap_zoo.operator_samples.signatures import options_of
 
     forms = scanned.forms[full]
-    known = all(form.complete for form in forms)
-    return [options_of(full, form.positional, dict(form.keywords)) for form in forms] if known else []
+    options = [options_of(full, form.positional, dict(form.keywords)) for form in forms]
+    return options, all(form.complete for form in forms)
 
 
 def _captured(

@@ -41,7 +41,8 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class CallForm:
     """The arguments of a call. positional, keywords: their values, where those are texts, numbers, truth values or
-    None; else `...`. complete: False for `f(*args)` and `f(**options)`, and for a function that is handed on."""
+    None, and the full names of members of `torch` (`torch.float32`); else `...`. complete: False for `f(*args)` and
+    `f(**options)`, and for a function that is handed on."""
 
     positional: tuple[object, ...] = ()
     keywords: tuple[tuple[str, object], ...] = ()
@@ -130,7 +131,7 @@ def _uses(tree: ast.AST, is_method: IsMethod, package: str = "torch") -> Iterato
         if not isinstance(node, (ast.Attribute, ast.Name)) or id(node) in inner or not isinstance(node.ctx, ast.Load):
             continue
         full, call = full_name(node, names), calls.get(id(node))
-        form = None if call is None else _form(call)
+        form = None if call is None else _form(call, names)
         if full.startswith(f"{package}."):
             yield full, node.lineno, form
         elif form is not None and isinstance(node, ast.Attribute) and _calls_method(node, form, is_method, origins):
@@ -141,16 +142,17 @@ def _calls_method(node: ast.Attribute, form: CallForm, is_method: IsMethod, orig
     return node.attr not in _AMBIGUOUS and is_method(node.attr, form) and origins.may_be_tensor(node.value)
 
 
-def _form(call: ast.Call) -> CallForm:
-    keywords = tuple((each.arg, _literal(each.value)) for each in call.keywords if each.arg is not None)
+def _form(call: ast.Call, names: Mapping[str, str]) -> CallForm:
+    keywords = tuple((each.arg, _literal(each.value, names)) for each in call.keywords if each.arg is not None)
     complete = len(keywords) == len(call.keywords) and not any(isinstance(each, ast.Starred) for each in call.args)
-    return CallForm(tuple(map(_literal, call.args)), keywords, complete)
+    return CallForm(tuple(_literal(each, names) for each in call.args), keywords, complete)
 
 
-def _literal(node: ast.expr) -> object:
+def _literal(node: ast.expr, names: Mapping[str, str]) -> object:
     if isinstance(node, ast.Constant) and isinstance(node.value, (str, bool, int, float, type(None))):
         return node.value
-    return ...
+    full = full_name(node, names) if isinstance(node, (ast.Attribute, ast.Name)) else ""
+    return full if full.startswith("torch.") and full.count(".") == 1 else ...
 
 
 def _without_annotations(tree: ast.AST) -> Iterator[ast.AST]:

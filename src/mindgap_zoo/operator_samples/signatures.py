@@ -74,9 +74,11 @@ def options_of(full: str, positional: Sequence[object], keywords: Options) -> Op
     """Returns the options of a call by name, `DEFAULT` for those that have the default. A positional argument has the
     names of all overloads that take so many.
 
-    positional, keywords: a text, a truth value, None, or a number, where that is known; else `...`.
+    positional, keywords: a text, a truth value, None, a number, or the name of a member of `torch`, where known; else
+    `...`. A dtype (`torch.half`) is an option by its name, and another member of `torch` is not known.
     """
     known = signatures_of(full)
+    positional, keywords = [*map(_named, positional)], {name: _named(value) for name, value in keywords.items()}
     fitting = [each for each in known if each.takes(len(positional), keywords)] or list(known)
     operand = int(not full.startswith(_METHOD))
     options: dict[str, object] = {}
@@ -104,6 +106,21 @@ def uses_only(sample: Options, calls: Iterable[Options]) -> bool:
         or (value is ... and any(each is not DEFAULT for each in given.get(name, ())))
         for name, value in sample.items()
     )
+
+
+def shows_dtypes(sample: Options, calls: Iterable[Options]) -> bool:
+    """Tells whether a sample passes no dtype but those that some call passes, or may pass."""
+    given = {(name, value) for call in calls for name, value in call.items()}
+    dtypes = [(name, value) for name, value in sample.items() if isinstance(value, str) and value.startswith("torch.")]
+    return all(each in given or (each[0], ...) in given for each in dtypes)
+
+
+def _named(value: object) -> object:
+    """The name of a dtype that a text names; `...` for another member of `torch`."""
+    if not isinstance(value, str) or not value.startswith("torch."):
+        return value
+    member = getattr(torch, value.removeprefix("torch."), None)
+    return str(member) if isinstance(member, torch.dtype) else ...
 
 
 def _same(one: object, other: object) -> bool:

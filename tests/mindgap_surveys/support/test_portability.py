@@ -221,6 +221,23 @@ def test_a_method_of_tensors_takes_the_arguments(name: str, positional: int, key
     assert is_tensor_method(name, positional, keywords) == fits
 
 
+@pytest.mark.parametrize(
+    ("call", "double"),
+    [
+        ("F.softmax(x, dim=-1, dtype=torch.float32)", False), ("F.softmax(x, -1, dtype=torch.half)", False),
+        ("F.softmax(x, dim=-1, **options)", False), ("apply(F.softmax)", False), ("F.softmax(x, dim=-1)", False),
+        ("F.softmax(x, dim=-1, dtype=torch.float64)", True), ("F.softmax(x, dim=-1, dtype=torch.double)", True),
+        ("F.softmax(x, dim=-1, dtype=y.dtype)", True),
+    ],
+)  # fmt: skip
+def test_samples_pass_no_dtype_that_a_users_code_does_not_pass(call: str, double: bool, tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(f"import torch\nimport torch.nn.functional as F\nz = {call}\n")
+    name, scanned = "torch.nn.functional.softmax", scan(tmp_path, _is_method)
+    sources = sources_of(name, *_options(name, scanned))
+    assert any("with_dtype" in each for each in sources) == double
+    assert double or sources == ("ops:softmax",)
+
+
 def test_options_have_names_and_no_defaults() -> None:
     given = options_of("torch.nn.functional.pad", (..., ...), {"mode": "constant"})
     assert given == {"pad": ..., "mode": DEFAULT, "value": DEFAULT}
@@ -251,7 +268,7 @@ def test_methods_of_a_public_packages_code_are_those_of_tensors(name: str) -> No
     methods = {each.removeprefix("torch.Tensor.") for each in found.uses if each.startswith("torch.Tensor.")}
     in_place = {each for each in METHODS[name].split() if each.endswith("_")}
     assert methods == set(METHODS[name].split()) - in_place - {"nonzero"}
-    assert all(sources_of(each, _options(each, found)) for each in found.uses if each.startswith("torch.Tensor."))
+    assert all(sources_of(each, *_options(each, found)) for each in found.uses if each.startswith("torch.Tensor."))
 
 
 def test_a_function_is_what_its_samples_give() -> None:
