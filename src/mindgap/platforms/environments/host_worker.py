@@ -24,7 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 #: Raised when either side would misread the other: a worker of a host is another installation.
-PROTOCOL = 7
+PROTOCOL = 8
 #: Begins the greeting and surrounds a record on standard error. No text has it.
 MARK = "\x1e"
 GREETING = MARK + "mindgap-host "
