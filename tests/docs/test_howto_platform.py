@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "howto" / "add-a-platform.md"
 
 
-TINY = ROOT / "tests" / "platforms" / "tiny_device"
+TINY = ROOT / "tests" / "mindgap" / "platforms" / "tiny_device"
 DEVICE = "## A device of PyTorch's (PrivateUse1)"
 
 
