@@ -31,7 +31,6 @@ def environment_names(incomplete: str) -> list[str]:
 
 def source_prefixes(incomplete: str) -> list[str]:
     """Returns the schemes of sources. A shell completes files itself where there is none."""
-    own = ("pt2", "graph", "model")
     names = sorted({"graph", "model", "pt2", *(point.name for point in entry_points(group="mindgap.sources"))})
     return [f"{name}:" for name in names if f"{name}:".startswith(incomplete)]
 
