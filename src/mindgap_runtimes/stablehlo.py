@@ -37,7 +37,7 @@ class StableHloResults:
     def __init__(self, program: str, fed: Sequence[int], outputs: int | None = None) -> None:
         """`program`: its text. `fed`: the graph's input behind each argument. Raises `RunFailure` for another number of
         results than the graph's `outputs`, where they are given."""
-        from mindgap.platforms.pytorch.execution.step_results import DeclaredType, graph_dtype
+        from mindgap_runtimes.step_results import DeclaredType, graph_dtype
 
         self._program, self._fed = program, fed
         ir, context = _opened()

@@ -24,7 +24,7 @@ from mindgap_runtimes.executorch.lowering import partitioners, with_layouts_take
 
 
 def _edge(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import TorchResults
+    from mindgap_runtimes.step_results import TorchResults
 
     graph = with_layouts_taken(graph)
     program = export_program(graph, inputs)
@@ -33,7 +33,7 @@ def _edge(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable
 
 
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import DeclaredResults
+    from mindgap_runtimes.step_results import DeclaredResults
 
     program = export_program(with_layouts_taken(graph), inputs)
     _lowered(program, options["delegate"], further=options["stop"] == "program")

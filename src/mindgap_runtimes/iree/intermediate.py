@@ -34,7 +34,7 @@ _STOPS: Final = ("import", "input", "executable-sources")
 
 
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import DeclaredResults
+    from mindgap_runtimes.step_results import DeclaredResults
 
     try:
         program = import_program(graph, inputs)
@@ -81,7 +81,7 @@ def compiled_to(program: str, phase: str) -> str:
 
 
 def _decomposed(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import TorchResults
+    from mindgap_runtimes.step_results import TorchResults
 
     program = export_program(graph, inputs)
     with quiet(), warnings.catch_warnings():

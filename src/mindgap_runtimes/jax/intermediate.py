@@ -21,7 +21,7 @@ from mindgap_runtimes.stablehlo import StableHloResults
 
 
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import DeclaredResults
+    from mindgap_runtimes.step_results import DeclaredResults
 
     program = _lowered(graph, inputs, accurate=options["mode"] == "accuracy")
     results = StableHloResults(program, range(len(graph.inputs)), len(graph.outputs))

@@ -28,7 +28,7 @@ class _Stopped(BaseException):
 
 
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import DeclaredResults
+    from mindgap_runtimes.step_results import DeclaredResults
 
     with _kept_program(stop=options["stop"] == "import") as kept:
         convert(graph, inputs, x64=options["x64"] == "on")

@@ -27,14 +27,14 @@ def _converted(graph: Graph, inputs: Sequence[Array], options: Options) -> NcnnM
 
 
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import DeclaredResults
+    from mindgap_runtimes.step_results import DeclaredResults
 
     _converted(graph, inputs, options)
     return DeclaredResults(graph)
 
 
 def _understood(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import TorchResults
+    from mindgap_runtimes.step_results import TorchResults
 
     converted = _converted(graph, inputs, options)
     fed = sorted(int(port.name.removeprefix("in")) for port in converted.inputs)

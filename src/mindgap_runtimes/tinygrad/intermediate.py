@@ -27,7 +27,7 @@ class _Tensors:
         self._read = TinygradExecutable(graph, shared_export(graph, inputs))
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        from mindgap.platforms.pytorch.execution.step_results import DeclaredResults, DeclaredType
+        from mindgap_runtimes.step_results import DeclaredResults, DeclaredType
 
         specs = [self._graph.values[number] for number in self._graph.outputs]
         declared = [

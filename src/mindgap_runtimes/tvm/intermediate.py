@@ -37,7 +37,7 @@ def _typed(error: Exception, graph: Graph) -> Exception:
 
 
 def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
-    from mindgap.platforms.pytorch.execution.step_results import DeclaredResults
+    from mindgap_runtimes.step_results import DeclaredResults
 
     module = _imported(graph, inputs)
     if options["stop"] == "passes":
@@ -58,7 +58,7 @@ def _sizes(shape: Any) -> tuple[int, ...] | None:
 
 
 def _declared(module: Any) -> list[Any]:
-    from mindgap.platforms.pytorch.execution.step_results import DeclaredType
+    from mindgap_runtimes.step_results import DeclaredType
 
     result = module["main"].ret_ty
     fields = list(getattr(result, "fields", [result]))

@@ -39,7 +39,7 @@ class _Traced:
         import torch
 
         from mindgap.aten.tensors import input_tensors, torch_dtype_name
-        from mindgap.platforms.pytorch.execution.step_results import DeclaredResults, DeclaredType
+        from mindgap_runtimes.step_results import DeclaredResults, DeclaredType
 
         with torch.no_grad():
             results: Any = self._module(*(tensor.to("xla") for tensor in input_tensors(self._graph, inputs)))

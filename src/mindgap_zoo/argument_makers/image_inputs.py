@@ -11,8 +11,8 @@ from torch import nn
 from mindgap.graph import Constant, Integers, Normal
 from mindgap.sources.program import Built
 from mindgap.sources.source import SourceOptions
-from mindgap.sources.weights.seeding import seed_statistics, seed_weights
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
 
 
 @dataclass(frozen=True, slots=True)

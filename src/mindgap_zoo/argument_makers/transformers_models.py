@@ -17,7 +17,6 @@ from mindgap.sources.libraries import import_library, silence_output
 from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.sources.weights.construction import construct
-from mindgap.sources.weights.seeding import seed_statistics, seed_weights
 from mindgap.sources.weights.tensor_registry import TensorRegistry
 from mindgap_zoo.argument_makers.overrides import ABSENT, CONFIGURATION, IMPOSSIBLE
 from mindgap_zoo.argument_makers.shrinking import Shrinking, shrink_configuration, stays_wide
@@ -29,6 +28,7 @@ from mindgap_zoo.argument_makers.transformers_arguments import (
     candidates,
     modalities_in_text,
 )
+from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,6 @@ from mindgap.sources.source import Source, SourceError, SourceOptions, one_line,
 from mindgap.sources.type_guards import is_list, is_table
 from mindgap.sources.weights.construction import construct
 from mindgap.sources.weights.initialisation import SkippedInitialisation
-from mindgap.sources.weights.seeding import seed_statistics, seed_weights
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap_zoo.argument_makers.image_inputs import with_pictures
 from mindgap_zoo.argument_makers.shrinking import Shrinking, first_layers, shrink_configuration
@@ -41,6 +40,7 @@ from mindgap_zoo.hubs.one_submodule import (
 from mindgap_zoo.hubs.safetensors_folder import tensor_folder
 from mindgap_zoo.hubs.size_limit import refuse_size, too_large
 from mindgap_zoo.hubs.tokenizer import encoded_text, with_text
+from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
 
 #: Entries that name code to fetch, kernels to fetch or weights to fetch: what is built is the architecture.
 _NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_implementation", "_name_or_path"})

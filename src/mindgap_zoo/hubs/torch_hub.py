@@ -24,8 +24,8 @@ from mindgap.sources.libraries import silence_output
 from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.sources.weights.construction import construct
-from mindgap.sources.weights.seeding import seed_statistics, seed_weights
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
 
 _REPOSITORY: Final = re.compile(r"^[\w.-]+/[\w.-]+(:[\w./-]+)?$")
 #: Tried in turn on a model whose signature does not say what it takes: recipe, dtype (empty: the model's), shape.

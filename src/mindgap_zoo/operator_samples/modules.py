@@ -21,10 +21,10 @@ from mindgap.sources.program import Built, Program
 from mindgap.sources.sample_inputs import draw_samples, new_registry, round_inexact
 from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, parse, source_options, suggest
 from mindgap.sources.weights.construction import construct
-from mindgap.sources.weights.seeding import seed_statistics, seed_weights
 from mindgap.sources.weights.tensor_registry import TensorRegistry
 from mindgap_zoo.operator_samples.operators import chosen_numbers, one_program
 from mindgap_zoo.operator_samples.sample_call import Sample, sample_of
+from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
 
 
 @functools.cache

@@ -25,8 +25,8 @@ from mindgap.sources.libraries import import_library
 from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, SourceOptions
 from mindgap.sources.weights.construction import construct
-from mindgap.sources.weights.seeding import seed_statistics, seed_weights
 from mindgap.sources.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
 from mindgap_zoo.zoos.named_model import open_named
 
 _VOCABULARY: Final = 1024

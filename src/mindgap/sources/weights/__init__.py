@@ -1,5 +1,5 @@
-"""Constructs models and draws their weights from recipes.
+"""Constructs models, and knows the recipes of their weights.
 
-Comes in: a function that makes a module. Goes out: the module with seeded weights, and a registry that maps the bytes
-of each tensor back to its recipe. Must not know: any model library.
+Comes in: a function that makes a module. Goes out: the module, and a registry that maps the bytes of each tensor back
+to its recipe. Must not know: any model library.
 """

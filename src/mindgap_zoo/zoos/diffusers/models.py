@@ -14,10 +14,10 @@ from mindgap.sources.libraries import import_library, silence_output
 from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.sources.weights.construction import construct, parameters_on_meta
-from mindgap.sources.weights.seeding import seed_statistics, seed_weights
 from mindgap.sources.weights.tensor_registry import TensorRegistry
 from mindgap_zoo.argument_makers.diffusers_cases import BORROWERS, CASES, PARTS
 from mindgap_zoo.argument_makers.diffusers_inputs import InputMaker, ModelCase
+from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
 from mindgap_zoo.zoos.diffusers.shrinking import shrink_arguments
 
 #: A class that no rule makes smaller than this is not built.

@@ -20,8 +20,8 @@ from mindgap.sources.libraries import import_library
 from mindgap.sources.program import Built, Program
 from mindgap.sources.source import Source, SourceError, SourceOptions, one_line
 from mindgap.sources.weights.construction import construct
-from mindgap.sources.weights.seeding import seed_statistics, seed_weights
 from mindgap.sources.weights.tensor_registry import TensorRegistry
+from mindgap_zoo.weights.seeding import seed_statistics, seed_weights
 from mindgap_zoo.zoos.named_model import open_named
 from mindgap_zoo.zoos.pyg.example_graph import SIZES, ExampleGraph
 from mindgap_zoo.zoos.pyg.layer_cases import ABSTRACT, CONSTRUCTED, GIVEN

@@ -9,8 +9,8 @@ from mindgap.graph import Literal, PendingTensors, Stored, TensorStore, Uniform,
 from mindgap.graph_capture import capture
 from mindgap.sources.opening import capture_built
 from mindgap.sources.program import Built
-from mindgap.sources.weights.seeding import seed_statistics, seed_weights, weight_recipe
 from mindgap.sources.weights.tensor_registry import TensorRegistry
+from mindgap_zoo.weights.seeding import seed_statistics, seed_weights, weight_recipe
 
 
 class Degenerate(nn.Module):
