@@ -30,7 +30,7 @@ from mindgap.cli.sources import (
     source_client,
     subjects,
 )  # fmt: skip
-from mindgap.cli.streams import Exit, complain, result_stream, status_of
+from mindgap.cli.streams import Exit, complain, complain_refused, result_stream, status_of
 from mindgap.cli.tables import print_report
 from mindgap.findings.allowed import all_allowed, mark_allowed
 from mindgap.findings.known import load_known, mark_known
@@ -387,8 +387,7 @@ def report_problems(report: Report) -> None:
     for refused in report.refused:
         if refused.broken:
             sys.stderr.write(refused.broken)
-        named = refused.reason.startswith(refused.source)
-        complain(f"refused: {'' if named else f'{refused.source}: '}{refused.reason}")
+        complain_refused(refused.source, refused.reason)
     for row in report.rows:
         if row.broken:
             complain(f"not judged, mindgap failed: {row.model} on {row.platform}: {row.broken.splitlines()[-1]}")

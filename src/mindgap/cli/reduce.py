@@ -11,7 +11,7 @@ from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, Updat
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.numbers import finite
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
-from mindgap.cli.streams import Exit, complain, result_stream
+from mindgap.cli.streams import Exit, complain, complain_refused, result_stream
 from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.graph.compare.metrics import distance
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
@@ -85,11 +85,11 @@ def reduce(
                 findings, compared = findings + sum(ran_files), compared + len(ran_files)
                 if not ran_files:
                     refused += 1
-                    complain(f"refused: {subject.name}: {error}")
+                    complain_refused(subject.name, error)
                 continue
             except MindgapError as error:
                 refused += 1
-                complain(f"refused: {subject.name}: {error}")
+                complain_refused(subject.name, error)
                 continue
             comparison = GraphComparison(context, subject.name, graph)
             for platform in wanted:

@@ -62,3 +62,9 @@ def result_stream() -> Generator[TextIO]:
 def complain(message: str) -> None:
     """Prints one line on standard error."""
     print("mindgap: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
+
+
+def complain_refused(source: str, reason: object) -> None:
+    """Prints that a source is refused, and why. The source is named once."""
+    words = str(reason)
+    complain(f"refused: {'' if words.startswith(source) else f'{source}: '}{words}")

@@ -17,7 +17,9 @@ import numpy as np
 import torch
 
 from mindgap.aten.torch_private import modules
+from mindgap.graph import Array
 from mindgap.graph_capture.program import tensor_names
+from mindgap.sources.array_files import npz_arrays
 from mindgap.sources.program import ArgumentChange, Built, Captured, Program
 from mindgap.sources.source import Source, SourceError, one_line
 from mindgap.sources.translated_model import UntranslatedModel
@@ -164,14 +166,22 @@ def _with_option(text: str, option: str) -> str:
 
 def _tensors(file: str) -> dict[str, torch.Tensor]:
     """The tensors of a file by their names. Raises `SourceError`."""
+    if file.endswith(".npz"):
+        where = f"inputs={file}"
+        return {name: _tensor(array, f"{where}: {name}") for name, array in npz_arrays(Path(file), where).items()}
     try:
-        if file.endswith(".npz"):
-            with np.load(file, allow_pickle=False) as arrays:
-                return {name: torch.as_tensor(np.array(arrays[name])) for name in arrays.files}
         read: Any = importlib.import_module("safetensors.torch").load_file  # typed in parts
         return read(file)
     except Exception as error:
         raise SourceError(f"inputs={file}: it cannot be read: {one_line(error)}") from error
+
+
+def _tensor(array: Array, where: str) -> torch.Tensor:
+    try:
+        return torch.as_tensor(np.array(array))
+    except TypeError:
+        other = "bfloat16 and float8 go into a .safetensors file" if array.dtype.kind == "V" else "convert it"
+        raise SourceError(f"{where} is of {array.dtype}, which PyTorch has no tensors of: {other}") from None
 
 
 def with_tensors(built: Built, given: Mapping[str, torch.Tensor], where: str) -> Built:
@@ -194,7 +204,8 @@ def with_tensors(built: Built, given: Mapping[str, torch.Tensor], where: str) ->
     for name, place in zip(names, places, strict=True):
         new, old = ordered[name], leaves[place]
         if new.dtype != old.dtype or (new.dim() != old.dim() and name not in any_rank):
-            raise SourceError(f"{where}: it has {_form(name, new)} where the program takes {_form(name, old)}")
+            takes = f"where the program takes {_form(name, old)}: write it in that form"
+            raise SourceError(f"{where}: it has {_form(name, new)} {takes}")
         leaves[place] = new
     args, kwargs = modules.tree_unflatten(leaves, structure)
     return replace(built, args=args, kwargs=kwargs)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from mindgap.graph import Array, MindgapError
+from mindgap.sources.array_files import npz_arrays
 from mindgap_studies.results.predictions import Task
 from mindgap_studies.task_runs.images import IMAGE_SUFFIXES, InputForm
 
@@ -27,12 +24,7 @@ class Arrays:
 
     def __init__(self, path: Path, forms: Sequence[InputForm]) -> None:
         """Raises `MindgapError` for a file that is none, or does not fit the model's inputs."""
-        if not path.is_file():
-            raise MindgapError(f"dataset {path}: no such file")
-        try:
-            held = _arrays_of(path)
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise MindgapError(f"dataset {path}: it cannot be read: {error}") from None
+        held = npz_arrays(path, f"dataset {path}")
         for name, array in held.items():
             if not array.ndim:
                 raise MindgapError(f"dataset {path}: {name} is a single value: give one for each sample")
@@ -95,14 +87,6 @@ class Arrays:
         if "boxes" in truths:
             return inputs, {"boxes": truths["boxes"], "label": truths["labels"]}
         return inputs, truths["labels"]
-
-
-def _arrays_of(path: Path) -> dict[str, Array]:
-    file = np.load(path, allow_pickle=False)
-    if not isinstance(file, np.lib.npyio.NpzFile):
-        raise ValueError("it is one array: write it with numpy.savez, by name")
-    with file:
-        return {name: file[name] for name in file.files}
 
 
 def _check_boxes(path: Path, truths: Mapping[str, Array]) -> None:

@@ -43,6 +43,17 @@ def test_an_exception_reaches_the_caller_of_the_api_with_its_cause(monkeypatch: 
         assert session.diff(program, args, platforms=["cpu/jit"]).rows[0].verdict == "identical"
 
 
+def test_a_refusal_names_the_source_once(tmp_path: Path) -> None:
+    (tmp_path / "raises.py").write_text("def make():\n    raise ValueError('no')\n")
+    for command in ("diff", "reduce", "metamorphic"):
+        ran = mindgap(command, "absent.onnx", "raises.py:make", "-p", "cpu/jit", cwd=tmp_path)
+        lines = [line for line in ran.err.splitlines() if "refused" in line]
+        assert ran.status == 2 and lines == [
+            "mindgap: refused: absent.onnx: no such file",
+            "mindgap: refused: raises.py:make: it raised ValueError: no (line 2)",
+        ], (command, ran.err)
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_each_command_refuses_a_mistake_in_its_words(tmp_path: Path) -> None:
@@ -59,7 +70,7 @@ def test_each_command_refuses_a_mistake_in_its_words(tmp_path: Path) -> None:
         ("coverage", "nowhere/cpu"), ("portability", "nowhere", *jit),
     ]  # fmt: skip
     words = r"itself raises RuntimeError: shape '\[3, 5\]' is invalid .*\(mistakes.py:\d+\)|is a NoneType; return|"
-    words += r"cannot be read|no such file|it has no 'nowhere'|no platform 'nowhere/cpu'"
+    words += r"it is no \.npz archive|no such file|it has no 'nowhere'|no platform 'nowhere/cpu'"
     for command in commands:
         ran = mindgap(*command, cwd=tmp_path, own_path=True)
         assert ran.status == 2 and re.search(words, ran.err + ran.out), (command, ran)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -82,6 +85,48 @@ def test_a_file_that_does_not_fit_is_told_in_one_line(model: Path, arrays: dict[
     (one,) = opened("model.py:one?inputs=given.npz")
     with pytest.raises(SourceError, match=f"^inputs=given.npz: .*{said}"):
         one.make()
+
+
+def _whole(**arrays: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def _with_text() -> bytes:
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+        archive.writestr("x", "text")
+    return file.getvalue()
+
+
+X = _whole(x=np.ones(2, np.float32))
+ADVICE = r"; write it with numpy\.savez\(FILE, NAME=array\)$"
+NONE = r"it is no \.npz archive, or part of it is missing" + ADVICE
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"no archive", NONE), (b"", NONE), (X[: len(X) // 2], NONE), (X[128:], NONE),
+        (X.replace(b"\x80?", b"\x81?"), "x cannot be read: Bad CRC-32" + ".*" + ADVICE),
+        (_with_text(), "x is no array" + ADVICE),
+        (_whole(x=np.array([{}])), "x cannot be read: Object arrays" + ".*" + ADVICE),
+        (_whole(x=np.array(["a"])), "x is of <U1, which PyTorch has no tensors of: convert it$"),
+        (_whole(x=np.ones(2, ml_dtypes.bfloat16)), r"x is of \|?V2, .*: bfloat16 and float8 go into a \.safetensors"),
+    ],
+)  # fmt: skip
+def test_a_file_that_holds_no_tensors_is_one_line(model: Path, data: bytes, said: str) -> None:
+    Path("given.npz").write_bytes(data)
+    (one,) = opened("model.py:one?inputs=given.npz")
+    with pytest.raises(SourceError, match=f"^inputs=given.npz: {said}") as caught:
+        one.make()
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_of_another_order_of_bytes_are_taken(model: Path) -> None:
+    np.savez("given.npz", x=np.array([1, 2], ">f4"), y=np.array([3, 4], np.float32))
+    (one,) = opened("model.py:one?inputs=given.npz")
+    assert one.make().args[0].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
