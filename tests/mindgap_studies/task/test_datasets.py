@@ -256,7 +256,7 @@ def one_array(path: Path) -> None:
 def test_files_that_are_no_archives_are_one_line(tmp_path: Path, write) -> None:
     write(tmp_path / "bad.npz")
     with pytest.raises(
-        MindgapError, match=r"bad\.npz: it is no \.npz archive, or its end is missing; write it with numpy\.savez"
+        MindgapError, match=r"bad\.npz: it is no \.npz archive, or part of it is missing; write it with numpy\.savez"
     ):
         open_dataset(str(tmp_path / "bad.npz"), FORMS, PLAIN)
 
