@@ -41,8 +41,7 @@ def join_words() -> None:
         return
     joined: list[str] = []
     for word in os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]:
-        goes_on = set(word) <= set(_BREAKS) or (joined and joined[-1][-1:] in set(_BREAKS) and word[0] != "-")
-        if word and len(joined) > 1 and goes_on:
+        if word and len(joined) > 1 and (word[0] in _BREAKS or (joined[-1][-1:] in set(_BREAKS) and word[0] != "-")):
             joined[-1] += word
         else:
             joined.append(word)
@@ -50,8 +49,8 @@ def join_words() -> None:
 
 
 def without_prefix(names: list[str], incomplete: str) -> list[str]:
-    """Returns what a shell puts in place of the incomplete word: in bash, of what is behind the last break."""
+    """Returns what a shell puts in place of the incomplete word: in bash, of what is behind `=` and `:`, or of `@…`."""
     if os.environ.get(VARIABLE) != "complete_bash":
         return names
-    kept = max(incomplete.rfind(each) for each in _BREAKS) + 1
+    kept = max(incomplete.rfind("=") + 1, incomplete.rfind(":") + 1, incomplete.rfind("@"))
     return [name[kept:] for name in names]

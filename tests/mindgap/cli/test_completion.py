@@ -77,6 +77,8 @@ def test_bash_gets_what_follows_the_last_place_where_it_splits_words(home: Path)
     words = ("mindgap", "diff", "-p", "onnxruntime/cpu", "@", "env", "=")
     assert completed(home, "bash", *words) == ["ort128"]
     assert completed(home, "bash", *words, "or") == ["ort128"]
+    for last in (("@",), ("@en",)):
+        assert completed(home, "bash", "mindgap", "diff", "-p", "onnxruntime/cpu", *last) == ["@env="]
     assert completed(home, "bash", "mindgap", "diff", "timm", ":", "x", "-p", "cpu/ji") == ["cpu/jit"]
     assert completed(home, "bash", "mindgap", "diff", "--reference", "=", "cpu/ji") == ["cpu/jit"]
 
