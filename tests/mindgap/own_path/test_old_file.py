@@ -6,6 +6,7 @@ import inspect
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -127,3 +128,38 @@ def test_why_weights_alone_were_compared_is_recorded(tmp_path: Path) -> None:
     found = _changes(Net(), Unexportable(), tmp_path)
     assert found.reason.startswith("torch.onnx.export refuses the program, so that weights alone were compared (")
     assert not found.weights and not found.nodes and "no export of this" in found.reason
+
+
+_STEM = """
+import torch
+from torch.nn import functional as F
+
+class Stem(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, stride=2)
+
+    def forward(self, images):
+        x = self.conv(F.pad(images, (0, 1, 0, 1)))
+        return F.max_pool2d(F.pad(x, (0, 1, 0, 1)), 3, stride=2)
+
+def make():
+    torch.manual_seed(0)
+    return Stem().eval(), (torch.rand(1, 3, 32, 32),)
+"""
+
+
+def test_an_old_file_is_named_where_the_runtime_is_wrong_as_well(tmp_path: Path) -> None:
+    """ONNX Runtime merges the padding into the pooling, and the file has another bias: two faults, of like size."""
+    (tmp_path / "model.py").write_text(_STEM)
+    names: dict[str, Any] = {}
+    exec(_STEM, names)
+    model, args = names["make"]()
+    model.conv.bias.data += 0.5
+    torch.onnx.export(model, args, tmp_path / "old.onnx", dynamo=True, verbose=False)
+    ran = mindgap("diff", "model.py:make", "-p", "onnxruntime/cpu", "--as", "onnxruntime/cpu=old.onnx", "--json",
+                  cwd=tmp_path, own_path=True)  # fmt: skip
+    (row,) = json.loads(ran.out)["rows"]
+    assert row["verdict"] == "export" and "the largest difference 0.5 in conv.bias" in row["detail"]
+    assert [fault["verdict"] for fault in row["faults"]] == ["export", "discrepant"]
+    assert row["faults"][1]["culprit"]["op"] == "aten.pad.default+aten.max_pool2d.default"

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+import numpy as np
+
 from mindgap.graph import Array, materialise_all
-from mindgap.graph.compare.metrics import distance
+from mindgap.graph.compare.metrics import distance, not_finite
 from mindgap.graph.compare.reason import Reason
 from mindgap.judge.pipeline.comparison import GraphComparison
 from mindgap.judge.pipeline.model_files import has_quantised_values, is_declared
@@ -23,6 +25,8 @@ from mindgap.results.rows import OwnPathStatus, Row
 #: Outputs that are no further from the reference than this many times the captured graph's on the same platform differ
 #: for the graph's reason.
 _AS_GRAPH: Final = 4.0
+#: Of the largest magnitude: an element that is further off is wrong, however the outputs were rounded.
+_WRONG: Final = 1e-2
 #: A platform's choice of precision does not lead further, of the largest magnitude.
 _PRECISION: Final = 0.05
 #: With other arguments nothing is judged that is nearer than this, of the largest magnitude.
@@ -193,7 +197,8 @@ def _beyond(
     ours = run.outputs or ()
     graphs = _graph_outputs(comparison, row.platform)
     if graphs is not None and forms(graphs[: len(ours)]) == forms(ours):
-        if apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)]):
+        alike = apart <= _AS_GRAPH * distance(graphs[: len(ours)], reference[: len(ours)])
+        if alike and not _is_wrong_elsewhere(row, ours, graphs, reference):
             return Compared("as_graph", f"{run.words} is off like the captured graph ({apart:.2g})", apart)
         return Compared("differs", far_words(run, apart, "the captured graph on this platform"), apart)
     far = far_words(run, apart, "the reference")
@@ -201,6 +206,24 @@ def _beyond(
         why = "no captured graph here tells the export from the platform's precision"
         return Compared("unjudged", f"{far}; {why}", apart)
     return Compared("differs", far, apart)
+
+
+def _is_wrong_elsewhere(
+    row: Row, ours: Sequence[Array], graphs: Sequence[Array], reference: Sequence[Array]
+) -> bool:  # fmt: skip
+    """Whether a program's own outputs are off in elements that the captured graph has right on the same platform: its
+    fault is not all of theirs. Not decided where a platform computes with fewer bits, which moves every element."""
+    if "reduced_precision" in (row.verdict, *(fault.verdict for fault in row.faults)):
+        return False
+    for own, graph, expected in zip(ours, graphs, reference, strict=False):
+        wide = np.result_type(expected, np.float64)
+        finite = (not_finite(own.astype(wide)) == 0) & (not_finite(expected.astype(wide)) == 0)
+        right = expected.astype(wide)[finite]
+        off, graph_off = np.abs(own.astype(wide)[finite] - right), np.abs(graph.astype(wide)[finite] - right)
+        wrong = (off > _WRONG * np.abs(right).max(initial=0.0)) & ~(graph_off > off / 100)
+        if wrong.sum() > wrong.size / 100:
+            return True
+    return False
 
 
 def _structure(comparison: GraphComparison, row: Row, run: OwnRun) -> Compared | None:
