@@ -13,7 +13,7 @@ NEED_ARGUMENTS := $(addprefix benchmarks/,catalogue_load.py operator_union.py di
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 
-.PHONY: demo test nightly check bench release catalogue campaign clean install
+.PHONY: demo test nightly check site bench release catalogue campaign clean install
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -37,6 +37,11 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/python tools/line_budgets.py
 	$(BIN)/pyright
+	$(MAKE) site
+
+# The site of docs in build/site. A broken link or a page that is in no menu fails.
+site: $(VENV)/.installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 # Builds the wheel and the sdist into dist/, checks them, and prints what a person still does. Publishes nothing.
 release: $(VENV)/.installed-dev

@@ -10,7 +10,6 @@ import email
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -232,9 +231,11 @@ def test_the_first_example_of_the_readme_runs(release: Release, kind: str, tmp_p
     backend = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
     file, more = (release.sdist, backend) if kind == "sdist" else (release.wheel, [])
     python = installed(tmp_path / "venv", release, file, RUNTIMES, more)
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    (command, *_) = re.findall(r"^(?:\.venv/bin/)?mindgap (diff .*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    ran = run(python, tmp_path / "home", *shlex.split(command), cwd=tmp_path)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (model, *_) = re.findall(r"^```python\n(# model.py\n.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    (tmp_path / "model.py").write_text(model)
+    (command, *_) = re.findall(r"^\$ mindgap (diff .*)$", readme, re.MULTILINE)
+    ran = run(python, tmp_path / "home", *shlex.split(command), "--html", "page.html", cwd=tmp_path)
     assert ran.returncode in (0, 1), ran.stderr
     platforms = re.findall(r"-p (\S+)", command)
     assert f"1 model × {len(platforms)} platforms against cpu/eager" in ran.stdout

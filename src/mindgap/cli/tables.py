@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from mindgap.graph.compare.culprit import SubmoduleCulprit
 from mindgap.graph.compare.reason import has
 from mindgap.graph.compare.row_metrics import changed_wholly
 from mindgap.platforms.name import PlatformName
@@ -217,7 +218,8 @@ def _culprit(row: Row) -> str:
     culprit = row.culprit
     if culprit is None:
         return reason(row) if row.message else ""
-    text = ", ".join(filter(None, (culprit.op, culprit.label)))
+    place = culprit.line if isinstance(culprit, SubmoduleCulprit) else culprit.label
+    text = ", ".join(filter(None, (culprit.op, place)))
     more = len(row.independent_faults) - 1
     return f"{text}; {more} more fault{'s' * (more > 1)}" if more else text
 

@@ -129,6 +129,11 @@ class SubmoduleCulprit:
         """`submodule layers.1`, or `whole program`."""
         return f"{_SUBMODULE}{self.path}" if self.path else _WHOLE
 
+    @property
+    def line(self) -> str:
+        """The label without the path, which `op` has."""
+        return self.label.removeprefix(self.path).strip(" ()") if self.path else self.label
+
 
 def policy_of(text: str) -> DtypePolicy | None:
     """Reads the text of a dtype policy. None: it is another text."""
