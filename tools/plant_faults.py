@@ -3,7 +3,7 @@
     python tools/plant_faults.py --seed 1 --count 60 --package mindgap > before.json
     python tools/plant_faults.py --seed 1 --count 60 --package mindgap --list    # only names them
 
-A fault is one change in one file: an operator of a comparison, a number, or a branch that is taken where it was not. The
+A fault is one change in a file: an operator of a comparison, a number, or a branch that is taken where it was not. The
 tests are those of the file's room (tests/PACKAGE/ROOM), without the nightly ones, on a copy of `src`. A fault is found
 where a test fails or does not end in time.
 """
