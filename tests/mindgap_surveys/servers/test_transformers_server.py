@@ -1,4 +1,4 @@
-"""A real server: `transformers serve` with a small random model, by the Python that MINDGAP_SERVER_PYTHON names."""
+"""A real server: `transformers serve` with a small random model, by the Python that `MINDGAP_SERVER_PYTHON` names."""
 
 from __future__ import annotations
 
