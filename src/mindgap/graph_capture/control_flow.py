@@ -37,8 +37,9 @@ def written_out(decide: _Decide) -> Generator[None]:
         return (true if decide("torch.cond", predicate) else false)(*operands)
 
     def while_loop(
-        condition: Callable[..., Any], body: Callable[..., Any], carried: Sequence[Any], more: Sequence[Any] = ()
-    ) -> Any:
+        condition: Callable[..., Any], body: Callable[..., Any], carried: Sequence[Any], more: Sequence[Any] = (),
+        **_mutated: str,
+    ) -> Any:  # fmt: skip
         count, line = 0, current_line()
         while decide("while_loop", condition(*carried, *more)):
             if count == _ITERATIONS:
@@ -89,7 +90,10 @@ def answered(read: Callable[[], Any]) -> Generator[None]:
         yield
 
 
-def _scan(combine: Callable[..., Any], init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+# PyTorch 2.14 names the operands that a step writes to, which it does here as well (`mutated_arg_indices`).
+def _scan(
+    combine: Callable[..., Any], init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = (), **_mutated: str
+) -> Any:
     """Runs each step on the elements of the first dimension; stacks what steps give besides the state."""
     carried, collected = list(init), list[list[Any]]()
     for index in range(_steps("scan", xs)):
@@ -99,7 +103,7 @@ def _scan(combine: Callable[..., Any], init: Sequence[Any], xs: Sequence[Any], m
     return (*carried, *(torch.stack(list(each)) for each in zip(*collected, strict=True)))
 
 
-def _map(function: Callable[..., Any], xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+def _map(function: Callable[..., Any], xs: Sequence[Any], more: Sequence[Any] = (), **_mutated: str) -> Any:
     results = [function(*(x.select(0, index) for x in xs), *more) for index in range(_steps("map", xs))]
     if isinstance(results[0], torch.Tensor):
         return torch.stack(results)
