@@ -23,6 +23,7 @@ from mindgap.graph_capture.origin import users_line_in
 from mindgap.graph_capture.program import modules_of
 from mindgap.own_path.program_run import FlatProgram
 from mindgap.own_path.runs import FileChanges
+from mindgap.own_path.value_parting import parting_node
 from mindgap.run.message_cleaning import one_line
 
 _LIBRARY: Final[Any] = onnx  # typed in parts
@@ -86,14 +87,18 @@ def file_changes(path: Path, program: FlatProgram) -> FileChanges:
     changes = FileChanges(
         changed, len(pairs), missing, tuple(constants), tuple((op, n) for op, n in counts.items() if n)
     )
+    if not any((changed, missing, constants, changes.nodes)):
+        return changes
+    if (parting := parting_node(path, export, program)) is not None:
+        return _starting(changes, *parting)
     return _starting(changes, fresh.nodes[min(starts)]) if starts and min(starts) < len(fresh.nodes) else changes
 
 
-def _starting(found: FileChanges, first: Any) -> FileChanges:
-    """With the first node of the fresh export that differs."""
+def _starting(found: FileChanges, first: Any, off: float = 0.0) -> FileChanges:
+    """With the first node of the fresh export that differs, or at which values part by `off`."""
     traces = "".join(each.value for each in first.metadata_props if each.key == _TRACE)
     name = first.name.replace("/program/", "/")
-    return replace(found, start=f"{first.op_type} {name}".strip(), line=users_line_in(traces))
+    return replace(found, start=f"{first.op_type} {name}".strip(), line=users_line_in(traces), off=off)
 
 
 def _side(model: Any) -> _Side:

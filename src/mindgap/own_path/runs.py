@@ -97,6 +97,7 @@ class FileChanges:
     constants: constants that differ: what each is, its value in the file, and in the program.
     nodes: operators of which the file has another number of nodes, and how many more.
     start, line: the first node of the fresh export that differs, and the user's line.
+    off: by which share of the largest magnitude values part there; 0 where values were not compared.
     reason: why they could not be compared.
     """
 
@@ -108,6 +109,7 @@ class FileChanges:
     start: str = ""
     line: str = ""
     reason: str = ""
+    off: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ def file_changes_of(header: Mapping[str, Any]) -> FileChanges:
     """Reads the answer of `worker.Programs.changes`."""
     lists: Mapping[str, list[Any]] = {name: header[name] for name in ("weights", "constants", "nodes")}
     pairs: dict[str, Any] = {name: tuple(tuple(each) for each in changes) for name, changes in lists.items()}
-    others = {name: header[name] for name in ("compared", "start", "line", "reason")}
+    others = {name: header[name] for name in ("compared", "start", "line", "reason", "off")}
     return FileChanges(**pairs, missing=tuple(header["missing"]), **others)
 
 

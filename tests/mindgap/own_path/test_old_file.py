@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from cli.command_line import mindgap
+from mindgap.judge.pipeline.own_path_reasons import changes_words
 from mindgap.own_path.old_file import file_changes
 from mindgap.own_path.program_run import FlatProgram
 from mindgap.own_path.runs import FileChanges
@@ -90,6 +91,27 @@ def test_a_layer_was_added(tmp_path: Path) -> None:
     assert not found.weights and found.line.startswith("test_old_file.py:")
 
 
+class Reshaping(Net):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.flatten().reshape(3, 8))
+
+
+@pytest.mark.parametrize("version", [13, 18])
+def test_values_part_behind_nodes_that_change_nothing(version: int, tmp_path: Path) -> None:
+    old = Reshaping()
+    with torch.no_grad():
+        old.two.weight[1] += 1
+    found = _changes(old, Net(), tmp_path, version)
+    assert bool(found.nodes) == (version == 13) and [name for name, _ in found.weights] == ["two.weight"]
+    assert found.start == ("Gemm /two/Gemm" if version == 13 else "Gemm node_linear_1")
+    assert found.off > 1 and f"values part at {found.start}" in changes_words(found)
+
+
+def test_values_part_at_the_node_that_the_file_lacks(tmp_path: Path) -> None:
+    found = _changes(Net(), Net(extra=True), tmp_path)
+    assert found.start.startswith("Gemm") and not found.weights and found.missing and not found.off
+
+
 def test_a_constant_was_changed(tmp_path: Path) -> None:
     found = _changes(Net(2.0), Net(), tmp_path)
     assert found.constants == (("an operand of Mul", "2", "1.5"),) and found.start.startswith("Mul")
@@ -114,6 +136,8 @@ def test_the_row_tells_it(tmp_path: Path) -> None:
         rows += json.loads(ran.out)["rows"]
     assert rows[0]["verdict"] == "export" and rows[1]["verdict"] in ("identical", "rounding")
     assert "4 of 4 weights differ, the largest difference" in rows[0]["detail"]
+    assert "values part at Gemm" in rows[0]["detail"]
+    assert "values part at Gemm" in rows[0]["detail"]
     assert rows[0]["advice"].startswith("export the file again")
 
 

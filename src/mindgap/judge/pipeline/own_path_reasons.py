@@ -156,6 +156,8 @@ def changes_words(changes: FileChanges) -> str:
         parts.append(f"its nodes are others ({_first_of(counts)})")
     at = f" ({changes.line})" if changes.line else ""
     begins = f"; it starts at {changes.start}{at}" if parts and changes.start else ""
+    if parts and changes.off:
+        begins = f"; values part at {changes.start}{at}, by {changes.off:.2g} of the largest magnitude"
     return (
         f". The file is not what torch.onnx.export of the program gives now: {'; '.join(parts)}{begins}"
         if parts
